@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from carrel_scheduler.core.events import NodeSet
-from carrel_scheduler.core.requests import ANYWHERE, Request, Where
+from carrel_scheduler.core.requests import ANYWHERE, NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI
 
 MODEL = "gpu-model"
@@ -67,7 +67,7 @@ def read_pods(path: Path) -> list[Request]:
 
 def _pod(row: dict[str, str]) -> Request:
     number, milli, spec = int(row["num_gpu"]), int(row["gpu_milli"]), row.get("gpu_spec") or ""
-    where = Where(labels=((MODEL, frozenset(spec.split("|"))),)) if spec else ANYWHERE
+    where = NodeConstraint(labels=((MODEL, frozenset(spec.split("|"))),)) if spec else ANYWHERE
     share = number == 1 and milli < MILLI
     return Request(
         gpus=0 if share else number,

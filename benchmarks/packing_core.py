@@ -16,8 +16,8 @@ from carrel_scheduler.core.events import (
     QueueSet,
     TaskPlaced,
     TaskReleased,
-    WorkloadGone,
     WorkloadQueued,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.requests import Request
@@ -51,13 +51,13 @@ class CorePolicy:
         uids = [str(number) for number in range(first, self._arrived)]
         for uid in uids:
             if uid not in started:
-                state.apply(WorkloadGone(uid))
+                state.apply(WorkloadRemoved(uid))
         return [uid if uid in started else None for uid in uids]
 
     def finish(self, place: str) -> None:
         """The pod of this uid ended."""
         self._state.apply(TaskReleased(place, 0, Outcome.SUCCEEDED, float(self._arrived)))
-        self._state.apply(WorkloadGone(place))
+        self._state.apply(WorkloadRemoved(place))
 
 
 def _queued(number: int, pod: Request) -> WorkloadQueued:

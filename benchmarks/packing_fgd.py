@@ -19,11 +19,11 @@ from typing_extensions import override
 from benchmarks.packing_peers import EXACT, Floats, Peer, PodType
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.layers import Counts
-from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI
 
 TYPICAL = 0.95
-Key = tuple[int, int, int, Where]
+Key = tuple[int, int, int, NodeConstraint]
 """Millicores, whole devices, thousandths of a share, models."""
 
 

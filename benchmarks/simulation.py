@@ -15,14 +15,14 @@ from carrel_scheduler.core.events import (
     CheckpointSeen,
     Event,
     InstanceRemoved,
-    NodeGone,
+    NodeRemoved,
     NodeSet,
     Outcome,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
-    WorkloadGone,
     WorkloadQueued,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.gangs import leaves
 from carrel_scheduler.core.plan import Plan
@@ -252,7 +252,7 @@ class Simulation:
     def delete(self, uid: str) -> None:
         """End a workload now: what it holds is free at once, and it is gone."""
         self._release(uid, self._job(uid).rows, Outcome.GONE)
-        self.apply(WorkloadGone(uid))
+        self.apply(WorkloadRemoved(uid))
         self.jobs.pop(uid).go(self.now, 0.0)
 
     def fail(self, uid: str) -> None:
@@ -268,7 +268,7 @@ class Simulation:
         hit = sorted({jobs.at(int(tasks.job[row])).uid for row in tasks.rows_on(slot)})
         for uid in hit:
             self._fail_on(uid, slot)
-        self.apply(NodeGone(name))
+        self.apply(NodeRemoved(name))
         if back_after is not None:
             self.at(self.now + back_after, lambda: self.apply(fact))
 

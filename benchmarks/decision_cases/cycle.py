@@ -19,7 +19,7 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
-    WorkloadGone,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
@@ -63,7 +63,7 @@ class Cluster:
             job = self.state.jobs.by_uid.get(uid)
             if job is not None and job.rows and uid not in self._stops | ended:
                 found += [TaskReleased(uid, index, at=self.now) for index in sorted(job.rows)]
-                found.append(WorkloadGone(uid))
+                found.append(WorkloadRemoved(uid))
                 ended.add(uid)
         self._stops -= released
         missing = steady.WAITING - self.state.waiting.count

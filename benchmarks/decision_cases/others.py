@@ -9,7 +9,7 @@ from benchmarks.decision_cases.reclaim import read
 from benchmarks.decision_cases.timing import Times, figures, repeat
 from benchmarks.report import Figure
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import WorkloadGone
+from carrel_scheduler.core.events import WorkloadRemoved
 from carrel_scheduler.core.state import State
 
 CONSOLIDATE_GOAL_MS = 100.0
@@ -61,7 +61,7 @@ def times(make: Callable[[], rearranged.Case], repeats: int) -> tuple[Times, tup
     def arrive() -> None:
         for workload in case.coming:
             if workload.uid in state.jobs.by_uid:
-                state.apply(WorkloadGone(workload.uid))
+                state.apply(WorkloadRemoved(workload.uid))
             state.apply(workload)
 
     def work() -> None:

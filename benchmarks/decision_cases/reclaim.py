@@ -5,7 +5,7 @@ from benchmarks.decision_cases.loading import load
 from benchmarks.decision_cases.timing import Times, figures, repeat
 from benchmarks.report import Figure
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import WorkloadGone
+from carrel_scheduler.core.events import WorkloadRemoved
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 
@@ -34,7 +34,7 @@ def again(state: State, claim: borrowed.Claim) -> None:
     """The gang comes, as if it had never been there: no search for it is remembered."""
     state.cache.searches.clear()
     if claim.gang.uid in state.jobs.by_uid:
-        state.apply(WorkloadGone(claim.gang.uid))
+        state.apply(WorkloadRemoved(claim.gang.uid))
     state.apply(claim.gang)
 
 

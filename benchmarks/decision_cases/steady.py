@@ -19,7 +19,7 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     WorkloadQueued,
 )
-from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 
 NOW = 1_000_000.0
@@ -55,7 +55,7 @@ class Kinds:
 
 def kinds(rng: random.Random) -> Kinds:
     """Five hundred classes."""
-    wheres = (Where(), Where(), Where(labels=A100))
+    wheres = (NodeConstraint(), NodeConstraint(), NodeConstraint(labels=A100))
     found: dict[Request, None] = {}
     while len(found) < CLASSES:
         form = rng.choices(("whole", "share", "none"), (4, 3, 3))[0]

@@ -14,7 +14,7 @@ from carrel.errors import CarrelError
 from carrel.models import Workload
 from carrel_spawner import rendering
 from carrel_spawner.base import WorkspaceSpawner
-from carrel_spawner.form import Place, place
+from carrel_spawner.form import QueuePosition, place
 from carrel_spawner.rendering import readable_by, said
 from carrel_spawner.workspace import Ending, is_queued, workspace_name
 
@@ -48,12 +48,12 @@ class Row:
     state: str
     kind: str
     sentence: str
-    place: Place | None
+    place: QueuePosition | None
     queue_url: str
 
 
 @dataclass(frozen=True, slots=True)
-class Desks:
+class UserWorkspaces:
     """All workspaces of one user by server name, or why they cannot be shown."""
 
     rows: dict[str, Row]
@@ -68,22 +68,22 @@ class Pages:
     def __init__(self, user: Any) -> None:
         self.user = user
 
-    async def desks(self, user: Any) -> Desks:
+    async def desks(self, user: Any) -> UserWorkspaces:
         """The workspaces of a user that the scheduler knows."""
         spawner = user.spawner
         if not isinstance(spawner, WorkspaceSpawner):
-            return Desks({})
+            return UserWorkspaces({})
         try:
             found = await spawner.client.list_workloads(user=user.name, kind="workspace")
         except CarrelError as error:
-            return Desks(
+            return UserWorkspaces(
                 {}, f"The scheduler does not answer, so states may be out of date: {error}"
             )
         desks = [
             one for one in found if one.name == workspace_name(user.name, one.spec.server_name)
         ]
         allowed = [readable_by(one, spawner.projects) for one in _latest(desks)]
-        return Desks({one.spec.server_name: _row(user, one) for one in allowed})
+        return UserWorkspaces({one.spec.server_name: _row(user, one) for one in allowed})
 
     async def waiting(self, user: Any, server_name: str) -> Row | None:
         """A workspace that is in the queue."""

@@ -33,7 +33,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePosition:
     """A place in the queue."""
 
     place: int | None
@@ -79,12 +79,12 @@ def render(
     )
 
 
-def place(waiting: Workload | None) -> Place | None:
+def place(waiting: Workload | None) -> QueuePosition | None:
     """The place of a workspace that waits in the queue."""
     if waiting is None:
         return None
     reason = waiting.status.reason
-    return Place(waiting.status.queue_position, reason.sentence if reason else "")
+    return QueuePosition(waiting.status.queue_position, reason.sentence if reason else "")
 
 
 def quota_line(project: Project | None) -> str:

@@ -36,7 +36,7 @@ class Refused(SpawnException):
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HolderLine:
     """One line of who holds what is short."""
 
     who: str
@@ -120,7 +120,7 @@ def unavailable(error: Exception) -> Refused:
     return Refused(message, reason="scheduler", status_code=503)
 
 
-def holdings(workload: Workload, projects: Collection[str], now: float) -> list[Holding]:
+def holdings(workload: Workload, projects: Collection[str], now: float) -> list[HolderLine]:
     """Who holds what is short, as the user may know it."""
     reason = workload.status.reason
     if reason is None:
@@ -131,14 +131,14 @@ def holdings(workload: Workload, projects: Collection[str], now: float) -> list[
 
 def _holding(
     holder: Mapping[str, Any], resource: str, projects: Collection[str], now: float
-) -> Holding:
+) -> HolderLine:
     project, user, name = (str(holder.get(key, "")) for key in ("project", "user", "name"))
     if project in projects and name:
         who = f"{user or 'a member'} of {project} with {name}"
     else:
         who = f"a member of {project}" if project else "another project"
     since = float(holder.get("since") or 0)
-    return Holding(
+    return HolderLine(
         who=who,
         what=rendering.amount(resource, float(holder.get("amount") or 0)),
         since=f"for {rendering.duration(now - since)}" if since else "",

@@ -22,7 +22,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.requests import ANYWHERE, Request, Where
+from carrel_scheduler.core.requests import ANYWHERE, NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
 
@@ -170,7 +170,7 @@ def _group(group: Json, by_group: dict[str, list[Json]], tasks: list[Json]) -> G
 
 def _request(task: Json) -> Request:
     nodes = task["node_names"]
-    where = ANYWHERE if nodes is None else Where(nodes=frozenset(nodes))
+    where = ANYWHERE if nodes is None else NodeConstraint(nodes=frozenset(nodes))
     return Request(
         gpus=task["gpus"],
         cpu_milli=int(task["cpu_milli"]),

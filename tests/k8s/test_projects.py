@@ -16,8 +16,8 @@ from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.workloads.launch import fitting
-from carrel_scheduler.workloads.launch.fitting import Misfit
-from carrel_scheduler.workloads.namespaces.adoption import TakingOn
+from carrel_scheduler.workloads.launch.fitting import UnsupportedField
+from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces, NamespaceTaken
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.reconcile.events import ProjectChanged
@@ -46,7 +46,7 @@ class Fits:
 
     largest_gpu_milli = 1_000_000
 
-    def misfit(self, workload: Workload) -> Misfit | None:
+    def misfit(self, workload: Workload) -> UnsupportedField | None:
         return fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer")))(
             workload
         )
@@ -83,10 +83,10 @@ def nodes() -> Fits:
 @pytest.fixture
 async def taking_on(
     ledger: KubernetesLedger, client: KubeClient, nodes: Fits
-) -> AsyncIterator[TakingOn]:
+) -> AsyncIterator[ObjectAdoption]:
     """Running."""
     live: Any = nodes
-    made = TakingOn(ledger, client, live, clock=lambda: 1_790_000_000.0, again_seconds=0.5)
+    made = ObjectAdoption(ledger, client, live, clock=lambda: 1_790_000_000.0, again_seconds=0.5)
     task = asyncio.create_task(made.run())
     yield made
     assert not task.done(), task.exception()

@@ -84,7 +84,7 @@ def one_line() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-class Printed:
+class PlainText:
     """Text that shows itself as it is, without quotes."""
 
     def __init__(self, text: str) -> None:
@@ -142,7 +142,7 @@ class CarrelMagics(Magics):
     def read(self, made: MagicParser, line: str) -> Any:
         """A parsed line, or the help that it asks for."""
         parsed = made.read(line)
-        return Printed(made.format_help()) if parsed.help else parsed
+        return PlainText(made.format_help()) if parsed.help else parsed
 
     def find_one(self, magic: str, parsed: Any) -> "Workload":
         """The job that a line names. Raises ``UsageError``."""
@@ -151,11 +151,11 @@ class CarrelMagics(Magics):
         with one_line():
             return self.connection.find(parsed.names, parsed.option_project)
 
-    def find_many(self, verb: str, line: str) -> "list[Job] | Printed":
+    def find_many(self, verb: str, line: str) -> "list[Job] | PlainText":
         """The jobs that a line names, or the help that it asks for."""
         made = parser(f"%{verb}", f"{verb.capitalize()} jobs.", PROJECT, "Names.", many=True)
         parsed = self.read(made, line)
-        if isinstance(parsed, Printed):
+        if isinstance(parsed, PlainText):
             return parsed
         if not parsed.names:
             raise UsageError(f"%{verb}: which job? %jobs lists yours.")

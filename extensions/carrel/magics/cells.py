@@ -9,10 +9,10 @@ from IPython.core.error import UsageError
 from IPython.core.magic import cell_magic, magics_class
 
 from carrel import options
-from carrel.magics.base import CarrelMagics, Printed, dry_run_text, one_line
+from carrel.magics.base import CarrelMagics, PlainText, dry_run_text, one_line
 from carrel.magics.parsing import MagicParser, parser
 from carrel.notebook.cell import CannotSend, capture
-from carrel.options import Asked, Surface
+from carrel.options import RequestFields, Surface
 from carrel.volumes import hint_unmounted
 
 TRAINING: Final = ("training", "distributed")
@@ -66,7 +66,7 @@ class CellMagics(CarrelMagics):
 
     def _send(self, made: MagicParser, kinds: Sequence[str], line: str, cell: str) -> Any:
         parsed = self.read(made, line)
-        if isinstance(parsed, Printed):
+        if isinstance(parsed, PlainText):
             return parsed
         asked = made.asked(parsed, kinds)
         if parsed.names and "name" in asked.fields:
@@ -81,7 +81,7 @@ class CellMagics(CarrelMagics):
             client = self.connection.client
             if "dry-run" in asked.own:
                 answer = client.create_workload(body, dry_run=True)
-                return Printed(dry_run_text(body, answer, size))
+                return PlainText(dry_run_text(body, answer, size))
             job = self.handle(client.create_workload(body))
         if "to" in asked.own:
             shell.user_ns[asked.own["to"]] = job
@@ -93,7 +93,7 @@ class CellMagics(CarrelMagics):
         return job
 
     def _body(
-        self, asked: Asked, cell: str, namespace: dict[str, Any]
+        self, asked: RequestFields, cell: str, namespace: dict[str, Any]
     ) -> tuple[dict[str, Any], int]:
         """The request, and the size of the variables that go along."""
         from carrel.notebook.cell import body_here
@@ -103,7 +103,7 @@ class CellMagics(CarrelMagics):
         return body_here(self.connection.client, captured, asked, how), captured.size
 
 
-def _starter_arguments(asked: Asked, cell: str) -> tuple[list[str], set[str]]:
+def _starter_arguments(asked: RequestFields, cell: str) -> tuple[list[str], set[str]]:
     """Arguments of the starter, and the names that it sets for the cell."""
     if asked.kind == "experiment":
         given = set(asked.fields["experiment"].get("parameters", ()))

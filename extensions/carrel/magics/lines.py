@@ -5,7 +5,7 @@ from typing import Any, Final
 from IPython.core.magic import line_magic, magics_class
 
 from carrel import wording
-from carrel.magics.base import PROJECT, CarrelMagics, Printed, one_line, stream
+from carrel.magics.base import PROJECT, CarrelMagics, PlainText, one_line, stream
 from carrel.magics.parsing import parser
 from carrel.options import Option, values
 
@@ -25,13 +25,15 @@ class LineMagics(CarrelMagics):
     def job(self, line: str) -> Any:
         """A job's handle and live view: `%job NAME`."""
         parsed = self.read(parser("%job", "A job.", PROJECT, names="Its name."), line)
-        return parsed if isinstance(parsed, Printed) else self.handle(self.find_one("job", parsed))
+        return (
+            parsed if isinstance(parsed, PlainText) else self.handle(self.find_one("job", parsed))
+        )
 
     @line_magic
     def jobs(self, line: str) -> Any:
         """Your jobs, live."""
         parsed = self.read(parser("%jobs", "Your jobs, live."), line)
-        if isinstance(parsed, Printed):
+        if isinstance(parsed, PlainText):
             return parsed
         from carrel.widgets.tables import JobsView
 
@@ -43,7 +45,7 @@ class LineMagics(CarrelMagics):
     def quota(self, line: str) -> Any:
         """The quota line of your projects, live."""
         parsed = self.read(parser("%quota", "GPUs of your projects, live."), line)
-        if isinstance(parsed, Printed):
+        if isinstance(parsed, PlainText):
             return parsed
         from carrel.widgets.tables import QuotaView
 
@@ -55,7 +57,7 @@ class LineMagics(CarrelMagics):
     def gpus(self, line: str) -> Any:
         """The cluster's GPUs and who holds them, live."""
         parsed = self.read(parser("%gpus", "The cluster's GPUs and who holds them, live."), line)
-        if isinstance(parsed, Printed):
+        if isinstance(parsed, PlainText):
             return parsed
         from carrel.widgets.cluster import ClusterView
 
@@ -68,7 +70,7 @@ class LineMagics(CarrelMagics):
         """What a job printed: `%logs NAME [-f] [--tail N]`; of workers, merged."""
         made = parser("%logs", "Output of a job.", LOGS, "Its name.")
         parsed = self.read(made, line)
-        if isinstance(parsed, Printed):
+        if isinstance(parsed, PlainText):
             return parsed
         from carrel.client.resources.workloads import all_or
 
@@ -89,11 +91,11 @@ class LineMagics(CarrelMagics):
     def wait(self, line: str) -> Any:
         """Wait until jobs end: `%wait NAME ...`; the stop button leaves them running."""
         jobs = self.find_many("wait", line)
-        if isinstance(jobs, Printed):
+        if isinstance(jobs, PlainText):
             return jobs
         with one_line():
             ended = [f"`{job.name}`: {wording.phase_word(job.wait()).lower()}" for job in jobs]
-        return Printed("\n".join(ended))
+        return PlainText("\n".join(ended))
 
     @line_magic
     def cancel(self, line: str) -> Any:
@@ -112,11 +114,11 @@ class LineMagics(CarrelMagics):
 
     def _steer(self, verb: str, line: str, sentence: str) -> Any:
         jobs = self.find_many(verb, line)
-        if isinstance(jobs, Printed):
+        if isinstance(jobs, PlainText):
             return jobs
         lines = []
         with one_line():
             for job in jobs:
                 getattr(job, verb)()
                 lines.append(sentence.format(f"`{job.name}`", job.name))
-        return Printed("\n".join(lines))
+        return PlainText("\n".join(lines))

@@ -8,9 +8,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import line_magic, magics_class
 
 from carrel import options
-from carrel.magics.base import CarrelMagics, Printed, dry_run_text, one_line
+from carrel.magics.base import CarrelMagics, PlainText, dry_run_text, one_line
 from carrel.magics.parsing import parser
-from carrel.options import Asked, Surface
+from carrel.options import RequestFields, Surface
 
 KINDS: Final = ("notebook", "schedule")
 BOARD: Final = ("tensorboard",)
@@ -40,13 +40,13 @@ class NotebookMagics(CarrelMagics):
     def run_as_job(self, line: str) -> Any:
         """Run the open notebook, or `%run_as_job PATH`, as a job."""
         parsed = self.read(RUN, line)
-        if isinstance(parsed, Printed):
+        if isinstance(parsed, PlainText):
             return parsed
         asked = RUN.asked(parsed, KINDS)
         path = parsed.names or _open_notebook(self.shell)
         with one_line():
             if "dry-run" in asked.own:
-                return Printed(self._dry_run(path, asked))
+                return PlainText(self._dry_run(path, asked))
             job = self.handle(self._begin(path, asked))
         return self._given(job, asked)
 
@@ -54,7 +54,7 @@ class NotebookMagics(CarrelMagics):
     def tensorboard(self, line: str) -> Any:
         """Curves of jobs: `%tensorboard JOB ...`."""
         parsed = self.read(CURVES, line)
-        if isinstance(parsed, Printed):
+        if isinstance(parsed, PlainText):
             return parsed
         if not parsed.names:
             raise UsageError("%tensorboard: of which jobs? %jobs lists yours.")
@@ -73,7 +73,7 @@ class NotebookMagics(CarrelMagics):
                 self.handle(notebooks.tensorboard(self.connection.client, jobs, **fields)), asked
             )
 
-    def _begin(self, path: str, asked: Asked) -> Any:
+    def _begin(self, path: str, asked: RequestFields) -> Any:
         from carrel.client import notebooks
 
         client, fields = self.connection.client, dict(asked.fields)
@@ -87,7 +87,7 @@ class NotebookMagics(CarrelMagics):
             raise UsageError("%run_as_job: a schedule needs a name: --name nightly.")
         return notebooks.schedule(client, notebook=path, **clock, **section, **fields)
 
-    def _dry_run(self, path: str, asked: Asked) -> str:
+    def _dry_run(self, path: str, asked: RequestFields) -> str:
         from carrel.client.notebooks import notebook_body
         from carrel.client.submit import default_project
 
@@ -100,7 +100,7 @@ class NotebookMagics(CarrelMagics):
         body |= notebook_body(path, **section, **fields)
         return dry_run_text(body, client.create_workload(body, dry_run=True))
 
-    def _given(self, job: Any, asked: Asked) -> Any:
+    def _given(self, job: Any, asked: RequestFields) -> Any:
         """Return the handle, put it into the variable of --to, and wait for it with --wait."""
         shell: Any = self.shell
         if "to" in asked.own:

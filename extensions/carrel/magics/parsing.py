@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from carrel import options
 from carrel.errors import BadSetting
-from carrel.options import Asked, Option, Surface
+from carrel.options import Option, RequestFields, Surface
 
 
 class MagicParser(argparse.ArgumentParser):
@@ -80,7 +80,7 @@ class MagicParser(argparse.ArgumentParser):
         except BadSetting as error:
             self.error(f"--{row.flag} {str(error).strip()}")
 
-    def asked(self, parsed: argparse.Namespace, kinds: Sequence[str]) -> Asked:
+    def asked(self, parsed: argparse.Namespace, kinds: Sequence[str]) -> RequestFields:
         """What the options ask for. Raises ``UsageError``."""
         flags = options.by_flag(options.rows(Surface.MAGIC, kinds))
         raw: dict[str, Any] = {

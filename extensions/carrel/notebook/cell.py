@@ -23,7 +23,7 @@ from typing_extensions import override
 from carrel.client import Client
 from carrel.client.submit import default_project
 from carrel.errors import BadSetting
-from carrel.options import Asked
+from carrel.options import RequestFields
 from carrel.volumes import mount_folder
 
 BUILTIN: Final = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
@@ -237,7 +237,7 @@ PREFIXES = {
 
 def cell_body(
     captured: Captured,
-    asked: Asked,
+    asked: RequestFields,
     *,
     project: str,
     folder: str,
@@ -266,7 +266,7 @@ def cell_body(
 
 
 def body_here(
-    client: Client, captured: Captured, asked: Asked, how: Sequence[str] = ()
+    client: Client, captured: Captured, asked: RequestFields, how: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The same for this kernel: its folder, its Python, the person's default project.
 

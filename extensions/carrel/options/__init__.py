@@ -11,16 +11,16 @@ console's form and docs/options.md are made from it; a test holds it to the API'
 
 from carrel.options.kinds import EVERY, KINDS, Kind, type_word
 from carrel.options.option import Option, Surface
-from carrel.options.request import Asked, read
+from carrel.options.request import RequestFields, read
 from carrel.options.table import TABLE, by_flag, rows, sentence, spellings, unknown
 
 __all__ = [
     "EVERY",
     "KINDS",
     "TABLE",
-    "Asked",
     "Kind",
     "Option",
+    "RequestFields",
     "Surface",
     "by_flag",
     "read",

@@ -20,7 +20,7 @@ ALL_KINDS: Final = tuple(one.name for one in KINDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestFields:
     """What was asked for.
 
     Attributes:
@@ -41,7 +41,7 @@ def read(
     *,
     written: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Asked:
+) -> RequestFields:
     """Read raw texts by flag; what was not given is ``None``, ``False``, empty, or not there.
 
     Raises ``BadSetting`` that names the flag, the text and what would be right.
@@ -67,7 +67,7 @@ def read(
             put(fields, path, value)
     own = {row.flag: value for row, value in found.items() if not row.fields}
     by_name = {row.flag: value for row, value in found.items()}
-    return Asked(kind, completed(kind, merged(written or {}, fields), by_name), own)
+    return RequestFields(kind, completed(kind, merged(written or {}, fields), by_name), own)
 
 
 def kind_of(given: Mapping[str, Sequence[Option]], kinds: Sequence[str]) -> str:

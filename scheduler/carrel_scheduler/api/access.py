@@ -1,7 +1,7 @@
 """Who may call what: the rules as data, and whom they let in.
 
 Nothing is allowed by default: an operation whose access has no rule cannot be built into an
-application. ``door`` applies the rules.
+application. ``dispatch`` applies the rules.
 """
 
 from collections.abc import Mapping

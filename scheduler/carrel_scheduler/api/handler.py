@@ -1,6 +1,6 @@
-"""HTTP around the operations: the door that every call passes, and problems as answers.
+"""HTTP around the operations: authentication of every call, and problems as answers.
 
-``ApiHandler.admit`` is the only door: it finds the operation, identifies the caller and applies the
+``ApiHandler.admit`` is the only entry: it finds the operation, identifies the caller and applies the
 operation's rule before the body is looked at. A refused body is read to its end and thrown away, so
 that the refusal arrives and the connection stays usable.
 """
@@ -15,7 +15,7 @@ from tornado import web
 from tornado.http1connection import HTTP1Connection
 from typing_extensions import override
 
-from carrel_scheduler.api import door, problems, refusals, requests
+from carrel_scheduler.api import dispatch, problems, refusals, requests
 from carrel_scheduler.api.access import Visitor
 from carrel_scheduler.api.authentication import token_of
 from carrel_scheduler.api.encoding import to_json
@@ -30,7 +30,7 @@ LEAST_PAUSE_SECONDS: Final = 0.05
 
 
 class ApiHandler(web.RequestHandler):
-    """The door. ``operations`` are those of the handler's path, by method."""
+    """Handles the requests of one path. ``operations`` are those of the handler's path, by method."""
 
     services: Services
     operations: Mapping[str, Operation]
@@ -70,7 +70,7 @@ class ApiHandler(web.RequestHandler):
         self.token = token_of(self.request.headers.get("Authorization", ""))
         path = self.path
         requests.check_path(path)
-        self.visitor = await door.admit(operation, self.services.deps, self.token, path)
+        self.visitor = await dispatch.admit(operation, self.services.deps, self.token, path)
 
     def read_call(self, operation: Operation, body: bytes) -> Call:
         """Validate query and body, and membership in the project that they name."""
@@ -85,7 +85,7 @@ class ApiHandler(web.RequestHandler):
             content = requests.read_body(operation.body, body)
         named = {"path": None, "query": query, "body": content}[operation.project_in]
         for project in requests.projects_of(named):
-            door.check_named_project(operation, self.visitor, project)
+            dispatch.check_named_project(operation, self.visitor, project)
         return Call(
             services=self.services,
             visitor=self.visitor,

@@ -9,7 +9,14 @@ long.
 
 from collections.abc import Callable, Sequence
 
-from carrel_scheduler.core.actions import allocate, drain, hasten, promises, reserve, stale
+from carrel_scheduler.core.actions import (
+    allocate,
+    drain,
+    reserve,
+    reserved_elsewhere,
+    stale,
+    start_reserved,
+)
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.plan import Plan
@@ -20,9 +27,9 @@ from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 Action = Callable[[Cycle], None]
 
 ACTIONS: Sequence[Action] = (
-    promises.run,
+    start_reserved.run,
     allocate.run,
-    hasten.run,
+    reserved_elsewhere.run,
     CONSOLIDATE_FOR_ENTITLED.run,
     RECLAIM.run,
     PREEMPT.run,

@@ -82,7 +82,7 @@ class NodeSet:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGone:
+class NodeRemoved:
     """A node left; its tasks are reported by ``TaskReleased`` beforehand."""
 
     name: str
@@ -127,7 +127,7 @@ class QueueSet:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueGone:
+class QueueRemoved:
     """A queue was deleted; it has neither children nor workloads any more."""
 
     name: str
@@ -180,7 +180,7 @@ class WorkloadQueued:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadGone:
+class WorkloadRemoved:
     """A workload wants nothing any more and holds nothing (ended, deleted, suspended)."""
 
     uid: str
@@ -260,13 +260,13 @@ class InstanceRemoved:
 
 Event = (
     NodeSet
-    | NodeGone
+    | NodeRemoved
     | TopologySet
     | QueueSet
-    | QueueGone
+    | QueueRemoved
     | UsageSeen
     | WorkloadQueued
-    | WorkloadGone
+    | WorkloadRemoved
     | TaskPlaced
     | TaskReleasing
     | TaskStuck

@@ -14,7 +14,7 @@ HOST = "host"
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class NodeConstraint:
     """On which nodes a task may run.
 
     Attributes:
@@ -33,7 +33,7 @@ class Where:
     apart: str = ""
 
 
-ANYWHERE = Where()
+ANYWHERE = NodeConstraint()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class Request:
     devices: int = 1
     mig_profile: str = ""
     extended: tuple[tuple[str, int], ...] = ()
-    where: Where = ANYWHERE
+    where: NodeConstraint = ANYWHERE
     counted_milli: int = 0
 
     @classmethod
-    def of(cls, amounts: Amounts, where: Where = ANYWHERE) -> "Request":
+    def of(cls, amounts: Amounts, where: NodeConstraint = ANYWHERE) -> "Request":
         """Whole GPUs, CPU and memory; ``gpu_milli`` is a multiple of 1000 or below it."""
         whole, share = divmod(amounts.gpu_milli, MILLI)
         return cls(

@@ -13,14 +13,14 @@ from carrel_scheduler.core.columns import Columns
 
 HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
     events.NodeSet: cluster.node_set,
-    events.NodeGone: cluster.node_gone,
+    events.NodeRemoved: cluster.node_gone,
     events.TopologySet: cluster.topology_set,
     events.QueueSet: cluster.queue_set,
-    events.QueueGone: cluster.queue_gone,
+    events.QueueRemoved: cluster.queue_gone,
     events.UsageSeen: cluster.usage_seen,
     events.InstanceRemoved: cluster.instance_removed,
     events.WorkloadQueued: workloads.queued,
-    events.WorkloadGone: workloads.gone,
+    events.WorkloadRemoved: workloads.gone,
     events.CheckpointSeen: workloads.saved,
     events.TaskPlaced: tasks.placed,
     events.TaskReleasing: tasks.told_to_stop,
@@ -33,7 +33,7 @@ HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
 COUNTED: Final = frozenset(
     {
         events.WorkloadQueued,
-        events.WorkloadGone,
+        events.WorkloadRemoved,
         events.CheckpointSeen,
         events.TaskPlaced,
         events.TaskReleasing,

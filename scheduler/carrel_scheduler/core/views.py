@@ -51,7 +51,7 @@ class QueueUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TaskPlacement:
     """Where a task is."""
 
     index: int
@@ -78,7 +78,7 @@ class WorkloadView:
 
     queued: events.WorkloadQueued
     waiting: bool
-    places: tuple[Place, ...]
+    places: tuple[TaskPlacement, ...]
     started_at: float | None
     checkpoint_at: float | None
     reserved: tuple[events.Place, ...]
@@ -173,7 +173,7 @@ def workload_view(state: "Columns", job: "Job") -> WorkloadView:
     for index, row in sorted(job.rows.items()):
         place = tasks.footprint(row)
         node, halted, stuck = names[place.node], index in job.halted, index in job.stuck
-        places.append(Place(index, node, place.devices, halted, place.slots, stuck))
+        places.append(TaskPlacement(index, node, place.devices, halted, place.slots, stuck))
     held = [(names[place.node], place.devices, place.slots) for _, place in job.reservation]
     return WorkloadView(
         queued=job.spec,
@@ -199,7 +199,7 @@ Slot = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceHolding:
+class TaskOnDevice:
     """A task on a device; ``releasing`` when it was told to stop.
 
     ``slots`` are the bits of its MIG instance, ``profile`` its name; 0 and empty for other tasks.
@@ -227,7 +227,7 @@ class DeviceView:
     index: int
     broken: bool
     free_milli: int
-    holders: tuple[DeviceHolding, ...]
+    holders: tuple[TaskOnDevice, ...]
     reserved_for: str
     reservations: tuple[str, ...] = ()
     free_slots: int = 0
@@ -256,12 +256,12 @@ class NodeView:
 
 def node_views(state: "Columns") -> list[NodeView]:
     """All nodes by name."""
-    holders: dict[Slot, list[DeviceHolding]] = {}
+    holders: dict[Slot, list[TaskOnDevice]] = {}
     for job in state.holding.values():
         for index, row in sorted(job.rows.items()):
             place = state.tasks.footprint(row)
             profile = job.shape.requests[index].mig_profile
-            holding = DeviceHolding(
+            holding = TaskOnDevice(
                 job.spec.uid,
                 index,
                 place.share,
@@ -289,7 +289,7 @@ def _reservations(jobs: Iterable["Job"]) -> dict[Slot, list[str]]:
 def _node_view(
     state: "Columns",
     name: str,
-    holders: dict[Slot, list[DeviceHolding]],
+    holders: dict[Slot, list[TaskOnDevice]],
     reservations: dict[Slot, list[str]],
 ) -> NodeView:
     nodes, slot = state.nodes, state.nodes.slots[name]
@@ -322,7 +322,7 @@ def _node_view(
 
 
 def _device_view(
-    state: "Columns", slot: int, device: int, holders: list[DeviceHolding], reservations: list[str]
+    state: "Columns", slot: int, device: int, holders: list[TaskOnDevice], reservations: list[str]
 ) -> DeviceView:
     nodes, uids = state.nodes, sorted(reservations)
     warm = state.warm.on(slot, device) if nodes.mig[slot] else ()

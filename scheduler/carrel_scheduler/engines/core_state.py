@@ -8,7 +8,7 @@ start on such a node, nor on such a GPU.
 from collections.abc import Collection
 from dataclasses import replace
 
-from carrel_scheduler.core.events import NodeSet, Outcome, TaskReleased, WorkloadGone
+from carrel_scheduler.core.events import NodeSet, Outcome, TaskReleased, WorkloadRemoved
 from carrel_scheduler.core.state import State
 
 
@@ -19,7 +19,7 @@ def purge(state: State, uid: str) -> None:
         return
     for index in sorted(job.rows):
         state.apply(TaskReleased(uid, index, Outcome.GONE))
-    state.apply(WorkloadGone(uid))
+    state.apply(WorkloadRemoved(uid))
 
 
 def keep_node(state: State, name: str, devices: Collection[int]) -> None:

@@ -24,7 +24,7 @@ from carrel_scheduler.kube.credentials import Credentials
 from carrel_scheduler.kube.decoding import decode, decode_page
 from carrel_scheduler.kube.errors import Gone
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.kube.sending import Repeat, Sender
+from carrel_scheduler.kube.sending import Resend, Sender
 from carrel_scheduler.kube.transport import Request, Transport
 
 T = TypeVar("T", default=dict[str, Any])
@@ -124,7 +124,7 @@ class KubeClient:
         ``retried`` may then speak of the very object, which its uid or labels tell.
         """
         sent = obj if isinstance(obj, bytes) else _encode(obj)
-        repeat = Repeat.SAFE if _is_named(obj) else Repeat.UNSENT_ONLY
+        repeat = Resend.SAFE if _is_named(obj) else Resend.UNSENT_ONLY
         return decode(await self._send("POST", resource.path(namespace), sent, repeat), type)
 
     async def replace(
@@ -141,7 +141,7 @@ class KubeClient:
         Raises ``Conflict``; ``Unavailable`` when the answer is lost: read, then decide.
         """
         path = resource.path(namespace, name, sub)
-        return decode(await self._send("PUT", path, _encode(obj), Repeat.UNSENT_ONLY), type)
+        return decode(await self._send("PUT", path, _encode(obj), Resend.UNSENT_ONLY), type)
 
     async def patch(
         self,
@@ -162,7 +162,7 @@ class KubeClient:
         """
         query = _given(fieldManager=field_manager, force="true" if force else "")
         path = _with(resource.path(namespace, name, sub), query)
-        repeat = Repeat.UNSENT_ONLY if how is PatchKind.JSON else Repeat.SAFE
+        repeat = Resend.UNSENT_ONLY if how is PatchKind.JSON else Resend.SAFE
         sent = body if isinstance(body, bytes) else _encode(body)
         return decode(await self._send("PATCH", path, sent, repeat, content_type=how.value), type)
 
@@ -196,7 +196,7 @@ class KubeClient:
         if propagation:
             options["propagationPolicy"] = propagation
         body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", **options})
-        repeat = Repeat.SAFE if uid else Repeat.UNSENT_ONLY
+        repeat = Resend.SAFE if uid else Resend.UNSENT_ONLY
         await self._send("DELETE", resource.path(namespace, name), body, repeat)
 
     async def post_sub(
@@ -210,7 +210,7 @@ class KubeClient:
         """
         path = _with(resource.path(namespace, name, sub), {"timeout": f"{GIVEN_UP_SECONDS}s"})
         sent = body if isinstance(body, bytes) else _encode(body)
-        return await self._send("POST", path, sent, Repeat.SAFE)
+        return await self._send("POST", path, sent, Resend.SAFE)
 
     async def stream_text(
         self,
@@ -271,7 +271,7 @@ class KubeClient:
     async def raw(self, method: str, path: str, body: Any = None) -> bytes:
         """A request to a path of its own, as ``/version``; sent again only if it is a GET."""
         sent = None if body is None else _encode(body)
-        repeat = Repeat.SAFE if method == "GET" else Repeat.UNSENT_ONLY
+        repeat = Resend.SAFE if method == "GET" else Resend.UNSENT_ONLY
         return await self._send(method, path, sent, repeat)
 
     async def close(self) -> None:
@@ -283,7 +283,7 @@ class KubeClient:
         method: str,
         path: str,
         body: bytes | None = None,
-        repeat: Repeat = Repeat.SAFE,
+        repeat: Resend = Resend.SAFE,
         content_type: str = "application/json",
     ) -> bytes:
         return await self._sender.send(Request(method, path, body, content_type), repeat)

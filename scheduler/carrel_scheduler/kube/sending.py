@@ -39,14 +39,14 @@ TRIES: Final = 5
 TRIES_WITHOUT_ROOM: Final = 12
 
 
-class Repeat(Enum):
+class Resend(Enum):
     """Whether a request may be sent again when its answer is lost."""
 
     SAFE = "safe"
     UNSENT_ONLY = "unsent_only"
 
 
-def pause_after(error: KubeError, backoff: Backoff, repeat: Repeat, *, sent: bool) -> float | None:
+def pause_after(error: KubeError, backoff: Backoff, repeat: Resend, *, sent: bool) -> float | None:
     """Seconds until the next try, or ``None`` when the error goes to the caller.
 
     Args:
@@ -61,7 +61,7 @@ def pause_after(error: KubeError, backoff: Backoff, repeat: Repeat, *, sent: boo
         return error.retry_after + backoff.next()  # not all who were told so at the same moment
     if not isinstance(error, Unavailable) or backoff.failures >= TRIES:
         return None
-    if sent and repeat is Repeat.UNSENT_ONLY:
+    if sent and repeat is Resend.UNSENT_ONLY:
         return None
     return error.details.retry_after_seconds + backoff.next()
 
@@ -94,7 +94,7 @@ class Sender:
         self._pause = pause
 
     async def send(
-        self, request: Request, repeat: Repeat = Repeat.SAFE, seconds: float = SECONDS
+        self, request: Request, repeat: Resend = Resend.SAFE, seconds: float = SECONDS
     ) -> bytes:
         """The body of the answer.
 

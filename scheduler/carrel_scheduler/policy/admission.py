@@ -9,7 +9,7 @@ from typing import Any, Final
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.engines.mig_resources import PREFIX
-from carrel_scheduler.workloads.launch.fitting import Misfit
+from carrel_scheduler.workloads.launch.fitting import UnsupportedField
 from carrel_scheduler.workloads.views.contract import Live
 from carrel_schema.objects import ReasonInfo, Workload
 
@@ -84,7 +84,7 @@ def check_priority(priority: str | int) -> None:
     )
 
 
-def _misplaced(misfit: Misfit) -> NotAdmitted:
+def _misplaced(misfit: UnsupportedField) -> NotAdmitted:
     detail = f"{misfit.field} is {misfit.value!r}: {misfit.expected}"
     return NotAdmitted(misfit.code, misfit.field, misfit.value, misfit.expected, detail)
 

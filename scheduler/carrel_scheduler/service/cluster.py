@@ -41,10 +41,10 @@ from carrel_scheduler.service.settings import ClusterSettings, Settings
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
-from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
+from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
 from carrel_scheduler.workloads.launch.task_specs import on_cluster
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
-from carrel_scheduler.workloads.namespaces.adoption import TakingOn
+from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.watchers import watch_rendezvous
@@ -118,7 +118,7 @@ class Owners:
 
 
 class Cluster:
-    """See ``service.Surroundings``."""
+    """See ``service.main.ServiceEnvironment``."""
 
     def __init__(
         self, settings: Settings, client: KubeClient, ledger: KubernetesLedger, lead: Lead
@@ -126,7 +126,7 @@ class Cluster:
         told, leader = settings.need_cluster(), lead.leader
         self._told = told
         self.tokens = TaskTokens(lead.key)
-        self.ports: PortGiver = FixedPorts()
+        self.ports: PortAllocator = FixedPorts()
         self.fits: Fitting = fitting.on_cluster(partial(check_runnable, settings=told.pods))
         self.launch = on_cluster(
             told.task_api_url, self.tokens, settings.gateway_prefix, settings.gateway_url
@@ -211,7 +211,9 @@ class Cluster:
         await began.wait()
         live = LiveView(loop, self.fits)
         quarantine = loop.quarantine
-        taking_on = TakingOn(self._ledger, self._client, live, time.time, quarantine=quarantine)
+        taking_on = ObjectAdoption(
+            self._ledger, self._client, live, time.time, quarantine=quarantine
+        )
         return [*tasks, group.create_task(taking_on.run())]
 
     async def _met(self, entry: CachedWorkload, port: int) -> frozenset[int]:

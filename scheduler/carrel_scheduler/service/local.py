@@ -14,7 +14,7 @@ from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
-from carrel_scheduler.workloads.launch.ports import HeldPorts, PortGiver
+from carrel_scheduler.workloads.launch.ports import HeldPorts, PortAllocator
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
@@ -41,7 +41,7 @@ class OneMachine:
     def __init__(self, settings: Settings, provider: DeviceProvider) -> None:
         self._settings, self._provider = settings, provider
         self.tokens = TaskTokens(task_key(settings.state_dir))
-        self.ports: PortGiver = HeldPorts()
+        self.ports: PortAllocator = HeldPorts()
         self.fits: Fitting = fitting.on_machine
         self.launch = LaunchSettings(
             api_url=f"http://{settings.host}:{settings.port}{settings.prefix}",

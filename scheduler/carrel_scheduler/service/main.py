@@ -48,7 +48,7 @@ from carrel_scheduler.workloads.controllers.schedules import Schedules
 from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.hub import WorkspaceStarter
-from carrel_scheduler.workloads.launch.ports import PortGiver
+from carrel_scheduler.workloads.launch.ports import PortAllocator
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from carrel_scheduler.workloads.reconcile.executor import Executor
@@ -69,7 +69,7 @@ T = TypeVar("T")
 log = logging.getLogger("carrel_scheduler")
 
 
-class Surroundings(Protocol):
+class ServiceEnvironment(Protocol):
     """Where the service runs: one machine, or a cluster.
 
     Attributes:
@@ -78,7 +78,7 @@ class Surroundings(Protocol):
     """
 
     tokens: TaskTokens
-    ports: PortGiver
+    ports: PortAllocator
     launch: LaunchSettings
     fits: Fitting
 
@@ -117,7 +117,7 @@ class Service:
         settings: Settings,
         ledger: Ledger,
         engine: Engine,
-        around: Surroundings,
+        around: ServiceEnvironment,
         quarantine: Quarantine | None = None,
         listener: socket.socket | None = None,
     ) -> None:

@@ -18,7 +18,7 @@ from carrel_scheduler.engines.contract import LogRequest, TaskId, TaskSpec, Task
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.launch.fitting import Misfit, on_machine
+from carrel_scheduler.workloads.launch.fitting import UnsupportedField, on_machine
 from carrel_scheduler.workloads.views.contract import (
     Activity,
     Faults,
@@ -265,7 +265,7 @@ class FakeLive:
         )
         return {"vision": use} if name in ("", "vision") else {}
 
-    def misfit(self, workload: Workload) -> Misfit | None:
+    def misfit(self, workload: Workload) -> UnsupportedField | None:
         return on_machine(workload)
 
     def never(self, workload: Workload) -> ReasonInfo | None:

@@ -11,7 +11,7 @@ from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers import contract as saying
-from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL, NewPart, Wanted
+from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL, DesiredState, NewPart
 from carrel_scheduler.workloads.controllers.manager import Manager, part_uid
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Meta, Workload, WorkloadSpec, WorkloadStatus
@@ -27,10 +27,10 @@ class Two:
     def __init__(self) -> None:
         self.gone: list[str] = []
 
-    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
         if owner.spec.suspend:
             status = saying.moved(owner, "stopped", now)
-            return Wanted(status, changed=saying.to_suspend(parts))
+            return DesiredState(status, changed=saying.to_suspend(parts))
         done = len(parts) == 2 and all(part.status.phase == "succeeded" for part in parts)
         created = [
             NewPart(
@@ -38,7 +38,9 @@ class Two:
             )
             for number in range(2)
         ]
-        return Wanted(saying.moved(owner, "succeeded" if done else "running", now), created=created)
+        return DesiredState(
+            saying.moved(owner, "succeeded" if done else "running", now), created=created
+        )
 
     async def removed(self, owner: Workload) -> None:
         self.gone.append(owner.meta.uid)

@@ -16,7 +16,7 @@ from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel.client import AsyncClient
 from carrel.models import Workload
 from carrel.notebook.cell import capture, cell_body
-from carrel.options import Asked
+from carrel.options import RequestFields
 from carrel.results import NoResult
 from carrel_schema.sections import Target
 
@@ -45,7 +45,7 @@ async def client(tmp_path: Path) -> AsyncIterator[AsyncClient]:
 async def run_cell(client: AsyncClient, source: str, folder: Path, **fields: Any) -> Workload:
     """Send a cell away as a magic does, and wait for its end."""
     captured = capture(source, ["epochs"], {"epochs": 3})
-    asked = Asked("training", {"backoff_limit": 0, **fields})
+    asked = RequestFields("training", {"backoff_limit": 0, **fields})
     body = cell_body(captured, asked, project="vision", folder=str(folder))
     job = await client.create_workload(body)
     [ended] = await client.wait([job], timeout=PATIENCE_SECONDS)
@@ -79,7 +79,7 @@ async def test_a_cell_is_tried_with_many_configurations(
     """A sweep as ``%%sweep`` sends it: parameters are variables, the last line is the objective."""
     space = {"x": {"type": "int", "low": 0, "high": 3}}
     search = {"parameters": space, "completions": 4, "parallelism": 2, "sampler": "grid"}
-    asked = Asked("experiment", {"name": "sweep", "experiment": search})
+    asked = RequestFields("experiment", {"name": "sweep", "experiment": search})
     captured = capture("(x - 2) ** 2", [], {"x": "not this"}, given={"x"})
     body = cell_body(captured, asked, project="vision", folder=str(tmp_path), how=["parameters"])
     job = await client.create_workload(body)
@@ -95,7 +95,7 @@ async def test_a_cell_is_tried_with_many_configurations(
 
 async def test_a_cell_s_function_answers_requests(client: AsyncClient, tmp_path: Path) -> None:
     """An endpoint as ``%%serve`` makes it, asked at its replica's own port."""
-    asked = Asked("inference", {"name": "double", "inference": {}, "routes": [{}]})
+    asked = RequestFields("inference", {"name": "double", "inference": {}, "routes": [{}]})
     captured = capture("def predict(x):\n    return 2 * x", [], {})
     how = ["serve=predict"]
     body = cell_body(captured, asked, project="vision", folder=str(tmp_path), how=how)

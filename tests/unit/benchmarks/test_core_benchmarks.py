@@ -166,5 +166,4 @@ def test_a_cycle_of_a_small_cluster_searches_within_its_budget(
         pending = cluster.consequences(decide(cluster.state, cluster.now))
         tried += len(searches)
         assert sum(answer is Answer.NO for answer in searches) <= 4
-        assert sum(answer is Answer.SERVED for answer in searches) <= 4
     assert tried

@@ -12,10 +12,10 @@ from benchmarks.packing_core import CorePolicy
 from benchmarks.packing_fgd import FragmentationGradient
 from benchmarks.packing_peers import BestFit, PodType
 from carrel_scheduler.core.events import NodeSet
-from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI
 
-ONLY_X = Where(labels=((MODEL, frozenset({"x"})),))
+ONLY_X = NodeConstraint(labels=((MODEL, frozenset({"x"})),))
 PODS = [
     Request(gpus=1, cpu_milli=8_000),
     Request(gpus=2, cpu_milli=20_000),
@@ -94,7 +94,7 @@ def test_the_bound_of_equal_pods(pod: Request, percent: float) -> None:
 
 def test_the_bound_sees_models_in_the_order_of_arrival() -> None:
     bound = Bound([*nodes_of(4, 4), *nodes_of(2, model="y")])
-    only_y = Request(gpus=1, where=Where(labels=((MODEL, frozenset({"y"})),)))
+    only_y = Request(gpus=1, where=NodeConstraint(labels=((MODEL, frozenset({"y"})),)))
     free = Request(gpus=1)
     assert bound.first_rejection([free] * 3 + [only_y] * 3) == pytest.approx(60)
     assert bound.first_rejection([only_y] * 2 + [free] * 8) == pytest.approx(100)

@@ -8,7 +8,7 @@ import pytest
 
 from carrel.client.resources.map import call_bodies
 from carrel.notebook.cell import Captured, body_here
-from carrel.options import Asked
+from carrel.options import RequestFields
 from carrel.volumes import VOLUMES, set_working_dir
 
 HOME = {"source": "home-ada", "destination": "/home/carrel"}
@@ -41,7 +41,7 @@ def test_in_a_folder_that_jobs_do_not_see_it_starts_in_its_own() -> None:
 
 def cell(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.chdir(folder)
-    asked = Asked("training", {"project": "vision"})
+    asked = RequestFields("training", {"project": "vision"})
     return body_here(None, Captured({}, (), 0), asked)  # type: ignore[arg-type]
 
 

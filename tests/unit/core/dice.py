@@ -13,7 +13,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group, Growth, Level
-from carrel_scheduler.core.requests import ANYWHERE, HOST, Request, Where
+from carrel_scheduler.core.requests import ANYWHERE, HOST, NodeConstraint, Request
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import Settings, Strategy
 
@@ -122,7 +122,7 @@ def beginning(dice: random.Random) -> list[Event]:
     return [TopologySet("tree", LEVELS), *random_nodes(dice), *random_queues(dice)]
 
 
-def random_request(dice: random.Random, where: Where) -> Request:
+def random_request(dice: random.Random, where: NodeConstraint) -> Request:
     """One task's request."""
     form = dice.choice(("whole",) * 6 + ("share", "share", "memory", "mig", "cpu"))
     forms: dict[str, dict[str, int | str]] = {
@@ -142,11 +142,11 @@ def random_request(dice: random.Random, where: Where) -> Request:
     return replace(request, **forms[form])  # type: ignore[arg-type]
 
 
-def random_where(dice: random.Random, *, gang: bool) -> Where:
+def random_where(dice: random.Random, *, gang: bool) -> NodeConstraint:
     """Conditions on nodes."""
     if dice.random() < 0.6:
         return ANYWHERE
-    return Where(
+    return NodeConstraint(
         nodes=frozenset({"n0", "n2"}) if dice.random() < 0.3 else None,
         labels=(("zone", frozenset({"z0"})),) if dice.random() < 0.3 else (),
         preferred=(("rack", frozenset({"r1"})),) if dice.random() < 0.3 else (),

@@ -16,8 +16,8 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     TaskReleased,
     TopologySet,
-    WorkloadGone,
     WorkloadQueued,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.plan import Plan
@@ -201,4 +201,4 @@ def _finish_stops(state: State, now: float) -> None:
 def _end(state: State, uid: str) -> None:
     for index in sorted(state.job(uid).rows):
         state.apply(TaskReleased(uid, index, Outcome.SUCCEEDED, 0.0))
-    state.apply(WorkloadGone(uid))
+    state.apply(WorkloadRemoved(uid))

@@ -19,8 +19,8 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
-    WorkloadGone,
     WorkloadQueued,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.invariants.columns import check_books
 from carrel_scheduler.core.invariants.state import check
@@ -80,7 +80,7 @@ class Run:
         """All of a workload ends by itself and is gone."""
         for index in sorted(self.state.job(uid).rows):
             self.end_task(uid, index, outcome)
-        self.tell(WorkloadGone(uid))
+        self.tell(WorkloadRemoved(uid))
 
     def end_task(self, uid: str, index: int, outcome: Outcome) -> None:
         """One task ends, whether or not it was told to."""

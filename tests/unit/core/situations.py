@@ -21,7 +21,7 @@ from carrel_scheduler.core.events import (
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import driver
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI, OPEN, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
@@ -80,7 +80,7 @@ def _workload(uid: str, project: str, gpus: float, more: dict[str, Any]) -> Work
     }
     names = more.pop("nodes", None)
     if names is not None:
-        amounts["where"] = Where(nodes=frozenset(names))
+        amounts["where"] = NodeConstraint(nodes=frozenset(names))
     defaults: dict[str, Any] = {
         "name": uid,
         "user": f"user-of-{project}",

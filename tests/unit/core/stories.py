@@ -11,14 +11,14 @@ from dataclasses import replace
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
     Event,
-    NodeGone,
+    NodeRemoved,
     NodeSet,
     Outcome,
     QueueSet,
     TaskReleased,
     TaskStuck,
     UsageSeen,
-    WorkloadGone,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.work.jobs import Job
 from unit.core.dice import (
@@ -79,13 +79,13 @@ class Story:
             self._tell(dice, TaskReleased(job.uid, index, outcome, self.run.now))
         if not job.rows and not job.pending():
             again = outcome is not Outcome.SUCCEEDED and dice.random() < 0.5
-            self._tell(dice, job.spec if again else WorkloadGone(job.uid))
+            self._tell(dice, job.spec if again else WorkloadRemoved(job.uid))
 
     def leave(self, dice: random.Random) -> None:
         """A waiting workload is deleted."""
         job = self._some(dice, {u: j for u, j in self.run.state.jobs.by_uid.items() if not j.rows})
         if job is not None:
-            self._tell(dice, WorkloadGone(job.uid))
+            self._tell(dice, WorkloadRemoved(job.uid))
 
     def stop(self, dice: random.Random) -> None:
         """Somebody stops a running workload; it will ask again."""
@@ -135,7 +135,7 @@ class Story:
             for index, row in sorted(job.rows.items()):
                 if int(state.tasks.node[row]) == slot:
                     self.run.end_task(uid, index, Outcome.AGAIN)
-        self._tell(dice, NodeGone(name))
+        self._tell(dice, NodeRemoved(name))
         if dice.random() < 0.5:
             self.run.step()
         self.nodes[name] = random_node(dice, name)

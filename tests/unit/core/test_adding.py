@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.actions import promises
+from carrel_scheduler.core.actions import start_reserved
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Answer, answered
@@ -22,7 +22,7 @@ from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.requests import Where
+from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.work.jobs import Job
 from unit.core.runs import Run, text_of
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
@@ -82,7 +82,7 @@ def own_tasks(state: Columns, queue: int) -> Counts:
 
 
 WITH_LEAVE_BROKEN: Sequence[Action] = (*ACTIONS, leave_broken)
-WITH_NEAR_OWN: Sequence[Action] = (promises.run, near_own, *ACTIONS[1:])
+WITH_NEAR_OWN: Sequence[Action] = (start_reserved.run, near_own, *ACTIONS[1:])
 
 
 # They work
@@ -162,7 +162,7 @@ def test_a_score_never_outweighs_what_must_be() -> None:
 
 
 def test_a_preferred_label_needs_no_code() -> None:
-    where = Where(preferred=(("dataset", frozenset({"imagenet"})),))
+    where = NodeConstraint(preferred=(("dataset", frozenset({"imagenet"})),))
     state = state_of(
         node("n1", 4),
         node("n2", 4, labels=(("dataset", "imagenet"),)),

@@ -27,8 +27,8 @@ from carrel_scheduler.core.events import (
     QueueSet,
     TaskPlaced,
     TaskReleased,
-    WorkloadGone,
     WorkloadQueued,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.queues.fair_share import Division
@@ -205,7 +205,7 @@ def test_a_search_in_vain_is_not_made_again_for_what_merely_waits(searches: list
 
 CHANGES = {
     "time": (2.0, ()),
-    "a task ended": (1.0, (TaskReleased("r1", 0, Outcome.SUCCEEDED, 1.0), WorkloadGone("r1"))),
+    "a task ended": (1.0, (TaskReleased("r1", 0, Outcome.SUCCEEDED, 1.0), WorkloadRemoved("r1"))),
     "a checkpoint": (1.0, (CheckpointSeen("r1", 1.0),)),
     "other rules": (1.0, (QueueSet("b", amounts(3)),)),
     "shares": (1.0, (replace(OTHER, project="c"),)),
@@ -232,7 +232,7 @@ def test_it_is_made_again_with_other_values_of_room(searches: list[str]) -> None
     before = run.state.chooser.value.prices
     for number in range(FIRST):
         uid = f"x{number}"
-        run.tell(replace(OTHER, uid=uid, name=uid), WorkloadGone(uid))
+        run.tell(replace(OTHER, uid=uid, name=uid), WorkloadRemoved(uid))
     assert run.state.chooser.value.prices is not before
     decide(run.state, 1.0)
     assert searches == ["w", "w"]
@@ -245,7 +245,7 @@ def test_a_search_for_other_places_than_those_held_is_remembered_too(searches: l
     decide(run.state, late)
     decide(run.state, late)
     assert searches == ["w"]
-    run.tell(TaskReleased("r1", 0, Outcome.SUCCEEDED, 1.0), WorkloadGone("r1"))
+    run.tell(TaskReleased("r1", 0, Outcome.SUCCEEDED, 1.0), WorkloadRemoved("r1"))
     decide(run.state, late)
     assert searches == ["w", "w"]
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.core.capacity import capacity
 from carrel_scheduler.core.capacity.capacity import MOST
-from carrel_scheduler.core.devices.device_choice import View, choose, hardware_of
+from carrel_scheduler.core.devices.device_choice import DeviceCapacity, choose, hardware_of
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.requests import NOTHING, Request, Where
+from carrel_scheduler.core.requests import NOTHING, NodeConstraint, Request
 from unit.core.clusters import GIB, Cluster, cluster, node
 
-LABELLED = Where(labels=(("gpu", frozenset({"x"})),))
+LABELLED = NodeConstraint(labels=(("gpu", frozenset({"x"})),))
 REQUESTS = (
     NOTHING,
     Request(gpus=1, cpu_milli=8_000),
@@ -49,7 +49,7 @@ def by_placing(world: Cluster, request: Request, slot: int) -> int:
     while placed < 100 and world.eligible.of(request)[slot]:
         if any(int(view.host[row, slot]) < amount for row, amount in enumerate(host)):
             break
-        room = View(view.devices[:, slot], view.slots[:, slot])
+        room = DeviceCapacity(view.devices[:, slot], view.slots[:, slot])
         found = choose(world.classes.kinds[cls], hardware, room, tasks=100)
         if found is None:
             break

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.scoring.chooser import NOWHERE
 from carrel_scheduler.core.settings import Settings, Strategy
 from unit.core.clusters import Cluster, cluster, node
@@ -55,7 +55,7 @@ def test_a_score_goes_before_everything() -> None:
 def test_wishes_go_before_packing() -> None:
     world = cluster(node("a"), node("b", labels=(("x", "1"),)), node("c"))
     world.take("a", (0,))
-    wish = Where(preferred=(("x", frozenset({"1"})),))
+    wish = NodeConstraint(preferred=(("x", frozenset({"1"})),))
     assert world.pick(Request(gpus=1, where=wish)) == "b"
     assert world.pick(Request(gpus=1)) == "a"
 
@@ -149,7 +149,7 @@ def test_the_choice_is_the_smallest_of_the_tuples() -> None:
         assert world.pick(Request(gpus=1)) == keys[0][2]
 
 
-def cls_where(world: Cluster, cls: int) -> Where:
+def cls_where(world: Cluster, cls: int) -> NodeConstraint:
     return world.classes.request(cls).where
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.core.devices.classes import Form, GpuKind, gpu_kind
-from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from unit.core.clusters import cluster, node
 
 
@@ -30,7 +30,7 @@ def test_the_form_of_a_request(request_: Request, kind: GpuKind) -> None:
 
 
 def test_the_form_does_not_depend_on_where() -> None:
-    there = Where(labels=(("zone", frozenset({"x"})),))
+    there = NodeConstraint(labels=(("zone", frozenset({"x"})),))
     assert gpu_kind(Request(gpus=2, where=there)) == gpu_kind(Request(gpus=2))
 
 

@@ -8,12 +8,12 @@ import pytest
 from benchmarks.decision_cases.loading import Listing, load
 from carrel_scheduler.core.events import (
     CapacityReserved,
-    NodeGone,
+    NodeRemoved,
     Outcome,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
-    WorkloadGone,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.state import State
 from unit.core.situations import asking, node, queue, running, state_of, training
@@ -34,11 +34,11 @@ def state() -> State:
             if found.nodes.fact(found.nodes.slot(name)).devices > number // 20:
                 found.apply(TaskPlaced(f"w{number:02}", 0, name, (number // 20,), float(number)))
         if number % 7 == 0:
-            found.apply(WorkloadGone(f"w{number:02}"))
-    found.apply(NodeGone("n04"))
+            found.apply(WorkloadRemoved(f"w{number:02}"))
+    found.apply(NodeRemoved("n04"))
     for name in ("n09", "n10", "n14"):
         if not len(found.tasks.rows_on(found.nodes.slot(name))):
-            found.apply(NodeGone(name))
+            found.apply(NodeRemoved(name))
     return found
 
 
@@ -109,7 +109,7 @@ def test_a_promise_ends_with_its_workload() -> None:
     state.apply(CapacityReserved("x", (("n", (0,), 0),)))
     assert state.nodes.reserved.devices.sum() == 1000
     assert state.queues.reserved[0].tolist() == [1000, 1000, 1024]
-    state.apply(WorkloadGone("x"))
+    state.apply(WorkloadRemoved("x"))
     assert not state.nodes.reserved.devices.any()
     assert not state.queues.reserved.any()
     assert not state.reserved

@@ -5,7 +5,7 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import TopologySet
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.requests import HOST, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint
 from carrel_scheduler.core.speculation import never
 from unit.core.situations import NOW, asking, node, queue, state_of, training
 
@@ -43,7 +43,7 @@ def test_a_level_of_hosts_may_be_said_or_left_out() -> None:
     ("values", "more"), [("abc", ""), ("abcd", " or 1 more"), ("edabc", " or 2 more")]
 )
 def test_labels(values: str, more: str) -> None:
-    where = Where(labels=(("gpu", frozenset(values)),))
+    where = NodeConstraint(labels=(("gpu", frozenset(values)),))
     state = state_of(node("n", 1, labels=(("gpu", "z"),)), queue("q"))
     found = never(state, training("x", "q", request=asking(1, where=where)))
     assert found is not None

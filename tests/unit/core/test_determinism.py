@@ -16,9 +16,9 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     Event,
-    NodeGone,
+    NodeRemoved,
     NodeSet,
-    QueueGone,
+    QueueRemoved,
     QueueSet,
     TaskPlaced,
     TaskReleasing,
@@ -103,7 +103,7 @@ class Facts:
         past: list[Event] = [NodeSet("zz", 8, 64_000, 1 << 18), NodeSet("aa", 2, 8_000, 1 << 14)]
         gone = QueueSet("gone", Amounts(9 * MILLI, 0, 0))
         if detour:
-            for fact in (past[0], gone, past[1], NodeGone("zz")):
+            for fact in (past[0], gone, past[1], NodeRemoved("zz")):
                 state.apply(fact)
         for group in self.groups:
             # The value of nodes is learned from arrivals, so their order is part of the facts.
@@ -111,8 +111,8 @@ class Facts:
             for event in group if arrivals else dice.sample(group, len(group)):
                 state.apply(event)
         if detour:
-            state.apply(NodeGone("aa"))
-            state.apply(QueueGone("gone"))
+            state.apply(NodeRemoved("aa"))
+            state.apply(QueueRemoved("gone"))
         return state
 
 

@@ -12,8 +12,8 @@ from carrel_scheduler.core.devices.classes import NO_GPU, Form, GpuKind
 from carrel_scheduler.core.devices.device_choice import (
     UNBOUNDED,
     Choice,
+    DeviceCapacity,
     Hardware,
-    View,
     capacity,
     choose,
     hardware_of,
@@ -29,11 +29,11 @@ def node(devices: int = 4, memory: int = 40_960, model: str = "", *links: Link) 
     return NodeSet("n", devices, 8000, 65_536, gpu_memory_mib=memory, mig_model=model, links=links)
 
 
-def view(milli: list[int], slots: list[int] | None = None) -> View:
-    return View(np.array(milli, np.int16), np.array(slots or [0] * len(milli), np.uint8))
+def view(milli: list[int], slots: list[int] | None = None) -> DeviceCapacity:
+    return DeviceCapacity(np.array(milli, np.int16), np.array(slots or [0] * len(milli), np.uint8))
 
 
-def divided(model: str, slots: list[int]) -> View:
+def divided(model: str, slots: list[int]) -> DeviceCapacity:
     worth = 1000 // mig.model_of(model).slots
     return view([worth * bits.bit_count() for bits in slots], slots)
 
@@ -54,7 +54,7 @@ def instance(profile: str) -> GpuKind:
     return GpuKind(Form.MIG, 1, 1, profile)
 
 
-def counted(kind: GpuKind, event: NodeSet, room: View, media: int = 0) -> int:
+def counted(kind: GpuKind, event: NodeSet, room: DeviceCapacity, media: int = 0) -> int:
     used = np.array([[bool(media >> d & 1)] for d in range(len(room.devices))])
     return int(
         capacity(
@@ -156,7 +156,7 @@ def test_three_tasks_of_ten_gigabytes_and_then_a_large_one_on_one_device() -> No
         free &= ~choice.slots
         lying.append(choice.slots)
     assert choose(instance("3g.20gb"), hardware, divided("A100-40GB", [free])) is None
-    tasks = [mig.Occupant(bits, 1, -order, evictable=True) for order, bits in enumerate(lying)]
+    tasks = [mig.InstanceUser(bits, 1, -order, evictable=True) for order, bits in enumerate(lying)]
     profile = mig.model_of("A100-40GB").profiles["3g.20gb"]
     found = mig.cheapest_clearing(profile, [(free, tasks)])
     assert found is not None
@@ -210,7 +210,7 @@ def test_hardware_is_shared_between_nodes_of_one_type() -> None:
         hardware_of(node(4, 1, "RTX 2080"))
 
 
-def random_room(draw: random.Random, event: NodeSet) -> View:
+def random_room(draw: random.Random, event: NodeSet) -> DeviceCapacity:
     if not event.mig_model:
         return view([draw.choice((0, 1000, draw.randrange(1001))) for _ in range(event.devices)])
     model = mig.model_of(event.mig_model)
@@ -248,7 +248,7 @@ def random_node(draw: random.Random) -> NodeSet:
     return node(devices, draw.choice((0, 24_576, 40_960, 81_920)), model, *links)
 
 
-def take(room: View, choice: Choice, *, divided_up: bool) -> None:
+def take(room: DeviceCapacity, choice: Choice, *, divided_up: bool) -> None:
     for device in choice.devices:
         assert room.devices[device] >= choice.milli
         room.devices[device] -= choice.milli
@@ -303,7 +303,9 @@ def test_counts_of_all_nodes_and_of_some_columns_agree_with_single_nodes(seed: i
         assert part.tolist() == [single[4], single[1]]
 
 
-def fill(draw: random.Random, hardware: Hardware, room: View) -> list[tuple[int, int, int]]:
+def fill(
+    draw: random.Random, hardware: Hardware, room: DeviceCapacity
+) -> list[tuple[int, int, int]]:
     taken = []
     for _ in range(40):
         choice = choose(random_kind(draw), hardware, room)

@@ -9,8 +9,8 @@ from carrel_scheduler.core.events import (
     TaskReleased,
     TaskReleasing,
     TopologySet,
-    WorkloadGone,
     WorkloadQueued,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.gangs import Group, Growth, Level
 from unit.core.runs import Run
@@ -122,7 +122,7 @@ def test_growth_follows_what_runs_on_and_not_what_is_stopping() -> None:
         TaskPlaced("e", 0, "n1", (0,), at=2.0),
     )
     assert decide(state, NOW).bindings == ()
-    apply(state, [TaskReleased("x", 0, at=NOW), WorkloadGone("x")])
+    apply(state, [TaskReleased("x", 0, at=NOW), WorkloadRemoved("x")])
     assert [(one.index, one.node) for one in decide(state, NOW).bindings] == [(2, "n1")]
 
 

@@ -1,17 +1,17 @@
 """Where tasks may run: labels, taints, node lists, forms of GPU requests, and changes of nodes."""
 
-from carrel_scheduler.core.requests import ANYWHERE, HOST, Request, Where
+from carrel_scheduler.core.requests import ANYWHERE, HOST, NodeConstraint, Request
 from unit.core.clusters import Cluster, cluster, node
 
 
-def names(world: Cluster, where: Where = ANYWHERE, **request: object) -> str:
+def names(world: Cluster, where: NodeConstraint = ANYWHERE, **request: object) -> str:
     asked = Request(where=where, **request)  # type: ignore[arg-type]
     mask = world.eligible.of(asked)
     return "".join(sorted(world.nodes.names[slot] for slot in mask.nonzero()[0].tolist()))
 
 
-def wants(key: str, *values: str) -> Where:
-    return Where(labels=((key, frozenset(values)),))
+def wants(key: str, *values: str) -> NodeConstraint:
+    return NodeConstraint(labels=((key, frozenset(values)),))
 
 
 def test_all_required_labels_must_match() -> None:
@@ -24,15 +24,15 @@ def test_all_required_labels_must_match() -> None:
     assert names(world, wants("gpu", "h100")) == "ac"
     assert names(world, wants("gpu", "h100", "a100")) == "abc"
     assert names(world, wants("gpu", "v100")) == ""
-    both = Where(labels=(("gpu", frozenset({"h100"})), ("zone", frozenset({"1"}))))
+    both = NodeConstraint(labels=(("gpu", frozenset({"h100"})), ("zone", frozenset({"1"}))))
     assert names(world, both) == "a"
 
 
 def test_the_host_is_a_label_too() -> None:
     world = cluster(node("a"), node("b", labels=((HOST, "a"),)))
     assert names(world, wants(HOST, "a", "unknown")) == "a"
-    assert names(world, Where(nodes=frozenset({"b", "unknown"}))) == "b"
-    assert names(world, Where(nodes=frozenset())) == ""
+    assert names(world, NodeConstraint(nodes=frozenset({"b", "unknown"}))) == "b"
+    assert names(world, NodeConstraint(nodes=frozenset())) == ""
 
 
 def test_taints_keep_away_who_does_not_tolerate_all_of_them() -> None:
@@ -43,7 +43,7 @@ def test_taints_keep_away_who_does_not_tolerate_all_of_them() -> None:
     )
 
     def tolerating(*tolerations: str) -> str:
-        return names(world, Where(tolerations=frozenset(tolerations)))
+        return names(world, NodeConstraint(tolerations=frozenset(tolerations)))
 
     assert tolerating() == "a"
     assert tolerating("team=x") == "ab"
@@ -73,11 +73,11 @@ def test_gpu_facts_decide_by_form() -> None:
 
 def test_wishes_are_counted() -> None:
     world = cluster(node("a", labels=(("x", "1"), ("y", "1"))), node("b", labels=(("y", "1"),)))
-    both = Where(preferred=(("x", frozenset({"1"})), ("y", frozenset({"1"}))))
+    both = NodeConstraint(preferred=(("x", frozenset({"1"})), ("y", frozenset({"1"}))))
     wishes = world.eligible.preferred(both)
     assert wishes is not None
     assert wishes[: len(world.nodes.slots)].tolist() == [2, 1]
-    assert world.eligible.preferred(Where()) is None
+    assert world.eligible.preferred(NodeConstraint()) is None
 
 
 def test_masks_follow_changes_of_nodes() -> None:

@@ -10,7 +10,7 @@ from carrel_scheduler.core.events import (
     Preemptibility,
     TaskPlaced,
     TaskReleased,
-    WorkloadGone,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.scoring.value import FIRST
 from carrel_scheduler.core.settings import Settings, Strategy
@@ -26,7 +26,7 @@ def experienced(*gpus: float, settings: Settings | None = None) -> State:
     for number in range(FIRST):
         for each in gpus:
             state.apply(training(f"{number}-{each}", "p", each))
-            state.apply(WorkloadGone(f"{number}-{each}"))
+            state.apply(WorkloadRemoved(f"{number}-{each}"))
     return state
 
 

@@ -15,8 +15,8 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
-    WorkloadGone,
     WorkloadQueued,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.preemption.node_prefilter import in_reach, likely_nodes
 from carrel_scheduler.core.requests import Request
@@ -48,7 +48,7 @@ def lived(seed: int, steps: int = 120) -> State:
             if chance.random() < 0.5:
                 state.apply(TaskReleasing(uid, 0))
             state.apply(TaskReleased(uid, 0, Outcome.GONE, float(step)))
-            state.apply(WorkloadGone(uid))
+            state.apply(WorkloadRemoved(uid))
             continue
         uid, kind = f"j{step}", chance.choice(list(Preemptibility))
         request = chance.choice((Request(gpus=1, cpu_milli=1000), Request(share_milli=300)))

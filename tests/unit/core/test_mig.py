@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.core import mig
 from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.mig import Occupant
+from carrel_scheduler.core.mig import InstanceUser
 
 A100 = mig.model_of("A100-40GB")
 EVERY = [(model, profile) for model in mig.MODELS.values() for profile in model.profiles.values()]
@@ -220,7 +220,7 @@ def test_equal_instances_are_counted_over_devices() -> None:
 
 
 def test_a_large_instance_needs_exactly_the_one_gone_that_stands_in_its_way() -> None:
-    trainings = [Occupant(0b11 << start, 10, start, evictable=True) for start in (0, 2, 4)]
+    trainings = [InstanceUser(0b11 << start, 10, start, evictable=True) for start in (0, 2, 4)]
     found = mig.cheapest_clearing(A100.profiles["3g.20gb"], [(0b11000000, trainings)])
     assert found is not None
     assert (found.device, found.bits) == (0, 0b11110000)
@@ -229,8 +229,8 @@ def test_a_large_instance_needs_exactly_the_one_gone_that_stands_in_its_way() ->
 
 def test_who_may_not_be_evicted_and_slots_of_nobody_stay() -> None:
     profile = A100.profiles["3g.20gb"]
-    kept = Occupant(0b110000, 0, 0, evictable=False)
-    cheap = Occupant(0b11, 50, 1, evictable=True)
+    kept = InstanceUser(0b110000, 0, 0, evictable=False)
+    cheap = InstanceUser(0b11, 50, 1, evictable=True)
     found = mig.cheapest_clearing(profile, [(0b11001100, [kept, cheap])])
     assert found is not None
     assert (found.bits, found.victims, found.cost) == (0b1111, (cheap,), 50)
@@ -239,22 +239,25 @@ def test_who_may_not_be_evicted_and_slots_of_nobody_stay() -> None:
 
 def test_equal_costs_fall_to_fewer_victims_and_then_to_those_who_give_way_first() -> None:
     profile = A100.profiles["2g.10gb"]
-    two = [Occupant(1, 5, 0, evictable=True), Occupant(2, 5, 1, evictable=True)]
-    one = [Occupant(0b1100, 10, 3, evictable=True), Occupant(0b110000, 10, 2, evictable=True)]
+    two = [InstanceUser(1, 5, 0, evictable=True), InstanceUser(2, 5, 1, evictable=True)]
+    one = [
+        InstanceUser(0b1100, 10, 3, evictable=True),
+        InstanceUser(0b110000, 10, 2, evictable=True),
+    ]
     found = mig.cheapest_clearing(profile, [(0, [*two, *one])])
     assert found is not None
     assert [victim.order for victim in found.victims] == [2]
 
 
 def test_the_lowest_device_and_the_highest_start_are_cleared_when_all_else_is_equal() -> None:
-    whole = [Occupant(255, 7, 0, evictable=True)]
+    whole = [InstanceUser(255, 7, 0, evictable=True)]
     found = mig.cheapest_clearing(A100.profiles["3g.20gb"], [(0, whole), (0, whole)])
     assert found is not None
     assert (found.device, found.bits) == (0, 0b11110000)
 
 
 def test_an_instance_with_the_media_engines_gives_them_up() -> None:
-    holder = Occupant(1, 5, 0, evictable=True, media=True)
+    holder = InstanceUser(1, 5, 0, evictable=True, media=True)
     found = mig.cheapest_clearing(A100.profiles["1g.5gb+me"], [(0b11111110, [holder])])
     assert found is not None
     assert found.victims == (holder,)
@@ -267,11 +270,11 @@ def test_an_instance_with_the_media_engines_gives_them_up() -> None:
 def test_clearing_finds_the_cheapest_of_all_sets_of_victims(name: str, seed: int) -> None:
     draw = random.Random(seed)
     profile = A100.profiles[name]
-    devices: list[tuple[int, list[Occupant]]] = []
+    devices: list[tuple[int, list[InstanceUser]]] = []
     order = itertools.count()
     for _ in range(draw.randint(1, 3)):
         free = A100.full
-        occupants: list[Occupant] = []
+        occupants: list[InstanceUser] = []
         for other in draw.choices(sorted(A100.profiles), k=draw.randint(0, 5)):
             kind = A100.profiles[other]
             spot = draw.choice(kind.places)
@@ -280,7 +283,7 @@ def test_clearing_finds_the_cheapest_of_all_sets_of_victims(name: str, seed: int
             free &= ~spot
             evictable = draw.random() < 0.8
             cost = draw.randint(0, 9)
-            occupants.append(Occupant(spot, cost, next(order), evictable, kind.media))
+            occupants.append(InstanceUser(spot, cost, next(order), evictable, kind.media))
         devices.append((free & draw.randint(0, 255), occupants))
     found = mig.cheapest_clearing(profile, devices)
     best = min(

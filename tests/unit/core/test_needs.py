@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import NodeGone, Preemptibility, TaskPlaced
+from carrel_scheduler.core.events import NodeRemoved, Preemptibility, TaskPlaced
 from carrel_scheduler.core.invariants.columns import check_books
 from carrel_scheduler.core.state import State
 from unit.core.situations import NOW, asking, node, queue, state_of, training
@@ -33,7 +33,7 @@ def test_who_waits_counts_for_what_it_takes_at_most_on_the_nodes_of_now(
         (SMALL, 750),
         (node("small", 1, gpu_memory_mib=80_000), 380),
         (SMALL, 750),
-        (NodeGone("small"), 380),
+        (NodeRemoved("small"), 380),
     ):
         state.apply(event)
         assert asked(state) == [each * times], event
@@ -61,7 +61,7 @@ def test_nothing_is_counted_again_for_another_node_of_a_known_kind() -> None:
     state = state_of(queue("a", 4), LARGE, training("w", "a", request=MEMORY))
     shape = state.job("w").shape
     state.apply(node("other", 1, gpu_memory_mib=80_000))
-    state.apply(NodeGone("other"))
+    state.apply(NodeRemoved("other"))
     assert state.job("w").shape is shape
     assert state.nodes.hardware == {(80_000, ""): 1}
 

@@ -7,7 +7,7 @@ from carrel_scheduler.core.events import Preemptibility, TaskPlaced, TopologySet
 from carrel_scheduler.core.explaining import impossible
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.core.requests import HOST, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint
 from carrel_scheduler.core.speculation import never
 from carrel_scheduler.core.state import State
 from unit.core.situations import asking, node, queue, state_of, training, workspace
@@ -121,7 +121,7 @@ def test_levels_and_members_apart(state: State) -> None:
     unlike = Group(requests=(asking(1), asking(2)), level=rack)
     after = training("y", "open", gang=Group(groups=(unlike, parts[1])))
     assert facts(never(state, after)) == (Token.TOPOLOGY_TOO_SMALL, "tasks", 5, 4)
-    apart = asking(1, where=Where(apart=HOST))
+    apart = asking(1, where=NodeConstraint(apart=HOST))
     spread = training("y", "open", gang=Group(requests=(apart,) * 3))
     assert facts(never(state, spread)) == (Token.TOPOLOGY_TOO_SMALL, "tasks", 3, 2)
     unknown = training("y", "open", gang=Group(requests=(asking(1),), level=Level(required="zone")))

@@ -5,7 +5,7 @@ import pytest
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.events import NodeGone, TaskPlaced, TaskReleased
+from carrel_scheduler.core.events import NodeRemoved, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Out
 from carrel_scheduler.core.invariants.columns import check_books
 from carrel_scheduler.core.messages.render import sentence
@@ -38,7 +38,7 @@ def test_a_node_that_gains_devices_has_more() -> None:
 def test_a_slot_is_used_again_after_its_node_is_gone() -> None:
     state = state_of(node("n", 4, gpu_memory_mib=80), node("m", 1), queue("a"))
     slot = state.nodes.slot("n")
-    state.apply(NodeGone("n"))
+    state.apply(NodeRemoved("n"))
     assert not np.any(state.nodes.free.devices[:, slot])
     assert not np.any(state.nodes.free.host[:, slot])
     state.apply(node("o", 2))

@@ -9,7 +9,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.events import Event, NodeSet, TaskPlaced, TaskReleasing, WorkloadQueued
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.requests import HOST, Request, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
 from carrel_scheduler.core.state import State
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training
 
@@ -81,7 +81,7 @@ def test_what_is_not_there_yet_is_only_held() -> None:
 
 
 def test_members_apart_take_different_values_also_from_those_that_run() -> None:
-    member = asking(1, where=Where(apart="rack"))
+    member = asking(1, where=NodeConstraint(apart="rack"))
     state = state_of(
         *(in_rack("n1", "r1"), in_rack("n2", "r1"), in_rack("n3", "r2"), in_rack("n4", "r3")),
         *(in_rack("loose", ""), QUEUE, gang(member, member, member)),
@@ -93,7 +93,7 @@ def test_members_apart_take_different_values_also_from_those_that_run() -> None:
 
 
 def test_members_apart_by_host_need_as_many_nodes() -> None:
-    member = asking(1, where=Where(apart=HOST))
+    member = asking(1, where=NodeConstraint(apart=HOST))
     state = state_of(node("n1", 4), node("n2", 4), QUEUE, gang(member, member))
     assert sorted(placed(state)) == ["n1", "n2"]
     state.apply(training("three", "a", gang=Group(requests=(member,) * 3)))
@@ -101,7 +101,7 @@ def test_members_apart_by_host_need_as_many_nodes() -> None:
 
 
 def test_a_score_orders_the_nodes_of_members_apart() -> None:
-    member = asking(1, where=Where(apart=HOST))
+    member = asking(1, where=NodeConstraint(apart=HOST))
     state = state_of(node("n1", 4), node("n2", 4), node("n3", 4), QUEUE, gang(member, member))
     assert placed(state, score={"n3": 2, "n2": 1}) == ["n3", "n2"]
 

@@ -19,7 +19,7 @@ from carrel_scheduler.core.events import (
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.requests import HOST, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from unit.core.said_plans import ROOM, WAITS, complaints, full, hold, start, stop
 from unit.core.situations import (
@@ -190,7 +190,7 @@ def test_a_required_level_holds_the_gang_together() -> None:
 
 
 def test_members_that_keep_apart() -> None:
-    apart = asking(1, where=Where(apart=HOST))
+    apart = asking(1, where=NodeConstraint(apart=HOST))
     mixed = Group(requests=(apart, apart, asking(1)))
     events = [*CLUSTER, node("n3", 2), node("n4", 2), training("g", "c", gang=mixed)]
     third = start("g", "n3", 1, index=2)
@@ -206,15 +206,23 @@ def test_members_that_keep_apart() -> None:
         ({}, {}, True),
         ({"schedulable": False}, {}, False),
         ({"draining": True}, {}, False),
-        ({}, {"where": Where(nodes=frozenset({"m"}))}, True),
-        ({}, {"where": Where(nodes=frozenset({"o"}))}, False),
-        ({"labels": (("k", "v"),)}, {"where": Where(labels=(("k", frozenset({"v"})),))}, True),
-        ({"labels": (("k", "w"),)}, {"where": Where(labels=(("k", frozenset({"v"})),))}, False),
+        ({}, {"where": NodeConstraint(nodes=frozenset({"m"}))}, True),
+        ({}, {"where": NodeConstraint(nodes=frozenset({"o"}))}, False),
+        (
+            {"labels": (("k", "v"),)},
+            {"where": NodeConstraint(labels=(("k", frozenset({"v"})),))},
+            True,
+        ),
+        (
+            {"labels": (("k", "w"),)},
+            {"where": NodeConstraint(labels=(("k", frozenset({"v"})),))},
+            False,
+        ),
         ({"taints": ("t=1",)}, {}, False),
-        ({"taints": ("t=1",)}, {"where": Where(tolerations=frozenset({"t"}))}, True),
-        ({"taints": ("t=1",)}, {"where": Where(tolerations=frozenset({"t=1"}))}, True),
-        ({"taints": ("t=1", "u")}, {"where": Where(tolerations=frozenset({"t"}))}, False),
-        ({"taints": ("t=1", "u")}, {"where": Where(tolerations=frozenset({"*"}))}, True),
+        ({"taints": ("t=1",)}, {"where": NodeConstraint(tolerations=frozenset({"t"}))}, True),
+        ({"taints": ("t=1",)}, {"where": NodeConstraint(tolerations=frozenset({"t=1"}))}, True),
+        ({"taints": ("t=1", "u")}, {"where": NodeConstraint(tolerations=frozenset({"t"}))}, False),
+        ({"taints": ("t=1", "u")}, {"where": NodeConstraint(tolerations=frozenset({"*"}))}, True),
     ],
 )
 def test_conditions_of_nodes(fact: dict[str, Any], request_: dict[str, Any], fine: bool) -> None:

@@ -6,7 +6,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CapacityReserved, Event, TaskReleasing, TaskStuck
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.requests import Where
+from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.speculation import never, what_if
 from unit.core.situations import (
     NOW,
@@ -69,7 +69,7 @@ def test_a_place_beside_it_is_kept() -> None:
 def test_values_of_a_label_count_where_there_is_room() -> None:
     racks = [node(f"n{n}", gpus, labels=(("rack", f"r{n}"),)) for n, gpus in enumerate((2, 2, 0))]
     state = state_of(*racks, queue("a"))
-    apart = asking(1, where=Where(apart="rack"))
+    apart = asking(1, where=NodeConstraint(apart="rack"))
     assert never(state, training("y", "a", gang=Group(requests=(apart,) * 2))) is None
     found = never(state, training("y", "a", gang=Group(requests=(apart,) * 3)))
     assert found is not None

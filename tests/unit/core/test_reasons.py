@@ -14,7 +14,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.core.requests import HOST, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import Settings
 from unit.core.situations import (
@@ -278,20 +278,23 @@ def test_the_used_quota_of_a_department_is_named() -> None:
 @pytest.mark.parametrize(
     ("where", "detail"),
     [
-        (Where(nodes=frozenset({"gone"})), "to be one of `gone`"),
-        (Where(labels=(("gpu", frozenset({"h100"})),)), "`gpu` `h100`"),
-        (Where(labels=(("zone", frozenset({"z2"})),)), "to be without the taint `reserved`"),
+        (NodeConstraint(nodes=frozenset({"gone"})), "to be one of `gone`"),
+        (NodeConstraint(labels=(("gpu", frozenset({"h100"})),)), "`gpu` `h100`"),
         (
-            Where(labels=(("gpu", frozenset({"a100"})), ("zone", frozenset({"z2"})))),
+            NodeConstraint(labels=(("zone", frozenset({"z2"})),)),
             "to be without the taint `reserved`",
         ),
         (
-            Where(labels=(("gpu", frozenset({"t4"})), ("zone", frozenset({"z3"})))),
+            NodeConstraint(labels=(("gpu", frozenset({"a100"})), ("zone", frozenset({"z2"})))),
+            "to be without the taint `reserved`",
+        ),
+        (
+            NodeConstraint(labels=(("gpu", frozenset({"t4"})), ("zone", frozenset({"z3"})))),
             "`gpu` `t4`",
         ),
     ],
 )
-def test_the_condition_that_leaves_no_node(where: Where, detail: str) -> None:
+def test_the_condition_that_leaves_no_node(where: NodeConstraint, detail: str) -> None:
     found = reasons(
         node("n1", 2, labels=(("gpu", "a100"), ("zone", "z1"))),
         node("n2", 2, labels=(("gpu", "a100"), ("zone", "z2")), taints=frozenset({"reserved"})),
@@ -314,7 +317,11 @@ def test_nodes_that_take_no_new_work(closed: dict[str, bool]) -> None:
         node("n1", 2, labels=(("gpu", "h100"),), **closed),
         node("n2", 2),
         queue("a", 4),
-        training("x", "a", request=asking(1, where=Where(labels=(("gpu", frozenset({"h100"})),)))),
+        training(
+            "x",
+            "a",
+            request=asking(1, where=NodeConstraint(labels=(("gpu", frozenset({"h100"})),))),
+        ),
     )["x"]
     assert (found.cls, found.token, found.nodes) == (NOT_NOW, Token.NODES_CLOSED, ("n1",))
 
@@ -351,7 +358,7 @@ def test_no_domain_is_large_enough() -> None:
 
 
 def test_too_few_nodes_to_keep_tasks_apart() -> None:
-    apart = asking(1, where=Where(apart=HOST))
+    apart = asking(1, where=NodeConstraint(apart=HOST))
     found = reasons(
         node("n1", 4),
         node("n2", 4),

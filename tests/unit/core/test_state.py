@@ -8,16 +8,16 @@ from carrel_scheduler.core.events import (
     CapacityReserved,
     CheckpointSeen,
     Event,
-    NodeGone,
+    NodeRemoved,
     NodeSet,
     Outcome,
-    QueueGone,
+    QueueRemoved,
     QueueSet,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
-    WorkloadGone,
     WorkloadQueued,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.invariants.state import check
@@ -56,13 +56,13 @@ BAD_EVENTS: list[tuple[str, str, Event]] = [
     ("bad_name", "name", NodeSet("", 1, 1, 1)),
     ("unknown_device", "broken_devices", NodeSet("n9", 1, 1, 1, broken_devices=frozenset({1}))),
     ("device_in_use", "devices", NodeSet("n1", 1, 1, 1)),
-    ("unknown_node", "node", NodeGone("n9")),
-    ("node_in_use", "name", NodeGone("n1")),
+    ("unknown_node", "node", NodeRemoved("n9")),
+    ("node_in_use", "name", NodeRemoved("n1")),
     ("bad_amount", "quota", QueueSet("c", Amounts(-2))),
     ("bad_amount", "weight", QueueSet("c", Amounts(), weight=(-1, 0, 0))),
     ("bad_name", "name", QueueSet("", Amounts())),
-    ("unknown_queue", "name", QueueGone("c")),
-    ("queue_in_use", "name", QueueGone("b")),
+    ("unknown_queue", "name", QueueRemoved("c")),
+    ("queue_in_use", "name", QueueRemoved("b")),
     ("unknown_queue", "project", training("x", "c")),
     ("bad_amount", "share_milli", _asking(Request(share_milli=1000))),
     ("bad_amount", "cpu_milli", _asking(Request(cpu_milli=-1))),
@@ -71,8 +71,8 @@ BAD_EVENTS: list[tuple[str, str, Event]] = [
     ("bad_amount", "tasks", training("x", "a", tasks=0)),
     ("bad_name", "uid", training("", "a")),
     ("holds_room", "uid", training("pair", "a", 2)),
-    ("holds_room", "uid", WorkloadGone("pair")),
-    ("unknown_workload", "uid", WorkloadGone("x")),
+    ("holds_room", "uid", WorkloadRemoved("pair")),
+    ("unknown_workload", "uid", WorkloadRemoved("x")),
     ("unknown_workload", "uid", CheckpointSeen("x", 1.0)),
     ("bad_index", "index", TaskPlaced("pair", 0, "n2", (0, 1), at=1.0)),
     ("bad_index", "index", TaskPlaced("gang", 2, "n2", (0,), at=1.0)),
@@ -168,7 +168,7 @@ def test_a_promise_can_be_taken_back_and_replaced(state: State) -> None:
 
 
 def test_a_promise_ends_with_its_node(state: State) -> None:
-    state.apply(NodeGone("n2"))
+    state.apply(NodeRemoved("n2"))
     assert state.workload("desk").reserved == ()
     state.apply(node("n0", 4))
     assert [view.name for view in state.node_views()] == ["n0", "n1"]
@@ -207,8 +207,8 @@ def test_nodes_and_projects_come_and_go() -> None:
     for name in ("b", "c", "a"):
         state.apply(node(name, 2))
         state.apply(queue(name, 1))
-    state.apply(NodeGone("c"))
-    state.apply(QueueGone("c"))
+    state.apply(NodeRemoved("c"))
+    state.apply(QueueRemoved("c"))
     state.apply(node("d", 4))
     state.apply(queue("d", 1))
     assert [view.name for view in state.node_views()] == ["a", "b", "d"]

@@ -9,7 +9,7 @@ from carrel_scheduler.core.events import NodeSet, QueueSet, TaskPlaced, Workload
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.settings import Settings, Strategy
-from carrel_scheduler.core.views import NodeView, Place, WorkloadView
+from carrel_scheduler.core.views import NodeView, TaskPlacement, WorkloadView
 from unit.core.invariants.evictions import check_plan
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training, workspace
 
@@ -93,7 +93,7 @@ def test_what_is_not_told_is_nothing_in_particular() -> None:
     work = training("w", "q")
     assert (work.created_at, work.tasks, work.interactive) == (0.0, 1, False)
     assert (work.evicted_at, work.preemption_delay_s, work.stale_grace_s) == (None, 0.0, None)
-    place = Place(0, "n", (), releasing=False)
+    place = TaskPlacement(0, "n", (), releasing=False)
     assert (place.slots, place.stuck) == (0, False)
     view = WorkloadView(
         work, waiting=True, places=(), started_at=None, checkpoint_at=None, reserved=()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.scoring import value as value_module
 from carrel_scheduler.core.scoring.typical_requests import FADE_EVERY, ShapesSeen
@@ -14,7 +14,7 @@ from carrel_scheduler.core.scoring.value import FIRST, Value
 from carrel_scheduler.core.scoring.value_states import QUANTUM
 from unit.core.clusters import Cluster, cluster, node
 
-X = Where(labels=(("gpu", frozenset({"x"})),))
+X = NodeConstraint(labels=(("gpu", frozenset({"x"})),))
 MIX = (
     Request(gpus=1, cpu_milli=8_000),
     Request(gpus=1, cpu_milli=7_900),

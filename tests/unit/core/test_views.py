@@ -13,7 +13,7 @@ from carrel_scheduler.core.events import (
     TaskStuck,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.views import DeviceHolding
+from carrel_scheduler.core.views import TaskOnDevice
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
 
@@ -64,8 +64,8 @@ def test_a_shared_device_tells_all_its_holders() -> None:
     (device,) = view.devices
     assert device.free_milli == 250
     assert device.holders == (
-        DeviceHolding("x", 0, 500, releasing=False),
-        DeviceHolding("y", 0, 250, releasing=False),
+        TaskOnDevice("x", 0, 500, releasing=False),
+        TaskOnDevice("y", 0, 250, releasing=False),
     )
     assert view.extended == (("nic", 4, 3),)
     assert (view.cpu_allocated_milli, view.memory_allocated_mib) == (3000, 2048)

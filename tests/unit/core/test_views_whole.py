@@ -14,7 +14,7 @@ from carrel_scheduler.core.events import (
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.views import Place, QueueUse
+from carrel_scheduler.core.views import QueueUse, TaskPlacement
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
 GIB = 1024
@@ -110,7 +110,7 @@ def test_workloads() -> None:
     assert gang.stale_since is None
     stuck = state.workload("s")
     assert [asdict(one) for one in stuck.places] == [
-        asdict(Place(0, "n2", (1,), releasing=True, slots=0, stuck=True))
+        asdict(TaskPlacement(0, "n2", (1,), releasing=True, slots=0, stuck=True))
     ]
     waiting = state.workload("w")
     assert waiting.waiting is True

@@ -10,7 +10,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group, Growth, Level
-from carrel_scheduler.core.requests import HOST, Request, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
 from unit.core.runs import Run
 from unit.core.situations import asking, node, queue, training, workspace
 from unit.core.stories import tell
@@ -242,7 +242,7 @@ def test_t16_affinity_of_a_project_bounds_its_training() -> None:
     old = node("old", 2, labels=(("run.ai/type", "v100"),))
     new = node("new", 1, labels=(("run.ai/type", "dgx-2"),))
     run = Run(old, new, queue("a", 3))
-    there = Where(labels=(("run.ai/type", frozenset({"dgx-2"})),))
+    there = NodeConstraint(labels=(("run.ai/type", frozenset({"dgx-2"})),))
     run.submit(*(training(f"t{n}", "a", request=asking(1, where=there)) for n in range(2)))
     run.settle()
     assert [run.nodes_of(uid) for uid in run.running()] == [["new"]]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.engines.contract import LogRequest
 from carrel_scheduler.engines.local.logs import (
-    Piece,
+    LineTimestamps,
+    LogChunk,
     Position,
     Segments,
-    Stamper,
     first_position,
 )
 from carrel_scheduler.engines.local.shim import logwriter
@@ -98,7 +98,7 @@ def test_times_are_those_of_the_beginning_of_each_line(tmp_path: Path, clock: Cl
     clock.now = 1001.5
     writer.write(b"o\nthree\n")
     writer.close()
-    stamped = Stamper(Segments(tmp_path))(Piece(Position(0, 0), b"one\ntwo\nthree\n"))
+    stamped = LineTimestamps(Segments(tmp_path))(LogChunk(Position(0, 0), b"one\ntwo\nthree\n"))
     assert stamped == (
         b"1970-01-01T00:16:40.000000Z one\n"
         b"1970-01-01T00:16:40.000000Z two\n"
@@ -110,7 +110,7 @@ def test_a_carriage_return_ends_no_line(tmp_path: Path, clock: Clock) -> None:
     writer = LogWriter(str(tmp_path), 1000, 2)
     writer.write(b"10%\r20%\r")
     writer.close()
-    stamped = Stamper(Segments(tmp_path))(Piece(Position(0, 0), b"10%\r20%\r"))
+    stamped = LineTimestamps(Segments(tmp_path))(LogChunk(Position(0, 0), b"10%\r20%\r"))
     assert stamped == b"1970-01-01T00:16:40.000000Z 10%\r20%\r"
 
 

@@ -12,7 +12,7 @@ from carrel_scheduler.engines.kubernetes.tasks import termination as module
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
-from carrel_scheduler.engines.kubernetes.tasks.termination import Ender
+from carrel_scheduler.engines.kubernetes.tasks.termination import TaskTerminator
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, NotFound
 from carrel_scheduler.kube.metadata import Metadata, PartialObject
@@ -60,12 +60,12 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eviction, "PAUSES_SECONDS", (0.0,) * len(PAUSES_SECONDS))
 
 
-def ender(cluster: Cluster, phase: str = "Running") -> Ender:
+def ender(cluster: Cluster, phase: str = "Running") -> TaskTerminator:
     client = cast("KubeClient", cluster)
     records = Records(client, float, 60.0, lambda _: None, lambda *_: None)
     spec = PodSpec(node_name="n1", termination_grace_period_seconds=GRACE)
     records.take(TaskPod(META, spec, PodStatus(phase)))
-    return Ender(client, records)
+    return TaskTerminator(client, records)
 
 
 @pytest.mark.parametrize(("grace", "way"), [(float(GRACE), "deadline"), (0.0, "delete")])

@@ -14,7 +14,7 @@ from carrel_scheduler.kube.errors import (
 from carrel_scheduler.kube.sending import (
     TRIES,
     TRIES_WITHOUT_ROOM,
-    Repeat,
+    Resend,
     pause_after,
 )
 
@@ -39,34 +39,34 @@ def test_pauses_double_with_jitter_up_to_a_bound() -> None:
 def test_no_room_is_waited_for_as_long_as_the_server_asks() -> None:
     full = TooManyRequests(429, "TooManyRequests", "later")
     full.retry_after = 3.0
-    assert pause_after(full, backoff(), Repeat.UNSENT_ONLY, sent=True) == pytest.approx(3.025)
+    assert pause_after(full, backoff(), Resend.UNSENT_ONLY, sent=True) == pytest.approx(3.025)
     tried = Backoff(lambda: 0.0, failures=TRIES_WITHOUT_ROOM)
-    assert pause_after(full, tried, Repeat.SAFE, sent=True) is None
+    assert pause_after(full, tried, Resend.SAFE, sent=True) is None
 
 
 def test_a_disruption_budget_is_an_answer() -> None:
     details = Details(causes=(Cause("DisruptionBudget", "needs 1", ""),))
     refused = TooManyRequests(429, "TooManyRequests", "no", details)
-    assert pause_after(refused, backoff(), Repeat.SAFE, sent=True) is None
+    assert pause_after(refused, backoff(), Resend.SAFE, sent=True) is None
 
 
 @pytest.mark.parametrize(
     ("repeat", "sent", "again"),
     [
-        (Repeat.SAFE, True, True),
-        (Repeat.SAFE, False, True),
-        (Repeat.UNSENT_ONLY, False, True),
-        (Repeat.UNSENT_ONLY, True, False),
+        (Resend.SAFE, True, True),
+        (Resend.SAFE, False, True),
+        (Resend.UNSENT_ONLY, False, True),
+        (Resend.UNSENT_ONLY, True, False),
     ],
 )
-def test_lost_answers(repeat: Repeat, sent: bool, again: bool) -> None:
+def test_lost_answers(repeat: Resend, sent: bool, again: bool) -> None:
     assert (pause_after(LOST, backoff(), repeat, sent=sent) is not None) is again
 
 
 def test_tries_end() -> None:
-    assert pause_after(LOST, Backoff(lambda: 0.0, failures=TRIES), Repeat.SAFE, sent=True) is None
+    assert pause_after(LOST, Backoff(lambda: 0.0, failures=TRIES), Resend.SAFE, sent=True) is None
 
 
 @pytest.mark.parametrize("error", [Conflict(409, "Conflict", ""), KubeError(405, "No", "")])
 def test_answers_are_for_the_caller(error: KubeError) -> None:
-    assert pause_after(error, backoff(), Repeat.SAFE, sent=True) is None
+    assert pause_after(error, backoff(), Resend.SAFE, sent=True) is None

@@ -10,7 +10,7 @@ from carrel.client import Client
 from carrel.magics.base import stream
 from carrel.notebook.cell import capture, cell_body
 from carrel.notebook.job import Job
-from carrel.options import Asked
+from carrel.options import RequestFields
 from carrel.testing import FakeScheduler
 from carrel.widgets.tables import JobsView, QuotaView
 
@@ -50,7 +50,7 @@ def test_dry_run_sends_nothing(ipython: Any, client: Client) -> None:
 
 
 def test_body_of_a_cell() -> None:
-    asked = Asked("training", {"gpus": 1.0})
+    asked = RequestFields("training", {"gpus": 1.0})
     body = cell_body(
         capture("1", [], {}), asked, project="vision", folder="/home/ada", python="python"
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.core.requests import ANYWHERE, Where
+from carrel_scheduler.core.requests import ANYWHERE, NodeConstraint
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     Needs,
@@ -135,7 +135,7 @@ def test_resource_claims_are_refused_with_what_to_do_instead() -> None:
 
 
 def test_requests_that_differ_by_little_are_one_class() -> None:
-    where = Where(labels=(("zone", frozenset({"a"})),))
+    where = NodeConstraint(labels=(("zone", frozenset({"a"})),))
     requests = {
         request_of(Needs(cpu_milli=cpu, memory_bytes=size), where)
         for cpu, size in ((991, 2 * GI - 5), (1000, 2 * GI), (995, 2 * GI - 2**20))

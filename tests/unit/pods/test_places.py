@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.core.requests import HOST, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import GPU_RESOURCE
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import (
@@ -82,7 +82,7 @@ def app(name: str, value: str, at: str = "", **more: Any) -> Pod:
 def test_a_pod_without_wishes_may_run_anywhere_and_need_not_ask_again() -> None:
     found = cluster().ask(pod())
     assert found == PlacementRequest(found.request)
-    assert found.request.where == Where()
+    assert found.request.where == NodeConstraint()
 
 
 def test_selectors_are_told_as_they_are() -> None:

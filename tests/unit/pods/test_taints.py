@@ -6,7 +6,7 @@ import pytest
 
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import NodeSet
-from carrel_scheduler.core.requests import Where
+from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.kubernetes.pods.selectors import (
     core_taint,
@@ -39,7 +39,7 @@ TOLERATIONS = [
 
 
 def admitted(state: Columns, tolerations: frozenset[str]) -> bool:
-    return bool(state.eligible.mask(Where(tolerations=tolerations)).any())
+    return bool(state.eligible.mask(NodeConstraint(tolerations=tolerations)).any())
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

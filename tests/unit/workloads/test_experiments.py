@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from carrel_scheduler.workloads.controllers.contract import Wanted
+from carrel_scheduler.workloads.controllers.contract import DesiredState
 from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
 from carrel_scheduler.workloads.controllers.experiments.studies import (
     Ended,
@@ -113,7 +113,7 @@ class Bench:
     async def _made(self, owner: Workload, number: int) -> bool:
         return number in self.once_made
 
-    async def look(self) -> Wanted:
+    async def look(self) -> DesiredState:
         """One look; what it wants is made true as the manager and the reconciler would."""
         ordered = [self.parts[number] for number in sorted(self.parts)]
         wanted = await self.controller.look(self.owner, ordered, self.now)
@@ -132,7 +132,7 @@ class Bench:
 
     async def end(
         self, number: int, phase: str = "succeeded", value: float | None = None
-    ) -> Wanted:
+    ) -> DesiredState:
         if value is not None:
             self.study.values[number] = value
         self.parts[number].status.phase = phase  # type: ignore[assignment]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.reconcile.events import Touched, WorkloadChanged
+from carrel_scheduler.workloads.reconcile.events import StatusChanged, WorkloadChanged
 from carrel_schema.objects import Workload
 from unit.workloads.desk import Desk
 
@@ -54,7 +54,7 @@ async def test_a_write_that_finds_nothing_is_no_end_of_the_scheduler(forced: Des
     other = await forced.submit("vision", "other")
     await forced.runs(other)
     gone = await take_away(forced, "job")
-    forced.loop.enqueue(Touched(other))
+    forced.loop.enqueue(StatusChanged(other))
     await forced.runs(uid)  # its status is to be written, and there is nothing to write on
     assert forced.engine.stopping.keys() == set(forced.tasks_of(uid))
     await hear(forced, gone)

@@ -10,7 +10,7 @@ import pytest
 
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.ledger.store import Conflict
-from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
+from carrel_scheduler.workloads.controllers.contract import DesiredState, NewPart
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Workload, WorkloadSpec
@@ -28,11 +28,11 @@ class Wishes:
     def kind(self) -> WorkloadKind:
         return "experiment"
 
-    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
         self.looked += 1
         if self.wrong is not None:
             raise self.wrong
-        return Wanted(
+        return DesiredState(
             status=msgspec.structs.replace(owner.status),
             created=[NewPart(number=1, name="taken", spec=WorkloadSpec(kind="trial"))],
         )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carrel_scheduler.workloads.controllers.contract import Wanted
+from carrel_scheduler.workloads.controllers.contract import DesiredState
 from carrel_scheduler.workloads.controllers.schedules import DUE_LABEL, decide, run_name
 from carrel_schema.objects import Meta, Phase, Workload, WorkloadSpec, WorkloadStatus
 from carrel_schema.sections import NotebookSpec, ScheduleSpec, ScheduleStatus
@@ -27,7 +27,7 @@ class Clockwork:
     parts: dict[int, Workload] = field(default_factory=dict)
     now: float = NOON + 1.0
 
-    def look(self, at: float | None = None, *, crash: bool = False) -> Wanted:
+    def look(self, at: float | None = None, *, crash: bool = False) -> DesiredState:
         self.now = self.now if at is None else at
         wanted = decide(copy.deepcopy(self.owner), list(self.parts.values()), self.now)
         for uid in wanted.deleted:

@@ -18,9 +18,9 @@ from carrel_scheduler.workloads.faults.audit import MOST_SECONDS, Audit
 from carrel_scheduler.workloads.lifecycle import spec_changes, task_events
 from carrel_scheduler.workloads.reconcile import reconciler
 from carrel_scheduler.workloads.reconcile.events import (
+    CheckLimits,
     DepartmentChanged,
     DevicesSampled,
-    Judge,
     MembersMet,
     ProjectChanged,
     StartRefused,
@@ -107,7 +107,7 @@ def _other(chance: random.Random) -> Any:
             UsedLately(wrong),
             StartRefused(wrong, ""),
             MembersMet("uid1", wrong),
-            Judge(wrong),
+            CheckLimits(wrong),
             WorkloadChanged(wrong),
             object(),
         ]

@@ -8,13 +8,13 @@ from typing_extensions import override
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.codec import ObjectMeta, Stored
-from carrel_scheduler.workloads.namespaces.adoption import TakingOn
+from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_schema.objects import ObjectT, Workload
 
 NOTHING: Any = None
 
 
-class Slow(TakingOn):
+class Slow(ObjectAdoption):
     """Notes what it begins; an object is done when its gate opens."""
 
     def __init__(self) -> None:

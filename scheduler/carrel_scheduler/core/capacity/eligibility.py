@@ -19,7 +19,7 @@ from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.mig import MODELS, model_code
 from carrel_scheduler.core.nodes.nodes import NodeColumns
-from carrel_scheduler.core.requests import HOST, Request, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
 
 NO_VALUE = -1
 SHARES = GpuKind(Form.SHARE)
@@ -61,7 +61,7 @@ class Eligible:
         self._ever: dict[tuple[object, ...], Bools] = {}
         self._wishes: dict[tuple[tuple[str, frozenset[str]], ...], Counts] = {}
 
-    def mask(self, where: Where) -> Bools:
+    def mask(self, where: NodeConstraint) -> Bools:
         """(N,) the nodes that take new work and satisfy the conditions. Do not change it."""
         self._follow()
         key = (where.nodes, where.labels, where.tolerations)
@@ -107,7 +107,7 @@ class Eligible:
             form = SHARES
         return (where.nodes, where.labels, where.tolerations, form)
 
-    def preferred(self, where: Where) -> Counts | None:
+    def preferred(self, where: NodeConstraint) -> Counts | None:
         """(N,) how many wishes each node satisfies; ``None`` without wishes."""
         if not where.preferred:
             return None
@@ -137,7 +137,7 @@ class Eligible:
         models = [code for code, model in enumerate(MODELS.values(), 1) if profile_on(kind, model)]
         return np.isin(self._models, models)
 
-    def _suitable(self, where: Where) -> Bools:
+    def _suitable(self, where: NodeConstraint) -> Bools:
         mask = self._tolerated(where.tolerations)
         if where.nodes is not None:
             mask &= self._named(where.nodes)

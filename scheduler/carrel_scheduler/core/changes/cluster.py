@@ -9,9 +9,9 @@ from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
     InstanceRemoved,
-    NodeGone,
+    NodeRemoved,
     NodeSet,
-    QueueGone,
+    QueueRemoved,
     QueueSet,
     TopologySet,
     UsageSeen,
@@ -29,7 +29,7 @@ def node_set(state: Columns, event: NodeSet) -> None:
     state.capacity.mark(slot)
 
 
-def node_gone(state: Columns, event: NodeGone) -> None:
+def node_gone(state: Columns, event: NodeRemoved) -> None:
     """A node left."""
     slot = state.nodes.slot(event.name)
     if state.tasks.rows_on(slot):
@@ -63,7 +63,7 @@ def queue_set(state: Columns, event: QueueSet) -> None:
     state.queues.set(event)
 
 
-def queue_gone(state: Columns, event: QueueGone) -> None:
+def queue_gone(state: Columns, event: QueueRemoved) -> None:
     """A queue was deleted."""
     slot = state.queues.slot(event.name, "name")
     if state.jobs.in_queue.get(slot):

@@ -3,7 +3,7 @@
 from carrel_scheduler.core.changes.reservations import ask, release_reservation, stop_asking
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.events import CheckpointSeen, WorkloadGone, WorkloadQueued
+from carrel_scheduler.core.events import CheckpointSeen, WorkloadQueued, WorkloadRemoved
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI
@@ -38,7 +38,7 @@ def enter(state: Columns, event: WorkloadQueued) -> Job:
     return job
 
 
-def gone(state: Columns, event: WorkloadGone) -> None:
+def gone(state: Columns, event: WorkloadRemoved) -> None:
     """It wants nothing any more."""
     job = state.jobs.get(event.uid)
     if job.rows:

@@ -14,7 +14,12 @@ import numpy as np
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.moves import Moves
 from carrel_scheduler.core.devices.classes import Form
-from carrel_scheduler.core.devices.device_choice import Hardware, View, choose, hardware_of
+from carrel_scheduler.core.devices.device_choice import (
+    DeviceCapacity,
+    Hardware,
+    choose,
+    hardware_of,
+)
 from carrel_scheduler.core.events import NodeSet, Preemptibility
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts, Footprint
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
@@ -27,11 +32,13 @@ from carrel_scheduler.core.work.jobs import Job, leaf_states, protected_members
 FEW_MOVES = 256
 SMALL = 60
 SEARCH_BUDGET = 6_000
-"""Tasks in the cluster times searches: so many searches of an action in one cycle.
+"""Tasks in the cluster times failed searches: so many of an action in one cycle.
 
 A search takes about a millisecond in the smallest cluster and a few in the largest, so the budget
 keeps a cycle of 100 nodes as short as one of 4,000; who is not reached has its turn in a later one.
 """
+SERVED_BUDGET = 200_000
+"""The same for searches that succeed. It is larger, since each of them starts a workload."""
 
 
 class Cycle:
@@ -236,12 +243,12 @@ class Cycle:
     @property
     def most_failed_searches(self) -> int:
         """After so many failed searches an evicting action ends; the rest have a later turn."""
-        return min(self.settings.claims_per_cycle, self.most_served)
+        return max(1, min(self.settings.claims_per_cycle, SEARCH_BUDGET // self._tasks))
 
     @property
     def most_served(self) -> int:
         """For so many preemptors an evicting action makes room in one cycle."""
-        return max(1, SEARCH_BUDGET // self._tasks)
+        return max(1, SERVED_BUDGET // self._tasks)
 
     @property
     def _tasks(self) -> int:
@@ -360,8 +367,8 @@ class Cycle:
         choice = choose(
             kind,
             self._hardware(node, fact),
-            View(view.devices[:, node], view.slots[:, node]),
-            idle=View(idle.devices[:, node], idle.slots[:, node]) if soon else None,
+            DeviceCapacity(view.devices[:, node], view.slots[:, node]),
+            idle=DeviceCapacity(idle.devices[:, node], idle.slots[:, node]) if soon else None,
             warm=state.warm.by_device(node, fact.devices) if fact.mig_model else (),
             tasks=tasks,
         )

@@ -43,7 +43,7 @@ class Choice(NamedTuple):
     slots: int = 0
 
 
-class View(NamedTuple):
+class DeviceCapacity(NamedTuple):
     """Room on the devices of one node: (D,) thousandths and (D,) bits of free memory slots."""
 
     devices: Milli
@@ -85,9 +85,9 @@ def _interned(memory_mib: int, model: str, links: Links) -> Hardware:
 def choose(
     kind: GpuKind,
     hardware: Hardware,
-    room: View,
+    room: DeviceCapacity,
     *,
-    idle: View | None = None,
+    idle: DeviceCapacity | None = None,
     warm: Warm = (),
     media: int = 0,
     tasks: int = 1,
@@ -137,7 +137,7 @@ def profile_on(kind: GpuKind, model: mig.Model) -> mig.Profile | None:
 
 
 def _whole(
-    wanted: int, hardware: Hardware, room: View, idle: View | None, warm: Warm
+    wanted: int, hardware: Hardware, room: DeviceCapacity, idle: DeviceCapacity | None, warm: Warm
 ) -> Choice | None:
     available = _bits_of(room.devices)
     free = available if idle is None else available & _bits_of(idle.devices)
@@ -162,7 +162,12 @@ def _bits_of(devices: Milli) -> int:
 
 
 def _instance(
-    kind: GpuKind, model: mig.Model, room: View, idle: View | None, warm: Warm, media: int
+    kind: GpuKind,
+    model: mig.Model,
+    room: DeviceCapacity,
+    idle: DeviceCapacity | None,
+    warm: Warm,
+    media: int,
 ) -> Choice | None:
     """The fullest device that fits; one that nobody uses last, removing few idle instances."""
     profile = profile_on(kind, model)
@@ -190,7 +195,7 @@ def _instance(
     return Choice((best[0][-1],), profile.milli, best[1])
 
 
-def _open_slots(view: View) -> list[int]:
+def _open_slots(view: DeviceCapacity) -> list[int]:
     milli, slots = view.devices.tolist(), view.slots.tolist()
     return [bits if free else 0 for free, bits in zip(milli, slots, strict=True)]
 

@@ -20,7 +20,7 @@ from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.messages.amounts import GPU_MEMORY
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, permanent_violation
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.core.requests import HOST, Request, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI, NONE
 from carrel_scheduler.core.work.shapes import Shape
 
@@ -311,7 +311,7 @@ def _with_one_less(request: Request) -> list[tuple[Request, str]]:
 def _one_alone(request: Request) -> list[tuple[Request, str]]:
     """The request with one of its conditions alone."""
     where = request.where
-    free = Where(tolerations=EVERY_TAINT)
+    free = NodeConstraint(tolerations=EVERY_TAINT)
     bare = _without_gpus(_at(request, free))
     found = [] if where.nodes is None else [(replace(free, nodes=where.nodes), _names(where))]
     found += [(replace(free, labels=(label,)), _label(*label)) for label in where.labels]
@@ -332,11 +332,11 @@ def _without_gpus(request: Request) -> Request:
     return replace(request, gpus=0, share_milli=0, gpu_memory_mib=0, mig_profile="", devices=1)
 
 
-def _at(request: Request, where: Where) -> Request:
+def _at(request: Request, where: NodeConstraint) -> Request:
     return replace(request, where=where)
 
 
-def _names(where: Where) -> str:
+def _names(where: NodeConstraint) -> str:
     names = sorted(where.nodes or ())
     shown = ", ".join(f"`{name}`" for name in names[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""

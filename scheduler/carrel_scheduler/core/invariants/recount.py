@@ -16,7 +16,7 @@ from carrel_scheduler.core.work.jobs import Job, minimum_of
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TaskAllocation:
     """A task that holds room."""
 
     job: Job
@@ -45,14 +45,15 @@ def jobs_of(state: Columns) -> list[Job]:
     return [state.jobs.by_uid[uid] for uid in sorted(state.jobs.by_uid)]
 
 
-def held_by(state: Columns, job: Job) -> list[Held]:
+def held_by(state: Columns, job: Job) -> list[TaskAllocation]:
     """The tasks of a job that hold room."""
     return [
-        Held(job, index, row, state.tasks.footprint(row)) for index, row in sorted(job.rows.items())
+        TaskAllocation(job, index, row, state.tasks.footprint(row))
+        for index, row in sorted(job.rows.items())
     ]
 
 
-def all_held(state: Columns) -> list[Held]:
+def all_held(state: Columns) -> list[TaskAllocation]:
     """All tasks that hold room."""
     return [held for job in jobs_of(state) for held in held_by(state, job)]
 

@@ -150,7 +150,7 @@ def removals(warm: Sequence[Instance], profile: Profile, bits: int) -> tuple[Ins
     )
 
 
-class Occupant(NamedTuple):
+class InstanceUser(NamedTuple):
     """A task that holds memory slots of a device.
 
     Attributes:
@@ -173,13 +173,13 @@ class Clearing(NamedTuple):
 
     Attributes:
         device: index of the device; bits: slots of the new instance.
-        victims: who has to go, by ``Occupant.order``.
+        victims: who has to go, by ``InstanceUser.order``.
         cost: the sum over the victims.
     """
 
     device: int
     bits: int
-    victims: tuple[Occupant, ...]
+    victims: tuple[InstanceUser, ...]
     cost: int
 
     @property
@@ -189,7 +189,7 @@ class Clearing(NamedTuple):
 
 
 def cheapest_clearing(
-    profile: Profile, devices: Sequence[tuple[int, Sequence[Occupant]]]
+    profile: Profile, devices: Sequence[tuple[int, Sequence[InstanceUser]]]
 ) -> Clearing | None:
     """The place for an instance on one of the devices of a node whose victims cost least.
 
@@ -210,7 +210,7 @@ def cheapest_clearing(
 
 
 def _clear(
-    profile: Profile, device: int, bits: int, free: int, occupants: Sequence[Occupant]
+    profile: Profile, device: int, bits: int, free: int, occupants: Sequence[InstanceUser]
 ) -> Clearing | None:
     victims = [o for o in occupants if o.bits & bits or (profile.media and o.media)]
     for victim in victims:

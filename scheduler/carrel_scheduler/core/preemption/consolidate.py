@@ -20,7 +20,7 @@ from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.preemption.driver import Rule, Step
 from carrel_scheduler.core.preemption.node_prefilter import promising
 from carrel_scheduler.core.preemption.relocation import (
-    Occupant,
+    NodeTask,
     have_places,
     movers,
     occupants,
@@ -44,10 +44,10 @@ class Site(NamedTuple):
     """A node, and the tasks on it as this cycle found them."""
 
     node: int
-    here: list[Occupant]
+    here: list[NodeTask]
 
 
-MakePlace = Callable[[Cycle, Job, int, Site, Cause], list[Occupant] | None]
+MakePlace = Callable[[Cycle, Job, int, Site, Cause], list[NodeTask] | None]
 """Makes a place for one task on a node; those who move for it, ``None`` where there is no way."""
 
 
@@ -87,10 +87,10 @@ def _step_by_step(cycle: Cycle, job: Job, step: Step) -> bool:
     return False
 
 
-def _make_places(cycle: Cycle, job: Job, step: Step, make: MakePlace) -> list[Occupant] | None:
+def _make_places(cycle: Cycle, job: Job, step: Step, make: MakePlace) -> list[NodeTask] | None:
     """All who move so that each task has its place; ``None`` where some has none."""
     cause = Cause(Token.CONSOLIDATED, job)
-    left, going = list(step), list[Occupant]()
+    left, going = list(step), list[NodeTask]()
     tries = (NODES if cycle.is_small else FEW_NODES) + 2 * len(step)
     for site in _nodes(cycle, job.shape.cls, tries):
         while left:
@@ -123,7 +123,7 @@ def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[Site]:
         yield Site(node, occupants(cycle, tasks.preemptible_usage.on(np.array([node])).tolist()))
 
 
-def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list[Occupant] | None:
+def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list[NodeTask] | None:
     """Those who are told to move so that a task has its place; ``None``: nothing was possible."""
     moves, state = cycle.moves, cycle.state
     staying = [one for one in site.here if not moves.evicted.item(one.row)]
@@ -143,7 +143,7 @@ def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list
 
 def _clear_and_resettle(
     cycle: Cycle, job: Job, index: int, site: Site, cause: Cause
-) -> list[Occupant] | None:
+) -> list[NodeTask] | None:
     """As ``_clear``, and each of them has its new place."""
     mark = cycle.moves.mark()
     going = _clear(cycle, job, index, site, cause)

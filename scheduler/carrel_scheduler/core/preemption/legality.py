@@ -45,7 +45,7 @@ from carrel_scheduler.core.work.jobs import Job
 OPEN: Final[Triple] = (NO_BOUND, NO_BOUND, NO_BOUND)
 
 
-class Keeps(StrEnum):
+class VictimGuarantees(StrEnum):
     """What the victim's side keeps against a claim."""
 
     QUOTA = "quota"
@@ -54,7 +54,7 @@ class Keeps(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class CapacityNeed:
     """Room that victims inside a queue must make, else the preemptor would break its bound."""
 
     slot: int
@@ -132,10 +132,10 @@ class ReclaimRequest:
         """Whether it may take anything at all."""
         return self.refusal is None
 
-    def keeps(self, victim_leaf: int) -> Keeps:
+    def keeps(self, victim_leaf: int) -> VictimGuarantees:
         """What the victim's side keeps; ``ALL`` for the preemptor's own leaf."""
         side = self._side(victim_leaf)
-        return self._keeps(side[0]) if side else Keeps.ALL
+        return self._keeps(side[0]) if side else VictimGuarantees.ALL
 
     def excess(self, victim_leaf: int) -> list[tuple[int, Triple]]:
         """(slot, what may still be taken) from the sibling down to the leaf; empty when closed.
@@ -143,8 +143,8 @@ class ReclaimRequest:
         Resources that the preemptor does not ask for are zero.
         """
         side = self._side(victim_leaf)
-        keeps = self._keeps(side[0]) if side else Keeps.ALL
-        if keeps is Keeps.ALL:
+        keeps = self._keeps(side[0]) if side else VictimGuarantees.ALL
+        if keeps is VictimGuarantees.ALL:
             return []
         left = self._beyond(side[0], keeps)
         found = [(side[0], left)]
@@ -177,11 +177,11 @@ class ReclaimRequest:
         """Count a victim, which is preemptible, out of the queue usage."""
         self._standings.add(victim_leaf, amounts, sign=-1)
 
-    def needs(self) -> tuple[Need, ...]:
+    def needs(self) -> tuple[CapacityNeed, ...]:
         """What has to be taken inside the queues above the preemptor to keep their bounds."""
         demand, used = self._demand, self._standings.used
         return tuple(
-            Need(slot, resource, short)
+            CapacityNeed(slot, resource, short)
             for slot, resource, bound, token in self._standings.table.bounds[self._leaf]
             if token is not Token.NON_PREEMPTIBLE_BEYOND_QUOTA
             and demand[resource]
@@ -198,7 +198,7 @@ class ReclaimRequest:
                 excess[rival] = OPEN
             for sibling in self._children(parent):
                 keeps = self._keeps(sibling)
-                if sibling != rival and keeps is not Keeps.ALL:
+                if sibling != rival and keeps is not VictimGuarantees.ALL:
                     most[sibling] = self._most(sibling)
                     self._spread(sibling, self._beyond(sibling, keeps), keeps, excess)
         return ReclaimBudgets(np.array(excess, np.int64), np.array(most, np.int64))
@@ -244,18 +244,18 @@ class ReclaimRequest:
         found.reverse()
         return found
 
-    def _keeps(self, sibling: int) -> Keeps:
+    def _keeps(self, sibling: int) -> VictimGuarantees:
         queue_usage = self._standings
         rank, rival = queue_usage.table.rank, self._rivals[queue_usage.table.parent[sibling]]
         if queue_usage.within(queue_usage.quota[rival], rival, self._demand):
-            return Keeps.QUOTA
-        return Keeps.ALL if rank[sibling] > rank[rival] else Keeps.FAIR_SHARE
+            return VictimGuarantees.QUOTA
+        return VictimGuarantees.ALL if rank[sibling] > rank[rival] else VictimGuarantees.FAIR_SHARE
 
-    def _beyond(self, slot: int, keeps: Keeps) -> Triple:
+    def _beyond(self, slot: int, keeps: VictimGuarantees) -> Triple:
         """How far a queue is beyond its threshold in what the preemptor asks for."""
         kept: Triple = self._standings.allocatable[slot]
         used: Sequence[int] = self._standings.used[slot]
-        if keeps is Keeps.QUOTA:
+        if keeps is VictimGuarantees.QUOTA:
             kept = smaller(kept, self._standings.quota[slot])
         if slot in self._given:
             given = self._given[slot]
@@ -267,7 +267,9 @@ class ReclaimRequest:
             used[2] - kept[2] if demand[2] and used[2] > kept[2] else 0,
         )
 
-    def _spread(self, slot: int, left: Triple, keeps: Keeps, excess: list[Triple]) -> None:
+    def _spread(
+        self, slot: int, left: Triple, keeps: VictimGuarantees, excess: list[Triple]
+    ) -> None:
         """Enter what may be taken of a queue, and of everything below it."""
         excess[slot] = left
         children = self._standings.table.children[slot]

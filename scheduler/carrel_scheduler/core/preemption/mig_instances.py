@@ -92,13 +92,15 @@ def _on(cycle: Cycle, cls: int, node: int, places: dict[int, Place]) -> mig.Clea
     return found if found is not None and found.victims else None
 
 
-def _occupant(cycle: Cycle, row: int, places: dict[int, Place], model: mig.Model) -> mig.Occupant:
+def _occupant(
+    cycle: Cycle, row: int, places: dict[int, Place], model: mig.Model
+) -> mig.InstanceUser:
     tasks, jobs = cycle.state.tasks, cycle.state.jobs
     shape = jobs.at(tasks.job.item(row)).shape
     name = shape.requests[tasks.index.item(row)].mig_profile
     whole = tasks.share.item(row) >= MILLI
     cost, turn = places.get(row, (0, -1 - row))
-    return mig.Occupant(
+    return mig.InstanceUser(
         bits=model.full if whole else tasks.slots.item(row),
         cost=cost,
         order=turn,

@@ -21,7 +21,7 @@ from carrel_scheduler.core.work.tasks import devices_of
 
 
 @dataclass(frozen=True, slots=True)
-class Occupant:
+class NodeTask:
     """A task on a node.
 
     Attributes:
@@ -39,7 +39,7 @@ class Occupant:
     movable: bool
 
 
-def occupants(cycle: Cycle, rows: Sequence[int]) -> list[Occupant]:
+def occupants(cycle: Cycle, rows: Sequence[int]) -> list[NodeTask]:
     """The tasks of these rows."""
     tasks, jobs, now = cycle.state.tasks, cycle.state.jobs, cycle.now
     at = np.array(rows, np.int64)
@@ -54,7 +54,7 @@ def occupants(cycle: Cycle, rows: Sequence[int]) -> list[Occupant]:
         movable = stops and _moves(cycle, jobs.at(slot))
         devices = devices_of(mask)
         lost = max(1, len(devices)) * max(0.0, now - since)
-        found.append(Occupant(row, slot, devices, share, tasks.hosts[cls], lost, movable))
+        found.append(NodeTask(row, slot, devices, share, tasks.hosts[cls], lost, movable))
     return found
 
 
@@ -63,13 +63,13 @@ def _moves(cycle: Cycle, job: Job) -> bool:
     return not (job.spec.interactive or job.shape.bound or cycle.answered(job))
 
 
-def movers(cycle: Cycle, cls: int, node: int, here: Sequence[Occupant]) -> list[Occupant] | None:
+def movers(cycle: Cycle, cls: int, node: int, here: Sequence[NodeTask]) -> list[NodeTask] | None:
     """The occupants of a node to move for one task of a class; least work lost first."""
     kind, host = cycle.state.classes.kinds[cls], cycle.state.classes.host(cls)
     soon = cycle.free_capacity.soon
     free = soon.devices[:, node].tolist()
     if kind.form is Form.NONE:
-        chosen: list[Occupant] | None = []
+        chosen: list[NodeTask] | None = []
     elif kind.form is Form.WHOLE:
         chosen = _for_whole(cycle, kind, node, free, here)
     else:
@@ -86,8 +86,8 @@ def movers(cycle: Cycle, cls: int, node: int, here: Sequence[Occupant]) -> list[
 
 
 def _for_whole(
-    cycle: Cycle, kind: GpuKind, node: int, free: list[int], here: Sequence[Occupant]
-) -> list[Occupant] | None:
+    cycle: Cycle, kind: GpuKind, node: int, free: list[int], here: Sequence[NodeTask]
+) -> list[NodeTask] | None:
     """Clear the devices that lose least until enough are free; tasks on several count once."""
     cleared = {device for device, milli in enumerate(free) if milli >= MILLI}
     on = _by_device(here, len(free))
@@ -95,7 +95,7 @@ def _for_whole(
     if len(cleared) + len(clearable) < kind.amount:
         return None
     options = [device for device in clearable if cycle.free_capacity.open.item(device, node)]
-    chosen: dict[int, Occupant] = {}
+    chosen: dict[int, NodeTask] = {}
     lost = {device: _lost(on[device], chosen) for device in options}
     while len(cleared) < kind.amount:
         left = [device for device in options if device not in cleared]
@@ -111,7 +111,7 @@ def _for_whole(
     return list(chosen.values())
 
 
-def _clears(free: int, there: Sequence[Occupant]) -> bool:
+def _clears(free: int, there: Sequence[NodeTask]) -> bool:
     """Whether a device is whole once everybody on it has moved, and they may."""
     for one in there:
         if not one.movable:
@@ -120,32 +120,32 @@ def _clears(free: int, there: Sequence[Occupant]) -> bool:
     return free >= MILLI
 
 
-def _lost(there: Sequence[Occupant], chosen: Container[int]) -> float:
+def _lost(there: Sequence[NodeTask], chosen: Container[int]) -> float:
     """What clearing a device loses beyond what those lose who are chosen already."""
     return sum([one.lost / len(one.devices) for one in there if one.row not in chosen])
 
 
-def _by_device(here: Sequence[Occupant], devices: int) -> list[list[Occupant]]:
+def _by_device(here: Sequence[NodeTask], devices: int) -> list[list[NodeTask]]:
     """Who lies on each device."""
-    found: list[list[Occupant]] = [[] for _ in range(devices)]
+    found: list[list[NodeTask]] = [[] for _ in range(devices)]
     for one in here:
         for device in one.devices:
             found[device].append(one)
     return found
 
 
-def _whole_without(free: int, there: Sequence[Occupant], gone: Container[int]) -> bool:
+def _whole_without(free: int, there: Sequence[NodeTask], gone: Container[int]) -> bool:
     """Whether a device is whole without these rows."""
     return all(one.row in gone for one in there) and free + sum(o.share for o in there) >= MILLI
 
 
 def _for_share(
-    cycle: Cycle, kind: GpuKind, share: int, node: int, free: list[int], here: Sequence[Occupant]
-) -> list[Occupant] | None:
+    cycle: Cycle, kind: GpuKind, share: int, node: int, free: list[int], here: Sequence[NodeTask]
+) -> list[NodeTask] | None:
     """On each of the devices that need least, the holders that lose least."""
     if share <= 0:
         return None
-    options: list[tuple[float, int, list[Occupant]]] = []
+    options: list[tuple[float, int, list[NodeTask]]] = []
     for device, milli in enumerate(free):
         if not cycle.free_capacity.open.item(device, node):
             continue
@@ -160,15 +160,15 @@ def _for_share(
             options.append((sum(one.lost for one in taken), device, taken))
     if len(options) < kind.devices:
         return None
-    chosen: list[Occupant] = []
+    chosen: list[NodeTask] = []
     for _, _, taken in sorted(options, key=lambda option: option[:2])[: kind.devices]:
         chosen += [one for one in taken if one not in chosen]
     return chosen
 
 
 def _with_host(
-    short: dict[int, int], chosen: list[Occupant], here: Sequence[Occupant]
-) -> list[Occupant] | None:
+    short: dict[int, int], chosen: list[NodeTask], here: Sequence[NodeTask]
+) -> list[NodeTask] | None:
     """More occupants while CPU, memory or another host resource is short."""
     for one in sorted(here, key=lambda one: (one.lost, one.row)):
         if all(amount <= 0 for amount in short.values()):
@@ -180,11 +180,11 @@ def _with_host(
     return chosen if all(amount <= 0 for amount in short.values()) else None
 
 
-def _held(one: Occupant, row: int) -> int:
+def _held(one: NodeTask, row: int) -> int:
     return one.host[row] if row < len(one.host) else 0
 
 
-def have_places(cycle: Cycle, going: list[Occupant]) -> bool:
+def have_places(cycle: Cycle, going: list[NodeTask]) -> bool:
     """A quick look: whether each of them, on one node, would fit somewhere else at all."""
     tasks = cycle.state.tasks
     for cls, row in {tasks.cls.item(one.row): one.row for one in going}.items():
@@ -194,12 +194,12 @@ def have_places(cycle: Cycle, going: list[Occupant]) -> bool:
     return True
 
 
-def resettle(cycle: Cycle, going: list[Occupant]) -> bool:
+def resettle(cycle: Cycle, going: list[NodeTask]) -> bool:
     """Hold a place for each, one after the other, the largest first."""
     return all(_resettle_one(cycle, one) for one in sorted(going, key=_largest_first))
 
 
-def resettle_together(cycle: Cycle, going: list[Occupant]) -> bool:
+def resettle_together(cycle: Cycle, going: list[NodeTask]) -> bool:
     """Hold a place for each, equal ones together; what was held stays where one finds none."""
     ordered = sorted(going, key=_largest_first)
     tasks = cycle.state.tasks
@@ -211,17 +211,17 @@ def resettle_together(cycle: Cycle, going: list[Occupant]) -> bool:
     return True
 
 
-def _largest_first(one: Occupant) -> tuple[int, ...]:
+def _largest_first(one: NodeTask) -> tuple[int, ...]:
     return (-one.share * len(one.devices), -one.host[0], one.row)
 
 
-def _resettle_one(cycle: Cycle, one: Occupant) -> bool:
+def _resettle_one(cycle: Cycle, one: NodeTask) -> bool:
     job = cycle.state.jobs.at(one.job)
     index = cycle.state.tasks.index.item(one.row)
     return cycle.over_limit(job, [index]) is None and place(cycle, job, [index], soon=True)
 
 
-def _resettle_alike(cycle: Cycle, cls: int, alike: list[Occupant]) -> bool:
+def _resettle_alike(cycle: Cycle, cls: int, alike: list[NodeTask]) -> bool:
     """Tasks of one class that may lie anywhere: on room that is free now, where it suffices."""
     view, chooser = cycle.free_capacity.idle, cycle.state.chooser
     for soon in (False, True):
@@ -233,7 +233,7 @@ def _resettle_alike(cycle: Cycle, cls: int, alike: list[Occupant]) -> bool:
     return False
 
 
-def _hold(cycle: Cycle, cls: int, one: Occupant, node: int, left: int) -> bool:
+def _hold(cycle: Cycle, cls: int, one: NodeTask, node: int, left: int) -> bool:
     """Hold a place on a node for one of the so many that are left to go there."""
     job = cycle.state.jobs.at(one.job)
     index = cycle.state.tasks.index.item(one.row)

@@ -25,7 +25,12 @@ from carrel_scheduler.core.preemption.node_prefilter import (
     looks_at_all,
 )
 from carrel_scheduler.core.preemption.search.layout import lay_out, refused_by_sums, unit_budgets
-from carrel_scheduler.core.preemption.search.model import Budgets, Cleared, GangRequest, NotFound
+from carrel_scheduler.core.preemption.search.model import (
+    Budgets,
+    Cleared,
+    GangRequest,
+    SearchLimitReached,
+)
 from carrel_scheduler.core.preemption.search.search import search
 from carrel_scheduler.core.preemption.victim_order import costed
 from carrel_scheduler.core.queues.rules import NO_BOUND
@@ -126,7 +131,7 @@ def make_room(
     if not isinstance(answer, Cleared):
         if few and one_by_one():
             return True
-        if isinstance(answer, NotFound) and job.waiting is not None:
+        if isinstance(answer, SearchLimitReached) and job.waiting is not None:
             cycle.not_found.add(job.waiting.id)
         return False
     mark = cycle.moves.mark()

@@ -28,7 +28,7 @@ from carrel_scheduler.core.preemption.search.model import Candidates
 from carrel_scheduler.core.queues.order import VictimOrder, victim_key
 from carrel_scheduler.core.queues.rules import RESOURCES
 from carrel_scheduler.core.resources import MILLI, Triple, added
-from carrel_scheduler.core.work.gang_steps import Shed, shed_steps
+from carrel_scheduler.core.work.gang_steps import ReleasedTasks, shed_steps
 from carrel_scheduler.core.work.jobs import Job
 
 MILLISECONDS = 1000
@@ -71,7 +71,7 @@ class Victim:
         steps = shed_steps(job.shape.structure, states)
         keeps = not core or (job.spec.preemptible is Preemptibility.SURPLUS and not job.uncovered)
         safe = job.core
-        self._steps: Iterator[Shed] = (
+        self._steps: Iterator[ReleasedTasks] = (
             s for s in steps if not (s.core and keeps) and safe.isdisjoint(s.tasks)
         )
         self.left = sum(len(state.running) for state in states)

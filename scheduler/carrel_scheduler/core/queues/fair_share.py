@@ -30,7 +30,7 @@ largest comes first, and equal ones by age."""
 
 
 @dataclass(frozen=True, slots=True)
-class Siblings:
+class SiblingQueues:
     """What does not change from cycle to cycle about one resource of the queues of one parent.
 
     Attributes:
@@ -61,7 +61,7 @@ NO_PAST: Final = Past()
 
 
 def divide(
-    total: int, siblings: Siblings, demand: Sequence[int], past: Past = NO_PAST
+    total: int, siblings: SiblingQueues, demand: Sequence[int], past: Past = NO_PAST
 ) -> list[int]:
     """The fair share of each sibling.
 
@@ -94,7 +94,7 @@ def divide(
 
 def _deal(
     left: int,
-    siblings: Siblings,
+    siblings: SiblingQueues,
     hungry: list[int],
     wanted: list[int],
     fair: list[int],
@@ -149,7 +149,7 @@ class Family:
     """The children of one parent, with the inputs of their last division."""
 
     slots: tuple[int, ...]
-    resources: tuple[Siblings, Siblings, Siblings]
+    resources: tuple[SiblingQueues, SiblingQueues, SiblingQueues]
     total: Triple | None = None
     demand: list[Row] = field(default_factory=list)
     usage: list[Row] = field(default_factory=list)
@@ -244,7 +244,7 @@ def _family(table: RuleTable, slots: tuple[int, ...], total: Triple) -> Family:
         for rank in ranks
     )
     gpu, cpu, memory = (
-        Siblings(
+        SiblingQueues(
             quota=quota,
             cap=[table.cap[slot][r] for slot in slots],
             weight=[_weight(table, slot, r, total) for slot in slots],

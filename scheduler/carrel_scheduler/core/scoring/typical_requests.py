@@ -10,7 +10,7 @@ among them: it is GPUs that must stay useful. Everything follows from the order 
 from dataclasses import dataclass
 
 from carrel_scheduler.core.devices.classes import Classes, Form
-from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI
 
 CPU_STEP = 500
@@ -107,7 +107,7 @@ class ShapesSeen:
         whole, share = (kind.amount, MILLI) if kind.form is Form.WHOLE else (0, each)
         if share == MILLI and not whole:
             whole = 1
-        where = Where(labels=request.where.labels, tolerations=request.where.tolerations)
+        where = NodeConstraint(labels=request.where.labels, tolerations=request.where.tolerations)
         place = Request(
             share_milli=int(kind.form is Form.SHARE),
             gpu_memory_mib=request.gpu_memory_mib,

@@ -6,7 +6,7 @@ Domains are numbered by path, the last tie-break. ``HOST`` ends every topology: 
 domain.
 
 Equal tasks are counted per node (``Alike``, exact); unlike tasks are compared by the scarcest
-resource (``Unlike``, a necessary condition). Candidate sets come deepest level first, inside a
+resource (``MixedTasks``, a necessary condition). Candidate sets come deepest level first, inside a
 level the tightest domain first; domains in which tasks of the group run already come before all
 others.
 """
@@ -157,7 +157,7 @@ class Alike:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unlike:
+class MixedTasks:
     """Tasks of different sizes that need ``demand`` (R,) together, of ``free`` (R, N).
 
     Necessary only: enough in sum may still be too scattered for the single tasks.

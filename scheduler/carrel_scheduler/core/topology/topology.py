@@ -20,9 +20,9 @@ from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.core.topology.domains import (
     Alike,
     Fit,
+    MixedTasks,
     Span,
     Tier,
-    Unlike,
     build_tiers,
     candidate_sets,
     gathering_scores,
@@ -213,7 +213,7 @@ class Topologies:
             free: (R, N) free amounts of the same.
             pinned: (N,) nodes on which tasks of the group run already.
         """
-        return self._candidates(level, within, Unlike(demand, free), pinned)
+        return self._candidates(level, within, MixedTasks(demand, free), pinned)
 
     def node_scores(
         self,

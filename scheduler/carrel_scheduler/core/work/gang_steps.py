@@ -126,7 +126,7 @@ def _add(shape: _Shape, parent: int, parts: list[Part], leaves: list[Part]) -> i
     return number
 
 
-class Tally:
+class GroupCounts:
     """How far each group of a structure is, for some number of tasks in each leaf.
 
     Attributes:
@@ -178,7 +178,7 @@ def satisfied(structure: Structure, active: Sequence[int]) -> bool:
     """Whether the minima are met by so many tasks in each leaf."""
     if structure.single is not None:
         return active[0] >= structure.single.least
-    return Tally(structure, active).met[0]
+    return GroupCounts(structure, active).met[0]
 
 
 def ready(structure: Structure, states: Sequence[LeafState]) -> bool:
@@ -236,9 +236,9 @@ def _leaf_step(leaf: Part, there: int) -> int:
     return next_size(there, leaf.least) - there if leaf.doubles else 1
 
 
-def _possible(structure: Structure, states: Sequence[LeafState]) -> Tally:
+def _possible(structure: Structure, states: Sequence[LeafState]) -> GroupCounts:
     """What would be met if everything that waits started."""
-    return Tally(structure, [state.there + len(state.pending) for state in states])
+    return GroupCounts(structure, [state.there + len(state.pending) for state in states])
 
 
 class _Steps:
@@ -247,7 +247,7 @@ class _Steps:
     def __init__(self, structure: Structure, states: Sequence[LeafState]) -> None:
         self._parts = structure.parts
         self._states = states
-        self._tally = Tally(structure, [state.there for state in states])
+        self._tally = GroupCounts(structure, [state.there for state in states])
         self._possible = _possible(structure, states).met
         self._taken: dict[int, tuple[int, ...]] = {}
 
@@ -298,7 +298,7 @@ class _Steps:
         return sorted((self._parts[child] for child in part.children), key=self._tally.rank)
 
 
-class Shed(NamedTuple):
+class ReleasedTasks(NamedTuple):
     """Tasks that are given back together.
 
     ``core``: the last of the steps, which leaves nothing running.
@@ -308,20 +308,20 @@ class Shed(NamedTuple):
     core: bool
 
 
-def shed_steps(structure: Structure, states: Sequence[LeafState]) -> Iterator[Shed]:
+def shed_steps(structure: Structure, states: Sequence[LeafState]) -> Iterator[ReleasedTasks]:
     """The steps in which a running workload gives its tasks back, first to go first.
 
     Together they are all running tasks, each once. Lazy: taking few steps of many costs little.
     """
     if (leaf := structure.single) is not None and states[0].there <= leaf.least:
         if states[0].running:
-            yield Shed(states[0].running, core=True)
+            yield ReleasedTasks(states[0].running, core=True)
         return
     left = _Left(structure, states)
     while (step := left.surplus(structure.parts[0])) or (step := left.group(structure.parts[0])):
-        yield Shed(step, core=False)
+        yield ReleasedTasks(step, core=False)
     if core := left.all():
-        yield Shed(core, core=True)
+        yield ReleasedTasks(core, core=True)
 
 
 def stale_tasks(structure: Structure, states: Sequence[LeafState]) -> tuple[int, ...]:
@@ -363,7 +363,7 @@ class _Left:
         self._parts = structure.parts
         self._leaves = structure.leaves
         self._running = [list(state.running) for state in states]
-        self._tally = Tally(structure, [state.there for state in states])
+        self._tally = GroupCounts(structure, [state.there for state in states])
 
     def surplus(self, part: Part) -> tuple[int, ...]:
         """The next surplus tasks of single leaves; empty when there are none."""

@@ -31,7 +31,7 @@ class Position(msgspec.Struct, frozen=True, order=True):
     offset: int
 
 
-class Piece(msgspec.Struct, frozen=True):
+class LogChunk(msgspec.Struct, frozen=True):
     """Consecutive output of one segment."""
 
     at: Position
@@ -135,7 +135,7 @@ class Segments:
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:08d}.out"
 
-    def read(self, position: Position) -> Piece | None:
+    def read(self, position: Position) -> LogChunk | None:
         """What follows at the position (perhaps in a later segment); ``None`` when nothing yet."""
         while True:
             numbers = self.numbers()
@@ -152,7 +152,7 @@ class Segments:
             except FileNotFoundError:
                 data = b""
             if data:
-                return Piece(position, data)
+                return LogChunk(position, data)
             if not later:
                 return None
             position = Position(later[0], 0)
@@ -189,7 +189,7 @@ async def read_log(
     """Output of a task from its ``log`` folder; ``alive`` tells whether more may come."""
     segments = Segments(folder)
     position = first_position(segments, request)
-    stamp = Stamper(segments) if request.timestamps else None
+    stamp = LineTimestamps(segments) if request.timestamps else None
     changed = asyncio.Event()
     watching = _watch_growth(folder, notices, changed) if request.follow else nullcontext()
     with watching:
@@ -228,7 +228,7 @@ def _watch_growth(folder: Path, notices: inotify.Inotify, changed: asyncio.Event
     return stop
 
 
-class Stamper:
+class LineTimestamps:
     """Puts the time at which it was written before each line (RFC 3339, UTC, microseconds)."""
 
     def __init__(self, segments: Segments) -> None:
@@ -237,7 +237,7 @@ class Stamper:
         self._segment = -1
         self._at_line_start = True
 
-    def __call__(self, piece: Piece) -> bytes:
+    def __call__(self, piece: LogChunk) -> bytes:
         """The piece with times."""
         if self._index is None or self._segment != piece.at.segment:
             self._segment = piece.at.segment

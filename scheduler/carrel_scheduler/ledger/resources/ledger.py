@@ -7,7 +7,7 @@ The two have no transaction in common, so each write has an order and a way back
 * a turn writes statuses, each for exactly the version that was decided on and many at once, then
   the rows in one transaction. A conflict leaves some statuses written: who meets it reads again and
   writes again, and what is there already is written to no effect;
-* what a crash leaves between the two is mended by whoever takes over, see ``mending``.
+* what a crash leaves between the two is mended by whoever takes over, see ``repair``.
 
 A scheduler that lost its epoch is told so before it writes anything, and again with the rows; what
 it might write in between carries versions that the next one's first write makes old.
@@ -26,7 +26,7 @@ from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.writes import Writer
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.records import Creation, Decision, Fenced, NewWorkload, Transition
-from carrel_scheduler.ledger.resources import mending
+from carrel_scheduler.ledger.resources import repair
 from carrel_scheduler.ledger.resources.past import Past
 from carrel_scheduler.ledger.resources.rows import Rows, entry_of
 from carrel_scheduler.ledger.resources.store import KubernetesStore
@@ -81,7 +81,7 @@ class KubernetesLedger(KubernetesStore, Past):
         entries = {one.meta.uid: one for one in (await self.rows.list(Workload)).items}
         objects = (await self.list(Workload)).items
         known = await self.rows.last_of([*entries, *(one.meta.uid for one in objects)])
-        what = mending.found(objects, entries, known, epoch=epoch, now=self._now())
+        what = repair.found(objects, entries, known, epoch=epoch, now=self._now())
         for obj, row in what.unentered:
             if obj.meta.uid in known:
                 await self.rows.create(entry_of(obj))
@@ -221,7 +221,7 @@ class KubernetesLedger(KubernetesStore, Past):
         """The entry may be there from a try that was not finished."""
         try:
             await self.rows.create_workload(
-                entry_of(obj), secrets={}, transition=mending.first_row(obj)
+                entry_of(obj), secrets={}, transition=repair.first_row(obj)
             )
         except AlreadyExists:
             try:

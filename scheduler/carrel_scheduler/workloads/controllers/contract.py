@@ -31,7 +31,7 @@ class NewPart:
 
 
 @dataclass(slots=True)
-class Wanted:
+class DesiredState:
     """What there should be after one look. Everything is done in this order, and may be repeated.
 
     Attributes:
@@ -57,7 +57,7 @@ class Controller(Protocol):
         """The kind that it looks after."""
         ...
 
-    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
         """Say what there should be.
 
         Args:

@@ -24,8 +24,8 @@ from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.controllers.contract import (
     OWNER_LABEL,
     Controller,
+    DesiredState,
     NewPart,
-    Wanted,
     is_part_of,
 )
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
@@ -184,7 +184,7 @@ class Manager:
             return False
         return True
 
-    async def _carry_out(self, known: Known, wanted: Wanted) -> None:
+    async def _carry_out(self, known: Known, wanted: DesiredState) -> None:
         for part in wanted.changed:
             await self._change(part)
         for uid in wanted.deleted:

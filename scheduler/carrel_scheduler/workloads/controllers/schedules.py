@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.policy import cron
-from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted, at_rest, moved
+from carrel_scheduler.workloads.controllers.contract import DesiredState, NewPart, at_rest, moved
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Workload, WorkloadSpec
@@ -28,7 +28,7 @@ class Schedules:
 
     kind: WorkloadKind = "schedule"
 
-    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
         """Say which run begins now and when to look again."""
         return decide(owner, parts, now)
 
@@ -36,15 +36,15 @@ class Schedules:
         """Nothing was kept for it."""
 
 
-def decide(owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+def decide(owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
     """What there should be of a schedule at an instant."""
     spec = owner.spec.schedule or ScheduleSpec(cron="0 0 1 1 *")
     known = owner.status.schedule or ScheduleStatus()
     if owner.spec.suspend:
-        wanted = Wanted(moved(owner, "stopped", now, reasons.suspended(owner.spec)))
+        wanted = DesiredState(moved(owner, "stopped", now, reasons.suspended(owner.spec)))
         wanted.status.schedule = msgspec.structs.replace(known, next_at=None)
     else:
-        wanted = Wanted(moved(owner, "running", now))
+        wanted = DesiredState(moved(owner, "running", now))
         next_at = known.next_at
         if next_at is None:
             since = now if owner.status.phase == "stopped" else owner.meta.created_at
@@ -64,7 +64,7 @@ def _due(
     known: ScheduleStatus,
     parts: Sequence[Workload],
     now: float,
-    wanted: Wanted,
+    wanted: DesiredState,
 ) -> ScheduleStatus:
     """Decide about all times up to now; what follows goes into ``wanted``."""
     known = _recorded(spec, known, parts)

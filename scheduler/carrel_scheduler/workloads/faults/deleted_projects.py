@@ -9,7 +9,7 @@ project of that name that comes later takes over what waits.
 import logging
 from typing import Final
 
-from carrel_scheduler.core.events import QueueGone, QueueSet
+from carrel_scheduler.core.events import QueueRemoved, QueueSet
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Conflict, NotFound
@@ -71,7 +71,7 @@ class DeletedProjects:
         holding = self._settle_workloads(changes)
         for name in sorted(draining - holding):
             with self._steps.step(changes, "project", name):
-                changes.state.apply(QueueGone(name))
+                changes.state.apply(QueueRemoved(name))
                 draining.discard(name)
                 if (project := self._kept.pop(name, None)) is not None:
                     self._drained.append(project)

@@ -15,7 +15,7 @@ from carrel_scheduler.engines.core_state import purge
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.faults.guarding import Savepoint
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
-from carrel_scheduler.workloads.nodes.devices import Withheld
+from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.reconcile import adoption
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 from carrel_schema.objects import Workload
@@ -72,7 +72,7 @@ def rebuild(
     workload: Workload | None,
     tasks: Sequence[TaskStatus],
     quarantine: Quarantine,
-    withheld: Withheld,
+    withheld: WithheldDevices,
 ) -> None:
     """Drop a workload and take it over anew.
 

@@ -12,7 +12,7 @@ from typing import Final
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group, Growth, Level
 from carrel_scheduler.core.mig import counted_gpu_milli
-from carrel_scheduler.core.requests import ANYWHERE, HOST, Request, Where
+from carrel_scheduler.core.requests import ANYWHERE, HOST, NodeConstraint, Request
 from carrel_scheduler.core.resources import MIB, MILLI, Amounts
 from carrel_scheduler.engines.mig_resources import held_milli, resource_of
 from carrel_schema.kinds import KINDS
@@ -100,10 +100,12 @@ def group_of(spec: WorkloadSpec, largest_gpus: int, done: int = 0) -> Group | No
     return Group(requests=(one,) * most, min_tasks=least)
 
 
-def where_of(spec: WorkloadSpec) -> Where:
+def where_of(spec: WorkloadSpec) -> NodeConstraint:
     """The nodes that it asks for itself."""
     return (
-        Where(labels=((NODE_GROUP, frozenset({spec.node_group})),)) if spec.node_group else ANYWHERE
+        NodeConstraint(labels=((NODE_GROUP, frozenset({spec.node_group})),))
+        if spec.node_group
+        else ANYWHERE
     )
 
 

@@ -22,7 +22,7 @@ _NO_MIG: Final = (
 _NO_POD_OF_OURS: Final = "left out where the Hub makes the pod; `gpus` is right"
 
 
-class Misfit(msgspec.Struct, frozen=True):
+class UnsupportedField(msgspec.Struct, frozen=True):
     """A field that cannot be here.
 
     Attributes:
@@ -38,17 +38,17 @@ class Misfit(msgspec.Struct, frozen=True):
     expected: str
 
 
-Fitting = Callable[[Workload], Misfit | None]
+Fitting = Callable[[Workload], UnsupportedField | None]
 
 
-def on_machine(workload: Workload) -> Misfit | None:
+def on_machine(workload: Workload) -> UnsupportedField | None:
     """What one machine cannot run: volumes are its folders."""
     if profile := workload.spec.resources.mig_profile:
-        return Misfit("no_mig", "mig_profile", profile, _NO_MIG)
+        return UnsupportedField("no_mig", "mig_profile", profile, _NO_MIG)
     for number, (source, _) in enumerate(workload.spec.volumes):
         if not PurePosixPath(source).is_absolute():
             field = f"volumes.{number}.source"
-            return Misfit("bad_path", field, source, "an absolute path without `..`")
+            return UnsupportedField("bad_path", field, source, "an absolute path without `..`")
     return None
 
 
@@ -58,15 +58,19 @@ def on_cluster(check: Callable[[TaskSpec], None]) -> Fitting:
     ``check`` raises ``TaskRefused`` for a task that the engine can never start.
     """
 
-    def fitting(workload: Workload) -> Misfit | None:
+    def fitting(workload: Workload) -> UnsupportedField | None:
         if workload.spec.external:  # somebody else makes its pod
             profile = workload.spec.resources.mig_profile
-            return Misfit("no_mig", "mig_profile", profile, _NO_POD_OF_OURS) if profile else None
+            return (
+                UnsupportedField("no_mig", "mig_profile", profile, _NO_POD_OF_OURS)
+                if profile
+                else None
+            )
         task = _draft(workload)
         try:
             check(task)
         except TaskRefused as no:
-            return Misfit(no.code, no.field, no.value, no.expected)
+            return UnsupportedField(no.code, no.field, no.value, no.expected)
         return None
 
     return fitting
@@ -101,7 +105,7 @@ FIELD = "node_group"
 _MOST = 8
 
 
-def misfit(external_pods: ExternalPods, workload: Workload) -> Misfit | None:
+def misfit(external_pods: ExternalPods, workload: Workload) -> UnsupportedField | None:
     """What is wrong with the group that it asks for; ``None`` when nothing."""
     asked = workload.spec.node_group
     if not asked:
@@ -116,4 +120,4 @@ def misfit(external_pods: ExternalPods, workload: Workload) -> Misfit | None:
     if not usable:
         right = "left out: no group of nodes is open to it" if known else "left out: there are none"
     code = "node_group_not_open" if asked in known else "unknown_node_group"
-    return Misfit(code, FIELD, asked, right)
+    return UnsupportedField(code, FIELD, asked, right)

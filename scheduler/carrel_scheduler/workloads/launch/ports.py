@@ -25,7 +25,7 @@ _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _REFERENCE: Final = re.compile(r"\$\((\$?)([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
-class PortGiver(Protocol):
+class PortAllocator(Protocol):
     """Chooses ports of tasks."""
 
     def give(
@@ -49,7 +49,7 @@ class FixedPorts:
     def give(
         self, _task: TaskId, routes: Sequence[Route], _taken: Collection[int], /
     ) -> dict[str, int]:
-        """See ``PortGiver``."""
+        """See ``PortAllocator``."""
         return {name_of(route): route.port or 8080 + number for number, route in enumerate(routes)}
 
     def refusal(self, _routes: Sequence[Route], /) -> str:
@@ -69,7 +69,7 @@ class HeldPorts:
         self._highest = min(HIGHEST, _first_of_the_kernel() - 1)
 
     def give(self, task: TaskId, routes: Sequence[Route], taken: Collection[int]) -> dict[str, int]:
-        """See ``PortGiver``."""
+        """See ``PortAllocator``."""
         given: dict[str, int] = {}
         for route in routes:
             if route.port:
@@ -81,14 +81,14 @@ class HeldPorts:
         return given
 
     def refusal(self, routes: Sequence[Route]) -> str:
-        """See ``PortGiver``."""
+        """See ``PortAllocator``."""
         used = [route.port for route in routes if route.port and not _is_free(route.port)]
         if not used:
             return ""
         return f"port {used[0]} is used already; leave `port` 0 and have the server listen on PORT"
 
     def let_go(self, task: TaskId) -> None:
-        """See ``PortGiver``."""
+        """See ``PortAllocator``."""
         for holder in self._held.pop(task, ()):
             holder.close()
 

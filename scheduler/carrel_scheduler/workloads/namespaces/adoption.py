@@ -51,7 +51,7 @@ class Refused(Exception):  # noqa: N818 - an outcome to tell
         self.reason = reason
 
 
-class TakingOn:
+class ObjectAdoption:
     """See the module.
 
     Args:

@@ -25,7 +25,7 @@ from carrel_scheduler.workloads.lifecycle.termination import stop_for
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 
-class Withheld:
+class WithheldDevices:
     """Devices by the task that runs on them."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def observe(
     nodes: dict[str, NodeState],
     facts: NodeFacts,
     use: tuple[DeviceUse, ...],
-    withheld: Withheld,
+    withheld: WithheldDevices,
 ) -> None:
     """Take in a look at a node: changed facts, idle devices, workloads that work on theirs."""
     known = nodes.get(facts.name)

@@ -10,7 +10,7 @@ the others wait on.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from carrel_scheduler.core.events import WorkloadGone, WorkloadQueued
+from carrel_scheduler.core.events import WorkloadQueued, WorkloadRemoved
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.quarantine import Quarantine
@@ -88,7 +88,7 @@ class GuardedDecide:
             job = self._state.jobs.by_uid.get(uid)
             if job is None or job.rows:
                 continue
-            self._state.apply(WorkloadGone(uid))
+            self._state.apply(WorkloadRemoved(uid))
             taken.append(job.spec)
             if self._decides(now):
                 culprit = taken.pop()

@@ -80,14 +80,14 @@ class DevicesSampled:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class CheckLimits:
     """Look at this workspace's limits now (a sign of life, an extension)."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
-class Vanished:
+class WorkloadDeleted:
     """The object of a workload was removed by force: nobody waited for its tasks."""
 
     uid: str
@@ -101,7 +101,7 @@ class SpecRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class StatusChanged:
     """A status was changed from outside a pass (an extension): write it, judge it again."""
 
     uid: str
@@ -135,7 +135,14 @@ class UsedLately:
 
 
 WorkloadEvent = (
-    ClaimRefused | Judge | SpecRead | StopFailed | Touched | Claimed | MembersMet | Vanished
+    ClaimRefused
+    | CheckLimits
+    | SpecRead
+    | StopFailed
+    | StatusChanged
+    | Claimed
+    | MembersMet
+    | WorkloadDeleted
 )
 """Messages about one workload, by ``uid``."""
 

@@ -25,7 +25,7 @@ SEEN_AT_ONCE: Final = 2_000
 REST: Final = 9.0
 
 
-class Said(Protocol):
+class ExplainedPlan(Protocol):
     """What is read of a plan."""
 
     @property
@@ -47,7 +47,7 @@ class Explaining:
         look: what would be decided now, on the state as it is: reasons speak of the present.
     """
 
-    def __init__(self, clock: Callable[[], float], look: Callable[[], Said]) -> None:
+    def __init__(self, clock: Callable[[], float], look: Callable[[], ExplainedPlan]) -> None:
         self.pacing = Pacing(clock, REST)
         self._look = look
         self._next = self._unseen = 0
@@ -95,7 +95,7 @@ class Explaining:
             yield queue[place], self._next
 
 
-def _tell(changes: PassChanges, plan: Said, uid: str, place: int | None) -> int:
+def _tell(changes: PassChanges, plan: ExplainedPlan, uid: str, place: int | None) -> int:
     """Put a reason that differs into the status; returns how many that were.
 
     A place in the queue moves with everybody else's, so it is written along with a changed reason

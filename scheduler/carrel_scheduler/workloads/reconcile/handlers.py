@@ -7,7 +7,7 @@ aside and undone. Handlers change nothing outside the process.
 import logging
 from collections.abc import Callable, Sequence
 
-from carrel_scheduler.core.events import QueueGone
+from carrel_scheduler.core.events import QueueRemoved
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.external import ExternalEvents
@@ -34,26 +34,26 @@ from carrel_scheduler.workloads.lifecycle import (
 )
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.nodes import devices
-from carrel_scheduler.workloads.nodes.devices import NodeState, Withheld
+from carrel_scheduler.workloads.nodes.devices import NodeState, WithheldDevices
 from carrel_scheduler.workloads.reconcile import usage_history
 from carrel_scheduler.workloads.reconcile.events import (
+    CheckLimits,
     Claimed,
     ClaimRefused,
     DepartmentChanged,
     DevicesSampled,
-    Judge,
     LoopEvent,
     MembersMet,
     ProjectChanged,
     SpecRead,
     StartRefused,
+    StatusChanged,
     StopFailed,
     TaskSeen,
-    Touched,
     UsedLately,
-    Vanished,
     Wake,
     WorkloadChanged,
+    WorkloadDeleted,
     WorkloadEvent,
 )
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
@@ -91,7 +91,7 @@ class EventHandlers:
         timers: Timers,
         steps: GuardedSteps,
         deleted_projects: DeletedProjects,
-        withheld: Withheld,
+        withheld: WithheldDevices,
         publish: Callable[[str, Workload], None],
     ) -> None:
         self._cache, self._state = cache, state
@@ -135,12 +135,12 @@ class EventHandlers:
         match event:
             case SpecRead():
                 spec_changes.follow(changes, entry)
-            case Vanished():
+            case WorkloadDeleted():
                 termination.object_gone(changes, entry)
-            case Touched():
+            case StatusChanged():
                 changes.mark(entry)
                 self._apply_limits(changes, entry)
-            case Judge():
+            case CheckLimits():
                 self._apply_limits(changes, entry)
             case Claimed():
                 if entry.claimed and entry.workload.status.phase == "starting":
@@ -206,7 +206,7 @@ class EventHandlers:
         if change.type is ChangeType.DELETED:
             if known.pop(name, None) is not None:
                 self._move_projects(name)
-                self._state.apply(QueueGone(department_queue(name)))
+                self._state.apply(QueueRemoved(department_queue(name)))
             return
         new = name not in known
         self._state.apply(department_event(department))

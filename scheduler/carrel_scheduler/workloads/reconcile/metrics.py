@@ -15,7 +15,14 @@ from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from carrel_scheduler.core.actions import allocate, drain, hasten, promises, reserve, stale
+from carrel_scheduler.core.actions import (
+    allocate,
+    drain,
+    reserve,
+    reserved_elsewhere,
+    stale,
+    start_reserved,
+)
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import ACTIONS, Action
 from carrel_scheduler.core.plan import Plan
@@ -26,9 +33,9 @@ from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 log = logging.getLogger(__name__)
 BUCKETS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 LABELS: Final[Mapping[Action, str]] = {
-    promises.run: "reserved",
+    start_reserved.run: "reserved",
     allocate.run: "allocate",
-    hasten.run: "reserved_elsewhere",
+    reserved_elsewhere.run: "reserved_elsewhere",
     CONSOLIDATE_FOR_ENTITLED.run: "consolidate_deserved",
     RECLAIM.run: "reclaim",
     PREEMPT.run: "preempt",

@@ -12,7 +12,7 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
-    WorkloadGone,
+    WorkloadRemoved,
 )
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import LATE_SECONDS, TaskId
@@ -20,7 +20,7 @@ from carrel_scheduler.engines.external import ExternalPods
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.cache import CachedWorkload, Place, WorkloadCache, queued_event
 from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
+from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
 from carrel_scheduler.workloads.lifecycle.phases import (
     FINAL,
     HOLDING,
@@ -83,7 +83,7 @@ class PassChanges:
     queued: list[str] = field(default_factory=list)
     wakes: list[tuple[float, str]] = field(default_factory=list)
     unrecorded: set[str] = field(default_factory=set)
-    ports: PortGiver = field(default_factory=FixedPorts)
+    ports: PortAllocator = field(default_factory=FixedPorts)
 
     def mark(self, entry: CachedWorkload) -> None:
         """Have the entry's status written at the end of the pass."""
@@ -189,7 +189,7 @@ class PassChanges:
     def dequeue(self, entry: CachedWorkload) -> None:
         """Take a workload that holds nothing out of the core."""
         if entry.queued:
-            self.state.apply(WorkloadGone(entry.uid))
+            self.state.apply(WorkloadRemoved(entry.uid))
             entry.queued = False
 
     def place(self, entry: CachedWorkload, part: int, place: Place, at: float) -> None:

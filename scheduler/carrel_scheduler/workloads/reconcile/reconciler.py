@@ -35,12 +35,18 @@ from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps
 from carrel_scheduler.workloads.faults.rebuilding import Rebuilds, rebuild
 from carrel_scheduler.workloads.gangs.membership import CLAIM_SECONDS
-from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
+from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
 from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.nodes.devices import Withheld
+from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.reconcile import plan_execution, timing
 from carrel_scheduler.workloads.reconcile.deciding import Decider
-from carrel_scheduler.workloads.reconcile.events import Claimed, Inbox, LoopEvent, Touched, Wake
+from carrel_scheduler.workloads.reconcile.events import (
+    Claimed,
+    Inbox,
+    LoopEvent,
+    StatusChanged,
+    Wake,
+)
 from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.explaining import Explaining
 from carrel_scheduler.workloads.reconcile.handlers import EventHandlers
@@ -78,7 +84,7 @@ class Reconciler:
         executor: Executor,
         *,
         clock: Callable[[], float],
-        ports: PortGiver | None = None,
+        ports: PortAllocator | None = None,
         settings: Settings = DEFAULTS,
         quarantine: Quarantine | None = None,
         external_pods: Callable[[ReconcilerAccess], ExternalPods] = lambda _: NoExternalPods(),
@@ -98,7 +104,7 @@ class Reconciler:
         self.quarantine = quarantine or Quarantine(clock)
         self.rebuilds = Rebuilds(clock)
         self.steps = GuardedSteps(self.quarantine, self.rebuilds.damaged)
-        self.withheld = Withheld()
+        self.withheld = WithheldDevices()
         self.audit = Audit(clock)
         self.reports = PendingReports()
         self._report_writer = ReportWriter(ledger, self.quarantine, self.reports)
@@ -340,7 +346,7 @@ class Reconciler:
         if entry is not None:
             entry.queued = False
             entry.workload.status.reason = reasons.set_aside()
-            self.enqueue(Touched(uid))
+            self.enqueue(StatusChanged(uid))
 
     def _note_borrowing(self, changes: PassChanges) -> None:
         """Note who runs over quota now: that changes by what others do, too."""

@@ -14,7 +14,7 @@ from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.faults.guarding import FATAL
-from carrel_scheduler.workloads.reconcile.events import LoopEvent, SpecRead, Vanished
+from carrel_scheduler.workloads.reconcile.events import LoopEvent, SpecRead, WorkloadDeleted
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_schema.objects import Meta, Workload
 
@@ -128,7 +128,7 @@ class Recorder:
                 fresh = await self._ledger.get_by_uid(Workload, entry.uid)
             except NotFound:
                 any_gone = entry.gone = True
-                self._enqueue(Vanished(entry.uid))
+                self._enqueue(WorkloadDeleted(entry.uid))
                 continue
             if fresh.meta.resource_version != entry.workload.meta.resource_version:
                 entry.workload.meta, entry.workload.spec = fresh.meta, fresh.spec

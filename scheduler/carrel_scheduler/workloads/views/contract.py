@@ -12,7 +12,7 @@ import msgspec
 
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.quarantine import Skipped, Source
-from carrel_scheduler.workloads.launch.fitting import Misfit
+from carrel_scheduler.workloads.launch.fitting import UnsupportedField
 from carrel_schema.answers import NodeView, ProjectImpact
 from carrel_schema.objects import (
     Limits,
@@ -146,7 +146,7 @@ class Live(Protocol):
         """Why no node or quota could ever hold it, decided at submission; else ``None``."""
         ...
 
-    def misfit(self, workload: Workload, /) -> Misfit | None:
+    def misfit(self, workload: Workload, /) -> UnsupportedField | None:
         """What of it cannot be run here at all; see ``fitting``."""
         ...
 

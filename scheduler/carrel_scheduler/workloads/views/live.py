@@ -22,10 +22,10 @@ from carrel_scheduler.workloads.cache import (
     queued_event,
 )
 from carrel_scheduler.workloads.launch import fitting
-from carrel_scheduler.workloads.launch.fitting import Fitting, Misfit
+from carrel_scheduler.workloads.launch.fitting import Fitting, UnsupportedField
 from carrel_scheduler.workloads.lifecycle import reasons, session_limits
 from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, NodeState
-from carrel_scheduler.workloads.reconcile.events import Judge, Touched, Wake
+from carrel_scheduler.workloads.reconcile.events import CheckLimits, StatusChanged, Wake
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.views.contract import (
     Activity,
@@ -54,7 +54,7 @@ class LiveView:
     def __init__(self, loop: Reconciler, fits: Fitting = fitting.on_machine) -> None:
         self._loop, self._fits = loop, fits
 
-    def misfit(self, workload: Workload) -> Misfit | None:
+    def misfit(self, workload: Workload) -> UnsupportedField | None:
         """What of it cannot be here whatever time brings; else ``None``."""
         return self._fits(workload) or fitting.misfit(self._loop.external_pods, workload)
 
@@ -150,7 +150,7 @@ class LiveView:
         if entry is None:
             raise NotFound(f"{user} has no running workspace {server_name!r}")
         entry.activity = activity
-        self._loop.enqueue(Judge(entry.uid))
+        self._loop.enqueue(CheckLimits(entry.uid))
         return self._coming(entry)
 
     def visited(self, workload_uid: str, at: float | None) -> None:
@@ -160,7 +160,7 @@ class LiveView:
             return
         entry.visited_at = at
         if entry.workload.status.limits is not None:
-            self._loop.enqueue(Judge(entry.uid))
+            self._loop.enqueue(CheckLimits(entry.uid))
 
     async def extend(self, workload_uid: str) -> Limits:
         """Keep a workspace for the project's extension."""
@@ -180,7 +180,7 @@ class LiveView:
             )
         coming = limits_policy.upcoming(rule, limits_policy.extend(rule, run, now), now)
         entry.workload.status.limits = coming
-        self._loop.enqueue(Touched(entry.uid))
+        self._loop.enqueue(StatusChanged(entry.uid))
         return coming
 
     async def claim(

@@ -5,7 +5,7 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, TaskPlaced
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.requests import Where
+from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.settings import Settings
 from unit.core.invariants.evictions import check_plan
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
@@ -92,7 +92,7 @@ def test_for_cpu_so_many_move_as_are_needed_and_no_more(short: int, moved: list[
         *(node("n", 4, cpu=16), node("spare", 2, cpu=64), queue("a", 16)),
         *(*small("early", "n", 0, at=1.0, cpu=4), *small("late", "n", 1, at=900.0, cpu=4)),
     )
-    wants = asking(2, cpu=0, cpu_milli=8000 + short, where=Where(nodes=frozenset({"n"})))
+    wants = asking(2, cpu=0, cpu_milli=8000 + short, where=NodeConstraint(nodes=frozenset({"n"})))
     held, place = decided(*events, training("big", "a", request=wants))
     assert sorted(held) == moved
     assert place == ("n" if moved else "")
@@ -168,7 +168,9 @@ def test_who_waits_for_its_delay_moves_nobody() -> None:
 
 
 def test_members_that_lie_by_each_other_do_not_move() -> None:
-    apart = training("x", "a", tasks=2, request=asking(1, where=Where(apart="kubernetes.io/host")))
+    apart = training(
+        "x", "a", tasks=2, request=asking(1, where=NodeConstraint(apart="kubernetes.io/host"))
+    )
     there = (apart, TaskPlaced("x", 0, "n", (0,), 1.0), TaskPlaced("x", 1, "m", (0,), 1.0))
     events = (node("n", 4), node("m", 4), node("spare", 2), queue("a", 16))
     assert decided(*events, *there, BIG) == ({}, "")

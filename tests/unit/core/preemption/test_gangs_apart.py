@@ -5,7 +5,7 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event, TopologySet
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.requests import HOST, Request, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
 from carrel_scheduler.core.state import State
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training
 
@@ -38,7 +38,7 @@ def claimed(gang: Group) -> tuple[list[str], list[str], int]:
 
 
 def request(apart: str = "", gpus: int = 1) -> Request:
-    return asking(gpus, where=Where(apart=apart))
+    return asking(gpus, where=NodeConstraint(apart=apart))
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 5, 6])

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.preemption.legality import (
-    Keeps,
-    Need,
+    CapacityNeed,
     ReclaimRequest,
+    VictimGuarantees,
     preempt_protects_s,
     reclaim_protects_s,
 )
@@ -125,7 +125,7 @@ def test_a_full_department_is_a_need_not_a_refusal() -> None:
     )
     claim = case.claim("a", 1)
     assert claim.may
-    assert claim.needs() == (Need(case.slot("d"), 0, 1000),)
+    assert claim.needs() == (CapacityNeed(case.slot("d"), 0, 1000),)
     claim.take(case.slot("b"), gpus(1))
     assert claim.needs() == ()
     assert case.claim("a", 5).refusal is not None, "never within the department's limit"
@@ -137,7 +137,7 @@ def test_a_full_department_is_a_need_not_a_refusal() -> None:
 def test_within_quota_a_claim_cuts_others_down_to_their_quota() -> None:
     case = two(2, 6, claim=2)
     claim = case.claim("a", 2)
-    assert claim.keeps(case.slot("b")) is Keeps.QUOTA
+    assert claim.keeps(case.slot("b")) is VictimGuarantees.QUOTA
     assert case.left(claim, "b") == {"b": 2}
     assert case.taken(claim, "b") == 2
 
@@ -151,7 +151,7 @@ def test_beyond_quota_a_claim_cuts_others_down_to_their_fair_share() -> None:
         waiting={"a": 9, "b": 9},
     )
     claim = case.claim("a", 3)
-    assert claim.keeps(case.slot("b")) is Keeps.FAIR_SHARE
+    assert claim.keeps(case.slot("b")) is VictimGuarantees.FAIR_SHARE
     assert case.taken(claim, "b") == 3
     assert case.left(case.claim("a", 0.1), "b") == {"b": 3}
 
@@ -173,7 +173,7 @@ def test_the_last_victim_may_overshoot() -> None:
 
 def test_a_queue_of_higher_rank_is_not_cut_by_a_claim_beyond_quota() -> None:
     rules: dict[str, Any] = {"total": 8, "used": {"a": 1, "b": 7}, "waiting": {"a": 9}}
-    for rank, keeps in ((0, Keeps.FAIR_SHARE), (1, Keeps.ALL)):
+    for rank, keeps in ((0, VictimGuarantees.FAIR_SHARE), (1, VictimGuarantees.ALL)):
         case = Case(queue("a", 1, weight=9), queue("b", 1, weight=0, rank=rank), **rules)
         assert case.claim("a", 1).keeps(case.slot("b")) is keeps
         assert case.taken(case.claim("a", 1), "b") == (6 if rank == 0 else 0)
@@ -189,7 +189,7 @@ def test_an_open_quota_is_never_exceeded() -> None:
 def test_its_own_queue_is_no_victim_of_a_claim() -> None:
     case = two(2, 6, claim=2)
     claim = case.claim("a", 1)
-    assert claim.keeps(case.slot("a")) is Keeps.ALL
+    assert claim.keeps(case.slot("a")) is VictimGuarantees.ALL
     assert not claim.legal(case.slot("a"), gpus(1))
 
 
@@ -264,7 +264,9 @@ def test_inside_a_department_its_projects_claim_from_each_other_alone() -> None:
     claim = case.claim("a", 2)
     assert case.taken(claim, "b") == 2
     assert case.taken(claim, "x") == 0
-    assert claim.keeps(case.slot("x")) is Keeps.FAIR_SHARE, "the department would be beyond quota"
+    assert claim.keeps(case.slot("x")) is VictimGuarantees.FAIR_SHARE, (
+        "the department would be beyond quota"
+    )
 
 
 def test_a_department_beyond_its_fair_share_takes_only_from_fuller_ones() -> None:

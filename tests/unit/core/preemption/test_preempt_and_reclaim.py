@@ -11,7 +11,7 @@ from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import node_prefilter
 from carrel_scheduler.core.reasons import ReasonClass, Token
-from carrel_scheduler.core.requests import Where
+from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from unit.core.invariants.evictions import check_plan
 from unit.core.runs import Run
@@ -242,7 +242,7 @@ def test_who_makes_neither_room_nor_right_stays() -> None:
 
 def test_who_left_for_the_right_stays_where_others_give_it_with_their_room() -> None:
     """Unlike tasks are searched one by one: the youngest leaves first, and need not after all."""
-    here = Where(nodes=frozenset({"n"}))
+    here = NodeConstraint(nodes=frozenset({"n"}))
     gang = Group("g", tuple(asking(2, cpu=cpu, where=here) for cpu in (1, 2)))
     base = (
         node("n", 4),

@@ -9,7 +9,7 @@ from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import CheckpointSeen, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.requests import HOST, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint
 from unit.core.invariants.evictions import check_plan
 from unit.core.situations import asking, node, queue, state_of, training, workspace
 
@@ -342,7 +342,7 @@ def test_surplus_gets_no_place_elsewhere_while_its_minimum_ends(elsewhere: int) 
 
 def test_nobody_gives_way_for_members_that_must_share_a_rack_in_which_they_do_not_fit() -> None:
     """They must lie in one rack, and on different nodes; only one node is in a rack."""
-    member = asking(1, where=Where(apart=HOST))
+    member = asking(1, where=NodeConstraint(apart=HOST))
     inner = Group("g", requests=(member, member))
     both = Group("gang", groups=(inner,), level=Level(required="rack"))
     run = {uid: (place, (0,), 1.0) for uid, place in (("x", "racked"), ("y", "loose"))}

@@ -135,11 +135,11 @@ class Impossible:
 
 
 @dataclass(frozen=True, slots=True)
-class NotFound:
+class SearchLimitReached:
     """Neither a set nor a proof within the limits of the search."""
 
 
-Answer = Cleared | Impossible | NotFound
+Answer = Cleared | Impossible | SearchLimitReached
 
 
 def fitting(request: GangRequest, devices: Room, host: Ints) -> Ints:

@@ -20,7 +20,7 @@ from carrel_scheduler.core.preemption.search.model import (
     GangRequest,
     Impossible,
     Ints,
-    NotFound,
+    SearchLimitReached,
     fitting,
 )
 from carrel_scheduler.core.preemption.search.places import Places, cheapest, places_of
@@ -77,11 +77,11 @@ class _Search:
             units = None if chosen is None else self._pruned(items.units(chosen))
             return self._exact(units)
         if chosen is None:
-            return NotFound()
+            return SearchLimitReached()
         if items.forced and len(chosen) == need:
             return self._on(items, chosen)
         units = self._pruned(items.units(chosen))
-        return NotFound() if units is None else self._cleared(units)
+        return SearchLimitReached() if units is None else self._cleared(units)
 
     def _choose(self, items: Places, need: int) -> Ints | None:
         layout, budgets = self.layout, self.layout.budgets
@@ -113,7 +113,7 @@ class _Search:
         found = exact.best(None if known is None else known.tolist())
         if found.units is not None:
             return self._cleared(np.array(found.units, np.int64))
-        return Impossible("search") if found.complete else NotFound()
+        return Impossible("search") if found.complete else SearchLimitReached()
 
     def _on(self, items: Places, chosen: Ints) -> Cleared:
         """The answer where every item is a place that needs all its units."""

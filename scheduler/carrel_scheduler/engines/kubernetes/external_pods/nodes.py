@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.events import NodeGone, NodeSet
+from carrel_scheduler.core.events import NodeRemoved, NodeSet
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.core_state import close_node
@@ -166,7 +166,7 @@ class ClusterNodes:
             return
         self._left.discard(name)
         if name in state.nodes.slots:
-            state.apply(NodeGone(name))
+            state.apply(NodeRemoved(name))
 
     def _told(self, state: State, known: ClusterNode) -> NodeSet | None:
         """The node for the core; ``None`` where that is known. Raises ``PodRefused``."""

@@ -17,7 +17,7 @@ from carrel_scheduler.core.events import (
     TaskReleased,
     TaskReleasing,
     TaskStuck,
-    WorkloadGone,
+    WorkloadRemoved,
 )
 from carrel_scheduler.engines.contract import LATE_SECONDS
 from carrel_scheduler.engines.external import ReconcilerAccess
@@ -209,7 +209,7 @@ def _await_the_missing(current: "ReconcilePass", workload: ExternalWorkload) -> 
 
 def _dequeue(current: "ReconcilePass", workload: ExternalWorkload) -> None:
     if workload.queued:
-        current.state.apply(WorkloadGone(workload.uid))
+        current.state.apply(WorkloadRemoved(workload.uid))
         workload.queued = False
 
 

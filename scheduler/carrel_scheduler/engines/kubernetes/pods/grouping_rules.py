@@ -39,7 +39,7 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class OwnerFieldCondition:
     """The owner says ``value`` at ``path``; with ``same_as`` the same number as there."""
 
     path: str
@@ -100,7 +100,7 @@ class Rule:
     group: str
     kind: str
     how: How = How.EACH
-    only_when: tuple[When, ...] = ()
+    only_when: tuple[OwnerFieldCondition, ...] = ()
     roles: tuple[Roles, ...] = ()
     role_labels: tuple[str, ...] = ()
     lead: tuple[tuple[str, str], ...] = ()
@@ -108,7 +108,7 @@ class Rule:
     least: tuple[str, ...] = ()
     least_of: tuple[tuple[str, str], ...] = ()
     split: str = ""
-    apart: tuple[tuple[str, When], ...] = ()
+    apart: tuple[tuple[str, OwnerFieldCondition], ...] = ()
     priority: str = "train"
     interactive: bool = False
     queue: str = ""
@@ -142,14 +142,16 @@ _POLICY: Final = (
 )
 
 _ELASTIC: Final = (("worker", "spec.elasticPolicy.minReplicas"),)
-_LAUNCHER_LATER: Final = (("launcher", When("spec.launcherCreationPolicy", "WaitForWorkersReady")),)
+_LAUNCHER_LATER: Final = (
+    ("launcher", OwnerFieldCondition("spec.launcherCreationPolicy", "WaitForWorkersReady")),
+)
 
 
 def _kubeflow(
     kind: str,
     specs: str,
     least_of: tuple[tuple[str, str], ...] = (),
-    apart: tuple[tuple[str, When], ...] = (),
+    apart: tuple[tuple[str, OwnerFieldCondition], ...] = (),
 ) -> Rule:
     return Rule(
         "kubeflow.org",
@@ -178,8 +180,8 @@ RULES: Final[tuple[Rule, ...]] = (
         "Job",
         How.TOGETHER,
         only_when=(
-            When("spec.completionMode", "Indexed"),
-            When("spec.parallelism", same_as="spec.completions"),
+            OwnerFieldCondition("spec.completionMode", "Indexed"),
+            OwnerFieldCondition("spec.parallelism", same_as="spec.completions"),
         ),
         roles=(Roles("spec", Shape.ONE, counts=("parallelism",)),),
     ),
@@ -199,7 +201,7 @@ RULES: Final[tuple[Rule, ...]] = (
             ),
         ),
         role_labels=("jobset.sigs.k8s.io/replicatedjob-name",),
-        apart=(("*", When("spec.startupPolicy.startupPolicyOrder", "InOrder")),),
+        apart=(("*", OwnerFieldCondition("spec.startupPolicy.startupPolicyOrder", "InOrder")),),
     ),
     Rule(
         "leaderworkerset.x-k8s.io",
@@ -213,7 +215,7 @@ RULES: Final[tuple[Rule, ...]] = (
         lead=(("0", "leader"),),
         others="worker",
         split="leaderworkerset.sigs.k8s.io/group-index",
-        apart=(("worker", When("spec.startupPolicy", "LeaderReady")),),
+        apart=(("worker", OwnerFieldCondition("spec.startupPolicy", "LeaderReady")),),
         priority="inference",
     ),
     # Kubeflow
@@ -317,7 +319,7 @@ def roles_of(rule: Rule, owner: Mapping[str, Any], total: int | None = None) -> 
     return found if total is None else _reduced(found, total)
 
 
-def condition_holds(when: When, owner: Mapping[str, Any]) -> bool:
+def condition_holds(when: OwnerFieldCondition, owner: Mapping[str, Any]) -> bool:
     """Whether the owner says so."""
     found = value_at(owner, when.path)
     if when.same_as:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Final
 
-from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.kubernetes.pods.quantities import (
     NANO,
@@ -288,7 +288,7 @@ MEMORY_STEPS: Final = ((1024, 1), (0, 16))
 _NO_SHARE: Final = Share()
 
 
-def request_of(needs: Needs, where: Where) -> Request:
+def request_of(needs: Needs, where: NodeConstraint) -> Request:
     """The core's request for a pod with these needs."""
     share = needs.share or _NO_SHARE
     return Request(

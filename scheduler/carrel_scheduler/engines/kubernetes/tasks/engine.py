@@ -30,7 +30,7 @@ from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.starting import OwnerOf, Starter
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.terminal import PodTerminal, open_terminal
-from carrel_scheduler.engines.kubernetes.tasks.termination import Ender
+from carrel_scheduler.engines.kubernetes.tasks.termination import TaskTerminator
 from carrel_scheduler.engines.streams import StatusStream, Streams
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
@@ -116,7 +116,7 @@ class KubernetesEngine:
         self._opened_once = False
         self._records = Records(client, clock, settings.begin_seconds, self._changed, self._give_up)
         self._starter = Starter(client, settings, self._records, epoch, owner_of)
-        self._ender = Ender(client, self._records)
+        self._ender = TaskTerminator(client, self._records)
         self._terminals: weakref.WeakSet[PodTerminal] = weakref.WeakSet()
         self._errands: set[asyncio.Task[None]] = set()
         self._closed = False

@@ -38,7 +38,7 @@ _SEEN: Final = {
 }
 
 
-class Ender:
+class TaskTerminator:
     """Ends tasks; ``records`` tells which there are."""
 
     def __init__(self, client: KubeClient, records: Records) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from carrel_scheduler.workloads.controllers import contract as saying
-from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
+from carrel_scheduler.workloads.controllers.contract import DesiredState, NewPart
 from carrel_scheduler.workloads.controllers.experiments import parts as words
 from carrel_scheduler.workloads.controllers.experiments.parts import new_part
 from carrel_scheduler.workloads.controllers.experiments.studies import (
@@ -34,7 +34,7 @@ Made = Callable[[Workload, int], Awaitable[bool]]
 
 
 @dataclass(slots=True)
-class Scene:
+class ReconcileInput:
     """What one look is about.
 
     Attributes:
@@ -79,10 +79,10 @@ class Experiments:
     def __init__(self, studies: Studies, *, tail: Tail, made: Made) -> None:
         self._studies, self._tail, self._made = studies, tail, made
 
-    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
         """See ``Controller``."""
         spec = owner.spec.experiment or ExperimentSpec()
-        scene = Scene(owner, spec, {part.spec.part: part for part in parts}, now)
+        scene = ReconcileInput(owner, spec, {part.spec.part: part for part in parts}, now)
         scene.ending = owner.spec.suspend
         standing = await self._studies.use(owner, lambda study: study.standing())
         ends = await self._ends(scene, standing)
@@ -105,7 +105,7 @@ class Experiments:
         """Its study goes with it."""
         self._studies.let_go(owner.meta.uid)
 
-    async def _ends(self, scene: Scene, standing: Standing) -> list[Ended]:
+    async def _ends(self, scene: ReconcileInput, standing: Standing) -> list[Ended]:
         """What became of open trials whose work is over."""
         found: list[Ended] = []
         for number in standing.open:
@@ -129,7 +129,7 @@ class Experiments:
             return Ended(number=number, state="failed", error=words.error(why, log))
         return None
 
-    async def _give_up(self, scene: Scene, standing: Standing) -> Standing:
+    async def _give_up(self, scene: ReconcileInput, standing: Standing) -> Standing:
         """Too many have failed: no more are made, and those under way are stopped."""
         scene.ending = True
         over = [
@@ -140,7 +140,7 @@ class Experiments:
         return await self._studies.use(scene.owner, lambda study: _advance(study, scene, over))
 
 
-def _advance(study: Study, scene: Scene, ends: Sequence[Ended]) -> Standing:
+def _advance(study: Study, scene: ReconcileInput, ends: Sequence[Ended]) -> Standing:
     for end in ends:
         study.tell(end)
     standing = study.standing()
@@ -149,16 +149,16 @@ def _advance(study: Study, scene: Scene, ends: Sequence[Ended]) -> Standing:
     return standing
 
 
-def _wanted(scene: Scene, standing: Standing) -> Wanted:
+def _wanted(scene: ReconcileInput, standing: Standing) -> DesiredState:
     phase, reason = _phase(scene, standing)
     status = saying.moved(scene.owner, phase, scene.now, reason)
     status.experiment = _counts(standing)
     changed, again = _changes(scene, standing)
     status.observed_resumes = scene.owner.spec.resumes
-    return Wanted(status, changed=changed, created=scene.created, look_again_at=again)
+    return DesiredState(status, changed=changed, created=scene.created, look_again_at=again)
 
 
-def _phase(scene: Scene, standing: Standing) -> tuple[Phase, ReasonInfo | None]:
+def _phase(scene: ReconcileInput, standing: Standing) -> tuple[Phase, ReasonInfo | None]:
     busy = any(not saying.at_rest(part) for part in scene.parts.values())
     if standing.failed > scene.spec.max_failed_trials:
         if busy or standing.open:
@@ -187,7 +187,7 @@ def _counts(standing: Standing) -> ExperimentStatus:
     )
 
 
-def _changes(scene: Scene, standing: Standing) -> tuple[list[Workload], float | None]:
+def _changes(scene: ReconcileInput, standing: Standing) -> tuple[list[Workload], float | None]:
     """Parts to suspend or resume, and when to look at those that were given time to end."""
     if scene.ending:
         return saying.to_suspend(tuple(scene.parts.values())), None

@@ -2,7 +2,7 @@
 
 * A sampler is made anew for each trial, seeded by experiment and number: a scheduler that was
   killed in between draws what it would have drawn.
-* ``Distinct`` stands around every sampler that may repeat itself: in a finite space each
+* ``DistinctSampler`` stands around every sampler that may repeat itself: in a finite space each
   configuration is tried once.
 * A grid is Optuna's own, whose trial n is the n-th configuration of a shuffled list.
 
@@ -107,7 +107,7 @@ class Grid(GridSampler):
         """Nothing: there is no loop to stop; the controller sees that the grid is exhausted."""
 
 
-class Distinct(BaseSampler):
+class DistinctSampler(BaseSampler):
     """Another sampler's configurations, without those that were made before."""
 
     def __init__(self, inner: BaseSampler, space: Space, made: set[Key], seed: int) -> None:
@@ -189,7 +189,7 @@ def sampler(
         )
     else:
         inner = TPESampler(seed=drawn)
-    return Distinct(inner, space, made, drawn) if space else inner
+    return DistinctSampler(inner, space, made, drawn) if space else inner
 
 
 def pruner(spec: ExperimentSpec) -> BasePruner:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.workloads.controllers.contract import Wanted, moved
+from carrel_scheduler.workloads.controllers.contract import DesiredState, moved
 from carrel_scheduler.workloads.controllers.inference import replicas as parts_of
 from carrel_scheduler.workloads.controllers.inference.loads import Load, Loads
 from carrel_scheduler.workloads.controllers.inference.plan import (
@@ -59,7 +59,7 @@ class Inference:
         self._host_of, self._prefix = host_of, prefix
         self._memory: dict[str, Memory] = {}
 
-    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
         """See ``Controller``."""
         uid = owner.meta.uid
         memory = self._memory.setdefault(uid, Memory())
@@ -77,7 +77,7 @@ class Inference:
             endpoint = _told(endpoint, load)
         status.endpoint = endpoint
         gone = set(steps.remove)
-        return Wanted(
+        return DesiredState(
             status=status,
             changed=[parts_of.stopped(part) for part in parts if part.meta.uid in steps.end],
             deleted=[part.meta.uid for part in parts if part.meta.uid in gone],

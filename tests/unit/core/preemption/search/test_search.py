@@ -11,7 +11,7 @@ from carrel_scheduler.core.preemption.search.model import (
     EligibleNodes,
     GangRequest,
     Impossible,
-    NotFound,
+    SearchLimitReached,
     fitting,
     fitting_one,
 )
@@ -160,7 +160,7 @@ def test_what_the_search_cannot_settle_is_not_called_impossible(
     monkeypatch.setattr(repair, "PRICED", 0)
     layout, claim = big(100, 2, 0.495)
     answer = search(claim, layout)
-    assert isinstance(answer, NotFound)
+    assert isinstance(answer, SearchLimitReached)
 
 
 def test_the_answer_does_not_depend_on_node_slots() -> None:

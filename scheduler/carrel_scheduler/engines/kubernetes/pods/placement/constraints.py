@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 from cachetools import LRUCache
 
-from carrel_scheduler.core.requests import HOST, Request, Where
+from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
 from carrel_scheduler.engines.kubernetes.pods.labels import level_key
 from carrel_scheduler.engines.kubernetes.pods.node_groups import (
     NodeGroups,
@@ -412,7 +412,7 @@ class PlacementConstraints:
             waits = self._without_group(pod)
         if not waits and terms.nodes is not None:
             waits = _none_of(terms.nodes, "is as its node affinity asks")
-        where = Where(
+        where = NodeConstraint(
             nodes=nodes,
             labels=terms.labels,
             preferred=terms.preferred,

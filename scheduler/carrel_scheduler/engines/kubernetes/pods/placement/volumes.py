@@ -54,7 +54,7 @@ Decision = SelectNode | BindVolume
 
 
 @dataclass(slots=True)
-class Reach:
+class VolumeAccess:
     """From where the volumes of a pod can be reached.
 
     Attributes:
@@ -127,13 +127,13 @@ class Volumes:
             if self._decided.pop(key, None) is not None:
                 self.version += 1
 
-    def reach(self, pod: Pod, index: NodeIndex) -> Reach:
+    def reach(self, pod: Pod, index: NodeIndex) -> VolumeAccess:
         """From where all volumes of a pod can be reached."""
         return self.reach_claims(pod.metadata.namespace, claims_of(pod), index)
 
-    def reach_claims(self, namespace: str, names: Iterable[str], index: NodeIndex) -> Reach:
+    def reach_claims(self, namespace: str, names: Iterable[str], index: NodeIndex) -> VolumeAccess:
         """From where all these claims can be reached."""
-        found = Reach()
+        found = VolumeAccess()
         for name in names:
             one = self._reach(namespace, name, index)
             if one.waits:
@@ -147,25 +147,25 @@ class Volumes:
         claim = self._claims.get((namespace, name))
         return claim is not None and is_of_one_node(claim)
 
-    def _reach(self, namespace: str, name: str, index: NodeIndex) -> Reach:
+    def _reach(self, namespace: str, name: str, index: NodeIndex) -> VolumeAccess:
         claim = self._claims.get((namespace, name))
         if claim is None:
-            return Reach(waits=f"its volume claim `{name}` does not exist")
+            return VolumeAccess(waits=f"its volume claim `{name}` does not exist")
         if claim.metadata.deletion_timestamp is not None:
-            return Reach(waits=f"its volume claim `{name}` is being deleted")
+            return VolumeAccess(waits=f"its volume claim `{name}` is being deleted")
         if claim.spec.volume_name:
             return self._bound(claim, index)
         storage = self._classes.get(claim.spec.storage_class_name)
         if storage is None or storage.volume_binding_mode != WAITS_FOR_CONSUMER:
-            return Reach(waits=f"its volume claim `{name}` is not bound to a volume yet")
-        return Reach(nodes=self._open(claim, storage, index))
+            return VolumeAccess(waits=f"its volume claim `{name}` is not bound to a volume yet")
+        return VolumeAccess(nodes=self._open(claim, storage, index))
 
-    def _bound(self, claim: PersistentVolumeClaim, index: NodeIndex) -> Reach:
+    def _bound(self, claim: PersistentVolumeClaim, index: NodeIndex) -> VolumeAccess:
         volume = self._volumes.get(claim.spec.volume_name)
         if volume is None:
             name, of = claim.spec.volume_name, claim.metadata.name
-            return Reach(waits=f"the volume `{name}` of its claim `{of}` does not exist")
-        return Reach(nodes=_nodes_of(volume, index))
+            return VolumeAccess(waits=f"the volume `{name}` of its claim `{of}` does not exist")
+        return VolumeAccess(nodes=_nodes_of(volume, index))
 
     def _open(
         self, claim: PersistentVolumeClaim, storage: StorageClass, index: NodeIndex

@@ -1,4 +1,4 @@
-"""Hasten: who has waited long, and waits on for others to end, has every other way tried again.
+"""Start reserved workloads elsewhere, if capacity other than their reservation has become free.
 
 Places on which others still run are held when nothing else was to be had (``reserve``). Soon
 something may be: work has ended elsewhere, so that a few moves make room, or rights have come back.

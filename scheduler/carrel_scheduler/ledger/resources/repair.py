@@ -23,7 +23,7 @@ REMOVED: Final = ReasonInfo(
 _MILLI: Final = 1000
 
 
-class Mending(NamedTuple):
+class Repairs(NamedTuple):
     """What is to be done.
 
     Attributes:
@@ -46,7 +46,7 @@ def found(
     *,
     epoch: int,
     now: float,
-) -> Mending:
+) -> Repairs:
     """Compare objects, entries and the last rows of both, all by uid."""
     there = {obj.meta.uid for obj in objects}
     unentered = [(obj, first_row(obj)) for obj in objects if obj.meta.uid not in entries]
@@ -61,7 +61,7 @@ def found(
     closing = [last[entry.meta.uid] for entry in ended]
     rows += [_closed(row, epoch, now) for row in closing if row.to_phase not in AT_REST]
     old = [entry for entry in begun if entry.meta.created_at < now - YOUNG_SECONDS]
-    return Mending(
+    return Repairs(
         unentered,
         rows,
         withdrawn=[entry.meta.uid for entry in old],

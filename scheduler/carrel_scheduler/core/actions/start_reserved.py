@@ -1,4 +1,4 @@
-"""Promises kept: tasks start on the places held for them once all of these are free.
+"""Start tasks on the places that are reserved for them once all of these are free.
 
 Room held for a workload is nobody else's, so the order among promises does not matter. A promise
 that cannot be kept any more (a device broke, a node left service, a limit was lowered, whoever lies

@@ -3,8 +3,8 @@
 import msgspec
 
 from carrel_scheduler.ledger.records import Transition
-from carrel_scheduler.ledger.resources import mending
-from carrel_scheduler.ledger.resources.mending import Mending
+from carrel_scheduler.ledger.resources import repair
+from carrel_scheduler.ledger.resources.repair import Repairs
 from carrel_schema.objects import Meta, TaskInfo, Workload, WorkloadSpec
 
 NOW = 1000.0
@@ -16,11 +16,11 @@ def workload(uid: str = "u", created_at: float = 1.0) -> Workload:
 
 
 def row(obj: Workload, before: str, after: str) -> Transition:
-    return msgspec.structs.replace(mending.first_row(obj), from_phase=before, to_phase=after)
+    return msgspec.structs.replace(repair.first_row(obj), from_phase=before, to_phase=after)
 
 
-def found(objects: list[Workload], entries: list[Workload], last: list[Transition]) -> Mending:
-    return mending.found(
+def found(objects: list[Workload], entries: list[Workload], last: list[Transition]) -> Repairs:
+    return repair.found(
         objects,
         {one.meta.uid: one for one in entries},
         {one.workload_uid: one for one in last},
@@ -31,7 +31,7 @@ def found(objects: list[Workload], entries: list[Workload], last: list[Transitio
 
 def test_nothing_is_done_where_nothing_is_missing() -> None:
     one = workload()
-    assert found([one], [one], [mending.first_row(one)]) == Mending([], [], [], [])
+    assert found([one], [one], [repair.first_row(one)]) == Repairs([], [], [], [])
 
 
 def test_a_turn_without_rows_gets_one() -> None:
@@ -39,7 +39,7 @@ def test_a_turn_without_rows_gets_one() -> None:
     one.status.phase, one.status.attempt = "running", 1
     one.status.tasks = [TaskInfo(index=0, attempt=1, node="n", devices=(1, 2))]
     one.spec.resources = msgspec.structs.replace(one.spec.resources, gpu_milli=2000)
-    (missing,) = found([one], [one], [mending.first_row(one)]).rows
+    (missing,) = found([one], [one], [repair.first_row(one)]).rows
     assert (missing.from_phase, missing.to_phase, missing.attempt) == ("pending", "running", 1)
     assert (missing.gpu_milli, missing.cpu_milli, missing.node) == (2000, 100, "n")
     assert (missing.at, missing.epoch, missing.devices) == (NOW, 7, (1, 2))
@@ -55,12 +55,12 @@ def test_a_removal_is_finished() -> None:
 
 def test_a_creation_is_undone_unless_it_may_still_be_under_way() -> None:
     old, young = workload("old"), workload("young", created_at=NOW - 5)
-    what = found([], [old, young], [mending.first_row(old), mending.first_row(young)])
-    assert what == Mending([], [], ["old"], [])
+    what = found([], [old, young], [repair.first_row(old), repair.first_row(young)])
+    assert what == Repairs([], [], ["old"], [])
 
 
 def test_objects_of_a_lost_database_are_entered() -> None:
     one = workload()
     what = found([one], [], [])
-    assert what.unentered == [(one, mending.first_row(one))]
+    assert what.unentered == [(one, repair.first_row(one))]
     assert what.rows == []

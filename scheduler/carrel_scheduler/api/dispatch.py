@@ -1,4 +1,4 @@
-"""The door: the one function that every call passes, and how it refuses.
+"""Dispatch of a call to its operation: the one place where scopes and membership are checked.
 
 A caller without a matching scope is refused before anything is read, and objects of projects that
 the caller does not see do not exist for it.
