@@ -19,6 +19,8 @@ from carrel_scheduler.core.preemption.search.places import Places, cheapest
 
 PRICED = 18
 """So many rounds of prices."""
+REPAIRED = 4
+"""In one of so many rounds a choice that breaks budgets is repaired, which takes the most time."""
 _SCALE = 1 << 44
 """Costs are scaled up to so much in sum: prices are integers."""
 _DEAREST = 1 << 40
@@ -36,12 +38,13 @@ def cheapest_legal(items: Places, need: int, budgets: UnitBudgets, order: Ints) 
         worth = items.sums(order.take(items.unit) - int(order.min()))
     worth = worth * max(_SCALE // max(int(worth.sum()), 1), 1)
     repair, prices = _Repair(items, budgets), _Prices(items, budgets)
-    for _ in range(1 + PRICED):
+    for turn in range(1 + PRICED):
         key = worth + prices.charges()
         chosen = cheapest(key, items, need)
         if chosen is None:
             return None
-        for choice in (chosen, repair.take(key, need)):
+        repaired = repair.take(key, need) if turn % REPAIRED == 0 else None
+        for choice in (chosen, repaired):
             if choice is not None and budgets.legal(items.units(choice)):
                 return choice
         prices.follow(chosen, key, need)
