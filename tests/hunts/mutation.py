@@ -1,6 +1,6 @@
 """Would the tests of the core notice a fault? Puts many into copies of it, one at a time.
 
-    python tests/hunts/mutation.py --sample 150 --seed 7 [--module 'clearing/*'] [--json]
+    python tests/hunts/mutation.py --sample 150 --seed 7 [--module 'preemption/*'] [--json]
 
 The tree is copied first (``--revision`` takes a commit instead), its tests are run once to learn
 which of them runs which line, and then every mutant meets the tests of its line, the fastest
@@ -82,7 +82,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sample", type=int, default=150, help="how many mutants")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
-    parser.add_argument("--module", default="*", metavar="PATTERN", help="such as 'clearing/*'")
+    parser.add_argument("--module", default="*", metavar="PATTERN", help="such as 'preemption/*'")
     parser.add_argument("--revision", help="a commit; without it, the tree as it is")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
     parser.add_argument("--budget", type=float, default=30, help="seconds of tests for each mutant")

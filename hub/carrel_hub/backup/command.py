@@ -28,7 +28,7 @@ def backup(
     passphrase_file: PassphraseFile = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Write users, keys, projects, history and waiting work into one file."""
+    """Write users, keys, projects, history and pending work into one file."""
     from carrel_hub.backup import archive
 
     state = _folder(state_dir)

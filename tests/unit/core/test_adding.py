@@ -203,7 +203,8 @@ def section(title: str) -> str:
 
 
 def test_the_page_lists_the_actions_in_their_order() -> None:
-    named = re.findall(r"^\d+\. \*\*(\w+)\*\*", section("A cycle"), re.MULTILINE)
+    found = re.findall(r"^\d+\. \*\*([\w ]+)\*\*", section("A cycle"), re.MULTILINE)
+    named = [name.replace(" ", "_") for name in found]
     short = [
         rule.name
         if (rule := getattr(action, "__self__", None))
