@@ -30,7 +30,7 @@ LEAST_PAUSE_SECONDS: Final = 0.05
 
 
 class ApiHandler(web.RequestHandler):
-    """Handles the requests of one path. ``operations`` are those of the handler's path, by method."""
+    """Handles the requests of one path; ``operations`` are those of the path, by method."""
 
     services: Services
     operations: Mapping[str, Operation]
