@@ -1,8 +1,8 @@
 """HTTP around the operations: authentication of every call, and problems as answers.
 
-``ApiHandler.admit`` is the only entry: it finds the operation, identifies the caller and applies the
-operation's rule before the body is looked at. A refused body is read to its end and thrown away, so
-that the refusal arrives and the connection stays usable.
+``ApiHandler.admit`` is the only entry: it finds the operation, identifies the caller and applies
+the operation's rule before the body is looked at. A refused body is read to its end and thrown
+away, so that the refusal arrives and the connection stays usable.
 """
 
 import asyncio
