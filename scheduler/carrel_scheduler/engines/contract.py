@@ -1,4 +1,4 @@
-"""What every engine does: start, stop with grace, list what is there, watch, logs and exec.
+"""The interface of engines: start, stop with a grace period, list, watch, logs and exec.
 
 An engine owns processes (or pods) and nothing else. It never decides, never writes objects, and
 may be asked the same thing twice: ``start`` of a task id that was ever started is refused with
@@ -58,8 +58,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
             of the project, or ``claim/folder`` in it.
         read_only: sources of those volumes that the task may not write to.
         kind: of work, as ``training``.
-        image: what a container of it is made of; empty means the engine's own choice.
-        external: somebody else makes its pod, labelled with this id; the engine gives it its place.
+        image: of its container; empty means the engine's default.
+        external: its pod is an external one, labelled with this id; the engine binds it to a node.
         gpu_milli: GPUs of it; a share of one GPU where it is less than 1000.
         working_dir: empty means the task's own folder.
         cpu_milli: its share of the processors while others want them, too; idle ones it may use.
@@ -71,7 +71,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
             a gang hold in all of them.
         hosts: (address, name) of others, which its programs can look up where users are kept apart.
         hostname, subdomain: on a cluster, the name under which others find it: ``hostname`` within
-            ``subdomain``, which members of a gang share. Empty: nobody looks for it.
+            ``subdomain``, which members of a gang share. Empty: it has no name.
         checkpoint_dir: kept over attempts of the workload; exported as ``CARREL_CHECKPOINT_DIR``.
         continues: uid of other work of the user whose checkpoints it may read; exported as
             ``CARREL_CONTINUE_FROM`` where there are any.
@@ -121,9 +121,9 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
         exit_code: of an ended task that exited by itself.
         signal: the signal number that ended it, else 0.
         message: why it could not start or was lost, else empty.
-        lost: ended without anybody having seen how (its supervisor was killed, the machine went
+        lost: it ended and nothing recorded how (its supervisor was killed, the machine went
             down); such a task may be run again.
-        misplaced: it did not begin, as it could not run on that node then.
+        misplaced: it did not start because it could not run on that node then.
         address: where its servers listen for others, where it has an address of its own.
     """
 
@@ -183,7 +183,7 @@ class AlreadyStarted(EngineError):  # noqa: N818 - an outcome to handle, not a m
 
 
 class NotOnThisNode(EngineError):  # noqa: N818
-    """It cannot run there as things are now, and may elsewhere: it is to get another place."""
+    """The task cannot run on that node now and needs another placement."""
 
 
 class TaskRefused(EngineError):  # noqa: N818
@@ -213,20 +213,20 @@ class ExecSession(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Type."""
+        """Write input."""
         ...
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Tell the size of the terminal."""
+        """Set the size of the terminal."""
         ...
 
     async def close(self) -> int:
-        """End it (hang up if still running); returns the exit code."""
+        """End the session (SIGHUP if it still runs); returns the exit code."""
         ...
 
 
 class Engine(Protocol):
-    """The five verbs."""
+    """Runs tasks."""
 
     async def start(self, task: TaskSpec) -> None:
         """Start once. Raises ``AlreadyStarted`` or ``EngineError`` (then nothing runs)."""
@@ -264,5 +264,5 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything; running tasks go on."""
+        """Release all resources; running tasks go on."""
         ...

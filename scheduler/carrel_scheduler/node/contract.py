@@ -9,8 +9,8 @@ import msgspec
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU as the scheduler and people see it.
 
-    ``broken``: nothing new starts there; ``lost``: it is not there any more either, so that what
-    ran on it cannot go on. ``message`` says why.
+    ``broken``: nothing new starts there; ``lost``: it is also gone, so tasks on it cannot go on.
+    ``message`` says why.
     """
 
     index: int
@@ -26,8 +26,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a device did over the last sampling window.
 
-    ``utilization`` is 0..1. ``known`` is false where the device does not tell (partitioned, not
-    answering): it is then shown as 0 and taken for working, so that nobody is stopped for a guess.
+    ``utilization`` is 0..1. ``known`` is false where the device does not report it (partitioned,
+    not answering): it is then shown as 0 and counts as busy, so that no task is stopped as idle.
     """
 
     index: int
@@ -40,7 +40,7 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One machine.
 
-    ``counted``: its devices are known by number only, so that nobody can say which of them is lost.
+    ``counted``: only the number of its devices is known, not which of them is lost.
     """
 
     name: str
