@@ -10,6 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -182,8 +183,16 @@ def ours_is_accessible(page: Page, *parts: Locator) -> None:
 
 def theme(page: Page, name: str) -> None:
     page.keyboard.press("Escape")
-    page.keyboard.press("Control+Shift+C")
-    page.locator(".lm-CommandPalette-input").fill(f"Use Theme: JupyterLab {name}")
+    palette = page.locator(".lm-CommandPalette-input")
+
+    def opened() -> bool:
+        page.keyboard.press("Control+Shift+C")  # ignored until JupyterLab has its shortcuts
+        with suppress(Error):
+            palette.wait_for(timeout=2_000)
+        return palette.is_visible()
+
+    until(opened, "the command palette is open")
+    palette.fill(f"Use Theme: JupyterLab {name}")
     page.keyboard.press("Enter")
     is_light = str(name == "Light").lower()
     page.wait_for_selector(f"body[data-jp-theme-light='{is_light}']", state="attached")
@@ -211,7 +220,7 @@ def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     expect(gang.locator(".carrel-lines")).to_contain_text("[1] epoch 1 of 40")
     expect(gang.locator(".carrel-figure")).to_have_count(2)
     sweep = page.get_by_role("region", name="Experiment sweep")
-    expect(sweep).to_contain_text("14 done · 3 running · 1 failed · 3 at once · tpe")
+    expect(sweep).to_contain_text("14 completed · 3 running · 1 failed · 3 at once · tpe")
     expect(sweep.locator(".carrel-chart")).to_have_count(3)
     sweep.get_by_role("button", name="loss", exact=True).click()
     best = sweep.locator("tbody tr").first
