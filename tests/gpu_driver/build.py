@@ -1,4 +1,4 @@
-"""Compiles the C files of tests: with the C compiler of the machine, else with the wheel ziglang."""
+"""Compiles the C files of tests: with the machine's C compiler, else with the wheel ziglang."""
 
 import importlib.util
 import shutil
