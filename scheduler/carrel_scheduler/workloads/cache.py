@@ -27,6 +27,14 @@ class Place:
     devices: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """What a look at a node found of the GPUs that a workload holds there, and when."""
+
+    at: float
+    working: bool
+
+
 @dataclass(slots=True)
 class CachedWorkload:
     """One live workload.
@@ -48,7 +56,7 @@ class CachedWorkload:
         claim_until: until when a place is held for a workspace that got its turn.
         claimed: whether the Hub has come for the present attempt.
         gpu_active_at: when one of its GPUs last worked.
-        working_on: the nodes whose last look found one of its GPUs working.
+        gpu_readings: by node, the last reading of its GPUs; see ``nodes.gpu_use``.
         hear_until: until when a first sign of life is waited for before it may count as idle.
         visited_at: when somebody last came through the gateway; 0: nobody yet.
         look_at: when its limits are looked at next.
@@ -73,7 +81,7 @@ class CachedWorkload:
     claimed: bool = False
     activity: Activity | None = None
     gpu_active_at: float = 0.0
-    working_on: set[str] = field(default_factory=set)
+    gpu_readings: dict[str, GpuReading] = field(default_factory=dict)
     hear_until: float = 0.0
     visited_at: float = 0.0
     look_at: float = 0.0
@@ -116,7 +124,7 @@ class CachedWorkload:
 
     def clear(self) -> None:
         """Nothing is left of the present attempt."""
-        for what in (self.places, self.attempts, self.ended):
+        for what in (self.places, self.attempts, self.ended, self.gpu_readings):
             what.clear()
         for who in (self.leaving, self.alive, self.joined):
             who.clear()

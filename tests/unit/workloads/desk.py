@@ -1,6 +1,7 @@
 """A scheduler on a bench: real core, real ledger, virtual time, an engine driven by hand."""
 
 import itertools
+import math
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ from carrel_schema.objects import (
 )
 
 NODE = "desk"
+LOOK_SECONDS = 30.0
 
 
 def node_facts(gpus: int, cpu_milli: int = 64_000, memory_mib: int = 256_000) -> NodeFacts:
@@ -147,6 +149,7 @@ class Desk:
             checkpoint_root=tmp_path / "checkpoints",
             tokens=TaskTokens(b"k" * 32),
         )
+        self.busy: tuple[int, ...] | None = None
         self.uids = (f"uid{number}" for number in itertools.count(1))
         self.loop = self._fresh()
 
@@ -161,6 +164,8 @@ class Desk:
         self.loop = self._fresh()
         await recover(self.loop, [self.facts], await self.engine.list())
         await self.settle()
+        if self.busy is not None:
+            await self.gpus_work(*self.busy)
 
     async def settle(self) -> None:
         """Turn until nothing is left to do; the invariants hold after every turn."""
@@ -173,13 +178,20 @@ class Desk:
         raise AssertionError("the loop does not come to rest")
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass, stopping at every timer on the way."""
-        end = self.now + seconds
-        while (due := self.loop.next_deadline()) is not None and due <= end:
+        """Let time pass, stopping at every timer, and at every look at the devices once begun."""
+        end, look = self.now + seconds, self.now + LOOK_SECONDS
+        while (due := self._due(look)) <= end:
             self.now = max(self.now, due)
+            if self.busy is not None and look <= self.now:
+                look += LOOK_SECONDS
+                await self.gpus_work(*self.busy)
             await self.settle()
         self.now = end
         await self.settle()
+
+    def _due(self, look: float) -> float:
+        due = self.loop.next_deadline()
+        return min(math.inf if due is None else due, math.inf if self.busy is None else look)
 
     async def project(
         self,
@@ -318,7 +330,8 @@ class Desk:
         await self.settle()
 
     async def gpus_work(self, *indices: int) -> None:
-        """The node's devices are looked at; these are busy."""
+        """The node's devices are looked at, from now on again and again; these are busy."""
+        self.busy = indices
         use = tuple(
             DeviceUse(
                 index=device.index,

@@ -32,6 +32,7 @@ async def test_a_training_with_idle_gpus_is_stopped_and_any_gpu_work_resets(desk
     await desk.project("vision", 2, training=IDLE)
     uid = await desk.submit("vision", "train-1", 2)
     await desk.runs(uid)
+    await desk.gpus_work()
     await desk.wait(119.0)
     await desk.gpus_work((await devices_of(desk, uid))[-1])
     await desk.wait(1.0)
@@ -51,11 +52,13 @@ async def test_an_idle_training_that_was_stopped_can_be_resumed(desk: Desk) -> N
     await desk.project("vision", 2, training=IDLE)
     uid = await desk.submit("vision", "train-1")
     await desk.runs(uid)
+    await desk.gpus_work()
     await desk.wait(120.0)
     await stopped_with(desk, uid)
     await desk.wait(500.0)
     await desk.resume(uid)
     await desk.runs(uid)
+    await desk.gpus_work()
     await desk.wait(119.0)
     assert await desk.phase(uid) == "running"
     await desk.wait(1.0)
@@ -81,6 +84,7 @@ async def test_the_stop_is_announced_while_its_gpus_are_idle_and_not_while_they_
     await desk.project("vision", 2, training=IDLE)
     uid = await desk.submit("vision", "train-1")
     await desk.runs(uid)
+    await desk.gpus_work()
     began = desk.now
     await desk.wait(60.0)
     limits = (await desk.stored(uid)).status.limits
@@ -136,6 +140,7 @@ async def test_a_worker_that_turns_idle_is_stopped_long_before_its_time_limit(de
     await desk.project("vision", 2, training=both)
     uid = await desk.submit("vision", "train-1")
     await desk.runs(uid)
+    await desk.gpus_work()
     await desk.wait(119.0)
     await desk.gpus_work(*await devices_of(desk, uid))
     await desk.wait(500.0)
@@ -166,6 +171,7 @@ async def test_after_a_crash_the_gpus_count_as_idle_from_then_on(desk: Desk) -> 
     await desk.project("vision", 2, training=IDLE)
     uid = await desk.submit("vision", "train-1")
     await desk.runs(uid)
+    await desk.gpus_work()
     await desk.wait(100.0)
     await desk.recover()
     await desk.wait(119.0)
@@ -180,6 +186,7 @@ async def test_limits_of_one_kind_are_none_of_the_other(desk: Desk) -> None:
     workspace = await desk.submit("vision", "workspace-ada", kind="workspace")
     training = await desk.submit("speech", "train-1")
     await desk.runs(workspace, training)
+    await desk.gpus_work()
     await desk.wait(1000.0)
     assert await desk.phases(workspace, training) == ["running", "running"]
 
@@ -192,16 +199,39 @@ async def test_a_training_cannot_be_kept_like_a_workspace(desk: Desk) -> None:
         await LiveView(desk.loop).extend(uid)
 
 
-async def test_a_device_that_does_not_tell_is_taken_for_working(desk: Desk) -> None:
-    await desk.project("vision", 2, training=TrainingLimits(idle_gpu_seconds=120.0))
-    uid = await desk.submit("vision", "train-1")
-    await desk.runs(uid)
-    silent = tuple(
-        DeviceUse(index=device.index, utilization=0.0, memory_used_mib=0, known=False)
-        for device in desk.facts.devices
+async def test_use_that_nobody_measures_counts_as_work(desk: Desk) -> None:
+    """As on a cluster without an agent on its nodes: neither is stopped, for hours."""
+    await desk.project(
+        "vision", 4, training=IDLE, interactive=InteractiveLimits(idle_timeout_seconds=120.0)
     )
-    for _ in range(5):
-        await desk.wait(100.0)
-        desk.loop.enqueue(DevicesSampled(desk.facts, silent))
-        await desk.settle()
+    training = await desk.submit("vision", "train-1")
+    workspace = await desk.submit("vision", "workspace-ada", kind="workspace")
+    await desk.runs(training, workspace)
+    await desk.wait(4 * 3600.0)
+    assert await desk.phases(training, workspace) == ["running", "running"]
+
+
+@pytest.mark.parametrize(
+    "failing", ["not looked at", "no answer", "no counters", "one is left out"]
+)
+async def test_a_reading_that_is_stale_or_failed_counts_as_work(desk: Desk, failing: str) -> None:
+    """The idle time counts from the first reading that says so again."""
+    await desk.project("vision", 2, training=IDLE)
+    uid = await desk.submit("vision", "train-1", 2)
+    await desk.runs(uid)
+    await desk.gpus_work()
+    idle = [DeviceUse(index=i, utilization=0.0, memory_used_mib=0) for i in range(4)]
+    silent = [msgspec.structs.replace(one, known=False) for one in idle]
+    use = {"no counters": silent, "one is left out": idle[:1]}.get(failing, [])
+    desk.busy = None
+    for _ in range(20):
+        await desk.wait(30.0)
+        if failing != "not looked at":
+            desk.loop.enqueue(DevicesSampled(desk.facts, tuple(use)))
+            await desk.settle()
     assert await desk.phase(uid) == "running"
+    await desk.gpus_work()
+    await desk.wait(119.0)
+    assert await desk.phase(uid) == "running"
+    await desk.wait(1.0)
+    assert await desk.phase(uid) == "stopping"

@@ -1,18 +1,19 @@
 """How long workloads may stay: the project's limits applied to what is known of each run.
 
 What a kernel does is known from signs of life alone and is not kept over a restart of the
-scheduler, nor is when a GPU last worked. So no workspace counts as idle after one before a sign of
+scheduler, nor is when a GPU last worked; GPUs whose use is not known count as working
+(``nodes.gpu_use``). So no workspace counts as idle after one before a sign of
 life has had the time to arrive, and GPUs count as idle from then on only: silence of the
 scheduler's own making is no idleness. The time limit needs no sign and goes on.
 """
 
 from typing import Final
 
-from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.policy import limits as policy
 from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
+from carrel_scheduler.workloads.nodes import gpu_use
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_schema.objects import Limits, ReasonInfo, StayRule
 
@@ -44,7 +45,7 @@ def run_of(entry: CachedWorkload, now: float) -> policy.Run:
         started_at=status.started_at if status.started_at is not None else now,
         busy_since=activity.busy_since if activity else benefit_of_doubt,
         last_input_at=last_input,
-        gpu_active_at=now if entry.working_on else entry.gpu_active_at,
+        gpu_active_at=now if gpu_use.active(entry, now) else entry.gpu_active_at,
         extended_until=limits.extended_until if limits else None,
         extensions=limits.extensions if limits else 0,
     )
@@ -52,8 +53,7 @@ def run_of(entry: CachedWorkload, now: float) -> policy.Run:
 
 def take_over(entry: CachedWorkload, now: float) -> None:
     """The scheduler starts again and finds it running."""
-    resources = entry.workload.spec.resources
-    if counted_gpu_milli(resources.gpu_milli, resources.mig_profile):
+    if gpu_use.holds_gpus(entry):
         entry.gpu_active_at = now
     if entry.workload.spec.kind == "workspace" or policy.visited(entry.workload.spec):
         entry.hear_until = now + HEARING_SECONDS
@@ -64,11 +64,11 @@ def watched(entry: CachedWorkload) -> bool:
     return entry.workload.status.phase == "running"
 
 
-def resumed_work(entry: CachedWorkload) -> bool:
-    """Whether its GPUs work although its stop for being idle was announced."""
+def resumed_work(entry: CachedWorkload, now: float) -> bool:
+    """Whether its GPUs work, or nobody knows, although its stop for being idle was announced."""
     limits = entry.workload.status.limits
     announced = limits is not None and limits.stops_because == policy.IDLE
-    return announced and bool(entry.working_on) and watched(entry)
+    return announced and watched(entry) and gpu_use.active(entry, now)
 
 
 def apply(changes: PassChanges, entry: CachedWorkload) -> float | None:

@@ -22,6 +22,7 @@ from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
+from carrel_scheduler.workloads.nodes import gpu_use
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 
@@ -69,8 +70,6 @@ class WithheldDevices:
 
 Indexed = TypeVar("Indexed", Device, DeviceUse)
 NOT_SHOWN: Final = "Lost: the node does not show this GPU any more"
-ACTIVE_UTILIZATION = 0.01
-"""A device busier than this counts as working."""
 
 
 @dataclass(slots=True)
@@ -99,20 +98,16 @@ def observe(
         changes.state.apply(withheld.added_to(node_event(facts)))
         changes.cache.largest_gpus = max(changes.cache.largest_gpus, len(facts.devices))
     idle = known.idle_since if known else {}
-    working = {one.index for one in use if one.utilization > ACTIVE_UTILIZATION or not one.known}
-    for one in use:
-        if one.index in working:
-            idle.pop(one.index, None)
+    by_index = {one.index: one for one in use}
+    for device in facts.devices:
+        if gpu_use.working(by_index.get(device.index)) is False:
+            idle.setdefault(device.index, changes.now)
         else:
-            idle.setdefault(one.index, changes.now)
-    nodes[facts.name] = NodeState(facts, {one.index: one for one in use}, idle)
-    for entry in changes.cache:
-        here = [place for place in entry.places.values() if place.node == facts.name]
-        if any(working.intersection(place.devices) for place in here):
-            entry.gpu_active_at = changes.now
-            entry.working_on.add(facts.name)
-        else:
-            entry.working_on.discard(facts.name)
+            idle.pop(device.index, None)
+    nodes[facts.name] = NodeState(facts, by_index, idle)
+    if use:
+        for entry in changes.cache.holding:
+            gpu_use.take_readings(entry, facts.name, by_index, changes.now)
     _requeue_lost(changes, facts)
 
 

@@ -237,9 +237,10 @@ class EventHandlers:
 
     def _devices_sampled(self, changes: PassChanges, event: DevicesSampled) -> None:
         devices.observe(changes, self.nodes, event.facts, event.use, self._withheld)
-        for busy in filter(session_limits.resumed_work, tuple(self._cache)):
-            with self._steps.step(changes, "message", busy.uid, busy.uid):
-                self._apply_limits(changes, busy)
+        for busy in tuple(self._cache.holding):
+            if session_limits.resumed_work(busy, changes.now):
+                with self._steps.step(changes, "message", busy.uid, busy.uid):
+                    self._apply_limits(changes, busy)
 
     def observe_nodes_again(self, changes: PassChanges) -> None:
         """Match work with nodes once more, after all of it was recovered."""
