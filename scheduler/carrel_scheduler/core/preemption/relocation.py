@@ -185,11 +185,15 @@ def _held(one: NodeTask, row: int) -> int:
 
 
 def have_places(cycle: Cycle, going: list[NodeTask]) -> bool:
-    """A quick look: whether each of them, on one node, would fit somewhere else at all."""
+    """Whether each of these tasks of one node would fit elsewhere, before anything moves.
+
+    Elsewhere is another node, and for a share of a GPU also another device of the same node.
+    """
     tasks = cycle.state.tasks
-    for cls, row in {tasks.cls.item(one.row): one.row for one in going}.items():
+    for cls, one in {tasks.cls.item(one.row): one for one in going}.items():
         counts = cycle.counts_kept(cls, soon=True)
-        if int(counts.sum()) <= counts.item(tasks.node.item(row)):
+        here = 0 if 0 < one.share < MILLI else counts.item(tasks.node.item(one.row))
+        if int(counts.sum()) <= here:
             return False
     return True
 

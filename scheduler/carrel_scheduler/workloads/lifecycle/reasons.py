@@ -84,7 +84,7 @@ _TAKERS = {
 
 def _taker(last: Preemption) -> str:
     if last.rule == "reclaim":
-        return f"`{last.for_project}`, which claimed what it is guaranteed"
+        return f"`{last.for_project}`, which claimed its fair share"
     return _TAKERS.get(last.rule, "work of its own project with a higher priority")
 
 

@@ -174,3 +174,16 @@ def test_members_that_lie_by_each_other_do_not_move() -> None:
     there = (apart, TaskPlaced("x", 0, "n", (0,), 1.0), TaskPlaced("x", 1, "m", (0,), 1.0))
     events = (node("n", 4), node("m", 4), node("spare", 2), queue("a", 16))
     assert decided(*events, *there, BIG) == ({}, "")
+
+
+def test_a_share_moves_to_another_device_of_the_same_node() -> None:
+    """All GPUs of the only node are in use, but two shares fit on one of them."""
+    halves = [*small_share("x", 1), *small_share("y", 2)]
+    fixed = running(workspace("fixed", "a", 1), "n", 0)
+    events = (node("n", 3), queue("a", 2), queue("b", 1), *fixed, *halves)
+    moved, place = decided(*events, workspace("big", "b", 1))
+    assert (list(moved.values()), place) == (["n"], "n")
+
+
+def small_share(uid: str, device: int) -> list[Event]:
+    return list(running(training(uid, "a", 0.5), "n", device))
