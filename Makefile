@@ -32,9 +32,10 @@ test-torch: $(VENV)/.installed-dev ## The PyTorch example; installs PyTorch, som
 check: $(VENV)/.installed-dev ## Lint, types, layers and unit tests: the quick round
 	@$(MAKE) --no-print-directory lint types contracts unit
 
-lint: $(VENV)/.installed-dev ## Style and spelling
+lint: $(VENV)/.installed-dev ## Style, spelling, dead code
 	@$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/vulture
 	$(BIN)/codespell $(SOURCES) deploy images docs README.md CONTRIBUTING.md CHANGELOG.md
 
 types: $(VENV)/.installed-dev ## mypy, strict

@@ -30,7 +30,6 @@ DEPARTMENTS = 20
 PROJECTS = 200
 CLASSES = 500
 WAITING = 10_000
-TASKS_A_NODE = 35
 BUSY = 0.944
 """Of all GPUs; what is free of those that are shared comes on top, which makes 93 % in use."""
 OWN_CLASSES = 20

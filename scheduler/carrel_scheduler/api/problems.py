@@ -90,7 +90,6 @@ class Code(StrEnum):
     BAD_NAME = "bad_name"
     RESERVED_NAME = "reserved_name"
     BAD_ENVIRONMENT_NAME = "bad_environment_name"
-    BAD_CURSOR = "bad_cursor"
     BAD_LABEL = "bad_label"
     BAD_PATH = "bad_path"
     PATH_ESCAPES = "path_escapes"

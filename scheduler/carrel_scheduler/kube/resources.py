@@ -73,17 +73,8 @@ PODS: Final = Resource("", "v1", "pods", "Pod")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 SERVICES: Final = Resource("", "v1", "services", "Service")
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
-STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
-CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    namespaced=False,
-)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 """The newer group of events: the API server shows the same objects in ``v1`` too."""
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
@@ -91,10 +82,6 @@ NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies",
 POD_DISRUPTION_BUDGETS: Final = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
 )
-PRIORITY_CLASSES: Final = Resource(
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
-)
-ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS: Final = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 CLUSTER_ROLE_BINDINGS: Final = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False

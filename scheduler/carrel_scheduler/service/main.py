@@ -256,6 +256,8 @@ async def _serve_machine(
         options=TaskOptions(user_namespaces=settings.user_namespaces),
         namespaces=None if settings.network is None else Namespaces(settings.network),
     )
+    for sentence in await engine.isolation():
+        log.info("%s", sentence)
     quarantine = Quarantine(time.time)
     ledger = await open_ledger(
         settings.database_url, clock=time.time, ids=new_id, quarantine=quarantine

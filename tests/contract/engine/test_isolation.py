@@ -26,8 +26,8 @@ ORDINARY = """
         assert os.getuid() != 0
         with tempfile.TemporaryDirectory() as folder:
             engine = LocalEngine(Path(folder) / "state", "desk")
-            able = await engine.capabilities()
-            print(able.separate_users, able.users_line)
+            users, _ = await engine.isolation()
+            print(users)
             for user in ("ada", "grace"):
                 stream = engine.watch()
                 script = ("bash", "-c", "id -u; echo $USER; touch ~/seen; ls ~; exec sleep 0.1")
@@ -57,7 +57,7 @@ async def test_an_ordinary_account_is_shared_by_all_and_says_so(engines: LocalEn
         )
         said = (await child.communicate())[0].decode()
     first, ada, grace, uid = said.splitlines()
-    assert first.startswith("False All users' work runs under your account")
+    assert first.startswith("All users' work runs under your account")
     assert ada == f"[b'{uid}', b'ada', b'seen']"
     assert grace == f"[b'{uid}', b'grace', b'seen']"
 

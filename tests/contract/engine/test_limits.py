@@ -21,7 +21,7 @@ async def test_more_memory_than_asked_for_ends_as_such(engines: LocalEngines) ->
     engine = await engines.open()
     task = a_task(engines, "", command=("python", "-c", EATER), memory_mib=100)
     ended = await run(engine, task)
-    if (await engine.capabilities()).limits:
+    if find_limiter(engines.root).enforces:
         assert (ended.signal, ended.exit_code) == (9, None)
         assert ended.message == "killed for memory: it used more than its 100 MiB"
     else:
@@ -43,7 +43,7 @@ async def test_cpu_is_held_to_its_share(engines: LocalEngines) -> None:
     task = a_task(engines, "", command=("python", "-c", program), cpu_limit_milli=250)
     await run(engine, task)
     used = float(await output(engine, task))
-    if (await engine.capabilities()).limits:
+    if find_limiter(engines.root).enforces:
         assert used < 1.0
     else:
         assert used > 0.1
@@ -58,7 +58,7 @@ async def test_a_terminal_lives_within_the_limits_of_its_task(engines: LocalEngi
     found = b""
     while piece := await session.read():
         found += piece
-    limited = (await engine.capabilities()).limits
+    limited = find_limiter(engines.root).enforces
     assert await session.close() == (128 + signal.SIGKILL if limited else 0)
 
 
@@ -68,7 +68,7 @@ async def test_groups_of_a_lost_task_go_too(engines: LocalEngines) -> None:
     stream = engine.watch()
     await engine.start(task)
     await wait_for_output(engine, task, b"ready")
-    limited = (await engine.capabilities()).limits
+    limited = find_limiter(engines.root).enforces
     assert bool(groups(engines)) == limited
     await engine.close()
     for pid in supervisors(engines.root):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.engines.contract import Engine, EngineError, TaskSpec
-from carrel_scheduler.engines.local.cgroups import base_name
+from carrel_scheduler.engines.local.cgroups import base_name, find_limiter
 from contract.engine.local_engines import AS_ROOT, LocalEngines
 from contract.engine_tasks import a_task, output, run, wait_for_output
 
@@ -139,7 +139,7 @@ async def test_a_command_beside_a_task_joins_no_folders_that_the_task_made_up(
     seen = await typed(engine, task, "bash", "-c", "ls /sys/fs/cgroup; cat /proc/self/cgroup")
     assert victim.read_text() == "untouched"
     assert "made" not in seen.split()
-    limited = (await engine.capabilities()).limits
+    limited = find_limiter(engines.root).enforces
     assert str(task.id) in seen or not limited
 
 

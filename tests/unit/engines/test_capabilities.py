@@ -7,21 +7,20 @@ import pytest
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local import capabilities
 from carrel_scheduler.engines.local.accounts import Accounts
-from carrel_scheduler.engines.local.capabilities import find_capabilities, require_sandbox
+from carrel_scheduler.engines.local.capabilities import describe_isolation, require_sandbox
 from carrel_scheduler.engines.local.cgroups import Limiter
 
 
-def found(tmp_path: Path, *, privileged: bool) -> capabilities.Capabilities:
+def found(tmp_path: Path, *, privileged: bool) -> tuple[str, str]:
     accounts = Accounts(tmp_path, tmp_path, privileged=privileged)
-    return find_capabilities(accounts, Limiter({}, refusal="the test says so"))
+    return describe_isolation(accounts, Limiter({}, refusal="the test says so"))
 
 
 def test_a_refused_sandbox_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capabilities, "_refusal", lambda: "Operation not permitted")
-    able = found(tmp_path, privileged=True)
-    assert not able.separate_users
-    assert "CAP_SYS_ADMIN" in able.users_line
-    assert "Operation not permitted" in able.users_line
+    users, _ = found(tmp_path, privileged=True)
+    assert "CAP_SYS_ADMIN" in users
+    assert "Operation not permitted" in users
     with pytest.raises(EngineError, match="CAP_SYS_ADMIN"):
         require_sandbox()
 
@@ -31,14 +30,13 @@ def test_an_ordinary_account_needs_none(tmp_path: Path, monkeypatch: pytest.Monk
         raise AssertionError("nothing is to be tried")
 
     monkeypatch.setattr(capabilities, "_refusal", never)
-    able = found(tmp_path, privileged=False)
-    assert (able.separate_users, able.limits) == (False, False)
-    assert able.limits_line == "CPU and memory limits are not enforced: the test says so."
+    users, limits = found(tmp_path, privileged=False)
+    assert users.startswith("All users' work runs under your account")
+    assert limits == "CPU and memory limits are not enforced: the test says so."
 
 
 def test_root_keeps_users_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capabilities, "_refusal", lambda: "")
-    able = found(tmp_path, privileged=True)
-    assert able.separate_users
-    assert "\n" not in able.users_line
+    users, _ = found(tmp_path, privileged=True)
+    assert users == "Every user's work runs under an account of their own."
     require_sandbox()

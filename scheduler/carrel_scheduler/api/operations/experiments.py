@@ -20,8 +20,6 @@ from carrel_schema import answers
 from carrel_schema.objects import Workload
 from carrel_schema.sections import ExperimentSpec, Parameter
 
-LARGEST_PAGE: Final = 1000
-
 
 def _spec(call: Call) -> ExperimentSpec:
     spec = call.workload.spec.experiment

@@ -30,7 +30,6 @@ class Placing:
         self._cycle, self._job, self._soon = cycle, job, soon
         self._wanted = set(indices)
         self._fixed = cycle.is_fixed(job)
-        self._placed: list[tuple[int, int]] = []
 
     def run(self, score: Counts | None = None) -> bool:
         """Whether all tasks have found a place; nothing has changed when not."""

@@ -11,8 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.cgroups import Limiter
@@ -27,31 +25,13 @@ CLONE_NEWUSER: Final = 0x10000000
 _log = logging.getLogger(__name__)
 
 
-class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What the machine allows.
+def describe_isolation(accounts: Accounts, limiter: Limiter) -> tuple[str, str]:
+    """Whether users are kept apart, and whether limits are enforced: two sentences for the admin.
 
-    Attributes:
-        separate_users: each user's work runs under an account of their own.
-        limits: CPU and memory limits are enforced.
-        users_line: ``separate_users`` in a sentence for the admin.
-        limits_line: ``limits`` in a sentence.
+    The first call starts processes and blocks for some 50 ms.
     """
-
-    separate_users: bool
-    limits: bool
-    users_line: str
-    limits_line: str
-
-
-def find_capabilities(accounts: Accounts, limiter: Limiter) -> Capabilities:
-    """Find out; the first call starts processes and blocks for some 50 ms."""
     refusal = _refusal() if accounts.privileged else ""
-    return Capabilities(
-        separate_users=accounts.privileged and not refusal,
-        limits=limiter.enforces,
-        users_line=f"{HELP} ({refusal})." if refusal else accounts.summary,
-        limits_line=limiter.summary,
-    )
+    return f"{HELP} ({refusal})." if refusal else accounts.summary, limiter.summary
 
 
 def require_sandbox() -> None:

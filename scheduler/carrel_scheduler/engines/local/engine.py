@@ -27,7 +27,7 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.local import task_state
 from carrel_scheduler.engines.local.accounts import Accounts
-from carrel_scheduler.engines.local.capabilities import Capabilities, find_capabilities
+from carrel_scheduler.engines.local.capabilities import describe_isolation
 from carrel_scheduler.engines.local.cgroups import find_limiter
 from carrel_scheduler.engines.local.launch import Launcher, TaskOptions
 from carrel_scheduler.engines.local.layout import Layout, write_whole
@@ -79,9 +79,9 @@ class LocalEngine:
         self._opening = asyncio.Lock()
         self._closed = False
 
-    async def capabilities(self) -> Capabilities:
-        """What this machine allows, in words for the admin who starts the service."""
-        return await asyncio.to_thread(find_capabilities, self._accounts, self._limiter)
+    async def isolation(self) -> tuple[str, str]:
+        """Whether users are kept apart and limits enforced, in sentences for the admin."""
+        return await asyncio.to_thread(describe_isolation, self._accounts, self._limiter)
 
     @property
     def trouble(self) -> str:

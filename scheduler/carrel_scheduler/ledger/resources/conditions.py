@@ -12,15 +12,6 @@ from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_schema.objects import Object, Phase, ReasonInfo, Workload
 
 HOLDING: Final[frozenset[Phase]] = frozenset({"starting", "running", "preempting", "stopping"})
-TYPES: Final = (
-    "Accepted",
-    "Scheduled",
-    "Running",
-    "DisruptionTarget",
-    "Complete",
-    "Failed",
-    "Suspended",
-)
 _MILLI: Final = 1000
 _AT_WORK: Final = frozenset({"running", "preempting", "stopping"})
 _OF_NODES: Final = frozenset({"NodeCordoned", "NodeDraining", "NodeSilent", "NodeGone"})

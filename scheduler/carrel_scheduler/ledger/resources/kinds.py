@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from carrel_scheduler.kube.resources import Resource
-from carrel_schema.kinds import PARTS, WorkloadKind
+from carrel_schema.kinds import WorkloadKind
 from carrel_schema.names import GROUP, VERSION
 from carrel_schema.objects import Department, Object, Project
 
@@ -48,8 +48,6 @@ DEPARTMENT: Final = _named("Department", "departments", "dept", namespaced=False
 NODE_GROUP: Final = _named("NodeGroup", "nodegroups", "ng", namespaced=False)
 POD_GROUP: Final = _named("PodGroup", "podgroups", "pg")
 
-OF_PEOPLE: Final = tuple(named for kind, named in WORK.items() if kind not in PARTS)
-"""Kinds of work that people make; the others are made by controllers only."""
 ALL: Final = (*WORK.values(), PROJECT, DEPARTMENT, NODE_GROUP, POD_GROUP)
 BY_KIND: Final[Mapping[str, WorkloadKind]] = {
     named.resource.kind: kind for kind, named in WORK.items()

@@ -299,7 +299,6 @@ class Resources(Kube, frozen=True):
 class Port(Kube, frozen=True):
     """A port of a container; ``host_port`` 0 means none of the node's."""
 
-    container_port: int = 0
     host_port: int = 0
     protocol: str = "TCP"
     host_ip: str = msgspec.field(default="", name="hostIP")
