@@ -16,11 +16,17 @@ PHASES: Final[Mapping[str, tuple[str, str]]] = {
     "stopped": ("◼", "Stopped"),
     "deleted": ("⊘", "Cancelled"),
 }
+RETRYING: Final = "Crashed, retrying"
 
 
 def phase_word(phase: str) -> str:
     """The word for a phase; a phase that a newer server knows is its own word."""
     return PHASES.get(phase, ("", phase.capitalize()))[1]
+
+
+def state_word(workload: Workload) -> str:
+    """The word for a workload's phase, where that alone would hide a crash."""
+    return RETRYING if workload.is_retrying else phase_word(workload.status.phase)
 
 
 def phase_icon(phase: str) -> str:
@@ -100,7 +106,7 @@ def why(workload: Workload) -> str:
 def summary(workload: Workload, now: float) -> str:
     """One workload in one line of plain text."""
     status = workload.status
-    parts = [phase_word(status.phase).lower()]
+    parts = [state_word(workload).lower()]
     if status.phase == "pending" and status.queue_position is not None:
         parts.append(f"place {status.queue_position} in the queue")
     if status.phase == "running" and status.started_at is not None:

@@ -22,6 +22,7 @@ Phase = Literal[
     "stopped",
 ]
 RestartPolicy = Literal["on-failure", "never", "always"]
+FailureClass = Literal["application", "memory", "crash", "lost"]
 
 
 class Meta(msgspec.Struct, kw_only=True):
@@ -204,6 +205,27 @@ class Preemption(StatusPart, frozen=True, kw_only=True):
     checkpoint_step: int | None = None
 
 
+class Failure(StatusPart, frozen=True, kw_only=True):
+    """The last attempt that failed.
+
+    Attributes:
+        cls: ``application``: another attempt would fail alike; ``memory``: it used more than it
+            asked for; ``crash``: any other exit; ``lost``: with its node or GPU.
+        cause: the exception, or the last line of its output.
+        again: the attempt before ended in the same way, both within seconds.
+        ran_seconds: how long the attempt ran.
+    """
+
+    at: float
+    attempt: int
+    cls: FailureClass = "crash"
+    cause: str = ""
+    again: bool = False
+    exit_code: int | None = None
+    signal: int = 0
+    ran_seconds: float = 0.0
+
+
 class Limits(StatusPart, frozen=True, kw_only=True):
     """Limits in force for a running workload, and when they strike next.
 
@@ -298,6 +320,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     checkpoint: Checkpoint | None = None
     metrics: dict[str, float] = {}
     last_preemption: Preemption | None = None
+    last_failure: Failure | None = None
     limits: Limits | None = None
     rule: StayRule | None = None
     experiment: sections.ExperimentStatus | None = None

@@ -92,6 +92,14 @@ class LifeContract:
         ended = await run(engine, a_task(engines, "kill -SEGV $$"))
         assert (ended.exit_code, ended.signal, ended.lost) == (None, 11, False)
 
+    async def test_the_end_of_the_output_of_what_failed_is_told(self, engines: Engines) -> None:
+        engine = await engines.open()
+        ended = await run(engine, a_task(engines, "seq 5000; echo 'no such key: 7' >&2; exit 3"))
+        assert ended.last_output.endswith("4999\n5000\nno such key: 7\n")
+        assert (ended.exit_code, ended.message) == (3, "")
+        assert len(ended.last_output) <= 2048
+        assert (await run(engine, a_task(engines, "echo fine", attempt=1))).last_output == ""
+
     async def test_a_command_that_is_not_there_ends_with_its_name(self, engines: Engines) -> None:
         engine = await engines.open()
         ended = await run(engine, a_task(engines, "", command=("no-such-program",)))

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from carrel import wording
 from carrel.cli import units
 from carrel.models import Amounts, Department, Project, ProjectUse, Workload
 from carrel.options import type_word
@@ -124,6 +125,8 @@ def status_word(workload: Workload) -> str:
         return token if token in BY_A_LIMIT else "Suspended"
     if status.phase == "pending" and status.reason and status.reason.cls == "evicted":
         return "Preempted"
+    if workload.is_retrying:
+        return wording.RETRYING
     return status.phase.capitalize()
 
 

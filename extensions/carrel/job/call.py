@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from carrel.job import result
+from carrel.notebook.starter import hide_frames
 
 FUNCTION, ITEM = "function.b85", "item.b85"
 
@@ -43,4 +44,5 @@ def _unpacked(file: Path) -> Any:
 
 
 if __name__ == "__main__":
+    hide_frames(call.__code__.co_filename, "<frozen runpy>")
     call(sys.argv[1] if len(sys.argv) > 1 else "")

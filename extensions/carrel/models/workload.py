@@ -9,6 +9,8 @@ from carrel_schema import sections
 from carrel_schema.answers import ProjectOut
 from carrel_schema.objects import ReasonInfo, WorkloadStatus
 
+BACK_OFF: Final = "BackOff"
+"""The token of the reason of work that is retried."""
 HOLDING: Final = frozenset({"starting", "running", "preempting", "stopping"})
 AT_REST: Final = frozenset({"succeeded", "failed", "stopped"})
 
@@ -91,6 +93,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     def holds_resources(self) -> bool:
         """Whether it holds devices, processors and memory now."""
         return self.status.phase in HOLDING
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether an attempt failed and another one follows after a pause."""
+        reason = self.status.reason
+        return self.status.phase == "pending" and reason is not None and reason.token == BACK_OFF
 
     @property
     def at_rest(self) -> bool:

@@ -12,6 +12,7 @@ import numbers
 import os
 import pickle
 import sys
+import traceback
 import types
 import zlib
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ def start(folder: str, *how: str) -> None:
 
             carrel.serve(main.__dict__[served[0]])
     except Exception as error:
-        hand_back(error=error)
+        hand_back(error=error.with_traceback(behind(error.__traceback__, (OWN_FILE,))))
         raise
     if "parameters" in how:
         report(value)
@@ -101,5 +102,25 @@ def enter(folder: str) -> None:
     sys.path[0] = folder
 
 
+def hide_frames(*files: str) -> None:
+    """Leave what these files do above the user's code out of the traceback of an exception."""
+
+    def show(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        traceback.print_exception(kind, error, behind(trace, files))
+
+    sys.excepthook = show
+
+
+def behind(trace: types.TracebackType | None, files: Sequence[str]) -> types.TracebackType | None:
+    """A traceback from its first frame that is in none of these files; the whole if all are."""
+    found = trace
+    while found is not None and found.tb_frame.f_code.co_filename in files:
+        found = found.tb_next
+    return found or trace
+
+
+OWN_FILE = start.__code__.co_filename
+
 if __name__ == "__main__":
+    hide_frames(OWN_FILE)
     start(*sys.argv[1:])

@@ -105,7 +105,9 @@ def describe(workload: Workload, phase: str) -> dict[str, Any]:
         "type": type_word(spec.kind),
         "phase": phase,
         "icon": wording.phase_icon(phase),
-        "word": wording.phase_word(phase),
+        "word": wording.state_word(workload)
+        if phase == status.phase
+        else wording.phase_word(phase),
         "reason": "" if phase == "deleted" else wording.why(workload),
         "help": status.reason.help if status.reason is not None else "",
         "place": status.queue_position if phase == "pending" else None,

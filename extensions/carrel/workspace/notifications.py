@@ -135,6 +135,8 @@ class WorkNotifications:
                 self._add("info", now, f"{name} started{_on(now)}.")
         elif phase == "succeeded":
             self._add("success", now, f"{name} succeeded{_after(now)}.")
+        elif now.is_retrying:
+            self._add("warning", now, f"{name} crashed and is retried: {_why(now)}")
         elif phase == "failed":
             self._add("error", now, f"{name} failed{_after(now)}: {_why(now)}")
         elif phase == "stopped" and not now.spec.suspend:

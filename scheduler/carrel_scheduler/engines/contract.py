@@ -121,6 +121,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
         exit_code: of an ended task that exited by itself.
         signal: the signal number that ended it, else 0.
         message: why it could not start or was lost, else empty.
+        last_output: of a task that failed, the end of its output, at most 2 KiB.
         lost: it ended and nothing recorded how (its supervisor was killed, the machine went
             down); such a task may be run again.
         misplaced: it did not start because it could not run on that node then.
@@ -136,6 +137,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: int = 0
     message: str = ""
+    last_output: str = ""
     lost: bool = False
     misplaced: bool = False
     devices: tuple[int, ...] = ()

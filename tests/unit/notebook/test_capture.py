@@ -48,6 +48,18 @@ def test_only_named_variables_go_along() -> None:
     assert "s3cret" not in "".join(captured.files.values())
 
 
+def test_a_traceback_begins_in_the_cell(places: tuple[Path, Path]) -> None:
+    source = "def f():\n    return missing\nf()"
+    done = run(dict(capture(source, [], {}).files), *places)
+    frames = [line for line in done.stderr.splitlines() if line.startswith("  File ")]
+    assert [frame.rpartition("/")[2] for frame in frames] == [
+        'cell.py", line 4, in <module>',
+        'cell.py", line 3, in f',
+    ]
+    assert done.stderr.endswith("NameError: name 'missing' is not defined\n")
+    assert done.returncode == 1
+
+
 def test_starter_leaves_no_names_behind(places: tuple[Path, Path]) -> None:
     source = "print(sorted(name for name in dir() if not name.startswith('__')))"
     assert run(dict(capture(source, [], {}).files), *places).stdout == "[]\n"

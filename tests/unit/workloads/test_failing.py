@@ -62,6 +62,30 @@ async def test_a_failing_training_is_tried_again_and_then_given_up(desk: Desk) -
     assert await desk.phase(uid) == "failed"
 
 
+async def test_an_exit_that_comes_twice_within_seconds_is_not_tried_again(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1")
+    for _ in range(2):
+        await desk.runs(uid)
+        await desk.ends(uid, 3)
+        await desk.wait(6.0)
+    status = (await desk.stored(uid)).status
+    assert (status.phase, status.failures) == ("failed", 2)
+    assert status.reason is not None
+    assert "twice within seconds" in status.reason.sentence
+
+
+async def test_exits_that_differ_or_come_late_are_tried_again(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1")
+    for code, seconds in ((3, 0), (4, 0), (3, 11), (3, 0)):
+        await desk.runs(uid)
+        await desk.wait(seconds)
+        await desk.ends(uid, code)
+        assert await desk.phase(uid) == "pending"
+        await desk.wait(60.0)
+
+
 async def test_an_engine_that_cannot_start_a_task_counts_as_a_failure(desk: Desk) -> None:
     await desk.project("vision", 2)
     desk.engine.refuse = "no such user"

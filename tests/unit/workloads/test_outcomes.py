@@ -36,13 +36,14 @@ def ended(
 
 def test_exit_code_zero_is_success() -> None:
     result = outcome(WorkloadSpec(), WorkloadStatus(phase="running"), [ended()], 100.0)
-    assert (result.phase, result.failed) == ("succeeded", False)
+    assert (result.phase, result.failure) == ("succeeded", None)
 
 
 def test_a_failure_is_tried_again_after_a_pause_that_doubles() -> None:
     spec = WorkloadSpec(backoff_limit=2)
     first = outcome(spec, WorkloadStatus(phase="running"), [ended(1)], 100.0)
-    assert (first.phase, first.not_before, first.failed) == ("pending", 105.0, True)
+    assert (first.phase, first.not_before) == ("pending", 105.0)
+    assert first.failure is not None
     second = outcome(spec, WorkloadStatus(phase="running", failures=1), [ended(1)], 100.0)
     assert second.not_before == 110.0
     assert pause_seconds(50) == 300.0
@@ -66,7 +67,7 @@ def test_a_preempted_training_waits_again_without_counting_a_failure() -> None:
     reason = ReasonInfo(token="Reclaimed")
     status = WorkloadStatus(phase="preempting", reason=reason)
     result = outcome(WorkloadSpec(), status, [ended(143)], 0.0)
-    assert (result.phase, result.failed, result.reason) == ("pending", False, reason)
+    assert (result.phase, result.failure, result.reason) == ("pending", None, reason)
 
 
 def test_a_training_that_finishes_while_giving_way_is_done() -> None:
@@ -84,7 +85,7 @@ def test_a_stopping_workload_stops_for_its_reason_even_with_exit_code_zero() -> 
 
 def test_a_lost_task_runs_again_without_counting_a_failure() -> None:
     result = outcome(WorkloadSpec(), WorkloadStatus(phase="running"), [ended(None, lost=True)], 0.0)
-    assert (result.phase, result.failed, result.not_before) == ("pending", False, None)
+    assert (result.phase, result.failure, result.not_before) == ("pending", None, None)
 
 
 def test_losses_in_a_row_are_tried_again_ever_later_and_not_for_ever() -> None:
@@ -98,7 +99,7 @@ def test_losses_in_a_row_are_tried_again_ever_later_and_not_for_ever() -> None:
     assert pauses[:5] == [0.0, 5.0, 10.0, 20.0, 40.0]
     assert pauses[-1] == 300.0
     assert len(pauses) == LOSSES_AT_MOST
-    assert not result.failed
+    assert result.failure is None
     assert result.reason is not None
     assert result.reason.token == "LostTooOften"
 
@@ -127,7 +128,7 @@ def test_a_workspace_that_gave_way_is_stopped_and_says_to_whom(
     last = Preemption(at=1.0, rule=rule, for_project="speech", for_workload="x")
     status = WorkloadStatus(phase="preempting", last_preemption=last)
     result = outcome(WorkloadSpec(kind="workspace"), status, [ended(143)], 0.0)
-    assert (result.phase, result.failed, result.not_before) == ("stopped", False, None)
+    assert (result.phase, result.failure, result.not_before) == ("stopped", None, None)
     assert result.reason is not None
     assert (result.reason.token, result.reason.cls) == (token, "stopped")
     assert to in result.reason.sentence

@@ -105,14 +105,18 @@ def test_what_came_while_it_was_asked_stays(news: WorkNotifications) -> None:
     assert old.workload.uid not in news.known
 
 
-def test_own_doing_and_retries_are_no_news(news: WorkNotifications) -> None:
+def test_own_doing_is_no_news_and_a_crash_is(news: WorkNotifications) -> None:
     job = Story(news).waits().runs()
-    job.waits().runs(BEGAN + 20)  # it crashed, and was begun again
+    crashed = "Crashed: KeyError: 'x' (exit code 1)."
+    job.now(phase="pending", reason=Reason(token="BackOff", sentence=crashed)).runs(BEGAN + 20)
     job.workload = msgspec.structs.replace(
         job.workload, spec=msgspec.structs.replace(job.workload.spec, suspend=True)
     )
     job.now(phase="stopped")
-    assert told(news) == ["night started on node-1."]
+    assert told(news) == [
+        "night started on node-1.",
+        "night crashed and is retried: Crashed: KeyError: 'x' (exit code 1).",
+    ]
 
 
 def test_a_limit_says_why(news: WorkNotifications) -> None:

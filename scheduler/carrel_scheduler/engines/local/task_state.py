@@ -62,6 +62,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     signal: int
     ended_at: float
     message: str = ""
+    last_output: str = ""
     oom_kills: int = 0
     lost: bool = False
 
@@ -147,6 +148,7 @@ def read_status(folder: Path, task: TaskId) -> TaskStatus | None:
         exit_code=ended.exit_code,
         signal=ended.signal,
         message=ended.message or _memory_message(ended, folder),
+        last_output=ended.last_output,
         lost=ended.lost,
     )
 

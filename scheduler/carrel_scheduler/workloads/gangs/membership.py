@@ -126,10 +126,20 @@ def done(changes: PassChanges, entry: CachedWorkload, index: int) -> None:
     _resettle(changes, entry)
 
 
-def lose(changes: PassChanges, entry: CachedWorkload, how: str, *, lost: bool = False) -> None:
-    """A gang cannot go on: all its members are to end, to start again together."""
+def lose(
+    changes: PassChanges,
+    entry: CachedWorkload,
+    how: str,
+    *,
+    lost: bool = False,
+    index: int | None = None,
+) -> None:
+    """A gang cannot go on: all its members are to end, to start again together.
+
+    ``index``: of the member that failed, where one did.
+    """
     alone = entry.workload.spec.tasks == 1
-    entry.workload.status.reason = reasons.gang_lost(how, lost=lost, alone=alone)
+    entry.workload.status.reason = reasons.gang_lost(how, lost=lost, alone=alone, index=index)
     end_all(changes, entry)
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from carrel_scheduler.engines.contract import TaskStatus
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_scheduler.workloads.lifecycle.failures import cause_of, failure_of
 from carrel_scheduler.workloads.lifecycle.reasons import GANG_LOST
-from carrel_schema.objects import Phase, ReasonInfo, WorkloadSpec, WorkloadStatus
+from carrel_schema.objects import Failure, Phase, ReasonInfo, WorkloadSpec, WorkloadStatus
 
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 300.0
@@ -19,6 +20,8 @@ LOSSES_AT_MOST = 50
 """So often in a row an attempt may be lost before the workload fails: some hours of tries."""
 STEADY_SECONDS = 600.0
 """What ran so long before it was lost begins to count anew."""
+APPLICATION_RETRIES = 0
+"""What fails by an error of its own would fail alike again."""
 ELSEWHERE_SECONDS = 1.0
 """Before it asks for another place: what stood against the last one is known by then."""
 
@@ -27,12 +30,13 @@ ELSEWHERE_SECONDS = 1.0
 class Outcome:
     """The next phase, why, and for another attempt not before which instant.
 
-    ``losses``: as many attempts in a row were lost.
+    ``losses``: as many attempts in a row were lost. ``failure``: what counts against the back-off
+    limit.
     """
 
     phase: Phase
     reason: ReasonInfo | None = None
-    failed: bool = False
+    failure: Failure | None = None
     losses: int = 0
     not_before: float | None = None
 
@@ -68,17 +72,28 @@ def outcome(
         return Outcome("succeeded")
     if status.phase == "preempting":
         return Outcome("pending", status.reason)
-    worst = next((task for task in ended if task.exit_code != 0), ended[0])
+    worst = _worst(ended, broken)
     how, lost = how_task_ended(spec, worst), worst.lost
     if broken is not None:
         how, lost = broken.data["how"], broken.data["lost"]
-    elif worst.exit_code and status.notebook is not None and status.notebook.error:
-        how = status.notebook.error.rstrip(".")  # said by the program that ran its cells
+    said = ""
+    if broken is None and worst.exit_code and status.notebook is not None:
+        said = status.notebook.error  # by the program that ran its cells
     if any(task.misplaced for task in ended):
         return Outcome("pending", reasons.not_begun(how), not_before=now + ELSEWHERE_SECONDS)
     if lost:
         return _loss(status, how, now)
-    return _failure(spec, status, how, now)
+    return _failure(
+        spec, status, failure_of(worst, status, now, said), said.rstrip(".") or how, now
+    )
+
+
+def _worst(ended: Sequence[TaskStatus], broken: ReasonInfo | None) -> TaskStatus:
+    """The task that the others ended for, else the first that failed."""
+    first = broken.data.get("index") if broken is not None else None
+    named = (task for task in ended if task.id.index == first)
+    failed = (task for task in ended if task.exit_code != 0)
+    return next(named, None) or next(failed, None) or ended[0]
 
 
 def _loss(status: WorkloadStatus, how: str, now: float) -> Outcome:
@@ -95,7 +110,7 @@ def _loss(status: WorkloadStatus, how: str, now: float) -> Outcome:
 
 def how_task_ended(spec: WorkloadSpec, task: TaskStatus) -> str:
     """How a task ended, and of a gang which one it was."""
-    how = reasons.how_it_ended(task.exit_code, task.signal, task.message)
+    how = reasons.how_it_ended(task.exit_code, task.signal, task.message, cause_of(task))
     return reasons.member_ended(task.id.index, how) if spec.tasks > 1 else how
 
 
@@ -117,12 +132,14 @@ def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
     return Outcome("stopped", reasons.workspace_ended(last.exit_code, last.signal, last.message))
 
 
-def _failure(spec: WorkloadSpec, status: WorkloadStatus, how: str, now: float) -> Outcome:
+def _failure(
+    spec: WorkloadSpec, status: WorkloadStatus, failure: Failure, how: str, now: float
+) -> Outcome:
     failures = status.failures + 1
-    limit = spec.backoff_limit
+    limit = APPLICATION_RETRIES if failure.cls == "application" else spec.backoff_limit
     if spec.restart_policy == "never" or failures > limit:
-        reason = reasons.failed(how, failures, limit, spec.restart_policy)
-        return Outcome("failed", reason, failed=True)
+        reason = reasons.failed(how, failures, limit, spec.restart_policy, failure)
+        return Outcome("failed", reason, failure)
     pause = pause_seconds(failures)
     reason = reasons.back_off(how, failures, limit, pause)
-    return Outcome("pending", reason, failed=True, not_before=now + pause)
+    return Outcome("pending", reason, failure, not_before=now + pause)

@@ -11,7 +11,7 @@ import msgspec
 from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
 from carrel_schema.kinds import WorkloadKind
-from carrel_schema.objects import Preemption, ReasonInfo, WorkloadSpec
+from carrel_schema.objects import Failure, Preemption, ReasonInfo, WorkloadSpec
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
 GANG_LOST: Final = "GangLost"
@@ -246,28 +246,32 @@ def workspace_ended(exit_code: int | None, signal: int, message: str) -> ReasonI
     )
 
 
-def how_it_ended(exit_code: int | None, signal: int, message: str) -> str:
-    """How a process ended, in a few words."""
+def how_it_ended(exit_code: int | None, signal: int, message: str, cause: str = "") -> str:
+    """How a process ended, in a few words; ``cause``: what it said at its end."""
     if message:
         return message.rstrip(".")
-    if signal:
-        return f"signal {signal}"
-    if exit_code is None:
+    if exit_code is None and not signal:
         return "nobody saw how"
-    return f"exit code {exit_code}"
+    code = f"signal {signal}" if signal else f"exit code {exit_code}"
+    return f"{cause.rstrip('.')} ({code})" if cause else code
 
 
-def failed(how: str, failures: int, limit: int, policy: str) -> ReasonInfo:
+def failed(how: str, failures: int, limit: int, policy: str, failure: Failure) -> ReasonInfo:
     """The last attempt failed and no other follows."""
-    tries = "It is not run again (restart policy `never`)."
-    if policy != "never":
-        tries = f"It failed {failures} times; its back-off limit is {limit}."
+    times = "once" if failures == 1 else f"{failures} times"
+    tries = f"It failed {times}; its back-off limit is {limit}."
+    if policy == "never":
+        tries = "It is not run again (restart policy `never`)."
+    elif failure.again:
+        tries = "It ended in the same way twice within seconds, so it is not run again."
+    elif failure.cls == "application" and not limit:
+        tries = "It is not run again: it would fail in the same way."
     return ReasonInfo(
         token="Failed",
         cls="failed",
         sentence=f"Failed: {how}. {tries}",
         help="Read its log for the cause.",
-        data={"failures": failures, "backoff_limit": limit},
+        data={"failures": failures, "backoff_limit": limit, "class": failure.cls},
     )
 
 
@@ -276,7 +280,7 @@ def member_ended(index: int, how: str) -> str:
     return f"worker {index}: {how}"
 
 
-def gang_lost(how: str, *, lost: bool, alone: bool = False) -> ReasonInfo:
+def gang_lost(how: str, *, lost: bool, alone: bool = False, index: int | None = None) -> ReasonInfo:
     """A gang, or a task ``alone``, cannot go on; what of it still runs is being ended."""
     return ReasonInfo(
         token=GANG_LOST,
@@ -286,7 +290,7 @@ def gang_lost(how: str, *, lost: bool, alone: bool = False) -> ReasonInfo:
         help="It starts again from its last checkpoint."
         if alone
         else "They start again together from the last checkpoint.",
-        data={"how": how, "lost": lost},
+        data={"how": how, "lost": lost, "index": index},
     )
 
 
@@ -318,8 +322,8 @@ def back_off(how: str, failures: int, limit: int, seconds: float) -> ReasonInfo:
         token="BackOff",
         cls="held-back",
         sentence=(
-            f"Failed ({how}), {failures} of at most {limit + 1} times; "
-            f"tries again after {duration(seconds)}."
+            f"Crashed: {how}. This was attempt {failures} of {limit + 1}; "
+            f"the next one begins after {duration(seconds)}."
         ),
         help="Read its log for the cause.",
         data={"failures": failures, "backoff_limit": limit, "seconds": seconds},

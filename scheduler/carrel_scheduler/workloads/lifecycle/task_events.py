@@ -130,7 +130,8 @@ def _as_lost(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> T
 def _one_less(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
     """A member ended while others go on."""
     if task.exit_code != 0:
-        membership.lose(changes, entry, how_task_ended(entry.workload.spec, task), lost=task.lost)
+        how = how_task_ended(entry.workload.spec, task)
+        membership.lose(changes, entry, how, lost=task.lost, index=task.id.index)
     elif task.id.index == 0 and shape.is_mpi(entry.workload.spec):
         membership.end_all(changes, entry)  # the others were there for the first
     else:
@@ -140,8 +141,9 @@ def _one_less(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> 
 def _settle(changes: PassChanges, entry: CachedWorkload) -> None:
     status = entry.workload.status
     result = outcome(entry.workload.spec, status, list(entry.ended.values()), changes.now)
-    if result.failed:
+    if result.failure is not None:
         status.failures += 1
+        status.last_failure = result.failure
     status.losses = result.losses
     at_once = result.phase == "pending" and result.not_before is None
     changes.release_all(entry, waits=at_once and not entry.workload.spec.delete)

@@ -134,6 +134,7 @@ def _container(task: TaskSpec, settings: PodSettings, kept: Storage) -> dict[str
         **policy,
         "command": [environment.literal(part) for part in program.first(())] + command,
         "workingDir": task.working_dir or at.WORK,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "env": environment.variables(task, task_pods.pod_name(task.id)),
         "resources": _resources(task),
         "volumeMounts": kept.mounts,

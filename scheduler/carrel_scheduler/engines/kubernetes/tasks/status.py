@@ -14,6 +14,7 @@ from carrel_schema import names
 
 SIGNALS: Final = range(128 + 1, 128 + 65)
 SIGTERM: Final = 15
+NOT_FOUND: Final = 127
 SILENT_SECONDS: Final = 30.0
 """A pod that should be gone since so long is on a node that does not answer."""
 DEADLINE: Final = "DeadlineExceeded"
@@ -96,6 +97,7 @@ def _ended(pod: TaskPod, task: TaskId, *, asked: str) -> TaskStatus:
         exit_code=None if killed else code,
         signal=code - 128 if killed else 0,
         message=message,
+        last_output=end.message if code and not message else "",
         lost=lost,
     )
 
@@ -125,6 +127,7 @@ def _status(
     exit_code: int | None = None,
     signal: int = 0,
     message: str = "",
+    last_output: str = "",
     lost: bool = False,
 ) -> TaskStatus:
     ended = phase is TaskPhase.ENDED
@@ -137,6 +140,7 @@ def _status(
         exit_code=exit_code,
         signal=signal,
         message=message,
+        last_output=last_output,
         lost=lost,
         devices=devices(pod),
         address=pod.status.pod_ip,
@@ -154,7 +158,9 @@ def _of_end(end: Terminated) -> str:
         return "killed for memory: it used more than it asked for"
     if end.reason in ("StartError", "ContainerCannotRun"):
         return f"its container could not start: {end.message.strip()}"
-    return end.message.strip()
+    if end.exit_code == NOT_FOUND:
+        return end.message.strip().rpartition("\n")[2]
+    return ""
 
 
 def _because(pod: TaskPod) -> str:

@@ -11,6 +11,7 @@ import time
 
 INDEX_EVERY_SECONDS = 0.01
 LONGEST_LINE = 1024 * 1024
+END_BYTES = 2048
 
 
 def complain(text: str) -> None:
@@ -23,12 +24,15 @@ def complain(text: str) -> None:
 
 
 class LogWriter:
-    """Writes one task's output in segments of ``segment_bytes`` or more, of which it keeps some."""
+    """Writes one task's output in segments of ``segment_bytes`` or more, of which it keeps some.
+
+    ``end`` is the end of the output, for whoever tells why the task failed.
+    """
 
     def __init__(self, folder: str, segment_bytes: int, segments: int) -> None:
         self._folder, self._limit, self._keep = folder, segment_bytes, segments
         self._number, self._size, self._indexed_at, self._full = 0, 0, 0.0, False
-        self._line_ended = True
+        self._line_ended, self.end = True, b""
         self._out, self._at = self._open(self._number)
 
     def _open(self, number: int) -> tuple[int, int]:
@@ -44,6 +48,7 @@ class LogWriter:
 
     def write(self, data: bytes) -> None:
         """Append. A full disk loses output, never the task; that is reported once."""
+        self.end = (self.end + data)[-END_BYTES:] if len(data) < END_BYTES else data[-END_BYTES:]
         try:
             self._write(data)
         except OSError as error:

@@ -221,6 +221,7 @@ class Supervisor:
             "signal": -code if code < 0 and not self._start_error else 0,
             "ended_at": ended_at,
             "message": message,
+            "last_output": "" if code == 0 else self._log.end.decode(errors="replace"),
             "oom_kills": process_tree.count_oom_kills(self._job.oom_files),
         }
         process_tree.remove_groups(self._job.cgroups)
