@@ -6,7 +6,8 @@ functions that are called; the REST edge is left out of the third.
 
 * start: one task on an idle cluster of one node, from its event to the plan.
 * reclaim: 2 of 8 GPUs, which another queue uses over its quota.
-* job: submitted to the reconciler with a real ledger, started by an engine, run and ended.
+* job: on one machine: submitted to the reconciler with a real ledger, started by an engine, run and
+  ended.
 """
 
 import argparse
@@ -27,6 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from carrel_scheduler.core.decide import decide  # noqa: E402
 from carrel_scheduler.core.plan import Plan  # noqa: E402
 from carrel_scheduler.core.state import State  # noqa: E402
+from carrel_scheduler.engines.external import NoExternalPods  # noqa: E402
 from carrel_scheduler.ledger.open import open_ledger  # noqa: E402
 from unit.core.situations import apply, node, queue, running, training  # noqa: E402
 from unit.workloads.desk import Desk  # noqa: E402
@@ -105,7 +107,7 @@ async def _job(folder: Path) -> set[str]:
         f"sqlite:///{folder}/ledger.sqlite", clock=lambda: 1.0, ids=lambda: f"id{next(numbers)}"
     )
     try:
-        desk = Desk(ledger, folder)
+        desk = Desk(ledger, folder, external_pods=lambda _: NoExternalPods())
         await desk.recover()
         await desk.project("vision", 4)
         with executed:

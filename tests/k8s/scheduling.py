@@ -22,8 +22,7 @@ from carrel_scheduler.kube.resources import NAMESPACES, NODES, PODS, SERVICE_ACC
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.standalone import Standalone
-from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s.kubelets import Kubelets, Pod, ready
 

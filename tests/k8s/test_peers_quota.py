@@ -16,8 +16,7 @@ from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.standalone import Standalone
-from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import MARKS

@@ -15,7 +15,7 @@ from carrel_scheduler.ledger.errors import (
 )
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
 from carrel_scheduler.policy.admission import NotAdmitted
-from carrel_scheduler.workloads.reconcile.reports import MOST_METRICS, TooManyMetrics
+from carrel_scheduler.workloads.reconcile.recording import MOST_METRICS, TooManyMetrics
 from carrel_scheduler.workloads.views.contract import NotAccepted
 
 MOST_ERRORS: Final = 20

@@ -42,8 +42,7 @@ from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
-from carrel_scheduler.workloads.launch.task_specs import on_cluster
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler

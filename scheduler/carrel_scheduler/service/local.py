@@ -15,8 +15,7 @@ from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.ports import HeldPorts, PortAllocator
-from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.watchers import sample_devices, watch_rendezvous
 

@@ -49,8 +49,7 @@ from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch.ports import PortAllocator
-from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover

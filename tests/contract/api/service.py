@@ -20,7 +20,7 @@ from carrel_scheduler.service.listening import RequestLimits, http_server
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.manager import Manager
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import TaskTokens
 from carrel_schema.objects import (
     Meta,
     Preemption,

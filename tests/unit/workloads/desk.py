@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
     UnknownTask,
 )
+from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
-from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_scheduler.workloads.reconcile.events import (
     DevicesSampled,
     ProjectChanged,
@@ -138,7 +138,14 @@ class HandHub:
 class Desk:
     """Drives a reconciler turn by turn."""
 
-    def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 4) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        tmp_path: Path,
+        gpus: int = 4,
+        external_pods: Callable[[ReconcilerAccess], ExternalPods] = ExternalPodReconciler,
+    ) -> None:
+        self.external_pods = external_pods
         self.now = 1_000_000.0
         self.ledger = ledger
         self.engine = HandEngine()
@@ -156,7 +163,7 @@ class Desk:
     def _fresh(self) -> Reconciler:
         executor = Executor(self.engine, self.ledger, self.settings, self.hub)
         return Reconciler(
-            self.ledger, executor, clock=lambda: self.now, external_pods=ExternalPodReconciler
+            self.ledger, executor, clock=lambda: self.now, external_pods=self.external_pods
         )
 
     async def recover(self) -> None:

@@ -6,9 +6,9 @@ from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import NoExternalPods
 from carrel_scheduler.workloads.cache import WorkloadCache
-from carrel_scheduler.workloads.reconcile import explaining
-from carrel_scheduler.workloads.reconcile.explaining import Explaining
+from carrel_scheduler.workloads.reconcile import plan_execution
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.reconcile.plan_execution import Explaining
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 
@@ -56,19 +56,19 @@ def test_a_short_queue_hears_at_once_and_nothing_is_written_twice() -> None:
 
 
 def test_a_long_queue_hears_in_turn_though_every_plan_changes_all_reasons() -> None:
-    count = 3 * explaining.WRITTEN_AT_ONCE
+    count = 3 * plan_execution.WRITTEN_AT_ONCE
     table = Table(count)
     told: list[str] = []
     for number in range(3):
         table.plan(number + 1)
         written = table.slice()
-        assert len(written) == explaining.WRITTEN_AT_ONCE
+        assert len(written) == plan_execution.WRITTEN_AT_ONCE
         told += written
     assert sorted(told) == sorted(table.uids)
 
 
 def test_a_slice_looks_at_a_bounded_number() -> None:
-    table = Table(2 * explaining.SEEN_AT_ONCE + 1)
+    table = Table(2 * plan_execution.SEEN_AT_ONCE + 1)
     table.plan(1)
     while table.explaining.pending:
         table.slice()
@@ -79,7 +79,7 @@ def test_a_slice_looks_at_a_bounded_number() -> None:
 
 
 def test_who_has_heard_nothing_goes_before_those_whose_reason_changed() -> None:
-    table = Table(5 * explaining.WRITTEN_AT_ONCE)
+    table = Table(5 * plan_execution.WRITTEN_AT_ONCE)
     newest = table.uids[-1]
     table.explaining.queued([newest])
     assert not table.explaining.pending  # no plan has said anything about it

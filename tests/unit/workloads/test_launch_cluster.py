@@ -7,8 +7,7 @@ from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.launch.ports import FixedPorts
-from carrel_scheduler.workloads.launch.task_specs import on_cluster, task_specs
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster, task_specs
 from carrel_schema.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
 from carrel_schema.sections import Rendezvous, Route
 

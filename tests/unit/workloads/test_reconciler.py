@@ -4,7 +4,7 @@ import pytest
 
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.reconcile import explaining
+from carrel_scheduler.workloads.reconcile import plan_execution
 from carrel_scheduler.workloads.views.contract import Report
 from carrel_scheduler.workloads.views.live import LiveView
 from carrel_schema.objects import Workload
@@ -174,7 +174,7 @@ async def test_devices_and_queue_tell_the_colours_of_their_projects(desk: Desk) 
 async def test_everybody_in_a_long_queue_is_told_why(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explaining, "WRITTEN_AT_ONCE", 2)
+    monkeypatch.setattr(plan_execution, "WRITTEN_AT_ONCE", 2)
     waiting = [await desk.submit("vision", f"train-{number}") for number in range(7)]
     await desk.project("vision", 0, over_quota=False)
     assert await desk.phases(*waiting) == ["pending"] * 7

@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.workloads.reconcile.reports import MOST_METRICS, TooManyMetrics
+from carrel_scheduler.workloads.reconcile.recording import MOST_METRICS, TooManyMetrics
 from carrel_scheduler.workloads.views.contract import Report
 from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk

@@ -8,7 +8,7 @@ from carrel_scheduler.api.models import fields, sections
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.workloads.launch import builtin_programs
-from carrel_scheduler.workloads.reconcile.reports import MOST_METRICS
+from carrel_scheduler.workloads.reconcile.recording import MOST_METRICS
 from carrel_schema.kinds import KINDS
 
 MOST_ITEMS: Final = 1000

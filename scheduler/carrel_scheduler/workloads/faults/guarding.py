@@ -2,10 +2,11 @@
 
 Of a step that raises, what it appended to the pass is cut off again, so that nothing half-done is
 recorded or reaches the engine. Its input is set aside, and its workload, if there is one, is
-rebuilt from what is recorded (``rebuilding``). Errors of the ledger are no such failure: they end
-the process, and the next start recovers.
+rebuilt from what is recorded (``reconcile.adoption``), at most once a minute. Errors of the ledger
+are no such failure: they end the process, and the next start recovers.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -30,8 +31,6 @@ from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 FATAL: Final = (Fenced, LedgerUnavailable, LedgerClosed, LedgerNotUsable)
 """What ends the scheduler: another one took over, or nothing can be recorded."""
-
-
 _LISTS: Final = (
     "transitions",
     "decisions",
@@ -50,16 +49,16 @@ class Savepoint:
     """How much a pass held at one moment, to cut off what a failing handler appended."""
 
     def __init__(self, changes: PassChanges) -> None:
-        self._cycle = changes
+        self._changes = changes
         self._lengths = [len(getattr(changes, name)) for name in _LISTS]
         self._dirty = len(changes.dirty)
 
     def restore(self) -> None:
         """Cut off what came later."""
         for name, length in zip(_LISTS, self._lengths, strict=True):
-            del getattr(self._cycle, name)[length:]
-        while len(self._cycle.dirty) > self._dirty:
-            self._cycle.dirty.popitem()
+            del getattr(self._changes, name)[length:]
+        while len(self._changes.dirty) > self._dirty:
+            self._changes.dirty.popitem()
 
 
 class GuardedSteps:
@@ -118,3 +117,47 @@ def origin(event: LoopEvent) -> tuple[Source, str, str]:
 
 def _of_task(task: TaskId) -> tuple[Source, str, str]:
     return "task", task.workload_uid, task.workload_uid
+
+
+REBUILD_PAUSE_SECONDS: Final = 60.0
+"""A workload is rebuilt at most once in so long."""
+
+
+class Rebuilds:
+    """The workloads whose handling failed, and when each may be rebuilt."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._due: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+
+    def damaged(self, uid: str) -> None:
+        """Handling this workload failed; it is rebuilt after the pass. "" is none."""
+        if uid and uid not in self._due:
+            last = self._last.get(uid, -math.inf)
+            self._due[uid] = max(self._clock(), last + REBUILD_PAUSE_SECONDS)
+
+    def forget(self, uid: str) -> None:
+        """The workload has gone."""
+        self._last.pop(uid, None)
+
+    def set_back(self, seconds: float) -> None:
+        """The clock was set back by so much."""
+        self._due = {uid: due - seconds for uid, due in self._due.items()}
+        self._last = {uid: at - seconds for uid, at in self._last.items()}
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next is to be rebuilt; ``None`` for nobody."""
+        return min(self._due.values(), default=None)
+
+    def take_due(self) -> list[str]:
+        """Hand over the uids that are to be rebuilt now."""
+        if not self._due:
+            return []
+        now = self._clock()
+        found = [uid for uid, due in self._due.items() if due <= now]
+        for uid in found:
+            del self._due[uid]
+            self._last[uid] = now
+        return found

@@ -1,9 +1,14 @@
 """Task specifications: from a workload that has its places to what the engine starts.
 
 They are made, and secrets read, while the pass is being recorded; nothing of it reaches the engine
-before that is durable.
+before that is durable. A task token is what a job shows when it reports, good for its own workload
+and nothing else: ``ct1.<uid>.<signature>`` with an HMAC-SHA256 of the uid. Nothing of it is stored,
+so every attempt of a workload has the same token and any process that has the key can check it.
 """
 
+import base64
+import hashlib
+import hmac
 import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +24,6 @@ from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.gangs import rendezvous, shape
 from carrel_scheduler.workloads.launch import builtin_programs, ports
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from carrel_scheduler.workloads.reconcile.pass_changes import Start
 from carrel_schema.objects import WorkloadSpec
 
@@ -27,6 +31,38 @@ from carrel_schema.objects import WorkloadSpec
 # workspace's notebooks have.
 log = logging.getLogger(__name__)
 SEARCH_PATH: Final = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+
+
+VERSION: Final = "ct1"
+SHORTEST_KEY: Final = 16
+
+
+class TaskTokens:
+    """Issues and reads task tokens with one secret key of at least 16 bytes."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < SHORTEST_KEY:
+            msg = f"the key of task tokens has {len(key)} bytes; at least {SHORTEST_KEY} are needed"
+            raise ValueError(msg)
+        # Setting a key up takes far longer than signing with it.
+        self._signing = hmac.new(key, b"task:", hashlib.sha256)
+
+    def issue(self, uid: str) -> str:
+        """The token of the workload with this uid."""
+        return f"{VERSION}.{uid}.{self._signature(uid)}"
+
+    def uid(self, token: str) -> str | None:
+        """The uid that a token was issued for; ``None`` if it is not one of ours."""
+        version, _, rest = token.partition(".")
+        uid, _, signature = rest.rpartition(".")
+        if version != VERSION or not uid or not token.isascii():
+            return None
+        return uid if hmac.compare_digest(signature, self._signature(uid)) else None
+
+    def _signature(self, uid: str) -> str:
+        signing = self._signing.copy()
+        signing.update(uid.encode())
+        return base64.urlsafe_b64encode(signing.digest()).rstrip(b"=").decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)

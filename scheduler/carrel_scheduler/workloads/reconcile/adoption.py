@@ -3,23 +3,76 @@
 Whoever held resources in the ledger either has a process (adopted), has ended (settled now), or was
 recorded but never launched (launched now; the engine refuses a second start of the same task id, so
 nothing runs twice).
+
+A workload whose handling failed is rebuilt the same way: what the ledger recorded and the engine
+lists is the truth, and what was in memory is dropped. Where even that fails, the workload is left
+out: its tasks are ended, and their devices are withheld from everybody until the engine reports
+their ends. A change of the object brings it back.
 """
 
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Sequence
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
-from carrel_scheduler.engines.core_state import keep_node
+from carrel_scheduler.engines.core_state import keep_node, purge
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.faults import deleted_projects
+from carrel_scheduler.workloads.faults.guarding import Savepoint
 from carrel_scheduler.workloads.gangs import membership, shape
 from carrel_scheduler.workloads.lifecycle import reasons, session_limits, spec_changes, task_events
-from carrel_scheduler.workloads.reconcile import timing
+from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.nodes.devices import WithheldDevices
+from carrel_scheduler.workloads.reconcile import deciding
 from carrel_scheduler.workloads.reconcile.executor import NO_TRACE
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 from carrel_schema.objects import TaskInfo, Workload
 
+log = logging.getLogger(__name__)
 
-def take_over(changes: PassChanges, workload: Workload, tasks: Collection[TaskStatus]) -> None:
+
+def rebuild(
+    changes: PassChanges,
+    uid: str,
+    workload: Workload | None,
+    tasks: Sequence[TaskStatus],
+    quarantine: Quarantine,
+    withheld: WithheldDevices,
+) -> None:
+    """Drop a workload and take it over anew.
+
+    Args:
+        changes: of a pass of its own.
+        uid: of the workload.
+        workload: as recorded; ``None`` where it is gone.
+        tasks: that the engine lists of it.
+        quarantine: where it stays if that fails.
+        withheld: keeps the devices of its tasks from others then.
+    """
+    purge(changes.state, uid)
+    changes.cache.drop(uid)
+    before = Savepoint(changes)
+    with quarantine.guard("workload", uid) as guard:
+        if workload is not None and (workload.status.phase not in FINAL or workload.spec.delete):
+            _take_over(changes, workload, tasks)
+    if guard.failed:
+        before.restore()
+        purge(changes.state, uid)
+        changes.cache.drop(uid)
+    if changes.cache.get(uid) is not None:
+        log.warning("workload %s was rebuilt after a failure", uid)
+        quarantine.release("task", uid)
+        quarantine.release("message", uid)
+        return
+    for task in tasks:
+        if task.phase is TaskPhase.ENDED:
+            changes.forgets.append(task.id)
+        else:
+            withheld.keep(task, changes.state)
+            changes.stops.append(Stop(task.id, 0.0))
+
+
+def _take_over(changes: PassChanges, workload: Workload, tasks: Collection[TaskStatus]) -> None:
     """Take one workload over; ``tasks`` are those of it that the engine lists."""
     seen = {task.id: task for task in tasks}
     entry = take(changes, workload, seen)
@@ -33,7 +86,7 @@ def take(changes: PassChanges, workload: Workload, seen: Collection[TaskId]) -> 
     """Put it into the cache and the core as it was recorded; ``seen``: what the engine lists."""
     entry = changes.cache.add(workload)
     status = workload.status
-    timing.limit_pause(entry, changes.now)
+    deciding.limit_pause(entry, changes.now)
     if entry.holding:
         _adopt(changes, entry, seen)
     elif spec_changes.waits_for_room(workload):

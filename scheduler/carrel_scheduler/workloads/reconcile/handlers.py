@@ -36,6 +36,7 @@ from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.nodes import devices
 from carrel_scheduler.workloads.nodes.devices import NodeState, WithheldDevices
 from carrel_scheduler.workloads.reconcile import usage_history
+from carrel_scheduler.workloads.reconcile.deciding import Timers
 from carrel_scheduler.workloads.reconcile.events import (
     CheckLimits,
     Claimed,
@@ -57,7 +58,6 @@ from carrel_scheduler.workloads.reconcile.events import (
     WorkloadEvent,
 )
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
-from carrel_scheduler.workloads.reconcile.timing import Timers
 from carrel_schema.kinds import COMPOSITES
 from carrel_schema.objects import Department, Project, Workload
 

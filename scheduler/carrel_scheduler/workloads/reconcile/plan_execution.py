@@ -1,17 +1,29 @@
-"""Putting a plan into a pass: bindings become starts, evictions stops, nominations reservations."""
+"""Putting a plan into a pass: starts, evictions and reservations, and why the others wait.
 
-from collections.abc import Collection
-from typing import Final
+Bindings become starts, evictions stops, nominations reservations. Reasons are written a slice at a
+time: in a busy cluster those of thousands change with every plan, and writing them all would leave
+no time for anything else. So a slice is bounded in what it looks at and in what it writes, goes on
+where the last one stopped, and is followed by a pause many times as long as it took. Workloads
+without any reason come before those whose reason has changed. A short queue fits into one slice.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, Protocol
+
+import msgspec
 
 from carrel_scheduler.core.events import CapacityReserved, Outcome
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
-from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.reasons import Reason, Token
 from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.faults.guarding import GuardedSteps
 from carrel_scheduler.workloads.gangs import membership, shape
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import preempt
+from carrel_scheduler.workloads.reconcile.deciding import Pacing
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import ReasonInfo
 
 RULES: Final = {
     Token.RECLAIMED: "reclaim",
@@ -92,3 +104,133 @@ def _words(entry: CachedWorkload, parts: int, of: int) -> str:
     """What an elastic workload gives back, in a few words."""
     unit = "GPUs" if shape.resizes(entry.workload.spec) else "workers"
     return f"{parts} of its {of} {unit}"
+
+
+WRITTEN_AT_ONCE: Final = 100
+SEEN_AT_ONCE: Final = 2_000
+REST: Final = 9.0
+
+
+class ExplainedPlan(Protocol):
+    """What is read of a plan."""
+
+    @property
+    def queue(self) -> Sequence[str]:
+        """The uids of all who wait, in the order of service."""
+        ...
+
+    @property
+    def reasons(self) -> Mapping[str, Reason]:
+        """Why each of them waits."""
+        ...
+
+
+class Explaining:
+    """The reasons why they wait, on their way to those who do.
+
+    Args:
+        clock: of the pacing.
+        look: what would be decided now, on the state as it is: reasons speak of the present.
+    """
+
+    def __init__(self, clock: Callable[[], float], look: Callable[[], ExplainedPlan]) -> None:
+        self.pacing = Pacing(clock, REST)
+        self._look = look
+        self._next = self._unseen = 0
+        self._arrived: list[str] = []
+        self._first: dict[str, None] = {}
+
+    @property
+    def pending(self) -> bool:
+        """Whether some have not been looked at since the latest plan."""
+        return self._unseen > 0 or bool(self._first)
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next slice falls due that was put off; ``None`` where nothing is left to say."""
+        return self.pacing.due_at if self.pending else None
+
+    def queued(self, uids: Iterable[str]) -> None:
+        """They wait and have not been told why; the next plan will say."""
+        self._arrived += uids
+
+    def decided(self, waiting: int) -> None:
+        """Something was decided: the reasons of so many who wait are to be looked at."""
+        self._unseen = waiting
+        self._first |= dict.fromkeys(self._arrived)
+        self._arrived.clear()
+
+    def slice(self, changes: PassChanges) -> None:
+        """Write the next reasons that are new or differ from what is stored."""
+        written, plan = 0, self._look()
+        for uid, place in self._coming(plan.queue):
+            written += _tell(changes, plan, uid, place)
+            if written >= WRITTEN_AT_ONCE:
+                return
+
+    def _coming(self, queue: Sequence[str]) -> Iterator[tuple[str, int | None]]:
+        """Who is looked at, each with its place in the queue where that is at hand."""
+        for uid in list(islice(self._first, SEEN_AT_ONCE)):
+            del self._first[uid]
+            yield uid, None
+        self._unseen = min(self._unseen, len(queue))
+        for _ in range(min(self._unseen, SEEN_AT_ONCE)):
+            place = self._next % len(queue)
+            self._next = place + 1
+            self._unseen -= 1
+            yield queue[place], self._next
+
+
+def _tell(changes: PassChanges, plan: ExplainedPlan, uid: str, place: int | None) -> int:
+    """Put a reason that differs into the status; returns how many that were.
+
+    A place in the queue moves with everybody else's, so it is written along with a changed reason
+    only; whoever wants it now asks the live view.
+    """
+    reason, entry = plan.reasons.get(uid), changes.cache.get(uid)
+    if reason is not None and entry is None:
+        return int(changes.external_pods.explain(uid, reason))
+    if reason is None or entry is None or entry.workload.status.phase != "pending":
+        return 0
+    promised = uid in changes.state.reserved
+    if _same(entry.workload.status.reason, reason, promised=promised):
+        return 0
+    entry.workload.status.reason = _with_story(entry, reason, promised=promised)
+    entry.workload.status.queue_position = place or changes.cache.positions.get(uid)
+    changes.mark(entry)
+    return 1
+
+
+def _with_story(entry: CachedWorkload, reason: Reason, *, promised: bool) -> ReasonInfo:
+    """The reason with what a waiter wants to know beside it.
+
+    ``nominated``: room is being freed for this very workload, so waiting is worth it.
+    ``preempted``: it ran before and gave way.
+    """
+    said = reasons.from_core(reason, entry.workload.meta.project)
+    last = entry.workload.status.last_preemption
+    data = {**said.data, "nominated": promised, "preempted": last is not None}
+    if last is None:
+        return msgspec.structs.replace(said, data=data)
+    story = reasons.gave_way(last)
+    unnamed = f"{story} {data['sentence_without_names']}"
+    return msgspec.structs.replace(
+        said,
+        sentence=f"{story} {said.sentence}",
+        data={**data, "sentence_without_names": unnamed},
+    )
+
+
+def _same(stored: ReasonInfo | None, reason: Reason, *, promised: bool) -> bool:
+    """Whether the stored reason says the same: token, amounts, holders."""
+    if stored is None or stored.token != reason.token.value:
+        return False
+    known = stored.data
+    holders = [(one.get("uid"), one.get("amount")) for one in known.get("holders", [])]
+    return (
+        known.get("short") == reason.short
+        and known.get("bound") == reason.bound
+        and known.get("nominated") == promised
+        and known.get("workload_uid", "") == reason.workload_uid
+        and holders == [(one.uid, one.amount) for one in reason.holders]
+    )

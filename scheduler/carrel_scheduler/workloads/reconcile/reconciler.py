@@ -32,13 +32,13 @@ from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.faults.audit import Audit
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
-from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps
-from carrel_scheduler.workloads.faults.rebuilding import Rebuilds, rebuild
+from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps, Rebuilds
 from carrel_scheduler.workloads.gangs.membership import CLAIM_SECONDS
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
-from carrel_scheduler.workloads.reconcile import plan_execution, timing
+from carrel_scheduler.workloads.reconcile import deciding, plan_execution
+from carrel_scheduler.workloads.reconcile.adoption import rebuild
 from carrel_scheduler.workloads.reconcile.deciding import Decider
 from carrel_scheduler.workloads.reconcile.events import (
     Claimed,
@@ -48,12 +48,11 @@ from carrel_scheduler.workloads.reconcile.events import (
     Wake,
 )
 from carrel_scheduler.workloads.reconcile.executor import Executor
-from carrel_scheduler.workloads.reconcile.explaining import Explaining
 from carrel_scheduler.workloads.reconcile.handlers import EventHandlers
 from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
-from carrel_scheduler.workloads.reconcile.recording import Recorder
-from carrel_scheduler.workloads.reconcile.reports import PendingReports, ReportWriter
+from carrel_scheduler.workloads.reconcile.plan_execution import Explaining
+from carrel_scheduler.workloads.reconcile.recording import PendingReports, Recorder, ReportWriter
 from carrel_scheduler.workloads.views.contract import LiveEvent, Report
 from carrel_scheduler.workloads.views.stream import Stream
 from carrel_schema.objects import Workload
@@ -99,8 +98,8 @@ class Reconciler:
         self._borrowing: int | None = None
         self._inbox = Inbox()
         self.metrics = ReconcilerMetrics(inbox_length=self._inbox.__len__)
-        self.timers = timing.Timers()
-        self._clock_skew = timing.ClockSkew()
+        self.timers = deciding.Timers()
+        self._clock_skew = deciding.ClockSkew()
         self.quarantine = quarantine or Quarantine(clock)
         self.rebuilds = Rebuilds(clock)
         self.steps = GuardedSteps(self.quarantine, self.rebuilds.damaged)
@@ -279,7 +278,7 @@ class Reconciler:
         if not back:
             return
         for entry in self.cache:
-            timing.set_back(entry, back)
+            deciding.set_back(entry, back)
         self.external_pods.clock_set_back(back)
         if self.reports.due_at is not None:
             self.reports.due_at -= back
