@@ -46,8 +46,7 @@ from carrel_scheduler.kube.resources import (
 from carrel_scheduler.kube.writes import Writer
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.standalone import Standalone
-from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
-from carrel_scheduler.workloads.launch.task_specs import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 
 CORES: Final = 0.5
