@@ -1,0 +1,98 @@
+"""Whose processes those are that a driver lists: of a task of this machine, or of a pod.
+
+On one machine a process belongs to the task among whose descendants it is. On a node of a cluster
+it belongs to the pod in whose control group it is: the kernel tells the group, and a process
+cannot leave its pod's. A process that belongs to nobody known is told as ``None``, never guessed.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+import psutil
+
+_POD: Final = re.compile(
+    r"(?:.*[-_])?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?:\.slice)?"
+)
+MOST_BYTES: Final = 16_384
+
+
+class ProcessOwners(Protocol):
+    """Finds owners of processes."""
+
+    def find(self, pids: Collection[int], roots: Collection[int]) -> Mapping[int, str | None]:
+        """The owner of each process; ``roots`` are the first processes of this machine's tasks."""
+        ...
+
+
+class TaskOwners:
+    """Owners are tasks: the process id of a task's first process, as text."""
+
+    def find(self, pids: Collection[int], roots: Collection[int]) -> Mapping[int, str | None]:
+        """See ``ProcessOwners``."""
+        return {pid: self._root(pid, roots) for pid in pids}
+
+    def _root(self, pid: int, roots: Collection[int]) -> str | None:
+        if pid in roots:
+            return str(pid)
+        try:
+            above = psutil.Process(pid).parents()
+        except psutil.Error:  # it has ended
+            return None
+        return next((str(one.pid) for one in above if one.pid in roots), None)
+
+
+class PodOwners:
+    """Owners are pods: the uid of each.
+
+    Args:
+        proc: where the host's processes are listed.
+    """
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._known: dict[int, tuple[int, str | None]] = {}
+
+    def find(self, pids: Collection[int], roots: Collection[int]) -> Mapping[int, str | None]:  # noqa: ARG002 - pods need no roots
+        """See ``ProcessOwners``; a process is looked up once."""
+        self._known = {pid: self._found(pid) for pid in pids}
+        return {pid: owner for pid, (_, owner) in self._known.items()}
+
+    def _found(self, pid: int) -> tuple[int, str | None]:
+        began = self._began(pid)
+        known = self._known.get(pid)
+        if known is not None and known[0] == began:
+            return known
+        try:
+            with (self._proc / str(pid) / "cgroup").open("rb") as file:
+                text = file.read(MOST_BYTES).decode("utf-8", "replace")
+        except OSError:  # it has ended
+            return began, None
+        return began, pod_of(text.splitlines())
+
+    def _began(self, pid: int) -> int:
+        """When it started, in ticks: a number that is given again is another process."""
+        try:
+            text = (self._proc / str(pid) / "stat").read_bytes()
+        except OSError:
+            return -1
+        fields = text.rpartition(b")")[2].split()
+        return int(fields[19]) if len(fields) > 19 else -1
+
+
+def pod_of(lines: Iterable[str]) -> str | None:
+    """The pod of a process by its ``/proc/<pid>/cgroup``.
+
+    The outermost folder that names a pod counts: whoever may make groups within their own pod can
+    name those after another one.
+    """
+    for line in lines:
+        path = line.split(":", 2)[-1]
+        if path.startswith("/user.slice/"):  # people of the node name groups there as they like
+            continue
+        for part in path.split("/"):
+            found = _POD.fullmatch(part)
+            if found:
+                return found[1].replace("_", "-")
+    return None

@@ -1,0 +1,475 @@
+/* libnvidia-ml.so.1 for machines without a GPU: what the real `pynvml` calls, answered from state.h.
+ *
+ * Only reading calls exist. A handle points at a device or at one of its MIG instances. A device that is
+ * lost fails every call with GPU_IS_LOST, as the real driver does; its handle can still be had. Layouts
+ * of structures and numbers are those of nvml.h.
+ */
+#include "state.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum {
+    SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15
+};
+#define EVENT_XID 0x8ULL
+#define HANDLES (GPU_DEVICES * (GPU_MIGS + 1))
+#define SETS 16
+
+struct handle { int device; int mig; };
+struct event_set { int used; uint64_t types[GPU_DEVICES]; uint64_t seen[GPU_DEVICES]; };
+
+static struct gpu_state *state;
+static int descriptor = -1;
+static struct handle handles[HANDLES];
+static struct event_set sets[SETS];
+
+struct pci { char legacy[16]; uint32_t domain, bus, device, id, subsystem; char bus_id[32]; };
+struct memory { unsigned long long total, free, used; };
+struct memory_v2 { unsigned int version; unsigned long long total, reserved, free, used; };
+struct rates { unsigned int gpu, memory; };
+struct process { unsigned int pid; unsigned long long used; unsigned int gpu_instance, compute_instance; };
+struct sample { unsigned int pid; unsigned long long at; unsigned int sm, memory, encoder, decoder; };
+struct event { struct handle *device; unsigned long long type, data; unsigned int gpu, compute; };
+struct attributes { unsigned int sms, copy, decode, encode, jpeg, ofa, gpu_slices, compute_slices;
+                    unsigned long long memory_mb; };
+
+static int device_of(const struct handle *handle, struct gpu_device **device)
+{
+    if (!state)
+        return UNINITIALIZED;
+    if (handle < handles || handle >= handles + HANDLES || handle->device >= (int)state->device_count)
+        return INVALID_ARGUMENT;
+    *device = &state->devices[handle->device];
+    return (*device)->lost ? GPU_IS_LOST : SUCCESS;
+}
+
+#define DEVICE(handle) \
+    struct gpu_device *device; \
+    int found = device_of(handle, &device); \
+    if (found) return found
+
+static int text(char *target, unsigned int length, const char *source)
+{
+    if (strlen(source) + 1 > length)
+        return INSUFFICIENT_SIZE;
+    strcpy(target, source);
+    return SUCCESS;
+}
+
+EXPORT int nvmlInitWithFlags(unsigned int flags)
+{
+    (void)flags;
+    if (!state)
+        state = gpu_state_map(&descriptor);
+    for (int i = 0; i < HANDLES; i++)
+        handles[i] = (struct handle){i % GPU_DEVICES, i / GPU_DEVICES - 1};
+    return state ? SUCCESS : DRIVER_NOT_LOADED;
+}
+EXPORT int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+EXPORT int nvmlShutdown(void)
+{
+    int before = state ? SUCCESS : UNINITIALIZED;
+    state = NULL; /* stays mapped: the next session may be about another file */
+    memset(sets, 0, sizeof sets);
+    return before;
+}
+
+EXPORT const char *nvmlErrorString(int code)
+{
+    switch (code) {
+    case SUCCESS: return "The operation was successful";
+    case UNINITIALIZED: return "Uninitialized";
+    case INVALID_ARGUMENT: return "Invalid Argument";
+    case NOT_SUPPORTED: return "Not Supported";
+    case NOT_FOUND: return "Not Found";
+    case INSUFFICIENT_SIZE: return "Insufficient Size";
+    case DRIVER_NOT_LOADED: return "Driver Not Loaded";
+    case TIMEOUT: return "Timeout";
+    case GPU_IS_LOST: return "GPU is lost";
+    default: return "Unknown Error";
+    }
+}
+
+EXPORT int nvmlSystemGetDriverVersion(char *target, unsigned int length)
+{
+    return state ? text(target, length, state->driver) : UNINITIALIZED;
+}
+EXPORT int nvmlSystemGetNVMLVersion(char *target, unsigned int length)
+{
+    char version[48];
+    if (!state)
+        return UNINITIALIZED;
+    snprintf(version, sizeof version, "13.%s", state->driver);
+    return text(target, length, version);
+}
+EXPORT int nvmlSystemGetCudaDriverVersion(int *version)
+{
+    *version = state ? (int)state->driver_version : 0;
+    return state ? SUCCESS : UNINITIALIZED;
+}
+
+EXPORT int nvmlDeviceGetCount_v2(unsigned int *count)
+{
+    *count = state ? state->device_count : 0;
+    return state ? SUCCESS : UNINITIALIZED;
+}
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct handle **handle)
+{
+    if (!state)
+        return UNINITIALIZED;
+    if (index >= state->device_count)
+        return INVALID_ARGUMENT;
+    *handle = &handles[index];
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, struct handle **handle)
+{
+    for (unsigned int i = 0; state && i < HANDLES; i++) {
+        const struct gpu_device *device = &state->devices[handles[i].device];
+        const char *own = handles[i].mig < 0 ? device->uuid : device->migs[handles[i].mig].uuid;
+        if (handles[i].device < (int)state->device_count && *own && !strcmp(own, uuid)) {
+            *handle = &handles[i];
+            return SUCCESS;
+        }
+    }
+    return state ? NOT_FOUND : UNINITIALIZED;
+}
+EXPORT int nvmlDeviceGetIndex(const struct handle *handle, unsigned int *index)
+{
+    DEVICE(handle);
+    *index = handle->mig < 0 ? handle->device : handle->mig;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetUUID(const struct handle *handle, char *target, unsigned int length)
+{
+    DEVICE(handle);
+    return text(target, length, handle->mig < 0 ? device->uuid : device->migs[handle->mig].uuid);
+}
+EXPORT int nvmlDeviceGetName(const struct handle *handle, char *target, unsigned int length)
+{
+    char name[128];
+    DEVICE(handle);
+    if (handle->mig < 0)
+        return text(target, length, device->name);
+    snprintf(name, sizeof name, "%s MIG %s", device->name, device->migs[handle->mig].name);
+    return text(target, length, name);
+}
+
+static void fill_pci(struct pci *pci, const char *bus_id)
+{
+    memset(pci, 0, sizeof *pci);
+    snprintf(pci->bus_id, sizeof pci->bus_id, "%s", bus_id);
+    sscanf(bus_id, "%x:%x:%x", &pci->domain, &pci->bus, &pci->device);
+    snprintf(pci->legacy, sizeof pci->legacy, "%04x:%02x:%02x.0", pci->domain & 0xffff, pci->bus & 0xff,
+             pci->device & 0xff);
+}
+EXPORT int nvmlDeviceGetPciInfo_v3(const struct handle *handle, struct pci *pci)
+{
+    DEVICE(handle);
+    fill_pci(pci, device->bus_id);
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetNumaNodeId(const struct handle *handle, unsigned int *node)
+{
+    DEVICE(handle);
+    if (device->numa_node < 0)
+        return NOT_SUPPORTED;
+    *node = (unsigned int)device->numa_node;
+    return SUCCESS;
+}
+
+static void amounts(const struct gpu_device *device, int mig, struct memory *into)
+{
+    into->total = mig < 0 ? device->memory_total : device->migs[mig].memory_total;
+    into->used = mig < 0 ? __atomic_load_n(&device->memory_used, __ATOMIC_RELAXED) : device->migs[mig].memory_used;
+    into->free = into->total > into->used ? into->total - into->used : 0;
+}
+EXPORT int nvmlDeviceGetMemoryInfo(const struct handle *handle, struct memory *memory)
+{
+    DEVICE(handle);
+    amounts(device, handle->mig, memory);
+    if (handle->mig < 0) { /* version 1 counts what the driver keeps as used */
+        memory->used += device->memory_reserved;
+        memory->free = memory->total > memory->used ? memory->total - memory->used : 0;
+    }
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMemoryInfo_v2(const struct handle *handle, struct memory_v2 *memory)
+{
+    struct memory first;
+    DEVICE(handle);
+    if (memory->version != 0x02000028)
+        return INVALID_ARGUMENT;
+    amounts(device, handle->mig, &first);
+    memory->total = first.total;
+    memory->used = first.used;
+    memory->reserved = handle->mig < 0 ? device->memory_reserved : 0;
+    memory->free = memory->total > memory->used + memory->reserved
+                       ? memory->total - memory->used - memory->reserved : 0;
+    return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetUtilizationRates(const struct handle *handle, struct rates *rates)
+{
+    DEVICE(handle);
+    if (device->no_counters || device->mig_mode)
+        return NOT_SUPPORTED;
+    rates->gpu = device->utilization_gpu;
+    rates->memory = device->utilization_memory;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetPowerUsage(const struct handle *handle, unsigned int *milliwatts)
+{
+    DEVICE(handle);
+    *milliwatts = device->power_mw;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetEnforcedPowerLimit(const struct handle *handle, unsigned int *milliwatts)
+{
+    DEVICE(handle);
+    *milliwatts = device->power_limit_mw;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetTemperature(const struct handle *handle, int sensor, unsigned int *celsius)
+{
+    DEVICE(handle);
+    *celsius = device->temperature_c;
+    return sensor ? INVALID_ARGUMENT : SUCCESS;
+}
+static int reasons_of(const struct handle *handle, unsigned long long *reasons)
+{
+    DEVICE(handle);
+    *reasons = device->throttle_reasons;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(const struct handle *handle, unsigned long long *reasons)
+{
+    return reasons_of(handle, reasons);
+}
+EXPORT int nvmlDeviceGetCurrentClocksEventReasons(const struct handle *handle, unsigned long long *reasons)
+{
+    return reasons_of(handle, reasons);
+}
+
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const struct handle *handle, unsigned int *count,
+                                                   struct process *infos)
+{
+    unsigned int there = 0, room = *count;
+    DEVICE(handle);
+    for (int slot = 0; slot < GPU_PROCESSES; slot++) {
+        const struct gpu_process_use *use = &state->processes[slot].use[handle->device];
+        int pid = use->contexts ? gpu_state_owner(state, descriptor, slot, -1) : 0;
+        if (!pid || (handle->mig >= 0 && use->gpu_instance != device->migs[handle->mig].gpu_instance))
+            continue;
+        if (infos && there < room)
+            infos[there] = (struct process){(unsigned int)pid, use->memory_used, use->gpu_instance, 0xffffffff};
+        there++;
+    }
+    *count = there;
+    return there > (infos ? room : 0) ? INSUFFICIENT_SIZE : SUCCESS;
+}
+EXPORT int nvmlDeviceGetProcessUtilization(const struct handle *handle, struct sample *samples,
+                                           unsigned int *count, unsigned long long since)
+{
+    unsigned int there = 0, room = *count;
+    DEVICE(handle);
+    if (device->no_counters || device->mig_mode)
+        return NOT_SUPPORTED;
+    for (int slot = 0; slot < GPU_PROCESSES; slot++) {
+        const struct gpu_process_use *use = &state->processes[slot].use[handle->device];
+        int pid = use->sampled_us > since ? gpu_state_owner(state, descriptor, slot, -1) : 0;
+        if (!pid)
+            continue;
+        if (samples && there < room)
+            samples[there] = (struct sample){(unsigned int)pid, use->sampled_us, use->sm_percent,
+                                             use->memory_percent, use->encoder_percent, use->decoder_percent};
+        there++;
+    }
+    *count = there;
+    if (!there)
+        return NOT_FOUND;
+    return samples && there <= room ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+EXPORT int nvmlDeviceGetNvLinkState(const struct handle *handle, unsigned int link, unsigned int *active)
+{
+    DEVICE(handle);
+    if (link >= GPU_LINKS)
+        return INVALID_ARGUMENT;
+    if (!*device->links[link].remote_bus_id)
+        return NOT_SUPPORTED;
+    *active = device->links[link].active;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(const struct handle *handle, unsigned int link, struct pci *pci)
+{
+    DEVICE(handle);
+    if (link >= GPU_LINKS)
+        return INVALID_ARGUMENT;
+    if (!*device->links[link].remote_bus_id)
+        return NOT_SUPPORTED;
+    fill_pci(pci, device->links[link].remote_bus_id);
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(const struct handle *handle, unsigned int link, unsigned int *type)
+{
+    DEVICE(handle);
+    if (link >= GPU_LINKS)
+        return INVALID_ARGUMENT;
+    if (!*device->links[link].remote_bus_id)
+        return NOT_SUPPORTED;
+    *type = device->links[link].remote_type;
+    return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetEccMode(const struct handle *handle, unsigned int *current, unsigned int *pending)
+{
+    DEVICE(handle);
+    *current = *pending = device->ecc_enabled;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetTotalEccErrors(const struct handle *handle, int type, int counter, unsigned long long *count)
+{
+    DEVICE(handle);
+    if (!device->ecc_enabled)
+        return NOT_SUPPORTED;
+    if (type == 0)
+        *count = counter ? device->ecc_corrected_total : device->ecc_corrected;
+    else
+        *count = counter ? device->ecc_uncorrected_total : device->ecc_uncorrected;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetRemappedRows(const struct handle *handle, unsigned int *correctable,
+                                     unsigned int *uncorrectable, unsigned int *pending, unsigned int *failed)
+{
+    DEVICE(handle);
+    *correctable = device->remapped_correctable;
+    *uncorrectable = device->remapped_uncorrectable;
+    *pending = device->remap_pending;
+    *failed = device->remap_failed;
+    return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetMigMode(const struct handle *handle, unsigned int *current, unsigned int *pending)
+{
+    DEVICE(handle);
+    *current = device->mig_mode;
+    *pending = device->mig_pending;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMaxMigDeviceCount(const struct handle *handle, unsigned int *count)
+{
+    DEVICE(handle);
+    *count = GPU_MIGS;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(const struct handle *handle, unsigned int index,
+                                               struct handle **mig)
+{
+    DEVICE(handle);
+    if (!device->mig_mode || handle->mig >= 0)
+        return NOT_SUPPORTED;
+    if (index >= GPU_MIGS)
+        return INVALID_ARGUMENT;
+    if (!device->migs[index].present)
+        return NOT_FOUND;
+    *mig = &handles[GPU_DEVICES * (index + 1) + handle->device];
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(const struct handle *mig, struct handle **handle)
+{
+    DEVICE(mig);
+    *handle = &handles[mig->device];
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetGpuInstanceId(const struct handle *handle, unsigned int *id)
+{
+    DEVICE(handle);
+    if (handle->mig < 0)
+        return NOT_SUPPORTED;
+    *id = device->migs[handle->mig].gpu_instance;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetComputeInstanceId(const struct handle *handle, unsigned int *id)
+{
+    DEVICE(handle);
+    if (handle->mig < 0)
+        return NOT_SUPPORTED;
+    *id = device->migs[handle->mig].compute_instance;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetAttributes_v2(const struct handle *handle, struct attributes *attributes)
+{
+    const struct gpu_mig *mig;
+    DEVICE(handle);
+    if (handle->mig < 0)
+        return NOT_SUPPORTED;
+    mig = &device->migs[handle->mig];
+    memset(attributes, 0, sizeof *attributes);
+    attributes->gpu_slices = attributes->compute_slices = mig->compute_slices;
+    attributes->memory_mb = mig->memory_total >> 20;
+    return SUCCESS;
+}
+
+EXPORT int nvmlEventSetCreate(struct event_set **set)
+{
+    for (int i = 0; state && i < SETS; i++) {
+        if (!sets[i].used) {
+            memset(&sets[i], 0, sizeof sets[i]);
+            sets[i].used = 1;
+            *set = &sets[i];
+            return SUCCESS;
+        }
+    }
+    return state ? INSUFFICIENT_SIZE : UNINITIALIZED;
+}
+EXPORT int nvmlEventSetFree(struct event_set *set)
+{
+    set->used = 0;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetSupportedEventTypes(const struct handle *handle, unsigned long long *types)
+{
+    DEVICE(handle);
+    *types = EVENT_XID;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceRegisterEvents(const struct handle *handle, unsigned long long types, struct event_set *set)
+{
+    DEVICE(handle);
+    set->types[handle->device] = types;
+    set->seen[handle->device] = device->xids_written; /* what came before is not told */
+    return SUCCESS;
+}
+static int next_xid(struct event_set *set, struct event *event)
+{
+    for (unsigned int i = 0; i < state->device_count; i++) {
+        const struct gpu_device *device = &state->devices[i];
+        if (!(set->types[i] & EVENT_XID) || set->seen[i] >= device->xids_written)
+            continue;
+        if (device->xids_written - set->seen[i] > GPU_XIDS)
+            set->seen[i] = device->xids_written - GPU_XIDS;
+        const struct gpu_xid *xid = &device->xids[set->seen[i]++ % GPU_XIDS];
+        *event = (struct event){&handles[i], EVENT_XID, xid->code, xid->gpu_instance, xid->compute_instance};
+        return SUCCESS;
+    }
+    return TIMEOUT;
+}
+EXPORT int nvmlEventSetWait_v2(struct event_set *set, struct event *event, unsigned int milliseconds)
+{
+    const struct timespec pause = {0, 1000000};
+    if (!state)
+        return UNINITIALIZED;
+    for (;; milliseconds--) {
+        if (next_xid(set, event) == SUCCESS)
+            return SUCCESS;
+        if (!milliseconds)
+            return TIMEOUT;
+        nanosleep(&pause, NULL);
+    }
+}
