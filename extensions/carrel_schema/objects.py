@@ -296,6 +296,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
         queue_position: place among all waiting workloads, from 1.
         borrowed: runs beyond its project's guaranteed quota.
         rule: the project's limits that it was started under.
+        parameters: what the job said it was run with: texts, numbers, switches, by name.
         experiment, endpoint, notebook, schedule: see ``sections``; only of the kinds that have
             them.
     """
@@ -319,6 +320,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     progress: Progress | None = None
     checkpoint: Checkpoint | None = None
     metrics: dict[str, float] = {}
+    parameters: dict[str, Any] = {}
     last_preemption: Preemption | None = None
     last_failure: Failure | None = None
     limits: Limits | None = None

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import Any, Final, SupportsFloat
 
 from carrel.job import api
@@ -27,6 +28,8 @@ URGENT_PAUSE_SECONDS: Final = 0.2
 UNKNOWN_STATUSES: Final = frozenset({401, 403, 404, 410})
 REFUSED_STATUSES: Final = frozenset({400, 413, 422})
 MOST_NAMES: Final = 200
+MOST_PARAMETER_CHARACTERS: Final = 500
+MOST_INTEGER: Final = 2**53
 EVENTS_SECONDS: Final = 10.0
 """Longest wait for event files: no network is waited for, only what imports and the disk take."""
 LAST_SECONDS: Final = 60.0 if "CARREL_TRIAL" in os.environ else 2.0
@@ -139,7 +142,11 @@ class Reporter:
         self._warned: set[str] = set()
 
     def report(
-        self, step: int | None, total: float | None, metrics: Mapping[str, SupportsFloat]
+        self,
+        step: int | None,
+        total: float | None,
+        metrics: Mapping[str, SupportsFloat],
+        params: Mapping[str, object] | None = None,
     ) -> None:
         """See ``carrel.report``."""
         places = {"step": step, "total": total}
@@ -149,6 +156,8 @@ class Reporter:
             body |= {"step": int(known["step"]), "done": known["step"]}
         if "total" in known:
             body["total"] = known["total"]
+        if params:
+            body["parameters"] = {str(name): plain(value) for name, value in params.items()}
         if self._events is not None:
             self._events.put(time.time(), body.get("step"), body["metrics"])
         self.put(body)
@@ -198,9 +207,24 @@ class Reporter:
 
 
 def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Two reports as one: newer fields win, metrics come together."""
-    metrics = {**old.get("metrics", {}), **new.get("metrics", {})}
-    return {**old, **new, **({"metrics": metrics} if metrics else {})}
+    """Two reports as one: newer fields win, metrics and parameters come together."""
+    both = {
+        field: found
+        for field in ("metrics", "parameters")
+        if (found := {**old.get(field, {}), **new.get(field, {})})
+    }
+    return {**old, **new, **both}
+
+
+def plain(value: object) -> str | float | bool:
+    """A parameter as it is sent: switches and finite numbers as they are, all else as text."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral) and abs(value) < MOST_INTEGER:
+        return int(value)
+    if isinstance(value, Real) and not isinstance(value, Integral) and math.isfinite(value):
+        return float(value)
+    return str(value).replace("\0", "")[:MOST_PARAMETER_CHARACTERS]
 
 
 class _Own:
@@ -218,17 +242,26 @@ def reporter() -> Reporter:
     return _Own.reporter
 
 
-def report(step: int | None = None, total: float | None = None, **metrics: SupportsFloat) -> None:
+def report(
+    step: int | None = None,
+    total: float | None = None,
+    *,
+    params: Mapping[str, object] | None = None,
+    **metrics: SupportsFloat,
+) -> None:
     """Report progress and metrics: ``carrel.report(step=120, total=1000, loss=0.31)``.
+
+    What it runs with is said once, at its beginning: ``carrel.report(params={"lr": 0.1})``.
 
     Returns at once and raises nothing when the scheduler is away. Outside a job nothing is sent.
 
     Args:
         step: how many steps are done.
         total: how many there will be.
+        params: parameters by name, to compare jobs by: texts, numbers, switches.
         metrics: numbers by name; what ``float()`` takes, arrays of one element included.
     """
-    reporter().report(step, total, metrics)
+    reporter().report(step, total, metrics, params)
 
 
 def latest() -> dict[str, Any]:

@@ -126,6 +126,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     at: float | None = None
     step: int | None = None
     metrics: dict[str, float] = {}
+    parameters: dict[str, Any] = {}
     done: float | None = None
     total: float | None = None
     unit: str = "step"

@@ -170,6 +170,8 @@ class SchedulerState:
         at, step = report.get("at") or self.now(), report.get("step") or 0
         self.reports.append((project, name, dict(report)))
         status = {"metrics": {**workload["status"].get("metrics", {}), **report.get("metrics", {})}}
+        said = {**workload["status"].get("parameters", {}), **report.get("parameters", {})}
+        status["parameters"] = said
         curves = self.metrics.setdefault((project, name), {})
         for key, value in report.get("metrics", {}).items():
             curves.setdefault(key, []).append({"at": at, "step": step, "value": value})

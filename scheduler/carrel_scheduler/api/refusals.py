@@ -117,8 +117,8 @@ def from_exception(error: BaseException) -> Problem | None:
     if isinstance(error, NotAccepted):
         return problems.Conflicting(error.code, error.detail)
     if isinstance(error, TooManyMetrics):
-        right = f"at most {MOST_METRICS} names of metrics in a job; this is one more"
-        return problems.invalid_field("metrics", Code.TOO_LONG, error.name, right)
+        right = f"at most {MOST_METRICS} names of {error.field} in a job; this is one more"
+        return problems.invalid_field(error.field, Code.TOO_LONG, error.name, right)
     if isinstance(error, StoreError):
         return _from_store(error)
     return None

@@ -62,6 +62,18 @@ def test_what_comes_between_two_sends_is_merged() -> None:
     assert body["metrics"] == {"loss": 1 / 100, "accuracy": 0.5}
 
 
+def test_parameters_are_texts_numbers_and_switches() -> None:
+    server = Server()
+    mine = reporter(server, interval=600)
+    mine.report(None, None, {}, {"lr": 0.1, "net": "res\0net", "amp": True, "layers": [1, 2]})
+    mine.report(1, None, {"loss": 2.0}, {"seed": 2**60, "nan": float("nan"), "lr": 0.2})
+    mine.flush(PATIENCE_SECONDS)
+    (body,) = server.bodies
+    known = {"lr": 0.2, "net": "resnet", "amp": True, "layers": "[1, 2]"}
+    assert body["parameters"] == {**known, "seed": str(2**60), "nan": "nan"}
+    assert body["metrics"] == {"loss": 2.0}
+
+
 @pytest.mark.parametrize("trouble", [ConnectionRefusedError("nobody"), 503])
 def test_a_server_that_is_away_costs_one_warning_and_no_value(
     trouble: int | Exception, capsys: Lines

@@ -17,8 +17,15 @@ async def test_a_job_has_so_many_metrics_and_no_more(desk: Desk) -> None:
         await live.report(uid, Report(at=desk.now, step=1, metrics={f"m{number}": 1.0}))
     with pytest.raises(TooManyMetrics, match="'more' is one more"):
         await live.report(uid, Report(at=desk.now, step=2, metrics={"m0": 3.0, "more": 2.0}))
+    await live.report(uid, Report(at=desk.now, parameters={"lr": 0.1, "net": "small"}))
+    await live.report(uid, Report(at=desk.now, parameters={"lr": 0.2}))
+    many = {f"p{number}": 1 for number in range(MOST_METRICS)}
+    with pytest.raises(TooManyMetrics, match="200 parameters by name"):
+        await live.report(uid, Report(at=desk.now, parameters=many))
     await live.report(uid, Report(at=desk.now, step=2, metrics={"m0": 2.0}))
     await desk.wait(2.0)
-    metrics = (await desk.stored(uid)).status.metrics
+    status = (await desk.stored(uid)).status
+    metrics = status.metrics
+    assert status.parameters == {"lr": 0.2, "net": "small"}
     assert len(metrics) == MOST_METRICS
     assert metrics["m0"] == 2.0

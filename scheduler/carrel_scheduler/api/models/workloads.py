@@ -177,6 +177,9 @@ class Claim(Request):
         return self
 
 
+ParameterText = Annotated[fields.Text, Field(max_length=500)]
+
+
 class ReportIn(Request):
     """What a job says about itself; every field may be left out."""
 
@@ -184,6 +187,10 @@ class ReportIn(Request):
     metrics: Annotated[dict[fields.MetricName, fields.Number], Field(max_length=MOST_METRICS)] = (
         Field(default_factory=dict)
     )
+    parameters: Annotated[
+        dict[fields.MetricName, ParameterText | fields.Number | bool],
+        Field(max_length=MOST_METRICS),
+    ] = Field(default_factory=dict)
     done: Annotated[float, Field(ge=0, le=1e308)] | None = None
     total: Annotated[float, Field(ge=0, le=1e308)] | None = None
     unit: Annotated[fields.ShortText, Field(max_length=64)] = "step"

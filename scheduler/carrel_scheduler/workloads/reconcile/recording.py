@@ -8,9 +8,10 @@ written in batches, at most once a second.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.core.state import State
@@ -146,19 +147,20 @@ class Recorder:
 
 FLUSH_SECONDS = 1.0
 MOST_METRICS = 200
-"""Of one job by name: all of them stand in its status, which everybody reads."""
+"""Of one job by name, and as many parameters: its status has all, and everybody reads that."""
 
 
 class TooManyMetrics(Exception):  # noqa: N818 - an outcome to tell
-    """A report names more metrics than a job may have; nothing of it was taken.
+    """A report names more than a job may have; nothing of it was taken.
 
     Attributes:
+        field: ``metrics`` or ``parameters``.
         name: the first that is one too many.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"a job may report {MOST_METRICS} metrics by name; {name!r} is one more")
-        self.name = name
+    def __init__(self, field: str, name: str) -> None:
+        super().__init__(f"a job may report {MOST_METRICS} {field} by name; {name!r} is one more")
+        self.field, self.name = field, name
 
 
 @dataclass(slots=True)
@@ -175,9 +177,8 @@ class PendingReports:
         Raises ``TooManyMetrics``.
         """
         status = entry.workload.status
-        new = [name for name in report.metrics if name not in status.metrics]
-        if len(status.metrics) + len(new) > MOST_METRICS:
-            raise TooManyMetrics(new[MOST_METRICS - len(status.metrics)])
+        _check_number("metrics", status.metrics, report.metrics)
+        _check_number("parameters", status.parameters, report.parameters)
         if report.done is not None:
             status.progress = Progress(
                 done=report.done,
@@ -193,6 +194,8 @@ class PendingReports:
                 MetricPoint(at=report.at, step=step, name=name, value=value)
                 for name, value in report.metrics.items()
             ]
+        if report.parameters:
+            status.parameters = {**status.parameters, **report.parameters}
         if report.checkpoint_step is not None:
             status.checkpoint = Checkpoint(step=report.checkpoint_step, at=report.at)
             if entry.queued:
@@ -218,6 +221,12 @@ class PendingReports:
         self.touched.clear()
         self.due_at = None
         return points, touched
+
+
+def _check_number(field: str, known: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+    new = [name for name in said if name not in known]
+    if len(known) + len(new) > MOST_METRICS:
+        raise TooManyMetrics(field, new[MOST_METRICS - len(known)])
 
 
 class ReportWriter:

@@ -6,7 +6,7 @@ Amounts: GPU thousandths, millicores, bytes. Times: epoch seconds.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -56,12 +56,14 @@ class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a job says about itself.
 
-    ``checkpoint_step`` says that work up to there is saved; ``notebook`` is of notebook jobs only.
+    ``checkpoint_step`` says that work up to there is saved; ``parameters`` are texts, numbers and
+    switches by name; ``notebook`` is of notebook jobs only.
     """
 
     at: float
     step: int | None = None
     metrics: Mapping[str, float] = {}
+    parameters: Mapping[str, Any] = {}
     done: float | None = None
     total: float | None = None
     unit: str = "step"
