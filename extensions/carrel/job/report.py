@@ -220,7 +220,7 @@ def plain(value: object) -> str | float | bool:
     """A parameter as it is sent: switches and finite numbers as they are, all else as text."""
     if isinstance(value, bool):
         return value
-    if isinstance(value, Integral) and abs(value) < MOST_INTEGER:
+    if isinstance(value, Integral) and abs(int(value)) < MOST_INTEGER:
         return int(value)
     if isinstance(value, Real) and not isinstance(value, Integral) and math.isfinite(value):
         return float(value)
