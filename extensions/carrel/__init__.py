@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from carrel.job.report import report
     from carrel.job.trial import trial
     from carrel.magics import load_ipython_extension, unload_ipython_extension
+    from carrel.notebook.comparison import compare
     from carrel.serving import BadInput, serve
     from carrel.study import optuna_storage
 
@@ -38,6 +39,7 @@ _HOME = {
     "BadInput": "carrel.serving",
     "Client": "carrel.client",
     "as_completed": "carrel.client.submit",
+    "compare": "carrel.notebook.comparison",
     "map": "carrel.client.submit",
     "submit": "carrel.client.submit",
     "wait": "carrel.client.submit",
@@ -56,6 +58,7 @@ __all__ = [
     "Client",
     "as_completed",
     "checkpoint",
+    "compare",
     "load_ipython_extension",
     "map",
     "optuna_storage",

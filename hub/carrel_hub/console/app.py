@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -22,9 +23,9 @@ from tornado.httpserver import HTTPServer
 from tornado.log import access_log, app_log, enable_pretty_logging
 from tornado.web import Application, StaticFileHandler
 
-from carrel_hub.console.handlers import events, job, overview, projects, session
+from carrel_hub.console.handlers import compare, events, job, overview, projects, session
 from carrel_hub.console.handlers.base import Console
-from carrel_hub.console.rendering import STATIC, environment
+from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
 from carrel_hub.listening import inherited, listen
 
@@ -66,8 +67,11 @@ class ConsoleApplication(Application):
             "static_path": str(STATIC),
             "static_url_prefix": static_prefix,
         }
+        shared = {"static_path": str(SHARED), "static_url_prefix": urls.page("shared/")}
         templates = environment(
-            urls, lambda name: StaticFileHandler.make_static_url(tornado_settings, name)
+            urls,
+            lambda name: StaticFileHandler.make_static_url(tornado_settings, name),
+            lambda name: StaticFileHandler.make_static_url(shared, name),
         )
         self.console = Console(settings, urls, hub_auth, templates, self.session, clock)
         super().__init__(
@@ -115,6 +119,9 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("cluster", overview.ClusterPage),
         ("queue", overview.QueuePage),
         ("submit", job.SubmitPage),
+        ("compare", compare.ComparePage),
+        ("curves", compare.CompareCurves),
+        (r"compare\.csv", compare.CompareTable),
         (one_job, job.JobPage),
         (rf"{one_job}/(suspend|resume|extend)", job.JobVerb),
         (rf"{one_job}/delete", job.JobDeletion),
@@ -127,7 +134,11 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("oauth_callback", session.SignInCallback),
         ("sign-in", session.SignInAgain),
     ]
-    return [(rf"{prefix}{path}", handler, arguments) for path, handler in pages]
+    files = "|".join(re.escape(name) for name in SHARED_FILES)
+    return [
+        *((rf"{prefix}{path}", handler, arguments) for path, handler in pages),
+        (rf"{prefix}shared/({files})", session.StaticFiles, {"path": str(SHARED)}),
+    ]
 
 
 def _cookie_secret(token: str) -> bytes:

@@ -6,16 +6,23 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+import carrel
 from carrel_hub.console import format as fmt
-from carrel_hub.console import palette, states, svg, words
-from carrel_hub.console.quota_line import quota_line, quota_text
+from carrel_hub.console import words
+from carrel_hub.console.pictures import palette, states, svg
+from carrel_hub.console.pictures.quota_line import quota_line, quota_text
 from carrel_hub.console.settings import Urls
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
+SHARED = Path(carrel.__file__).parent / "widgets" / "static"
+"""Files of the notebook's views that pages use, too; which of them: ``SHARED_FILES``."""
+SHARED_FILES = ("plots.js", "runs.js", "plots.css", "uPlot.iife.min.js", "uPlot.min.css")
 
 
-def environment(urls: Urls, static_url: Callable[[str], str]) -> Environment:
+def environment(
+    urls: Urls, static_url: Callable[[str], str], shared_url: Callable[[str], str]
+) -> Environment:
     """The template environment: everything is escaped, an unknown name is an error."""
     found = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -27,6 +34,7 @@ def environment(urls: Urls, static_url: Callable[[str], str]) -> Environment:
     helpers: dict[str, Any] = {
         "urls": urls,
         "static_url": static_url,
+        "shared_url": shared_url,
         "fmt": fmt,
         "words": words,
         "svg": svg,

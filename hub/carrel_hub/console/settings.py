@@ -1,8 +1,8 @@
 """What the console is told from outside: by the Hub that starts it, and where the scheduler is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 DEFAULT_API = "http://127.0.0.1:8000/services/carrel"
 
@@ -77,6 +77,11 @@ class Urls:
         """A project's page, or a part of it."""
         address = f"{self.prefix}projects/{quote(name, safe='')}"
         return f"{address}/{part}" if part else address
+
+    def compare(self, runs: Iterable[str], part: str = "compare") -> str:
+        """The comparison of runs (``PROJECT/NAME``), its ``curves`` or its ``compare.csv``."""
+        query = urlencode([("run", run) for run in runs], safe="/")
+        return f"{self.prefix}{part}?{query}" if query else f"{self.prefix}{part}"
 
     def hub(self, name: str) -> str:
         """A page of the Hub, such as ``spawn`` or ``logout``."""

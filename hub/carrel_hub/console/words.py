@@ -17,7 +17,7 @@ from carrel.models import (
     WorkloadSpec,
 )
 from carrel_hub.console import format as fmt
-from carrel_hub.console.timeline import Span
+from carrel_hub.console.pictures.timeline import Span
 
 _NAME = re.compile(r"`([^`]+)`")
 _IDLE = {"workspace": "nobody has used it", "training": "its GPUs have done nothing"}

@@ -77,7 +77,10 @@ def build(fake: FakeScheduler, clock: Clock) -> None:
     fake.run("vision", "desk", devices=[3])
     _past_of_train_7(fake, clock)
     fake.status("vision", "train-8", borrowed=True)
-    fake.report("vision", "train-8", step=310, total=4000, rate=5.5, metrics={"loss": 1.42})
+    fake.report("vision", "train-8", parameters={"lr": 0.02, "net": "small", "data": "cells"})
+    for step in range(10, 311, 10):
+        loss = 2.6 * math.exp(-step / 300)
+        fake.report("vision", "train-8", step=step, total=4000, rate=5.5, metrics={"loss": loss})
     fake.status(
         "vision",
         "desk",
@@ -167,6 +170,7 @@ def _past_of_train_7(fake: FakeScheduler, clock: Clock) -> None:
     fake.status("vision", "train-7", phase="starting", reason=None)
     clock.forward(2)
     fake.run("vision", "train-7", devices=[0])
+    fake.report("vision", "train-7", parameters={"lr": 0.01, "net": "wide", "data": "cells"})
     for step in range(0, 1820, 20):
         loss = 2.3 * math.exp(-step / 500) + 0.08 * math.sin(step / 37) + 0.2
         accuracy = 1 - math.exp(-step / 640) * 0.9

@@ -1,5 +1,6 @@
 """The pages in a real browser: accessible, narrow, live but not nervous, and without JavaScript."""
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from importlib import resources
 
@@ -23,6 +24,7 @@ PAGES = {
         "jobs/vision/train-7",
         "jobs/vision/desk",
         "jobs/vision/train-7/delete",
+        "compare?run=vision/train-7&run=vision/train-8",
         "projects/vision",
     ),
     "root": ("projects", "projects/vision", "new-project", "projects/speech/delete"),
@@ -109,6 +111,35 @@ async def test_a_change_appears_without_reloading(chrome: Browser, site: Site) -
     site.scheduler.finish("vision", "train-8")
     await expect(row).to_have_count(0)
     assert await page.evaluate("window.sameDocument") is True
+    assert errors == []
+
+
+async def test_runs_are_compared_by_curves_and_a_table(chrome: Browser, site: Site) -> None:
+    page = await opened(chrome, site, "compare?run=vision/train-7&run=vision/train-8")
+    errors = complaints(page)
+    plot = page.get_by_role("img", name="loss: ")
+    await expect(plot).to_have_attribute("aria-label", re.compile("train-8 0.9251 at step 310"))
+    await plot.locator(".u-over").hover(position={"x": 60, "y": 40})
+    await expect(plot.locator(".u-legend .u-value").nth(1)).to_have_text(re.compile(r"^\d"))
+    values = plot.locator(".u-axis").first
+    await page.get_by_label("Across").select_option("time")
+    await page.get_by_label("Logarithmic").check()
+    await page.get_by_label("Smoothing").fill("0.9")
+    await expect(values).to_be_attached()
+    await page.mouse.move(5, 5)
+    for order in (["train-8", "train-7"], ["train-7", "train-8"]):
+        await page.get_by_role("button", name="accuracy").click()
+        await page.get_by_role("button", name="loss").click()
+        if order[0] == "train-8":
+            await page.get_by_role("button", name="loss").click()
+        await expect(page.locator("table.runs tbody a")).to_have_text(order)
+    await page.get_by_label("Search the runs").fill("small")
+    await expect(page.locator("table.runs tbody a")).to_have_text(["train-8"])
+    await page.get_by_label("Group the runs by").select_option("net")
+    await expect(page.locator("table.runs .group")).to_have_text("net: small")
+    assert "search=small" in page.url
+    await page.reload()
+    await expect(page.locator("table.runs tbody a")).to_have_text(["train-8"])
     assert errors == []
 
 

@@ -1,5 +1,6 @@
 """Every page: answers, says what it should, and hides what is not for the reader."""
 
+import json
 import re
 from collections.abc import AsyncIterator
 
@@ -16,6 +17,8 @@ PAGES = {
     "queue": "In the order of service.",
     "submit": "Submit a training",
     "jobs/vision/train-7": "What happened",
+    "compare": "Nothing is compared yet.",
+    "compare?run=vision/train-7&run=vision/train-8": "Parameters and last values",
     "jobs/vision/train-7/delete": "of work since the checkpoint at step 1,800 is lost.",
     "projects": "Fair share",
     "projects/vision": "A workspace that nobody uses is stopped after 1 h.",
@@ -119,7 +122,7 @@ async def test_the_job_page_tells_its_story(ada: Visitor) -> None:
     assert "1 min 40 s of work was lost; it goes on from the checkpoint at step 1,200" in page.words
     assert "Submitted by ada." in page.words
     assert "python train.py --epochs 40 --name 'two words'" in page.words
-    assert "loss: " in page.text
+    assert "<dt>loss</dt>" in page.text
     assert "&lt;script&gt;alert(&#39;not run&#39;)&lt;/script&gt;" in page.text
 
 
@@ -163,6 +166,25 @@ async def test_an_admin_sees_all_projects_and_their_rules(root: Visitor) -> None
     assert "Remove" in page
 
 
+async def test_a_comparison_has_parameters_values_curves_and_a_file(ada: Visitor) -> None:
+    page = await ada.get("compare?run=vision/train-7&run=vision/train-8")
+    assert "lr net data same accuracy loss" in page.words
+    assert "0.02 small cells" in page.words
+    answer = await ada.get("curves?run=vision/train-7&run=vision/train-8")
+    curves = {run["label"]: run["curves"] for run in json.loads(answer.text)["runs"]}
+    assert [point[0] for point in curves["train-8"]["loss"]] == list(range(10, 311, 10))
+    table = await ada.get("compare.csv?run=vision/train-7&run=vision/train-8")
+    assert table.headers["Content-Disposition"] == 'attachment; filename="runs.csv"'
+    assert table.text.splitlines()[0].endswith("seconds,lr,net,data,accuracy,loss")
+
+
+async def test_a_comparison_shows_what_its_reader_may_see(site: Site, ada: Visitor) -> None:
+    for path in ("compare", "curves", "compare.csv"):
+        assert (await ada.get(f"{path}?run=speech/align-9")).status == 404
+        assert (await ada.get(f"{path}?run=../x")).status == 400
+    assert (await ada.get("shared/views.py")).status == 404
+
+
 async def test_hostile_names_stay_text(site: Site, root: Visitor) -> None:
     hostile = "<img src=x onerror=alert(1)>"
     site.scheduler.project("vision", description=hostile)
@@ -170,7 +192,9 @@ async def test_hostile_names_stay_text(site: Site, root: Visitor) -> None:
         "vision", "big-2", reason={"token": "X", "sentence": hostile, "help": f"`{hostile}`"}
     )
     site.scheduler.report("vision", "train-7", step=1, metrics={hostile: 1.0})
-    for path in ("projects/vision", "jobs/vision/big-2", "jobs/vision/train-7", "queue"):
+    site.scheduler.report("vision", "train-7", parameters={hostile: hostile})
+    compared = "compare?run=vision/train-7"
+    for path in ("projects/vision", "jobs/vision/big-2", "jobs/vision/train-7", compared):
         page = await root.get(path)
         assert page.status == 200
         assert "<img" not in page.text

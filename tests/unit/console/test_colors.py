@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import carrel_hub.console
-from carrel_hub.console.palette import COLORS, css_class, style_rules
-from carrel_hub.console.states import STATES
+from carrel_hub.console.pictures.palette import COLORS, css_class, style_rules
+from carrel_hub.console.pictures.states import STATES
 
 SHEET = (Path(carrel_hub.console.__file__).parent / "static" / "console.css").read_text()
 

@@ -3,7 +3,7 @@
 from xml.etree import ElementTree as ET
 
 from carrel.models import Device, Holder, Node
-from carrel_hub.console.gpu_map import device_sentence, gpu_map, node_facts
+from carrel_hub.console.pictures.gpu_map import device_sentence, gpu_map, node_facts
 from unit.console import svgtree
 
 HOSTILE = "\"><script>alert('x')</script>&"

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel.models import Amounts, Department, Project, ProjectUse
-from carrel_hub.console.quota_line import in_all, quota_line, quota_text, scale_of
+from carrel_hub.console.pictures.quota_line import in_all, quota_line, quota_text, scale_of
 from unit.console import svgtree
 
 

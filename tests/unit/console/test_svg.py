@@ -1,7 +1,7 @@
 """The builder of pictures, and the states' words and icons."""
 
-from carrel_hub.console.states import STATES, badge, state_of
-from carrel_hub.console.svg import element, percent, shared_definitions
+from carrel_hub.console.pictures.states import STATES, badge, state_of
+from carrel_hub.console.pictures.svg import element, percent, shared_definitions
 from unit.console import svgtree
 
 HOSTILE = "\"><script>alert('x')</script>&"

@@ -21,7 +21,7 @@ from carrel.models import (
     WorkloadStatus,
 )
 from carrel_hub.console import words
-from carrel_hub.console.timeline import Span
+from carrel_hub.console.pictures.timeline import Span
 
 NOW = 10_000.0
 

@@ -9,17 +9,15 @@ from typing_extensions import override
 
 from carrel.client import AsyncClient
 from carrel.errors import ApiError
-from carrel.models import MetricPoint, Workload
+from carrel.models import Workload
 from carrel.options import KINDS
 from carrel_hub.console import submit_form
-from carrel_hub.console.chart import line_chart
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
-from carrel_hub.console.timeline import spans_of, timeline
+from carrel_hub.console.pictures.timeline import spans_of, timeline
 
 LOG_LINES = 200
 _LOG_CHARACTERS = 100_000
-_POINTS = 300
 
 
 class JobPage(SignedInPage):
@@ -28,10 +26,9 @@ class JobPage(SignedInPage):
     @override
     async def get(self, project: str, name: str) -> None:
         """Show it."""
-        job, history, curves, log, identity = await asyncio.gather(
+        job, history, log, identity = await asyncio.gather(
             self.client.get_workload(project, name),
             self.client.history(project, name),
-            self.client.metrics(project, name, max_points=_POINTS),
             last_lines(self.client, project, name),
             self.client.whoami(),
         )
@@ -41,14 +38,13 @@ class JobPage(SignedInPage):
             "job.html",
             section="home" if job.spec.user == self.user else "",
             live=Live(
-                ("state", "past", "curves", "log", "tasks"),
+                ("state", "past", "curves", "last-values", "log", "tasks"),
                 every=2 if job.holds_resources else 10,
                 events=f"?project={project}&name={name}",
             ),
             job=job,
             spans=spans,
             picture=timeline(spans, now),
-            charts=[_chart(metric, points) for metric, points in sorted(curves.items())],
             log=log,
             keep_seconds=await self._keep_seconds(job),
             may_steer=identity.admin or job.spec.user == self.user,
@@ -153,7 +149,3 @@ async def last_lines(client: AsyncClient, project: str, name: str) -> str:
         if error.status not in {404, 409}:
             raise
     return "".join(pieces)
-
-
-def _chart(name: str, points: list[MetricPoint]) -> tuple[str, MetricPoint | None, str]:
-    return name, points[-1] if points else None, line_chart(name, points)

@@ -6,8 +6,8 @@ from typing import Final
 from typing_extensions import override
 
 from carrel.models import AT_REST, Workload
-from carrel_hub.console.gpu_map import gpu_map
 from carrel_hub.console.handlers.base import Live, SignedInPage
+from carrel_hub.console.pictures.gpu_map import gpu_map
 
 ACTIVE: Final = ("starting", "running", "preempting", "stopping")
 FILTERS: Final[dict[str, tuple[str, ...]]] = {

@@ -16,7 +16,7 @@ from carrel_hub.console import project_form
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.handlers.overview import ACTIVE
-from carrel_hub.console.quota_line import in_all, scale_of
+from carrel_hub.console.pictures.quota_line import in_all, scale_of
 
 _SHOWN_BACK = frozenset({400, 409, 422})
 _USER = re.compile(r"(?!\.+$)[^\s/\\?#%]{1,255}")

@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from carrel_hub.console.svg import element
+from carrel_hub.console.pictures.svg import element
 
 
 @dataclass(frozen=True, slots=True)

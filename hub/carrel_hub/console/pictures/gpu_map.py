@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from carrel.models import Device, Holder, Node
 from carrel_hub.console import format as fmt
-from carrel_hub.console.palette import css_class
-from carrel_hub.console.svg import element, percent
+from carrel_hub.console.pictures.palette import css_class
+from carrel_hub.console.pictures.svg import element, percent
 
 WHOLE = 1000
 _HEIGHT = 26

@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from carrel.models import Department, Project, ProjectUse
 from carrel_hub.console import format as fmt
-from carrel_hub.console.palette import css_class
-from carrel_hub.console.svg import element, percent
+from carrel_hub.console.pictures.palette import css_class
+from carrel_hub.console.pictures.svg import element, percent
 
 HEIGHT = 22
 _BAR_TOP, _BAR_HEIGHT = 4, 14

@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from carrel.models import Reason, Transition
 from carrel_hub.console import format as fmt
-from carrel_hub.console.states import state_of
-from carrel_hub.console.svg import element, percent
+from carrel_hub.console.pictures.states import state_of
+from carrel_hub.console.pictures.svg import element, percent
 
 HEIGHT = 24
 _FINAL = frozenset({"succeeded", "failed", "stopped"})
