@@ -16,7 +16,7 @@ from carrel.widgets.endpoint import EndpointView
 from carrel.widgets.experiment import ExperimentView
 from carrel.widgets.experiment_state import importance
 from carrel.widgets.live import LiveView
-from carrel_hub.console import palette
+from carrel_hub.console.pictures import palette
 from carrel_schema.answers import TrialOut
 from unit.notebook.test_views import page_says, until
 
