@@ -51,7 +51,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     curves: dict[str, Curve] = {}
 
 
-class Sheet(msgspec.Struct, frozen=True, kw_only=True):
+class RunTable(msgspec.Struct, frozen=True, kw_only=True):
     """The table of runs: names of its columns, and one mapping for each run.
 
     ``varying`` are the parameters in which runs differ; they are the first of ``parameters``.
@@ -77,7 +77,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
         return written.getvalue()
 
 
-def sheet_of(runs: Sequence[Run]) -> Sheet:
+def sheet_of(runs: Sequence[Run]) -> RunTable:
     """The table of these runs, in their order."""
     names = sorted({name for run in runs for name in run.parameters})
     varying = [name for name in names if len({repr(run.parameters.get(name)) for run in runs}) > 1]
@@ -95,7 +95,7 @@ def sheet_of(runs: Sequence[Run]) -> Sheet:
         }
         for run in runs
     ]
-    return Sheet(
+    return RunTable(
         parameters=[*varying, *(name for name in names if name not in varying)],
         varying=varying,
         metrics=sorted({name for run in runs for name in run.metrics}),
