@@ -1,7 +1,8 @@
 """Growing pauses between retries. Pure: randomness comes from outside."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 FIRST_PAUSE_SECONDS: Final = 0.05
@@ -17,6 +18,29 @@ def exponential(
 ) -> float:
     """Seconds: ``first`` after no earlier failure, doubled with each, at most ``longest``."""
     return min(longest, first * 2.0 ** min(failures, MOST_DOUBLINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Seconds between the retries of one caller, without jitter: an iterable.
+
+    Attributes:
+        first: after the first failure; doubled with each.
+        longest: it grows no further.
+        tries: how many pauses there are; ``None``: without end.
+    """
+
+    first: float
+    longest: float
+    tries: int | None = None
+
+    def __iter__(self) -> Iterator[float]:
+        """The pauses in order."""
+        return map(self.after, count() if self.tries is None else range(self.tries))
+
+    def after(self, failures: int) -> float:
+        """The pause after one more failure than so many."""
+        return exponential(failures, self.first, self.longest)
 
 
 @dataclass(slots=True)

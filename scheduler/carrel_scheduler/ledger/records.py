@@ -59,6 +59,47 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[int, ...] = ()
     reason: ReasonInfo | None = None
 
+    @classmethod
+    def of(
+        cls,
+        workload: Workload,
+        from_phase: str,
+        to_phase: str,
+        *,
+        at: float,
+        epoch: int = 0,
+        **fields: Any,
+    ) -> "Transition":
+        """A change of a workload's phase.
+
+        Args:
+            workload: gives name, project, user, kind and attempt.
+            from_phase: until now; empty: it is new.
+            to_phase: from now on.
+            at: epoch seconds.
+            epoch: of the scheduler; 0: of none.
+            fields: the others, such as what it holds.
+        """
+        meta, spec = workload.meta, workload.spec
+        return cls(
+            at=at,
+            epoch=epoch,
+            workload_uid=meta.uid,
+            workload=meta.name,
+            project=meta.project,
+            user=spec.user,
+            kind=spec.kind,
+            attempt=fields.pop("attempt", workload.status.attempt),
+            from_phase=from_phase,
+            to_phase=to_phase,
+            **fields,
+        )
+
+    @classmethod
+    def first(cls, workload: Workload) -> "Transition":
+        """The row of a workload's creation."""
+        return cls.of(workload, "", "pending", at=workload.meta.created_at, attempt=0)
+
 
 class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One reported value."""

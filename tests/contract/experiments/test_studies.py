@@ -8,14 +8,14 @@ import pytest
 
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Fenced, Ledger
-from carrel_scheduler.workloads.controllers.experiments.studies import (
+from carrel_scheduler.workloads.controllers.experiments.contract import (
     MOST_STEPS,
     BadSuggestion,
     Ended,
-    Studies,
     Study,
     Trial,
 )
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 from carrel_schema.sections import ExperimentSpec, Parameter
 

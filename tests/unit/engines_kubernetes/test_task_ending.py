@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import EngineError, TaskId
 from carrel_scheduler.engines.kubernetes import eviction
-from carrel_scheduler.engines.kubernetes.eviction import PAUSES_SECONDS
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, PodSpec, PodStatus
 from carrel_scheduler.engines.kubernetes.tasks import termination as module
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
@@ -28,6 +28,7 @@ META = Meta(
 )
 STORM = Conflict(409, "Conflict", "the object has been modified")
 GRACE = 30
+TRIES = 3
 
 
 class Cluster:
@@ -57,7 +58,7 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eviction, "PAUSES_SECONDS", (0.0,) * len(PAUSES_SECONDS))
+    monkeypatch.setattr(eviction, "PAUSES", Pauses(0.0, 0.0, TRIES))
 
 
 def ender(cluster: Cluster, phase: str = "Running") -> TaskTerminator:
@@ -93,8 +94,8 @@ async def test_a_stop_that_is_refused_for_good_is_an_error() -> None:
 async def test_a_task_that_will_not_begin_is_given_up_once_somebody_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "GIVE_UP_AGAIN_SECONDS", (0.0,) * 3)
-    cluster = Cluster(refusals=2 * (len(PAUSES_SECONDS) + 1))
+    monkeypatch.setattr(module, "GIVE_UP_PAUSES", Pauses(0.0, 0.0, 3))
+    cluster = Cluster(refusals=2 * (TRIES + 1))
     ending = ender(cluster)
     await ending.give_up(TASK, "its image is not there")
     assert cluster.done == ["deadline"]

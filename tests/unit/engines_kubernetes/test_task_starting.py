@@ -4,11 +4,9 @@ from typing import Any, cast
 
 import pytest
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes import binding
-from carrel_scheduler.engines.kubernetes.binding import (
-    CONFLICT_PAUSES_SECONDS as BIND_PAUSES_SECONDS,
-)
 from carrel_scheduler.engines.kubernetes.pods.types import (
     ClaimStatus,
     Meta,
@@ -20,7 +18,6 @@ from carrel_scheduler.engines.kubernetes.tasks import starting
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.starting import (
-    ACCOUNT_PAUSES_SECONDS,
     Starter,
 )
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
@@ -45,6 +42,7 @@ TASK = TaskSpec(
     cpu_milli=500,
     memory_mib=64,
 )
+TRIES = 3
 NO_ACCOUNT = Forbidden(
     403,
     "Forbidden",
@@ -102,8 +100,8 @@ class Cluster:
 
 async def start(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Start the task there, without a pause."""
-    monkeypatch.setattr(binding, "CONFLICT_PAUSES_SECONDS", (0.0,) * len(BIND_PAUSES_SECONDS))
-    monkeypatch.setattr(starting, "ACCOUNT_PAUSES_SECONDS", (0.0,) * len(ACCOUNT_PAUSES_SECONDS))
+    monkeypatch.setattr(binding, "CONFLICT_PAUSES", Pauses(0.0, 0.0, TRIES))
+    monkeypatch.setattr(starting, "ACCOUNT_PAUSES", Pauses(0.0, 0.0, TRIES))
     client = cast("KubeClient", cluster)
     records = Records(client, float, 60.0, lambda _: None, lambda *_: None)
 
@@ -125,7 +123,7 @@ async def test_a_pod_that_is_bound_was_started_before(monkeypatch: pytest.Monkey
 
 
 async def test_what_is_never_bound_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(*[CHANGED] * (len(BIND_PAUSES_SECONDS) + 1))
+    cluster = Cluster(*[CHANGED] * (TRIES + 1))
     with pytest.raises(EngineError, match="written by others"):
         await start(cluster, monkeypatch)
     assert cluster.asked[-2:] == ["delete", "patch"]
@@ -153,7 +151,7 @@ async def test_the_account_of_a_new_namespace_is_waited_for(
 
 async def test_an_account_that_never_comes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
-    cluster.forbidden = [NO_ACCOUNT] * (len(ACCOUNT_PAUSES_SECONDS) + 1)
+    cluster.forbidden = [NO_ACCOUNT] * (TRIES + 1)
     with pytest.raises(EngineError, match="service account"):
         await start(cluster, monkeypatch)
 

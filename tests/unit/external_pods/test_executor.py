@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods import executor as executor_module
 from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits, PodExecutor
@@ -92,7 +93,7 @@ async def test_pods_that_do_not_give_way_keep_no_other_from_being_evicted(
 async def test_a_protected_pod_is_asked_again_and_the_loop_hears_if_that_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(executor_module, "EVICT_PAUSES_SECONDS", (0.0,) * 5)
+    monkeypatch.setattr(executor_module, "EVICT_PAUSES", Pauses(0.0, 0.0))
     cluster = Cluster(p=PROTECTED)
     heard: list[ExternalEvents] = []
     async with at_work(cluster, heard) as execute:
@@ -105,7 +106,7 @@ async def test_a_protected_pod_is_asked_again_and_the_loop_hears_if_that_goes_on
 
 
 async def test_a_budget_that_lets_go_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "EVICT_PAUSES_SECONDS", (0.0,) * 5)
+    monkeypatch.setattr(executor_module, "EVICT_PAUSES", Pauses(0.0, 0.0))
     monkeypatch.setattr(executor_module, "EVICT_AGAIN_SECONDS", 0.0)
     cluster = Cluster(p=PROTECTED)
     async with at_work(cluster) as execute:

@@ -16,7 +16,7 @@ def workload(uid: str = "u", created_at: float = 1.0) -> Workload:
 
 
 def row(obj: Workload, before: str, after: str) -> Transition:
-    return msgspec.structs.replace(repair.first_row(obj), from_phase=before, to_phase=after)
+    return msgspec.structs.replace(Transition.first(obj), from_phase=before, to_phase=after)
 
 
 def found(objects: list[Workload], entries: list[Workload], last: list[Transition]) -> Repairs:
@@ -31,7 +31,7 @@ def found(objects: list[Workload], entries: list[Workload], last: list[Transitio
 
 def test_nothing_is_done_where_nothing_is_missing() -> None:
     one = workload()
-    assert found([one], [one], [repair.first_row(one)]) == Repairs([], [], [], [])
+    assert found([one], [one], [Transition.first(one)]) == Repairs([], [], [], [])
 
 
 def test_a_turn_without_rows_gets_one() -> None:
@@ -39,7 +39,7 @@ def test_a_turn_without_rows_gets_one() -> None:
     one.status.phase, one.status.attempt = "running", 1
     one.status.tasks = [TaskInfo(index=0, attempt=1, node="n", devices=(1, 2))]
     one.spec.resources = msgspec.structs.replace(one.spec.resources, gpu_milli=2000)
-    (missing,) = found([one], [one], [repair.first_row(one)]).rows
+    (missing,) = found([one], [one], [Transition.first(one)]).rows
     assert (missing.from_phase, missing.to_phase, missing.attempt) == ("pending", "running", 1)
     assert (missing.gpu_milli, missing.cpu_milli, missing.node) == (2000, 100, "n")
     assert (missing.at, missing.epoch, missing.devices) == (NOW, 7, (1, 2))
@@ -55,12 +55,12 @@ def test_a_removal_is_finished() -> None:
 
 def test_a_creation_is_undone_unless_it_may_still_be_under_way() -> None:
     old, young = workload("old"), workload("young", created_at=NOW - 5)
-    what = found([], [old, young], [repair.first_row(old), repair.first_row(young)])
+    what = found([], [old, young], [Transition.first(old), Transition.first(young)])
     assert what == Repairs([], [], ["old"], [])
 
 
 def test_objects_of_a_lost_database_are_entered() -> None:
     one = workload()
     what = found([one], [], [])
-    assert what.unentered == [(one, repair.first_row(one))]
+    assert what.unentered == [(one, Transition.first(one))]
     assert what.rows == []

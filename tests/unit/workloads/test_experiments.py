@@ -7,13 +7,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from carrel_scheduler.workloads.controllers.contract import DesiredState
+from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Standing, Trial
 from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
-from carrel_scheduler.workloads.controllers.experiments.studies import (
-    Ended,
-    Standing,
-    Studies,
-    Trial,
-)
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_schema.objects import Meta, ReasonInfo, Workload, WorkloadSpec, WorkloadStatus
 from carrel_schema.sections import ExperimentSpec, Parameter
 

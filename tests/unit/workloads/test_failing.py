@@ -2,6 +2,7 @@
 
 import pytest
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import LATE_SECONDS
 from carrel_scheduler.workloads.reconcile import executor
 from carrel_scheduler.workloads.reconcile.events import Wake
@@ -151,7 +152,7 @@ async def test_a_member_that_is_gone_without_a_trace_is_not_waited_for(desk: Des
 async def test_an_engine_that_does_not_pass_a_stop_on_is_asked_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "AGAIN_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(executor, "PAUSES", Pauses(0.0, 0.0))
     await desk.project("vision", 2)
     uid = await desk.submit("vision", "train-1", 1)
     await desk.runs(uid)

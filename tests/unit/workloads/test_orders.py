@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
 from carrel_scheduler.workloads.reconcile import executor
 from unit.workloads.desk import Desk
@@ -12,7 +13,7 @@ from unit.workloads.desk import Desk
 async def test_a_stop_that_is_not_passed_on_is_shown_and_holds_up_no_other(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "AGAIN_SECONDS", (0.0,))
+    monkeypatch.setattr(executor, "PAUSES", Pauses(0.0, 0.0))
     await desk.project("vision", 4)
     uid = await desk.submit("vision", "gang", 1, tasks=2)
     await desk.runs(uid)
@@ -63,7 +64,7 @@ async def test_a_start_that_fails_in_an_unforeseen_way_is_refused_if_nothing_run
 async def test_a_start_that_fails_after_the_task_began_keeps_its_gpus_until_it_ends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "AGAIN_SECONDS", (0.0,))
+    monkeypatch.setattr(executor, "PAUSES", Pauses(0.0, 0.0))
     start = desk.engine.start
 
     async def broken(task: TaskSpec) -> None:
@@ -88,7 +89,7 @@ async def test_a_start_that_fails_after_the_task_began_keeps_its_gpus_until_it_e
 async def test_what_cannot_be_removed_is_removed_later(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "AGAIN_SECONDS", (0.0,))
+    monkeypatch.setattr(executor, "PAUSES", Pauses(0.0, 0.0))
     refusals = [EngineError("not now"), OSError(28, "No space left on device")]
     remove = desk.engine.remove_workload
 

@@ -11,8 +11,8 @@ from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.workloads.controllers.experiments.contract import BadSuggestion, Trial
 from carrel_scheduler.workloads.controllers.experiments.parts import environment, filled
-from carrel_scheduler.workloads.controllers.experiments.studies import BadSuggestion, Trial
 from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.lifecycle.phases import HOLDING
 from carrel_scheduler.workloads.views.contract import Report

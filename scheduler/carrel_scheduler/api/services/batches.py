@@ -18,8 +18,8 @@ from carrel_scheduler.api.models.workloads import WorkloadCreate
 from carrel_scheduler.api.problems import Code, Problem
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.projects import Projects
-from carrel_scheduler.api.services.submission import check_own_work, first_row, taken
-from carrel_scheduler.ledger.records import Creation, NewWorkload
+from carrel_scheduler.api.services.submission import check_own_work, taken
+from carrel_scheduler.ledger.records import Creation, NewWorkload, Transition
 from carrel_scheduler.policy.admission import Admission, NotAdmitted
 from carrel_schema.objects import Workload
 
@@ -75,7 +75,9 @@ class Batches:
         await sources.find(deps.ledger, workload)
         admission.admit(workload)
         return NewWorkload(
-            workload=workload, secrets=item.secret_environment, transition=first_row(workload)
+            workload=workload,
+            secrets=item.secret_environment,
+            transition=Transition.first(workload),
         )
 
 

@@ -127,7 +127,7 @@ class Submission:
 
     async def _write(self, workload: Workload, body: WorkloadCreate) -> Workload:
         return await self._deps.ledger.create_workload(
-            workload, secrets=body.secret_environment, transition=first_row(workload)
+            workload, secrets=body.secret_environment, transition=Transition.first(workload)
         )
 
     async def _exists(self, project: str, name: str) -> bool:
@@ -172,23 +172,6 @@ def check_own_work(body: WorkloadCreate, principal: Principal) -> None:
         raise problems.Forbidden(
             Code.USER_EXPECTED, "Work belongs to a user; use a token of the user it is for"
         )
-
-
-def first_row(workload: Workload) -> Transition:
-    """The row of a workload's creation."""
-    meta, spec = workload.meta, workload.spec
-    return Transition(
-        at=meta.created_at,
-        epoch=NO_EPOCH,
-        workload_uid=meta.uid,
-        workload=meta.name,
-        project=meta.project,
-        user=spec.user,
-        kind=spec.kind,
-        attempt=0,
-        from_phase="",
-        to_phase="pending",
-    )
 
 
 def taken(project: str, name: str) -> problems.Conflicting:

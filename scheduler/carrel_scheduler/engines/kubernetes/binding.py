@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import (
     SELECTED_NODE,
     BindVolume,
@@ -67,7 +68,7 @@ def _claimed(decision: BindVolume) -> dict[str, Any]:
 
 NO_LEASE_YET = "no params found"
 """What the API server says while its policies do not know of the lease yet."""
-CONFLICT_PAUSES_SECONDS = (0.02, 0.1, 0.3, 0.6, 1.0)
+CONFLICT_PAUSES: Final = Pauses(0.02, 1.0, 7)
 """Between tries for a task's pod that others write at the same moment."""
 _MOST_DIGITS = 4
 _encode = msgspec.json.Encoder().encode
@@ -114,7 +115,7 @@ class Target:
 async def bind(client: KubeClient, target: Target, epoch: int) -> None:
     """Bind a pod; returns once it is bound there. Raises ``NotBound``."""
     version = "" if target.decided is None else target.decided.metadata.resource_version
-    pauses, maybe_ours = iter(CONFLICT_PAUSES_SECONDS), target.decided is not None
+    pauses, maybe_ours = iter(CONFLICT_PAUSES), target.decided is not None
     while True:
         body = _binding(target, version, epoch)
         try:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice, timestamp
 from carrel_scheduler.engines.kubernetes.pods.types import Meta
 from carrel_scheduler.kube.client import KubeClient, PatchKind
@@ -17,7 +18,7 @@ from carrel_scheduler.kube.errors import Conflict, NotFound, TooManyRequests
 from carrel_scheduler.kube.metadata import Metadata, PartialObject
 from carrel_scheduler.kube.resources import PODS
 
-PAUSES_SECONDS: Final = (0.05, 0.2, 0.5, 1.0, 2.0)
+PAUSES: Final = Pauses(0.05, 2.0, 6)
 
 
 async def unless_gone(
@@ -28,7 +29,7 @@ async def unless_gone(
     Raises:
         KubeError: the write is refused, or conflicts with others again and again.
     """
-    for pause in PAUSES_SECONDS:
+    for pause in PAUSES:
         try:
             await write()
         except NotFound:

@@ -221,7 +221,7 @@ class KubernetesLedger(KubernetesStore, Past):
         """The entry may be there from a try that was not finished."""
         try:
             await self.rows.create_workload(
-                entry_of(obj), secrets={}, transition=repair.first_row(obj)
+                entry_of(obj), secrets={}, transition=Transition.first(obj)
             )
         except AlreadyExists:
             try:

@@ -49,9 +49,9 @@ def found(
 ) -> Repairs:
     """Compare objects, entries and the last rows of both, all by uid."""
     there = {obj.meta.uid for obj in objects}
-    unentered = [(obj, first_row(obj)) for obj in objects if obj.meta.uid not in entries]
+    unentered = [(obj, Transition.first(obj)) for obj in objects if obj.meta.uid not in entries]
     rows = [
-        _row(obj, last.get(obj.meta.uid) or first_row(obj), epoch, now)
+        _row(obj, last.get(obj.meta.uid) or Transition.first(obj), epoch, now)
         for obj in objects
         if _differs(obj, last.get(obj.meta.uid))
     ]
@@ -69,23 +69,6 @@ def found(
     )
 
 
-def first_row(workload: Workload) -> Transition:
-    """The row of a workload's creation."""
-    meta, spec = workload.meta, workload.spec
-    return Transition(
-        at=meta.created_at,
-        epoch=0,
-        workload_uid=meta.uid,
-        workload=meta.name,
-        project=meta.project,
-        user=spec.user,
-        kind=spec.kind,
-        attempt=0,
-        from_phase="",
-        to_phase="pending",
-    )
-
-
 def _never_made(last: Transition | None) -> bool:
     return last is None or not last.from_phase
 
@@ -99,21 +82,16 @@ def _differs(workload: Workload, last: Transition | None) -> bool:
 
 
 def _row(workload: Workload, last: Transition, epoch: int, now: float) -> Transition:
-    meta, spec, status = workload.meta, workload.spec, workload.status
+    spec, status = workload.spec, workload.status
     held = [task for task in status.tasks if task.place in ("held", "leaving")]
     tasks = held if status.phase in HOLDING else []
     first = tasks[0] if tasks else None
-    return Transition(
+    return Transition.of(
+        workload,
+        last.to_phase,
+        status.phase,
         at=max(now, last.at),
         epoch=epoch,
-        workload_uid=meta.uid,
-        workload=meta.name,
-        project=meta.project,
-        user=spec.user,
-        kind=spec.kind,
-        attempt=status.attempt,
-        from_phase=last.to_phase,
-        to_phase=status.phase,
         gpu_milli=sum(_gpu_milli(spec.resources, task.devices) for task in tasks),
         cpu_milli=len(tasks) * spec.resources.cpu_milli,
         memory_bytes=len(tasks) * spec.resources.memory_bytes,

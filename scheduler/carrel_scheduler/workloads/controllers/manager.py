@@ -234,7 +234,7 @@ class Manager:
             ),
             status=WorkloadStatus(queued_at=now),
         )
-        row = _row(part, now, epoch=0, before="", after="pending")
+        row = Transition.first(part)
         try:
             made = await self._ledger.create_workload(part, secrets=secrets, transition=row)
         except AlreadyExists:
@@ -259,7 +259,14 @@ class Manager:
         rows: Sequence[Transition] = ()
         if status.phase != before:
             rows = [
-                _row(changed, self._clock(), epoch=self.epoch, before=before, after=status.phase)
+                Transition.of(
+                    changed,
+                    before,
+                    status.phase,
+                    at=self._clock(),
+                    epoch=self.epoch,
+                    reason=status.reason,
+                )
             ]
         [meta] = await self._ledger.record(epoch=self.epoch, statuses=[changed], transitions=rows)
         changed.meta = meta
@@ -311,23 +318,6 @@ def _made_for(owner: Workload, part: Workload) -> bool:
 
 def _of(part: Workload) -> tuple[str, str, str]:
     return part.meta.project, part.meta.name, part.spec.owner
-
-
-def _row(work: Workload, at: float, *, epoch: int, before: str, after: str) -> Transition:
-    """A change of phase; composite work and new parts hold nothing."""
-    return Transition(
-        at=at,
-        epoch=epoch,
-        workload_uid=work.meta.uid,
-        workload=work.meta.name,
-        project=work.meta.project,
-        user=work.spec.user,
-        kind=work.spec.kind,
-        attempt=work.status.attempt,
-        from_phase=before,
-        to_phase=after,
-        reason=work.status.reason,
-    )
 
 
 class _Queue:

@@ -7,6 +7,7 @@ convention: 0 is done, anything else asks to be run again).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import TaskStatus
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle import reasons
@@ -14,8 +15,7 @@ from carrel_scheduler.workloads.lifecycle.failures import cause_of, failure_of
 from carrel_scheduler.workloads.lifecycle.reasons import GANG_LOST
 from carrel_schema.objects import Failure, Phase, ReasonInfo, WorkloadSpec, WorkloadStatus
 
-FIRST_PAUSE_SECONDS = 5.0
-LONGEST_PAUSE_SECONDS = 300.0
+PAUSES = Pauses(5.0, 300.0)
 LOSSES_AT_MOST = 50
 """So often in a row an attempt may be lost before the workload fails: some hours of tries."""
 STEADY_SECONDS = 600.0
@@ -43,8 +43,7 @@ class Outcome:
 
 def pause_seconds(failures: int) -> float:
     """Back-off after so many failures: 5 s, doubled each time, at most 5 min."""
-    doublings = min(max(failures - 1, 0), 16)
-    return min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS)
+    return PAUSES.after(max(failures - 1, 0))
 
 
 def loss_pause_seconds(losses: int) -> float:

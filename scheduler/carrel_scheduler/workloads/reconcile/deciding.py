@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.core.events import WorkloadQueued, WorkloadRemoved
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
@@ -24,8 +25,7 @@ from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.lifecycle.outcomes import loss_pause_seconds, pause_seconds
 
-FIRST_PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 60.0
+PAUSES: Final = Pauses(0.5, 60.0)
 MOST_SUSPECTS: Final = 100
 
 
@@ -85,7 +85,7 @@ class GuardedDecide:
         return plan
 
     def _failed(self, now: float) -> None:
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16), LONGEST_PAUSE_SECONDS)
+        pause = PAUSES.after(self._failures)
         self._failures += 1
         self.due_at = now + pause
 

@@ -16,13 +16,13 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import (
     AlreadyStarted,
     Engine,
@@ -52,9 +52,8 @@ log = logging.getLogger(__name__)
 # All ended tasks of a pass are forgotten in one order: nothing else happens to them any more.
 FORGETTING: Final = "forgetting"
 NO_TRACE: Final = "no trace of it was found"
-# Nobody else would do what was ordered: an engine that cannot do it is asked again, the last pause
-# over and over.
-AGAIN_SECONDS: Final = (0.5, 2.0, 5.0, 15.0, 30.0, 60.0)
+# Nobody else would do what was ordered: an engine that cannot do it is asked again without end.
+PAUSES: Final = Pauses(0.5, 60.0)
 SHOWN_FROM: Final = 2
 """After so many failures in a row people are told."""
 
@@ -241,7 +240,7 @@ class Executor:
         async def end() -> None:
             await self._engine.stop(stop.task, stop.grace_seconds)
 
-        await asyncio.sleep(AGAIN_SECONDS[0])
+        await asyncio.sleep(PAUSES.first)
         try:
             await self._insist(f"ending task {stop.task}", end, show)
         except UnknownTask:
@@ -270,7 +269,7 @@ class Executor:
         ``show``: told why it has failed for a while, and "" once it has not.
         """
         shown = ""
-        for number, pause in enumerate(_pauses()):
+        for number, pause in enumerate(PAUSES):
             try:
                 await work()
             except UnknownTask:
@@ -305,14 +304,7 @@ def _line_of(entry: CachedWorkload) -> str:
     return f"{entry.uid} (outside)" if entry.workload.spec.external else entry.uid
 
 
-def _pauses() -> Iterator[float]:
-    """Seconds between tries, for ever."""
-    yield from AGAIN_SECONDS
-    while True:
-        yield AGAIN_SECONDS[-1]
-
-
-def _say_failed(doing: str, error: Exception, pause: float = AGAIN_SECONDS[0]) -> None:
+def _say_failed(doing: str, error: Exception, pause: float = PAUSES.first) -> None:
     trace = None if isinstance(error, EngineError) else error
     log.warning("%s failed, tried again in %g s: %s", doing, pause, error, exc_info=trace)
 

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
@@ -58,7 +59,7 @@ from carrel_scheduler.workloads.views.stream import Stream
 from carrel_schema.objects import Workload
 
 log = logging.getLogger(__name__)
-LONGEST_PAUSE_SECONDS: Final = 30.0
+PAUSES: Final = Pauses(0.1, 30.0)
 MOST_PASSES_IN_A_ROW: Final = 100
 SLOW_PASS_SECONDS: Final = 0.05
 """The pause where, pass after pass, something is due at once and no event arrives."""
@@ -163,7 +164,7 @@ class Reconciler:
                 await self.reconcile()
             self._failures = self._failures + 1 if guard.failed else 0
             if guard.failed:
-                await asyncio.sleep(min(0.1 * 2.0**self._failures, LONGEST_PAUSE_SECONDS))
+                await asyncio.sleep(PAUSES.after(self._failures))
 
     async def reconcile(self) -> None:
         """One pass over everything that waits now."""

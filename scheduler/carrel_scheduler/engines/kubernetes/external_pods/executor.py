@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes import notifications
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind, prepare
@@ -36,8 +37,9 @@ from carrel_schema.objects import Meta
 log = logging.getLogger(__name__)
 
 ROWS_SECONDS: Final = 0.5
-EVICT_PAUSES_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
-"""Between tries at an eviction that is refused for the moment; then the loop hears of it."""
+EVICT_PAUSES: Final = Pauses(1.0, 15.0)
+EVICT_TRIES: Final = 5
+"""So many retries of an eviction that is refused for the moment; then the reconciler is told."""
 EVICT_AGAIN_SECONDS: Final = 60.0
 """Between tries after that."""
 Notification = ReportPending | ReportEvent | Nominate
@@ -211,8 +213,8 @@ class PodExecutor:
         refusals, pause = self._refusals[pod.uid], EVICT_AGAIN_SECONDS
         self._refusals[pod.uid] += 1
         of_the_moment = isinstance(error, Protected | Conflict)
-        if of_the_moment and refusals < len(EVICT_PAUSES_SECONDS):
-            pause = EVICT_PAUSES_SECONDS[refusals]
+        if of_the_moment and refusals < EVICT_TRIES:
+            pause = EVICT_PAUSES.after(refusals)
         else:
             self._news(EvictionRefused(pod, str(error)))
         asyncio.get_running_loop().call_later(pause, self._evict_again, order)

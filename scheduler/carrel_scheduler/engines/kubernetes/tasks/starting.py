@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import (
     AlreadyStarted,
     EngineError,
@@ -43,7 +44,7 @@ from carrel_schema import names
 from carrel_schema.names import label
 
 OwnerOf = Callable[[TaskSpec], Awaitable[dict[str, Any] | None]]
-ACCOUNT_PAUSES_SECONDS: Final = (0.1, *[0.5] * 9)
+ACCOUNT_PAUSES: Final = Pauses(0.1, 0.5, 10)
 _NO_ACCOUNT: Final = "error looking up service account"
 REMOVE_FINALIZER: Final = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
 
@@ -127,7 +128,7 @@ class Starter:
 
     async def _made(self, wanted: Any, namespace: str) -> TaskPod:
         """The pod; the account that the cluster gives a new namespace may be about to be made."""
-        for pause in ACCOUNT_PAUSES_SECONDS:
+        for pause in ACCOUNT_PAUSES:
             try:
                 return await self._client.create(PODS, wanted, namespace, TaskPod)
             except Forbidden as refusal:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskPhase, UnknownTask
 from carrel_scheduler.engines.kubernetes.eviction import unless_gone
 from carrel_scheduler.engines.kubernetes.tasks import program
@@ -29,7 +30,7 @@ from carrel_schema.names import label
 
 log = logging.getLogger(__name__)
 SLACK_SECONDS: Final = 1.0
-GIVE_UP_AGAIN_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 120.0)
+GIVE_UP_PAUSES: Final = Pauses(1.0, 120.0, 8)
 _SEEN: Final = {
     "metadata": {
         "$deleteFromPrimitiveList/finalizers": [FINALIZER],
@@ -56,7 +57,7 @@ class TaskTerminator:
 
     async def give_up(self, task: TaskId, why: str) -> None:
         """End a task that will not begin."""
-        for pause in GIVE_UP_AGAIN_SECONDS:
+        for pause in GIVE_UP_PAUSES:
             record = self._records.get(task)
             if record is None or record.status.phase is TaskPhase.ENDED:
                 return

@@ -16,13 +16,9 @@ from typing import Final
 from carrel_scheduler.workloads.controllers import contract as saying
 from carrel_scheduler.workloads.controllers.contract import DesiredState, NewPart
 from carrel_scheduler.workloads.controllers.experiments import parts as words
+from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Standing, Study
 from carrel_scheduler.workloads.controllers.experiments.parts import new_part
-from carrel_scheduler.workloads.controllers.experiments.studies import (
-    Ended,
-    Standing,
-    Studies,
-    Study,
-)
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_schema.kinds import WorkloadKind

@@ -22,7 +22,7 @@ from optuna.trial import TrialState as State
 from typing_extensions import override
 
 from carrel_scheduler.workloads.controllers.experiments import sampling
-from carrel_scheduler.workloads.controllers.experiments.studies import (
+from carrel_scheduler.workloads.controllers.experiments.contract import (
     MOST_STEPS,
     BadSuggestion,
     Ended,
@@ -72,7 +72,7 @@ class Journal(BaseJournalBackend):
 
 
 class OptunaStudy:
-    """See ``experiments_contract.Study``.
+    """See ``contract.Study``.
 
     Args:
         name: of the study, ``project/experiment``.

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.workloads.controllers.contract import NewPart
-from carrel_scheduler.workloads.controllers.experiments.studies import Standing
+from carrel_scheduler.workloads.controllers.experiments.contract import Standing
 from carrel_schema.objects import ReasonInfo, Workload
 from carrel_schema.sections import ExperimentSpec, TrialSpec
 

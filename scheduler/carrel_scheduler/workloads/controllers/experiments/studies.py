@@ -1,7 +1,6 @@
-"""Studies: what the controller knows of one, free of the library that keeps it; and their store.
+"""The studies of all experiments, and how they are stored.
 
-A study has trials by number, from 0; a trial is *open* until the study was told its end. Studies
-work one at a time, in a thread, and are stored before anybody acts on what they said.
+Studies work one at a time, in a thread, and are stored before anybody acts on what they said.
 
 A study is opened from its log when it is first used and kept while its experiment lives. What goes
 wrong on the way, a commit that fails among it, closes the study: the next use begins again with
@@ -10,145 +9,24 @@ what is stored.
 
 import asyncio
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeVar
-
-import msgspec
+from typing import Final, TypeVar
 
 from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.workloads.controllers.experiments.contract import (
+    BadSuggestion,
+    StoredStudy,
+    Study,
+)
 from carrel_schema.objects import Workload
-from carrel_schema.sections import ExperimentSpec, Parameter
-
-MOST_STEPS: Final = 2000
-TrialState = Literal["open", "completed", "pruned", "failed", "stopped"]
-
-
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration and what came of it.
-
-    Attributes:
-        value: the objective; of an open trial ``None``.
-        steps: reported values of the metric, in the order of their steps.
-        error: why it failed: a sentence, and the last lines of its log.
-    """
-
-    number: int
-    state: TrialState
-    parameters: dict[str, Any] = {}
-    value: float | None = None
-    steps: tuple[tuple[int, float], ...] = ()
-    error: str = ""
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """An open trial's work is over.
-
-    ``completed`` takes the value that was reported; without one the trial has failed. ``stopped``
-    is a trial that was not let finish, which is no failure of it.
-
-    Attributes:
-        latest: the last value that its workload's status has; counts where the study was told more
-            values than it keeps.
-    """
-
-    number: int
-    state: Literal["completed", "failed", "stopped"]
-    error: str = ""
-    latest: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A study at a glance.
-
-    Attributes:
-        open: parameters of the open trials by number.
-        pruned: numbers of the trials that were stopped early.
-        leaving: pruned trials that were told so because they asked, and until when (epoch seconds)
-            they may end by themselves.
-        made: how many trials there are.
-        exhausted: no configuration is left that was not tried.
-        best: the completed trial with the best value.
-        last_error: of the trial that failed last.
-    """
-
-    open: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    pruned: frozenset[int] = frozenset()
-    leaving: Mapping[int, float] = field(default_factory=dict)
-    made: int = 0
-    completed: int = 0
-    failed: int = 0
-    exhausted: bool = False
-    best: Trial | None = None
-    last_error: str = ""
-
-
-class Study(Protocol):
-    """One experiment's study. Not for the event loop's thread; see ``experiments_studies``."""
-
-    def standing(self) -> Standing:
-        """How it stands."""
-        ...
-
-    def ask(self) -> bool:
-        """Make the next trial; false when the space is exhausted."""
-        ...
-
-    def tell(self, ended: Ended) -> None:
-        """End an open trial; one that is not open stays as it is."""
-        ...
-
-    def report(self, number: int, values: Sequence[tuple[int | None, float]]) -> None:
-        """Take values of the metric at steps (``None``: the next step), judging each of them.
-
-        The trial is pruned by the first that the pruner does not like. A value at a step that has
-        one replaces it: a trial that was preempted may go back. Only the first ``MOST_STEPS`` are
-        kept and judged.
-        """
-        ...
-
-    def result(self, number: int, value: float) -> None:
-        """The value that counts, whatever was reported."""
-        ...
-
-    def pruned(self, number: int) -> bool:
-        """Whether the trial was stopped early."""
-        ...
-
-    def leave(self, number: int, until: float) -> bool:
-        """Whether the trial is pruned; it asks, so it has time until then to end by itself."""
-        ...
-
-    def suggest(self, number: int, name: str, parameter: Parameter) -> Any:
-        """A parameter that the trial defines as it runs; always the same for the same name.
-
-        Raises ``BadSuggestion`` where it does not go with what was suggested before.
-        """
-        ...
-
-    def trials(self) -> list[Trial]:
-        """All trials in the order of their numbers."""
-        ...
-
-
-class BadSuggestion(Exception):  # noqa: N818 - an outcome to handle
-    """A parameter that does not go with what the study knows of it; the message says why."""
-
+from carrel_schema.sections import ExperimentSpec
 
 T = TypeVar("T")
 R = TypeVar("R")
 # Optuna holds Python's lock while it computes: more threads would not be faster.
 THREADS: Final = 1
-
-
-class StoredStudy(Study, Protocol):
-    """A study with the part of its log that is not stored yet."""
-
-    def take_pending(self) -> Sequence[str]:
-        """Hand over entries that are to be stored."""
-        ...
 
 
 Open = Callable[[str, ExperimentSpec, int, Sequence[str]], StoredStudy]

@@ -12,9 +12,10 @@ from carrel_scheduler.engines.contract import Engine, EngineError, LogRequest
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.contract import is_part_of
+from carrel_scheduler.workloads.controllers.experiments.contract import Study, Trial
 from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
 from carrel_scheduler.workloads.controllers.experiments.parts import LINES
-from carrel_scheduler.workloads.controllers.experiments.studies import Studies, Study, Trial
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.views.contract import Report

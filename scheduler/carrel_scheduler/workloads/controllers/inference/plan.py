@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from carrel_scheduler.backoff import Pauses
 from carrel_schema.sections import InferenceSpec
 
 
@@ -77,8 +78,7 @@ def scaled(spec: InferenceSpec, wanted: int, demand: Demand, low: Low | None, no
 
 State = Literal["waiting", "starting", "ready", "draining", "ended", "leaving"]
 
-FIRST_PAUSE_SECONDS: Final = 1.0
-LONGEST_PAUSE_SECONDS: Final = 60.0
+PAUSES: Final = Pauses(1.0, 60.0)
 NO_ROOM_SECONDS: Final = 10.0
 _ALIVE: Final = ("waiting", "starting", "ready")
 
@@ -161,7 +161,7 @@ class Steps:
 
 def pause_seconds(failures: int) -> float:
     """Before another replica after so many failures: 1 s, doubled each time, at most a minute."""
-    return min(FIRST_PAUSE_SECONDS * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_PAUSE_SECONDS)
+    return PAUSES.after(max(failures - 1, 0))
 
 
 def plan(now_is: Situation, now: float) -> Steps:

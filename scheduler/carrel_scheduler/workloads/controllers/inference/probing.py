@@ -11,8 +11,9 @@ from typing import Final
 
 import aiohttp
 
-FIRST_PAUSE_SECONDS: Final = 0.1
-LONGEST_PAUSE_SECONDS: Final = 1.0
+from carrel_scheduler.backoff import Pauses
+
+PAUSES: Final = Pauses(0.1, 1.0)
 ANSWER_SECONDS: Final = 5.0
 
 
@@ -74,10 +75,10 @@ class Prober:
             task.cancel()
 
     async def _look(self, owner: str, run: Run, host: str, port: int, path: str) -> None:
-        pause = FIRST_PAUSE_SECONDS
-        while not await self._answers(host, port, path):
+        for pause in PAUSES:
+            if await self._answers(host, port, path):
+                break
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
         self.know(owner, run)
         self._tasks.pop(run, None)
         self._owner.pop(run, None)
