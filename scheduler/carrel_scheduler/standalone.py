@@ -40,7 +40,7 @@ from carrel_scheduler.engines.contract import (
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.executor import Fenced, Limits
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
-from carrel_scheduler.engines.kubernetes.external_pods.runner import ExternalPodRunner, Feeds
+from carrel_scheduler.engines.kubernetes.external_pods.watchers import ExternalPodRunner, Feeds
 from carrel_scheduler.engines.kubernetes.leadership import (
     Clocks,
     Leader,

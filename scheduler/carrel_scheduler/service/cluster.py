@@ -24,7 +24,7 @@ from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.nodes import facts_of
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
-from carrel_scheduler.engines.kubernetes.external_pods.runner import ExternalPodRunner, Feeds
+from carrel_scheduler.engines.kubernetes.external_pods.watchers import ExternalPodRunner, Feeds
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader, StateFolderLock
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints

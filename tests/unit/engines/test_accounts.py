@@ -14,7 +14,7 @@ import pytest
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local import accounts
 from carrel_scheduler.engines.local.accounts import AccountRefused, Accounts
-from carrel_scheduler.engines.local.layout import write_whole
+from carrel_scheduler.engines.local.task_state import write_whole
 
 UIDS = range(61000, 61500)
 

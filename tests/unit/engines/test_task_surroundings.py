@@ -12,8 +12,8 @@ from carrel_scheduler.engines.local import environment as surroundings
 from carrel_scheduler.engines.local import task_folder, task_state
 from carrel_scheduler.engines.local.accounts import Account
 from carrel_scheduler.engines.local.environment import device_environment, task_environment
-from carrel_scheduler.engines.local.layout import Layout, remove_tree, write_whole
 from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.task_state import Layout, remove_tree, write_whole
 
 ADA = Account(name="ada", uid=61184, gid=61184, home=Path("/homes/ada"), shared=False, listed=False)
 

@@ -67,7 +67,7 @@ async def pumped(heard: Any, reader: Any, news: int) -> list[Any]:
             enough.set()
 
     pump = asyncio.create_task(
-        watchers.pump_pods(heard, reader, tell, synced, Quarantine(lambda: 0.0))
+        watchers.watch_pods(heard, reader, tell, synced, Quarantine(lambda: 0.0))
     )
     waiting = asyncio.create_task(enough.wait())
     await asyncio.wait([pump, waiting], return_when=asyncio.FIRST_COMPLETED)

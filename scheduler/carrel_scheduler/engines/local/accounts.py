@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.local.layout import PRIVATE, write_whole
+from carrel_scheduler.engines.local.task_state import PRIVATE, write_whole
 
 FIRST_ORDINARY: Final = 1000
 NOBODY: Final = 65534

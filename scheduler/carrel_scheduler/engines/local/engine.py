@@ -30,10 +30,10 @@ from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.capabilities import describe_isolation
 from carrel_scheduler.engines.local.cgroups import find_limiter
 from carrel_scheduler.engines.local.launch import Launcher, TaskOptions
-from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.logs import read_log
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
 from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
+from carrel_scheduler.engines.local.task_state import Layout, write_whole
 from carrel_scheduler.engines.local.terminal import Terminal, open_terminal
 from carrel_scheduler.engines.streams import StatusStream, Streams
 

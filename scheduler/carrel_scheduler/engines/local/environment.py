@@ -10,7 +10,7 @@ from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskSpec
 from carrel_scheduler.engines.local.accounts import Account
-from carrel_scheduler.engines.local.layout import write_whole
+from carrel_scheduler.engines.local.task_state import write_whole
 
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DRIVER: Final = Path("/proc/driver/nvidia/gpus")

@@ -24,7 +24,6 @@ from carrel_scheduler.engines.local.capabilities import (
 )
 from carrel_scheduler.engines.local.cgroups import Limiter
 from carrel_scheduler.engines.local.fork_server import ForkServer, NoSupervisor
-from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.network.namespaces import (
     Joined,
     Namespaces,
@@ -33,7 +32,7 @@ from carrel_scheduler.engines.local.network.namespaces import (
 )
 from carrel_scheduler.engines.local.shim import process_tree
 from carrel_scheduler.engines.local.shim.job import Job
-from carrel_scheduler.engines.local.task_state import Lock, TaskRecord
+from carrel_scheduler.engines.local.task_state import Layout, Lock, TaskRecord, write_whole
 
 WITHOUT_HOME: Final = frozenset({"tensorboard"})
 HOSTS: Final = Path("/etc/hosts")

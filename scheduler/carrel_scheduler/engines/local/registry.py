@@ -32,9 +32,8 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.local import inotify, task_state
 from carrel_scheduler.engines.local.cgroups import Groups, Limiter
-from carrel_scheduler.engines.local.layout import Layout, remove_tree
 from carrel_scheduler.engines.local.shim import process_tree
-from carrel_scheduler.engines.local.task_state import Started
+from carrel_scheduler.engines.local.task_state import Layout, Started, remove_tree
 
 FORGOTTEN: Final = "forgotten"
 RETRY_SECONDS: Final = 5.0

@@ -1,27 +1,41 @@
-"""Watches that feed the reconciler: pods, nodes, node groups, namespaces and volumes.
+"""Watches that feed the reconciler with external pods, and how they are wired with the executor.
 
 Pods and nodes become events. Namespaces, claims, volumes and classes decide only where pods may
-run: they become constraints at once, between the passes of the loop, which shares this thread;
-the loop is woken, so that pods that waited for them are evaluated again. A pod whose owners can not
-be read at the moment is read again later; what it uses is counted at once, if it has a node.
+run: they become constraints at once, between the passes of the reconciler, which shares this
+thread and is woken, so that pods that waited for them are evaluated again. A pod whose owners
+cannot be read at the moment is read again later; what it uses is counted at once, if it has a node.
+
+Start once the reconciler has recovered its workloads: until everything that exists has been
+reported and the reconciler has handled ``Ready``, no external pod is placed.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.kubernetes.external_pods.conditions import GroupStatuses
+from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits, PodExecutor
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     ExternalEvent,
     NodeDeleted,
     NodeGroupDeleted,
     NodeGroupSeen,
     NodeSeen,
+    Ready,
     UnmanagedPodSeen,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
+from carrel_scheduler.engines.kubernetes.external_pods.reading import (
+    KnownProjects,
+    OwnerLookup,
+    Reader,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.usage import close_left_open
+from carrel_scheduler.engines.kubernetes.external_pods.workload_pods import DisruptionAnnouncer
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
 from carrel_scheduler.engines.kubernetes.pods.types import (
@@ -31,6 +45,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodGroup,
     StorageClass,
 )
 from carrel_scheduler.kube.client import KubeClient
@@ -38,10 +53,15 @@ from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.reflector import Change, ChangeKind
 from carrel_scheduler.kube.resources import (
+    NAMESPACES,
+    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    PODS,
     STORAGE_CLASSES,
 )
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.resources.kinds import NODE_GROUP, POD_GROUP
 from carrel_scheduler.quarantine import Quarantine
 
 T = TypeVar("T", Namespace, PersistentVolumeClaim, PersistentVolume, StorageClass)
@@ -100,42 +120,42 @@ class PlacementWatcher:
 
     async def run(self) -> None:
         """Watch for ever."""
-        pumps = self._pumps()
-        self._unsynced = len(pumps)
+        watches = self._watches()
+        self._unsynced = len(watches)
         async with asyncio.TaskGroup() as group:
-            for pump in pumps:
+            for pump in watches:
                 group.create_task(pump)
 
-    def _pumps(self) -> tuple[Coroutine[None, None, None], ...]:
+    def _watches(self) -> tuple[Coroutine[None, None, None], ...]:
         places, volumes, storage = self._places, self._volumes, self._storage
         return (
-            self._pump(
+            self._watch(
                 self._namespaces,
                 places.set_namespace,
                 lambda one: places.drop_namespace(one.metadata.name),
             ),
-            self._pump(
+            self._watch(
                 storage.claims,
                 volumes.set_claim,
                 lambda one: volumes.drop_claim(one.metadata.namespace, one.metadata.name),
             ),
-            self._pump(
+            self._watch(
                 storage.volumes,
                 volumes.set_volume,
                 lambda one: volumes.drop_volume(one.metadata.name),
             ),
-            self._pump(
+            self._watch(
                 storage.classes,
                 volumes.set_class,
                 lambda one: volumes.drop_class(one.metadata.name),
             ),
         )
 
-    async def _pump(
+    async def _watch(
         self, feed: Feed[T], see: Callable[[T], None], lose: Callable[[T], None]
     ) -> None:
-        heard = feed.subscribe()
-        while changes := await heard.batch():
+        subscription = feed.subscribe()
+        while changes := await subscription.batch():
             before = self._places.version
             for change in changes:
                 if change.kind is ChangeKind.SYNCED:
@@ -156,27 +176,27 @@ Deliver = Callable[[ExternalEvents], None]
 ObjectT = TypeVar("ObjectT", Node, NodeGroup)
 
 
-async def pump_nodes(feed: Feed[Node], tell: Deliver, synced: asyncio.Event) -> None:
+async def watch_nodes(feed: Feed[Node], tell: Deliver, synced: asyncio.Event) -> None:
     """Every node and each change; ``synced`` is set once those that are there were told."""
-    await _pump(feed, tell, synced, NodeSeen, lambda node: NodeDeleted(node.metadata.name))
+    await _watch(feed, tell, synced, NodeSeen, lambda node: NodeDeleted(node.metadata.name))
 
 
-async def pump_groups(feed: Feed[NodeGroup], tell: Deliver, synced: asyncio.Event) -> None:
+async def watch_groups(feed: Feed[NodeGroup], tell: Deliver, synced: asyncio.Event) -> None:
     """Every group of nodes and each change; ``synced`` as for nodes."""
-    await _pump(
+    await _watch(
         feed, tell, synced, NodeGroupSeen, lambda group: NodeGroupDeleted(group.metadata.name)
     )
 
 
-async def _pump(
+async def _watch(
     feed: Feed[ObjectT],
     tell: Deliver,
     synced: asyncio.Event,
     seen: Callable[[ObjectT], ExternalEvent],
     left: Callable[[ObjectT], ExternalEvent],
 ) -> None:
-    heard = feed.subscribe()
-    while changes := await heard.batch():
+    subscription = feed.subscribe()
+    while changes := await subscription.batch():
         told = [change for change in changes if change.kind is not ChangeKind.SYNCED]
         news = [
             (left if change.kind is ChangeKind.DELETED else seen)(change.object) for change in told
@@ -186,19 +206,19 @@ async def _pump(
             synced.set()
 
 
-async def pump_pods(
+async def watch_pods(
     feed: Feed[Pod], reader: Reader, tell: Deliver, synced: asyncio.Event, quarantine: Quarantine
 ) -> None:
     """Every pod and each change; ``synced`` is set once those that are there were told.
 
     A pod that cannot be read counts as unmanaged until it changes.
     """
-    heard = feed.subscribe()
+    subscription = feed.subscribe()
     unread: dict[str, Pod] = {}
     while True:
         try:
             async with asyncio.timeout(AGAIN_SECONDS if unread else None):
-                changes = await heard.batch()
+                changes = await subscription.batch()
         except TimeoutError:
             changes = [Change(ChangeKind.MODIFIED, pod) for pod in unread.values()]
         if not changes:
@@ -238,3 +258,111 @@ async def _read(
             if pod.spec.node_name:
                 news.append(UnmanagedPodSeen(pod))
     return news
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """What is watched; shared with whoever watches the same."""
+
+    pods: Feed[Pod]
+    nodes: Feed[Node]
+    namespaces: Feed[Namespace]
+    storage: StorageFeeds
+    groups: Feed[NodeGroup] | None = None
+    pod_groups: Feed[PodGroup] | None = None
+
+    @classmethod
+    def of(cls, client: KubeClient, *, ours: bool = False) -> "Feeds":
+        """New feeds of the whole cluster; ``ours``: it knows our kinds."""
+        return cls(
+            Feed(client, PODS, Pod),
+            Feed(client, NODES, Node),
+            Feed(client, NAMESPACES, Namespace),
+            StorageFeeds.of(client),
+            Feed(client, NODE_GROUP.resource, NodeGroup) if ours else None,
+            Feed(client, POD_GROUP.resource, PodGroup) if ours else None,
+        )
+
+    async def close(self) -> None:
+        """Stop watching."""
+        await asyncio.gather(
+            self.pods.close(), self.nodes.close(), self.namespaces.close(), self.storage.close()
+        )
+        for feed in (self.groups, self.pod_groups):
+            if feed is not None:
+                await feed.close()
+
+
+class ExternalPodRunner:
+    """See the module.
+
+    Args:
+        client: of the API server; ``feeds`` made of it.
+        pods: of the reconciler.
+        ledger: has their history.
+        tell: delivers events to the reconciler.
+        projects: by name, as the reconciler knows them.
+        epoch: of this scheduler's leadership.
+        instance: the name of this process.
+        now: epoch seconds.
+        limits: how much at once.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        feeds: Feeds,
+        pods: ExternalPodReconciler,
+        ledger: Ledger,
+        tell: Callable[[ExternalEvents], None],
+        projects: Mapping[str, Any],
+        *,
+        epoch: int,
+        instance: str,
+        now: Callable[[], float],
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> None:
+        self._client, self._feeds, self._pods, self._now = client, feeds, pods, now
+        self._ledger, self._tell = ledger, tell
+        known = KnownProjects(projects, lambda: feeds.namespaces.objects)
+        self.reader = Reader(Grouper(Owners(OwnerLookup(client)), known))
+        self.executor = PodExecutor(client, ledger, tell, now=now, instance=instance, limits=limits)
+        self.executor.epoch = epoch
+        pods.current.execute = self.executor
+        self.announcer = DisruptionAnnouncer(client, pods.current.task_pods, now, instance)
+        self._circumstances = PlacementWatcher(
+            pods.current.places,
+            feeds.namespaces,
+            feeds.storage,
+            lambda: tell(ExternalEvents(())),
+            pods.current.quarantine,
+        )
+
+    async def run(self, began: asyncio.Event, ledger_epoch: int) -> None:
+        """Watch and act for ever; ``began`` is set once the reconciler may run."""
+        await self._feeds.namespaces.synced()
+        groups, nodes, pods = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._circumstances.run())
+            await self._circumstances.synced()
+            if self._feeds.groups is not None:
+                group.create_task(watch_groups(self._feeds.groups, self._tell, groups))
+                await groups.wait()
+            group.create_task(watch_nodes(self._feeds.nodes, self._tell, nodes))
+            await nodes.wait()
+            group.create_task(
+                watch_pods(
+                    self._feeds.pods, self.reader, self._tell, pods, self._pods.current.quarantine
+                )
+            )
+            await pods.wait()
+            await close_left_open(self._ledger, epoch=ledger_epoch, now=self._now())
+            self._tell(ExternalEvents((Ready(),)))
+            began.set()
+            group.create_task(self.executor.run())
+            if self._feeds.groups is not None and self._feeds.pod_groups is not None:
+                statuses = self._statuses(self._feeds.pod_groups, self._feeds.groups)
+                group.create_task(statuses.run())
+
+    def _statuses(self, pods: Feed[PodGroup], nodes: Feed[NodeGroup]) -> GroupStatuses:
+        return GroupStatuses(self._client, self._pods.current, pods, nodes, self._now)
