@@ -9,7 +9,21 @@ from typing import Any
 
 import msgspec
 
-from carrel_schema.objects import InteractiveLimits, ReasonInfo, TrainingLimits
+from carrel_schema.constraints import (
+    CpuMillicores,
+    Gpus,
+    MemoryBytes,
+    Name,
+    ProjectName,
+    Text,
+)
+from carrel_schema.objects import (
+    InteractiveLimits,
+    Rank,
+    ReasonInfo,
+    TrainingLimits,
+    Weight,
+)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,12 +39,18 @@ class WhoAmI(Answer, frozen=True, kw_only=True):
     default_project: str | None = None
 
 
-class AmountsOut(Answer, frozen=True, kw_only=True):
-    """Amounts per resource; ``null`` means no bound."""
+class Amounts(Answer, frozen=True, kw_only=True):
+    """An amount of each resource; ``null`` means no bound."""
 
-    gpus: float | None = None
-    cpu_millicores: int | None = None
-    memory_bytes: int | None = None
+    gpus: Gpus | None = None
+    cpu_millicores: CpuMillicores | None = None
+    memory_bytes: MemoryBytes | None = None
+
+
+class QuotaAmounts(Amounts, frozen=True, kw_only=True):
+    """Guaranteed amounts; ``null`` means no bound."""
+
+    gpus: Gpus | None = 0.0
 
 
 class UseOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,20 +66,44 @@ class UseOut(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
 
 
-class ProjectOut(Answer, frozen=True, kw_only=True):
-    """A project. ``quota`` is guaranteed, ``limit`` caps all use, ``weight`` null: by quota."""
+class DepartmentFields(Answer, frozen=True, kw_only=True):
+    """What an admin sets for a department, complete; what is left out is as by default.
 
-    name: str
-    description: str = ""
-    quota: AmountsOut = AmountsOut()
-    limit: AmountsOut = AmountsOut()
+    Attributes:
+        quota: guaranteed.
+        limit: caps all use, also of idle resources.
+        over_quota: whether more than the quota may be used while others leave it idle.
+        weight: share of what nobody is guaranteed; null: in proportion to the GPU quota.
+        rank: served strictly first out of the surplus when higher.
+    """
+
+    description: Text = ""
+    quota: QuotaAmounts = QuotaAmounts()
+    limit: Amounts = Amounts()
     over_quota: bool = True
-    weight: int | None = None
-    rank: int = 0
+    weight: Weight | None = None
+    rank: Rank = 0
+
+
+class ProjectFields(DepartmentFields, frozen=True, kw_only=True):
+    """What an admin sets for a project, complete; ``department`` may be null for none."""
+
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
+    department: Name | None = None
+
+
+class ProjectCreate(ProjectFields, frozen=True, kw_only=True):
+    """A project to create."""
+
+    name: ProjectName
+
+
+class ProjectOut(ProjectFields, frozen=True, kw_only=True):
+    """A project."""
+
+    name: str
     color: int = 0
-    department: str | None = None
     resource_version: int = 0
     created_at: float = 0.0
     use: UseOut = UseOut()
@@ -72,16 +116,10 @@ class ProjectImpact(Answer, frozen=True, kw_only=True):
     would_give_way: Sequence[str] = ()
 
 
-class DepartmentOut(Answer, frozen=True, kw_only=True):
+class DepartmentOut(DepartmentFields, frozen=True, kw_only=True):
     """A department: what binds all its projects together."""
 
     name: str
-    description: str = ""
-    quota: AmountsOut = AmountsOut()
-    limit: AmountsOut = AmountsOut()
-    over_quota: bool = True
-    weight: int | None = None
-    rank: int = 0
     resource_version: int = 0
     created_at: float = 0.0
 

@@ -4,11 +4,23 @@ The API writes specifications, the reconciler alone writes status. Field names a
 REST API. Times are epoch seconds, amounts carry their unit in the name.
 """
 
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from carrel_schema import sections
+from carrel_schema.constraints import (
+    Command,
+    Constraint,
+    Environment,
+    Files,
+    Port,
+    PositiveSeconds,
+    Seconds,
+    ShortText,
+    Text,
+    WorkingDir,
+)
 from carrel_schema.kinds import WorkloadKind
 
 Phase = Literal[
@@ -59,78 +71,92 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     mig_profile: str = ""
 
 
-class WorkloadSpec(msgspec.Struct, kw_only=True):
+class Work(msgspec.Struct, kw_only=True):
+    """What is asked for, in the same words in a request, in the ledger and in an answer.
+
+    A field that is added here is asked for, checked, stored, written in manifests and answered.
+
+    Attributes:
+        priority: a named level or an integer, see ``core.priorities``; empty means the kind's own.
+        preemptible: ``None`` means the kind's own (training yes, workspace no).
+        backoff_limit: failed attempts that are followed by another one.
+        inputs: names of the notebook's variables that came along, for display.
+        port: of a workspace's server.
+        node_group: on a cluster, the group of nodes that it may use only; empty: any that is open
+            to it.
+        large_shm: shared memory (``/dev/shm``) beyond the 64 MiB that containers have by default.
+        checkpoint_every_seconds: hint for the checkpoint helper.
+        continue_from: other work of the user, whose checkpoints it begins with.
+        routes: ports that people reach through the gateway.
+        rendezvous, elastic, experiment, inference, notebook, schedule, tensorboard: see
+            ``sections``; only of the kinds that have them.
+    """
+
+    kind: WorkloadKind = "training"
+    command: Command = []
+    environment: Environment = {}
+    working_dir: WorkingDir = ""
+    image: ShortText = ""
+    tasks: Annotated[int, Constraint(ge=1, le=10_000)] = 1
+    priority: (
+        Annotated[int, Constraint(ge=0, le=1_000_000)] | Annotated[str, Constraint(max_length=64)]
+    ) = ""
+    preemptible: bool | None = None
+    restart_policy: RestartPolicy = "on-failure"
+    backoff_limit: Annotated[int, Constraint(ge=0, le=1000)] = 6
+    grace_seconds: Annotated[float, Constraint(ge=0, le=3600)] = 30.0
+    checkpoint_every_seconds: Annotated[float, Constraint(ge=1, le=7 * 86_400)] | None = None
+    continue_from: ShortText = ""
+    inputs: Annotated[list[ShortText], Constraint(max_length=1000)] = []
+    port: Port | None = None
+    large_shm: bool = False
+    node_group: ShortText = ""
+    routes: Annotated[list[sections.Route], Constraint(max_length=16)] = []
+    rendezvous: sections.Rendezvous | None = None
+    elastic: sections.Elastic | None = None
+    experiment: sections.ExperimentSpec | None = None
+    inference: sections.InferenceSpec | None = None
+    notebook: sections.NotebookSpec | None = None
+    schedule: sections.ScheduleSpec | None = None
+    tensorboard: sections.TensorBoardSpec | None = None
+
+
+class WorkloadSpec(Work, kw_only=True):
     """What a user asks for.
 
     Attributes:
         user: whose work it is (may differ from the creator when the spawner asks).
-        priority: a named level or an integer, see ``core.priorities``; empty means the kind's own.
-        preemptible: ``None`` means the kind's own (training yes, workspace no).
         suspend: true asks for a stop that keeps the definition.
         resumes: counted up by every resume, so that a workload stopped by a limit can be resumed.
         read_only: sources of those ``volumes`` that are not to be written to.
-        backoff_limit: failed attempts that are followed by another one.
-        inputs: names of the notebook's variables that came along, for display.
         hold_for_claim: a workspace that got its turn in the queue waits for its command; see
             ``claim`` in the API.
         external: a workspace that the Hub itself runs at the place that it is given, as a pod
             labelled with the task's id; it has no command of ours.
         server_name: of a workspace: the Hub's named server, empty for the default one.
-        node_group: on a cluster, the group of nodes that it may use only; empty: any that is open
-            to it.
-        large_shm: shared memory (``/dev/shm``) beyond the 64 MiB that containers have by default.
-        checkpoint_every_seconds: hint for the checkpoint helper.
-        continue_from: other work of the user, whose checkpoints it begins with; ``continues`` is
-            its uid.
+        continues: uid of ``continue_from``.
         delete: true asks for the end of its tasks and then of the object.
         asked_by: who asked for the present ``suspend`` or ``delete``; empty when nobody is known.
         owner: uid of the composite workload that it is a part of; ``part`` is its number there.
-        routes: ports that people reach through the gateway.
-        rendezvous, elastic, experiment, trial, inference, notebook, schedule, tensorboard: see
-            ``sections``; only of the kinds that have them.
+        trial: see ``sections``; of trials only.
     """
 
-    kind: WorkloadKind = "training"
-    user: str = ""
-    command: list[str] = []
-    environment: dict[str, str] = {}
-    files: dict[str, str] = {}
-    working_dir: str = ""
+    user: ShortText = ""
+    files: Files = {}
     volumes: list[tuple[str, str]] = []
     read_only: list[str] = []
-    image: str = ""
     resources: Resources = Resources()
-    tasks: int = 1
-    priority: str | int = ""
-    preemptible: bool | None = None
     suspend: bool = False
     resumes: int = 0
     delete: bool = False
     asked_by: str = ""
-    restart_policy: RestartPolicy = "on-failure"
-    backoff_limit: int = 6
-    grace_seconds: float = 30.0
-    checkpoint_every_seconds: float | None = None
-    continue_from: str = ""
     continues: str = ""
-    inputs: list[str] = []
     hold_for_claim: bool = False
     external: bool = False
-    server_name: str = ""
-    port: int | None = None
-    large_shm: bool = False
-    node_group: str = ""
+    server_name: ShortText = ""
     owner: str = ""
     part: int = 0
-    routes: list[sections.Route] = []
-    rendezvous: sections.Rendezvous | None = None
-    elastic: sections.Elastic | None = None
-    experiment: sections.ExperimentSpec | None = None
     trial: sections.TrialSpec | None = None
-    inference: sections.InferenceSpec | None = None
-    notebook: sections.NotebookSpec | None = None
-    schedule: sections.ScheduleSpec | None = None
-    tensorboard: sections.TensorBoardSpec | None = None
 
 
 class StatusPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,12 +279,12 @@ class StayRule(msgspec.Struct, frozen=True, kw_only=True):
         extend_seconds: what "keep" adds; ``max_extensions`` how often (0: not allowed).
     """
 
-    time_limit_seconds: float | None = None
-    idle_timeout_seconds: float | None = None
-    busy_cap_seconds: float | None = 86_400.0
-    warn_before_seconds: float = 600.0
-    extend_seconds: float = 3600.0
-    max_extensions: int = 0
+    time_limit_seconds: PositiveSeconds | None = None
+    idle_timeout_seconds: PositiveSeconds | None = None
+    busy_cap_seconds: PositiveSeconds | None = 86_400.0
+    warn_before_seconds: Seconds = 600.0
+    extend_seconds: PositiveSeconds = 3600.0
+    max_extensions: Annotated[int, Constraint(ge=0, le=1000)] = 0
 
 
 class InteractiveLimits(StayRule, frozen=True, kw_only=True):
@@ -280,8 +306,8 @@ class TrainingLimits(msgspec.Struct, frozen=True, kw_only=True):
         apply_to_running: as for workspaces.
     """
 
-    idle_gpu_seconds: float | None = None
-    time_limit_seconds: float | None = None
+    idle_gpu_seconds: PositiveSeconds | None = None
+    time_limit_seconds: PositiveSeconds | None = None
     apply_to_running: bool = False
 
 
@@ -339,6 +365,10 @@ class Workload(msgspec.Struct, kw_only=True):
     status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
 
 
+Weight = Annotated[int, Constraint(ge=0, le=1_000_000)]
+Rank = Annotated[int, Constraint(ge=-1000, le=1000)]
+
+
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
     """Amounts per resource; ``None`` means no bound."""
 
@@ -355,17 +385,17 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     ``department`` is the name of the one that it belongs to; empty: none.
     """
 
-    description: str = ""
+    description: Text = ""
     quota: Quota = Quota()
     limit: Quota = Quota(gpu_milli=None)
     over_quota: bool = True
-    weight: int | None = None
-    rank: int = 0
+    weight: Weight | None = None
+    rank: Rank = 0
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
     color: int = 0
     members_group: str = ""
-    department: str = ""
+    department: Annotated[str, Constraint(form="name")] = ""
 
 
 class ProjectStatus(msgspec.Struct, kw_only=True):
@@ -394,12 +424,12 @@ class DepartmentSpec(msgspec.Struct, kw_only=True):
         rank: served strictly first out of the surplus when higher.
     """
 
-    description: str = ""
+    description: Text = ""
     quota: Quota = Quota()
     limit: Quota = Quota(gpu_milli=None)
     over_quota: bool = True
-    weight: int | None = None
-    rank: int = 0
+    weight: Weight | None = None
+    rank: Rank = 0
 
 
 class DepartmentStatus(msgspec.Struct, kw_only=True):

@@ -6,7 +6,7 @@ what is missing in a part of a status is empty.
 """
 
 from types import UnionType
-from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -25,6 +25,8 @@ def read(content: bytes | str, kind: type[T]) -> T:
 
 
 def _convert(value: Any, hint: Any) -> Any:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
     origin, arguments = get_origin(hint), get_args(hint)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct) and isinstance(value, dict):
         return _struct(value, hint)

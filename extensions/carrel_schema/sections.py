@@ -3,12 +3,27 @@
 A section is ``None`` for every other kind. Times are seconds, amounts carry their unit.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from carrel_schema.constraints import (
+    Constraint,
+    LongestText,
+    Mark,
+    Name,
+    Number,
+    ParameterName,
+    Parameters,
+    PathText,
+    PositiveSeconds,
+    Seconds,
+    ShortText,
+)
+
 Access = Literal["user", "project", "everyone"]
 ParameterType = Literal["float", "int", "categorical"]
+Choice = str | int | float | bool | None
 
 
 class Rendezvous(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +36,7 @@ class Rendezvous(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     launcher: Literal["each", "mpi"] = "each"
-    join_timeout_seconds: float = 600.0
+    join_timeout_seconds: PositiveSeconds = 600.0
 
 
 class Elastic(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +47,7 @@ class Elastic(msgspec.Struct, frozen=True, kw_only=True):
         gpus_of_task: the number of GPUs of its one task is halved and doubled.
     """
 
-    min_tasks: int = 0
+    min_tasks: Annotated[int, Constraint(ge=0, le=10_000)] = 0
     gpus_of_task: bool = False
 
 
@@ -44,11 +59,11 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     type: ParameterType
-    low: float | None = None
-    high: float | None = None
-    step: float | None = None
+    low: Number | None = None
+    high: Number | None = None
+    step: Annotated[float, Constraint(gt=0, le=1e308)] | None = None
     log: bool = False
-    choices: tuple[str | int | float | bool | None, ...] = ()
+    choices: Annotated[tuple[Choice, ...], Constraint(max_length=1000)] = ()
 
 
 class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,15 +76,15 @@ class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True):
         max_failed_trials: the search ends as failed when more have crashed.
     """
 
-    parameters: dict[str, Parameter] = {}
-    metric: str = "objective"
+    parameters: Annotated[dict[ParameterName, Parameter], Constraint(max_length=200)] = {}
+    metric: ParameterName = "objective"
     direction: Literal["minimize", "maximize"] = "minimize"
     sampler: Literal["tpe", "random", "grid", "cmaes"] = "tpe"
     pruner: Literal["none", "median", "hyperband"] = "none"
-    seed: int | None = None
-    completions: int = 10
-    parallelism: int = 1
-    max_failed_trials: int = 3
+    seed: Annotated[int, Constraint(ge=0, le=2**32 - 1)] | None = None
+    completions: Annotated[int, Constraint(ge=1, le=100_000)] = 10
+    parallelism: Annotated[int, Constraint(ge=1, le=1000)] = 1
+    max_failed_trials: Annotated[int, Constraint(ge=0, le=100_000)] = 3
 
 
 class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,13 +107,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         idle_seconds: the workload is stopped when nobody has come for so long.
     """
 
-    port: int = 0
-    name: str = ""
+    port: Annotated[int, Constraint(ge=0, le=65_535)] = 0
+    name: Annotated[str, Constraint(pattern=r"^([a-z0-9][-a-z0-9]{0,31})?$")] = ""
     access: Access = "user"
     keep_prefix: bool = False
-    timeout_seconds: float = 300.0
-    max_request_bytes: int = 64 * 1024 * 1024
-    idle_seconds: float | None = None
+    timeout_seconds: PositiveSeconds = 300.0
+    max_request_bytes: Annotated[int, Constraint(ge=1, le=2**40)] = 64 * 1024 * 1024
+    idle_seconds: PositiveSeconds | None = None
 
 
 class InferenceSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,14 +129,14 @@ class InferenceSpec(msgspec.Struct, frozen=True, kw_only=True):
         revision: counted up by every change of what replicas run.
     """
 
-    min_replicas: int = 1
-    max_replicas: int = 1
-    in_flight_per_replica: int = 8
-    readiness_path: str = ""
-    startup_seconds: float = 600.0
-    idle_seconds: float = 300.0
-    drain_seconds: float = 30.0
-    revision: int = 1
+    min_replicas: Annotated[int, Constraint(ge=0, le=1000)] = 1
+    max_replicas: Annotated[int, Constraint(ge=1, le=1000)] = 1
+    in_flight_per_replica: Annotated[int, Constraint(ge=1, le=100_000)] = 8
+    readiness_path: ShortText = ""
+    startup_seconds: PositiveSeconds = 600.0
+    idle_seconds: PositiveSeconds = 300.0
+    drain_seconds: Seconds = 30.0
+    revision: Annotated[int, Mark.INTERNAL] = 1
 
 
 class NotebookSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,11 +151,11 @@ class NotebookSpec(msgspec.Struct, frozen=True, kw_only=True):
         cell_timeout_seconds: for each cell; ``None``: no limit.
     """
 
-    path: str
-    output: str = ""
-    parameters: dict[str, Any] = {}
-    kernel: str = ""
-    cell_timeout_seconds: float | None = None
+    path: PathText
+    output: LongestText = ""
+    parameters: Parameters = {}
+    kernel: ShortText = ""
+    cell_timeout_seconds: PositiveSeconds | None = None
 
 
 class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,12 +170,12 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
         starting_deadline_seconds: a run missed by more than this is left out.
     """
 
-    cron: str
-    time_zone: str = "UTC"
+    cron: Annotated[ShortText, Constraint(form="cron")]
+    time_zone: Annotated[ShortText, Constraint(form="time_zone")] = "UTC"
     runs: Literal["notebook", "training"] = "notebook"
     overlap: Literal["skip", "allow", "replace"] = "skip"
-    keep: int = 5
-    starting_deadline_seconds: float = 3600.0
+    keep: Annotated[int, Constraint(ge=1, le=1000)] = 5
+    starting_deadline_seconds: PositiveSeconds = 3600.0
 
 
 class TensorBoardSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,9 +186,9 @@ class TensorBoardSpec(msgspec.Struct, frozen=True, kw_only=True):
         idle_seconds: it is stopped when nobody has looked for so long.
     """
 
-    jobs: tuple[str, ...] = ()
-    events: tuple[str, ...] = ()
-    idle_seconds: float = 1800.0
+    jobs: Annotated[tuple[Name, ...], Constraint(min_length=1, max_length=100), Mark.REQUIRED] = ()
+    events: Annotated[tuple[str, ...], Mark.INTERNAL] = ()
+    idle_seconds: PositiveSeconds = 1800.0
 
 
 class ExperimentStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,12 +264,12 @@ class NotebookStatus(msgspec.Struct, frozen=True, kw_only=True):
         error: why it failed, in a sentence; ``code`` is the stable word for it.
     """
 
-    cell: int = 0
-    cells: int = 0
-    output: str = ""
-    resumed_from: int | None = None
-    error: str = ""
-    code: str = ""
+    cell: Annotated[int, Constraint(ge=0, le=1_000_000)] = 0
+    cells: Annotated[int, Constraint(ge=0, le=1_000_000)] = 0
+    output: LongestText = ""
+    resumed_from: Annotated[int, Constraint(ge=1, le=1_000_000)] | None = None
+    error: Annotated[LongestText, Constraint(max_length=2000)] = ""
+    code: ShortText = ""
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,6 @@ are counted as numbers (``0.5``).
 """
 
 from carrel.models.workload import (
-    AT_REST,
-    HOLDING,
     BatchAnswer,
     Decision,
     Event,
@@ -20,18 +18,14 @@ from carrel.models.workload import (
     Submitted,
     Transition,
     Usage,
-    Volume,
-    Workload,
     WorkloadPage,
-    WorkloadSpec,
     by_department,
 )
-from carrel_schema.answers import AmountsOut as Amounts
+from carrel_schema.answers import Amounts, ProjectImpact, QuotaAmounts
 from carrel_schema.answers import DepartmentOut as Department
 from carrel_schema.answers import DeviceHolder as Holder
 from carrel_schema.answers import DeviceView as Device
 from carrel_schema.answers import NodeView as Node
-from carrel_schema.answers import ProjectImpact
 from carrel_schema.answers import ProjectOut as Project
 from carrel_schema.answers import QueueEntryOut as QueueEntry
 from carrel_schema.answers import UseOut as ProjectUse
@@ -47,6 +41,9 @@ from carrel_schema.objects import (
 )
 from carrel_schema.objects import ReasonInfo as Reason
 from carrel_schema.objects import TaskInfo as Task
+from carrel_schema.wire import AT_REST, HOLDING, Volume
+from carrel_schema.wire import WorkloadOut as Workload
+from carrel_schema.wire import WorkloadSpecOut as WorkloadSpec
 
 __all__ = [
     "AT_REST",
@@ -73,6 +70,7 @@ __all__ = [
     "ProjectImpact",
     "ProjectUse",
     "QueueEntry",
+    "QuotaAmounts",
     "Reason",
     "Report",
     "StudyLog",

@@ -1,122 +1,26 @@
-"""Workloads as clients read them: what was asked for, what became of it, what happened to it."""
+"""What clients read about workloads beside themselves: pages, forecasts, events, history."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from carrel_schema import sections
 from carrel_schema.answers import ProjectOut
-from carrel_schema.objects import ReasonInfo, WorkloadStatus
-
-BACK_OFF: Final = "BackOff"
-"""The token of the reason of work that is retried."""
-HOLDING: Final = frozenset({"starting", "running", "preempting", "stopping"})
-AT_REST: Final = frozenset({"succeeded", "failed", "stopped"})
-
-
-class Volume(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder made visible to the tasks; ``read_only``: they may not write to it."""
-
-    source: str
-    destination: str = ""
-    read_only: bool = False
-
-    @property
-    def spelt(self) -> str:
-        """As ``--volume`` takes it."""
-        where = f":{self.destination}" if self.destination not in ("", self.source) else ""
-        return f"{self.source}{where}{':ro' if self.read_only else ''}"
-
-
-class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for. ``files`` maps names to sizes in bytes; secrets are never shown."""
-
-    kind: str = "training"
-    user: str = ""
-    command: list[str] = []
-    environment: dict[str, str] = {}
-    files: Any = {}
-    working_dir: str = ""
-    volumes: list[Volume] = []
-    image: str = ""
-    gpus: float = 0.0
-    cpu_millicores: int = 100
-    cpu_limit_millicores: int | None = None
-    memory_bytes: int = 1024**3
-    tasks: int = 1
-    priority: str | int = ""
-    preemptible: bool | None = None
-    suspend: bool = False
-    delete: bool = False
-    restart_policy: str = "on-failure"
-    backoff_limit: int = 6
-    grace_seconds: float = 30.0
-    checkpoint_every_seconds: float | None = None
-    large_shm: bool = False
-    inputs: list[str] = []
-    hold_for_claim: bool = False
-    server_name: str = ""
-    port: int | None = None
-    external: bool = False
-    mig_profile: str = ""
-    continue_from: str = ""
-    node_group: str = ""
-    owner: str = ""
-    part: int = 0
-    routes: list[sections.Route] = []
-    rendezvous: sections.Rendezvous | None = None
-    elastic: sections.Elastic | None = None
-    experiment: sections.ExperimentSpec | None = None
-    trial: sections.TrialSpec | None = None
-    inference: sections.InferenceSpec | None = None
-    notebook: sections.NotebookSpec | None = None
-    schedule: sections.ScheduleSpec | None = None
-    tensorboard: sections.TensorBoardSpec | None = None
-
-
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload: identity, specification, status."""
-
-    name: str
-    project: str
-    uid: str = ""
-    resource_version: int = 0
-    generation: int = 0
-    created_at: float = 0.0
-    created_by: str = ""
-    labels: dict[str, str] = {}
-    spec: WorkloadSpec = WorkloadSpec()
-    status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
-
-    @property
-    def holds_resources(self) -> bool:
-        """Whether it holds devices, processors and memory now."""
-        return self.status.phase in HOLDING
-
-    @property
-    def is_retrying(self) -> bool:
-        """Whether an attempt failed and another one follows after a pause."""
-        reason = self.status.reason
-        return self.status.phase == "pending" and reason is not None and reason.token == BACK_OFF
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether nothing more happens to it by itself (it succeeded, failed or was stopped)."""
-        return self.status.phase in AT_REST
+from carrel_schema.objects import ReasonInfo
+from carrel_schema.wire import WorkloadOut
 
 
 class WorkloadPage(msgspec.Struct, frozen=True, kw_only=True):
     """One page of a list; ``next`` is the ``after`` of the following page."""
 
-    items: list[Workload] = []
+    items: list[WorkloadOut] = []
     next: str | None = None
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a dry run: the workload as it would be, and what it would meet."""
 
-    workload: Workload | None = None
+    workload: WorkloadOut | None = None
     forecast: ReasonInfo = ReasonInfo(token="")
 
 
@@ -139,7 +43,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str
     id: str = ""
-    workload: Workload
+    workload: WorkloadOut
     report: Report | None = None
 
 

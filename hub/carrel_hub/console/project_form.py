@@ -5,7 +5,7 @@ Only what was changed is sent, so that two admins who edit different fields do n
 
 from typing import Any
 
-from carrel.models import Amounts, InteractiveLimits, Project
+from carrel.models import InteractiveLimits, Project, QuotaAmounts
 from carrel_hub.console.format import GIB, number
 from carrel_hub.console.forms import Form, spell_duration
 
@@ -93,7 +93,7 @@ def new_project(name: str) -> Project:
     """What the form of a new project starts from."""
     return Project(
         name=name,
-        quota=Amounts(gpus=0.0),
+        quota=QuotaAmounts(),
         interactive=InteractiveLimits(busy_cap_seconds=86_400.0),
     )
 

@@ -1,4 +1,7 @@
-"""Between the wire and the objects that last: GPUs in numbers here, in thousandths there."""
+"""Between the wire and the objects that last: GPUs in numbers here, in thousandths there.
+
+Fields of the same name mean the same and are copied; only what differs is written out.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,23 +9,20 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.api.identity import Principal, group_of
-from carrel_scheduler.api.models import answers
-from carrel_scheduler.api.models.projects import (
-    DepartmentFields,
-    ProjectCreate,
-    ProjectFields,
-    ProjectPatch,
-)
-from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
+from carrel_scheduler.api.models import answers, validators
+from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry, Report
-from carrel_schema import sections
 from carrel_schema.answers import (
-    AmountsOut,
+    Amounts,
+    DepartmentFields,
     DepartmentOut,
+    ProjectCreate,
+    ProjectFields,
     ProjectOut,
     QueueEntryOut,
+    QuotaAmounts,
     RequestOut,
     UseOut,
 )
@@ -30,16 +30,22 @@ from carrel_schema.kinds import KINDS
 from carrel_schema.objects import (
     Department,
     DepartmentSpec,
-    InteractiveLimits,
     Meta,
     Project,
     ProjectSpec,
     Quota,
     Resources,
-    TrainingLimits,
+    Work,
     Workload,
     WorkloadSpec,
     WorkloadStatus,
+)
+from carrel_schema.wire import Volume, WorkloadCreate, WorkloadSpecOut
+
+_ANSWERED: Final = tuple(
+    name
+    for name in WorkloadSpec.__struct_fields__
+    if name in WorkloadSpecOut.__struct_fields__ and name not in ("files", "volumes")
 )
 
 
@@ -54,17 +60,19 @@ def to_workload(
     runs = body.kind if body.schedule is None else body.schedule.runs
     if body.kind == "workspace" and preemptible:
         usual = "build-preemptible"
-    own = _sections(body)
+    asked = {name: getattr(body, name) for name in Work.__struct_fields__} | {
+        "command": body.command or builtin_programs.command_for(runs),
+        "priority": usual if body.priority == "" else body.priority,
+        "preemptible": preemptible,
+        "backoff_limit": _or_usual(body, "backoff_limit", builtin_programs.BACKOFF_LIMIT.get(runs)),
+        "routes": body.routes or builtin_programs.routes_for(runs, body.tensorboard),
+    }
     spec = WorkloadSpec(
-        kind=body.kind,
+        **asked,
         user=body.user or principal.name,
-        command=list(body.command) or builtin_programs.command_for(runs),
-        environment=dict(body.environment),
-        files=dict(body.files),
-        working_dir=body.working_dir,
+        files=body.files,
         volumes=[(volume.source, volume.destination) for volume in body.volumes],
         read_only=[volume.source for volume in body.volumes if volume.read_only],
-        image=body.image,
         resources=Resources(
             gpu_milli=gpu_milli(body.gpus),
             cpu_milli=_or_usual(body, "cpu_millicores", builtin_programs.CPU_MILLI.get(runs)),
@@ -72,24 +80,9 @@ def to_workload(
             memory_bytes=body.memory_bytes,
             mig_profile=body.mig_profile,
         ),
-        tasks=body.tasks,
-        priority=usual if body.priority == "" else body.priority,
-        preemptible=preemptible,
-        restart_policy=body.restart_policy,
-        backoff_limit=_or_usual(body, "backoff_limit", builtin_programs.BACKOFF_LIMIT.get(runs)),
-        grace_seconds=body.grace_seconds,
-        checkpoint_every_seconds=body.checkpoint_every_seconds,
-        continue_from=body.continue_from,
-        large_shm=body.large_shm,
-        node_group=body.node_group,
-        inputs=list(body.inputs),
         hold_for_claim=bool(body.hold_for_claim),
         external=bool(body.external),
         server_name=body.server_name or "",
-        port=body.port,
-        routes=[msgspec.convert(route.model_dump(), sections.Route) for route in body.routes]
-        or builtin_programs.routes_for(runs, own.get("tensorboard")),
-        **own,
     )
     meta = Meta(
         name=name,
@@ -97,7 +90,7 @@ def to_workload(
         uid=uid,
         created_at=now,
         created_by=principal.name,
-        labels=dict(body.labels),
+        labels=body.labels,
     )
     return Workload(meta=meta, spec=spec, status=WorkloadStatus(queued_at=now))
 
@@ -105,88 +98,36 @@ def to_workload(
 def _or_usual(body: WorkloadCreate, field: str, usual: int | None) -> int:
     """What was asked for; where nothing was, what is usual for the kind."""
     asked: int = getattr(body, field)
-    return asked if usual is None or field in body.model_fields_set else usual
-
-
-_SECTION_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
-    "rendezvous": sections.Rendezvous,
-    "elastic": sections.Elastic,
-    "experiment": sections.ExperimentSpec,
-    "inference": sections.InferenceSpec,
-    "notebook": sections.NotebookSpec,
-    "schedule": sections.ScheduleSpec,
-    "tensorboard": sections.TensorBoardSpec,
-}
-
-
-def _sections(body: WorkloadCreate) -> dict[str, Any]:
-    return {
-        name: msgspec.convert(getattr(body, name).model_dump(), _SECTION_TYPES[name])
-        for name in body.sections_given()
-    }
+    return asked if usual is None or field in body.given else usual
 
 
 def workload_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
     """The fields of ``WorkloadOut`` and its descendants."""
-    meta, spec = workload.meta, workload.spec
-    return {
-        "name": meta.name,
-        "project": meta.project,
-        "uid": meta.uid,
-        "resource_version": meta.resource_version,
-        "generation": meta.generation,
-        "created_at": meta.created_at,
-        "created_by": meta.created_by,
-        "labels": meta.labels,
-        "spec": _spec(spec),
-        "status": status,
+    meta = msgspec.structs.asdict(workload.meta)
+    del meta["deleting"]
+    return {**meta, "spec": _spec(workload.spec), "status": status}
+
+
+def _spec(spec: WorkloadSpec) -> WorkloadSpecOut:
+    resources = spec.resources
+    found = {name: getattr(spec, name) for name in _ANSWERED} | {
+        "files": {name: len(text.encode()) for name, text in spec.files.items()},
+        "volumes": volumes(spec),
+        "gpus": gpus(resources.gpu_milli),
+        "mig_profile": resources.mig_profile,
+        "cpu_millicores": resources.cpu_milli,
+        "cpu_limit_millicores": resources.cpu_limit_milli or None,
+        "memory_bytes": resources.memory_bytes,
     }
+    if spec.preemptible is None:
+        found["preemptible"] = KINDS[spec.kind].preemptible
+    return answers.said(**found)
 
 
-def _spec(spec: WorkloadSpec) -> answers.WorkloadSpecOut:
-    return answers.WorkloadSpecOut(
-        kind=spec.kind,
-        user=spec.user,
-        command=spec.command,
-        environment=spec.environment,
-        files={name: len(text.encode()) for name, text in spec.files.items()},
-        working_dir=spec.working_dir,
-        volumes=volumes(spec),
-        image=spec.image,
-        gpus=gpus(spec.resources.gpu_milli),
-        mig_profile=spec.resources.mig_profile,
-        cpu_millicores=spec.resources.cpu_milli,
-        cpu_limit_millicores=spec.resources.cpu_limit_milli or None,
-        memory_bytes=spec.resources.memory_bytes,
-        tasks=spec.tasks,
-        priority=spec.priority,
-        preemptible=KINDS[spec.kind].preemptible if spec.preemptible is None else spec.preemptible,
-        suspend=spec.suspend,
-        delete=spec.delete,
-        restart_policy=spec.restart_policy,
-        backoff_limit=spec.backoff_limit,
-        grace_seconds=spec.grace_seconds,
-        checkpoint_every_seconds=spec.checkpoint_every_seconds,
-        continue_from=spec.continue_from,
-        large_shm=spec.large_shm,
-        node_group=spec.node_group,
-        inputs=spec.inputs,
-        hold_for_claim=spec.hold_for_claim,
-        external=spec.external,
-        server_name=spec.server_name,
-        port=spec.port,
-        owner=spec.owner,
-        part=spec.part,
-        routes=tuple(spec.routes),
-        trial=spec.trial,
-        **{name: getattr(spec, name) for name in _SECTION_TYPES},
-    )
-
-
-def volumes(spec: WorkloadSpec) -> list[answers.VolumeOut]:
+def volumes(spec: WorkloadSpec) -> list[Volume]:
     """The folders that its tasks see."""
     return [
-        answers.VolumeOut(source=source, destination=where, read_only=source in spec.read_only)
+        Volume(source=source, destination=where, read_only=source in spec.read_only)
         for source, where in spec.volumes
     ]
 
@@ -199,54 +140,36 @@ def to_project(body: ProjectCreate, principal: Principal, *, color: int, now: fl
 
 def to_project_spec(body: ProjectFields, members_group: str, color: int) -> ProjectSpec:
     """A project's specification from its complete fields."""
-    return ProjectSpec(
-        description=body.description,
-        quota=_quota(body.quota.gpus, body.quota.cpu_millicores, body.quota.memory_bytes),
-        limit=_quota(body.limit.gpus, body.limit.cpu_millicores, body.limit.memory_bytes),
-        over_quota=body.over_quota,
-        weight=body.weight,
-        rank=body.rank,
-        interactive=InteractiveLimits(**body.interactive.model_dump()),
-        training=TrainingLimits(**body.training.model_dump()),
-        color=color,
-        members_group=members_group,
-        department=body.department or "",
-    )
+    fields = _pool(body, ProjectFields) | {"department": body.department or ""}
+    return ProjectSpec(**fields, color=color, members_group=members_group)
 
 
 def to_department(body: DepartmentFields, principal: Principal, *, name: str) -> Department:
     """A department; its version and times are the ledger's to set."""
-    spec = DepartmentSpec(
-        description=body.description,
-        quota=_quota(body.quota.gpus, body.quota.cpu_millicores, body.quota.memory_bytes),
-        limit=_quota(body.limit.gpus, body.limit.cpu_millicores, body.limit.memory_bytes),
-        over_quota=body.over_quota,
-        weight=body.weight,
-        rank=body.rank,
-    )
+    spec = DepartmentSpec(**_pool(body, DepartmentFields))
     return Department(meta=Meta(name=name, created_by=principal.name), spec=spec)
+
+
+def _pool(body: DepartmentFields, kind: type[DepartmentFields]) -> dict[str, Any]:
+    fields = {name: getattr(body, name) for name in kind.__struct_fields__}
+    return fields | {"quota": _quota(body.quota), "limit": _quota(body.limit)}
 
 
 def department_out(department: Department) -> DepartmentOut:
     """A department as its admins see it."""
-    spec, meta = department.spec, department.meta
+    meta = department.meta
     return DepartmentOut(
+        **_department_fields(department.spec),
         name=meta.name,
-        description=spec.description,
-        quota=AmountsOut(**_amounts(spec.quota)),
-        limit=AmountsOut(**_amounts(spec.limit)),
-        over_quota=spec.over_quota,
-        weight=spec.weight,
-        rank=spec.rank,
         resource_version=meta.resource_version,
         created_at=meta.created_at,
     )
 
 
-def patched(spec: ProjectSpec, patch: ProjectPatch) -> ProjectFields:
+def patched(spec: ProjectSpec, changes: Mapping[str, Any]) -> ProjectFields:
     """A project's complete fields after a merge patch; raises pydantic's ``ValidationError``."""
-    changes = patch.model_dump(exclude_unset=True, exclude={"resource_version"})
-    return ProjectFields.model_validate(_merged(_project_fields(spec), changes))
+    old = msgspec.to_builtins(ProjectFields(**_project_fields(spec)))
+    return validators.read(ProjectFields, _merged(old, changes))
 
 
 def _merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,35 +179,24 @@ def _merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
+def _department_fields(spec: DepartmentSpec | ProjectSpec) -> dict[str, Any]:
+    fields = {name: getattr(spec, name) for name in DepartmentFields.__struct_fields__}
+    quota, limit = QuotaAmounts(**_amounts(spec.quota)), Amounts(**_amounts(spec.limit))
+    return fields | {"quota": quota, "limit": limit}
+
+
 def _project_fields(spec: ProjectSpec) -> dict[str, Any]:
-    return {
-        "description": spec.description,
-        "quota": _amounts(spec.quota),
-        "limit": _amounts(spec.limit),
-        "over_quota": spec.over_quota,
-        "weight": spec.weight,
-        "rank": spec.rank,
-        "interactive": msgspec.structs.asdict(spec.interactive),
-        "training": msgspec.structs.asdict(spec.training),
-        "department": spec.department or None,
-    }
+    rules = {"interactive": spec.interactive, "training": spec.training}
+    return _department_fields(spec) | rules | {"department": spec.department or None}
 
 
 def project_out(project: Project, use: ProjectUse | None) -> ProjectOut:
     """A project with its quota line; one that the scheduler does not know yet uses nothing."""
     spec, meta = project.spec, project.meta
     return ProjectOut(
+        **_project_fields(spec),
         name=meta.name,
-        description=spec.description,
-        quota=AmountsOut(**_amounts(spec.quota)),
-        limit=AmountsOut(**_amounts(spec.limit)),
-        over_quota=spec.over_quota,
-        weight=spec.weight,
-        rank=spec.rank,
-        interactive=spec.interactive,
-        training=spec.training,
         color=spec.color,
-        department=spec.department or None,
         resource_version=meta.resource_version,
         created_at=meta.created_at,
         use=UseOut() if use is None else _use(use),
@@ -327,9 +239,8 @@ def queue_entry_out(entry: QueueEntry) -> QueueEntryOut:
 
 def to_report(body: ReportIn, now: float) -> Report:
     """A job's report; without a time of its own it is of now."""
-    facts = body.model_dump()
-    facts["at"] = now if body.at is None else body.at
-    return msgspec.convert(facts, Report)
+    facts = msgspec.structs.asdict(body)
+    return Report(**(facts | {"at": now if body.at is None else body.at}))
 
 
 def gpus(milli: int) -> float:
@@ -342,9 +253,9 @@ def gpu_milli(number: float) -> int:
     return round(number * MILLI)
 
 
-def _quota(number: float | None, cpu: int | None, memory: int | None) -> Quota:
-    milli = None if number is None else gpu_milli(number)
-    return Quota(gpu_milli=milli, cpu_milli=cpu, memory_bytes=memory)
+def _quota(asked: Amounts) -> Quota:
+    milli = None if asked.gpus is None else gpu_milli(asked.gpus)
+    return Quota(gpu_milli=milli, cpu_milli=asked.cpu_millicores, memory_bytes=asked.memory_bytes)
 
 
 def _amounts(quota: Quota) -> dict[str, Any]:

@@ -82,7 +82,9 @@ class ApiHandler(web.RequestHandler):
             content = body
         elif operation.body is not None:
             requests.check_media_type(media)
-            content = requests.read_body(operation.body, body)
+            changes = operation.method == "PATCH"
+            read = requests.read_changes if changes else requests.read_body
+            content = read(operation.body, body)
         named = {"path": None, "query": query, "body": content}[operation.project_in]
         for project in requests.projects_of(named):
             dispatch.check_named_project(operation, self.visitor, project)

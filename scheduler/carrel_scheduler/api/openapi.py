@@ -1,24 +1,25 @@
 """The OpenAPI 3.1 document, made from the table of operations and the types of their models."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 import carrel_scheduler
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.access import RULES
-from carrel_scheduler.api.models import fields
+from carrel_scheduler.api.models import validators
+from carrel_scheduler.api.models.forms import DNS_LABEL
 from carrel_scheduler.api.operation import BYTES, ROOT, Operation
 from carrel_schema.answers import Answer
+from carrel_schema.wire import ALWAYS_SAID, WorkloadSpecOut
 
 REFERENCE: Final = "#/components/schemas/"
 _PATH_PARTS: Final[Mapping[str, Any]] = {
-    "project": {"type": "string", "pattern": fields.DNS_LABEL, "maxLength": 63},
-    "name": {"type": "string", "pattern": fields.DNS_LABEL, "maxLength": 63},
+    "project": {"type": "string", "pattern": DNS_LABEL, "maxLength": 63},
+    "name": {"type": "string", "pattern": DNS_LABEL, "maxLength": 63},
     "node": {"type": "string", "minLength": 1, "maxLength": 255},
     "user": {"type": "string", "minLength": 1, "maxLength": 255},
 }
@@ -105,7 +106,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     if operation.body is not None:
         media = ["application/json"]
         media += ["application/merge-patch+json"] if operation.method == "PATCH" else []
-        schema = {"$ref": REFERENCE + operation.body.__name__}
+        schema = {"$ref": REFERENCE + _validator(operation.body, operation).__name__}
         found["requestBody"] = {
             "required": True,
             "content": {one: {"schema": schema} for one in media},
@@ -131,7 +132,7 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _query(operation: Operation) -> list[dict[str, Any]]:
-    schema = operation.query.model_json_schema()
+    schema = validators.validator_of(operation.query, validators.TextValidator).model_json_schema()
     return [
         {"name": name, "in": "query", "required": False, "schema": _without_null(one)}
         for name, one in schema.get("properties", {}).items()
@@ -179,17 +180,18 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
     kinds: list[Any] = [problems.ProblemBody]
-    bodies: list[type[BaseModel]] = []
+    bodies: list[type[validators.Validator]] = []
     for operation in operations:
         for kind in operation.answers.values():
             plain = kind in (None, str, bytes)
             kinds += kind if isinstance(kind, tuple) else [] if plain else [kind]
         if operation.body is not None:
-            bodies.append(operation.body)
+            bodies.append(_validator(operation.body, operation))
     _, answers = msgspec.json.schema_components(kinds, ref_template=REFERENCE + "{name}")
-    for complete in Answer.__subclasses__():
+    for complete in _descendants(Answer):
         if schema := answers.get(complete.__name__):
-            _complete(schema)
+            _complete(schema, schema["properties"])
+    _complete(answers[WorkloadSpecOut.__name__], ALWAYS_SAID)
     _, requests = models_json_schema(
         [(body, "validation") for body in bodies], ref_template=REFERENCE + "{model}"
     )
@@ -201,8 +203,19 @@ def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
     return {**found, **answers}
 
 
-def _complete(schema: dict[str, Any]) -> None:
-    """All fields are there in answers: their defaults are for clients."""
-    schema["required"] = list(schema["properties"])
-    for field in schema["properties"].values():
-        field.pop("default", None)
+def _validator(body: type[msgspec.Struct], operation: Operation) -> type[validators.Validator]:
+    changes = operation.method == "PATCH"
+    return validators.patch_of(body) if changes else validators.validator_of(body)
+
+
+def _descendants(kind: type[Answer]) -> Iterator[type[Answer]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _descendants(one)
+
+
+def _complete(schema: dict[str, Any], always: Iterable[str]) -> None:
+    """These fields are there in every answer: their defaults are for clients."""
+    schema["required"] = list(always)
+    for name in schema["required"]:
+        schema["properties"][name].pop("default", None)

@@ -10,8 +10,9 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote
 
+import msgspec
+
 from carrel_scheduler.api.access import Access, Visitor
-from carrel_scheduler.api.models.fields import Query, Request
 from carrel_scheduler.api.models.queries import NoQuery
 from carrel_scheduler.api.services import Services
 from carrel_schema.objects import Workload
@@ -84,6 +85,7 @@ class Operation:
         project_in: where the project that ``member`` is about is named, beside the path.
         answers: what each success status carries: a msgspec type, or ``None`` for no content.
         problems: statuses it may be refused with, beside those that its access and input imply.
+        body: the request; of a PATCH, what its changes are to.
         raw_bytes: it takes bytes as they are, at most so many, instead of a ``body``.
         also_scope: a scope that opens it as well.
         rooted: lies beside the versioned API, not below it.
@@ -98,8 +100,8 @@ class Operation:
     id: str = ""
     summary: str = ""
     run: Run | None = None
-    query: type[Query] = NoQuery
-    body: type[Request] | None = None
+    query: type[msgspec.Struct] = NoQuery
+    body: type[msgspec.Struct] | None = None
     raw_bytes: int = 0
     project_in: Literal["path", "body", "query"] = "path"
     problems: Sequence[int] = ()

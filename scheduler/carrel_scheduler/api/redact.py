@@ -17,6 +17,7 @@ from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.views.contract import LiveEvent, QueueEntry
 from carrel_schema.answers import DeviceHolder, NodeView, QueueEntryOut
 from carrel_schema.objects import Preemption, ReasonInfo, Workload, WorkloadStatus
+from carrel_schema.wire import WorkloadOut
 
 SENTENCE_WITHOUT_NAMES: Final = "sentence_without_names"
 HELP_WITHOUT_NAMES: Final = "help_without_names"
@@ -25,9 +26,9 @@ NAMELESS_SENTENCE: Final = "The details belong to a project that you are not in.
 SAFE_TEXTS: Final = frozenset({"resource", "project", "nodes", "node", "rule", "class", "token"})
 
 
-def workload(found: Workload, viewer: Principal) -> answers.WorkloadOut:
+def workload(found: Workload, viewer: Principal) -> WorkloadOut:
     """A workload of a project that the viewer sees."""
-    return answers.WorkloadOut(**convert.workload_fields(found, _status(found.status, viewer)))
+    return WorkloadOut(**convert.workload_fields(found, _status(found.status, viewer)))
 
 
 def event(found: LiveEvent, viewer: Principal) -> answers.WorkloadEvent:

@@ -1,43 +1,43 @@
 """Reading a request: path, query and body into validated models."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, get_origin
 
 import msgspec
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
 
 from carrel_scheduler.api import problems, refusals
-from carrel_scheduler.api.models import fields
-from carrel_scheduler.api.models.fields import Query, Request
+from carrel_scheduler.api.models import validators
+from carrel_scheduler.api.models.forms import DNS_LABEL_WORDS, FORMS
+from carrel_scheduler.api.models.validators import StructT
 from carrel_scheduler.api.problems import Code
+from carrel_schema import constraints
 
 MOST_BODY_BYTES: Final = 4 * 2**20
 # A larger body is not even read to its end to answer politely: the connection is closed.
 MOST_DRAINED_BYTES: Final = 64 * 2**20
 JSON_TYPES: Final = frozenset({"application/json", "application/merge-patch+json"})
-_PATH: Final[Mapping[str, TypeAdapter[str]]] = {
-    "project": TypeAdapter(fields.Name),
-    "name": TypeAdapter(fields.Name),
-}
+_NAMES: Final = frozenset({"project", "name"})
 
 
 def check_path(path: Mapping[str, str]) -> None:
     """Names in the path that nothing can have are not found, and never reach the database."""
     for part, value in path.items():
-        adapter = _PATH.get(part)
         try:
-            if adapter is not None:
-                adapter.validate_python(value)
-        except ValidationError as error:
+            if part in _NAMES:
+                FORMS["name"].check(value)
+        except PydanticCustomError as error:
             raise problems.Missing(
                 Code.NOT_FOUND,
-                f"There is no {part} of that name; names are {fields.DNS_LABEL_WORDS}",
+                f"There is no {part} of that name; names are {DNS_LABEL_WORDS}",
             ) from error
         if "\x00" in value or len(value) > 255:
             raise problems.Missing(Code.NOT_FOUND, f"There is no {part} of that name")
 
 
-def read_query(model: type[Query], arguments: Mapping[str, Sequence[bytes]]) -> Query:
+def read_query(model: type[StructT], arguments: Mapping[str, Sequence[bytes]]) -> StructT:
     """Validate query parameters; only lists may be repeated."""
     given: dict[str, Any] = {}
     for name, values in arguments.items():
@@ -47,18 +47,18 @@ def read_query(model: type[Query], arguments: Mapping[str, Sequence[bytes]]) -> 
             raise problems.BadRequest(
                 Code.MALFORMED_REQUEST, "A query parameter is not UTF-8"
             ) from error
-        field = model.model_fields.get(name)
-        many = field is not None and get_origin(field.annotation) is list
+        field = constraints.fields(model).get(name)
+        many = field is not None and get_origin(constraints.bare(field.hint)) is list
         if not many and len(texts) > 1:
             raise problems.invalid_field(name, Code.WRONG_TYPE, len(texts), "one value")
         given[name] = texts if many else texts[0]
     try:
-        return model.model_validate(given)
+        return validators.read_text(model, given)
     except ValidationError as error:
         raise refusals.from_validation(error, given) from error
 
 
-def projects_of(model: Query | Request | None) -> Iterable[str]:
+def projects_of(model: msgspec.Struct | None) -> Iterable[str]:
     """The projects that a query or a body names: ``project``, or ``projects`` where many may be."""
     many: Iterable[str] | None = getattr(model, "projects", None)
     if many is not None:
@@ -78,10 +78,22 @@ def check_media_type(content_type: str, right: Collection[str] = JSON_TYPES) -> 
         )
 
 
-def read_body(model: type[Request], body: bytes) -> Request:
+def read_body(model: type[StructT], body: bytes) -> StructT:
     """Validate a JSON body."""
+    with _refusing(body):
+        return validators.read(model, body)
+
+
+def read_changes(model: type[msgspec.Struct], body: bytes) -> dict[str, Any]:
+    """Validate a merge patch; its fields are the keys of what is found."""
+    with _refusing(body):
+        return validators.read_changes(model, body)
+
+
+@contextmanager
+def _refusing(body: bytes) -> Iterator[None]:
     try:
-        return model.model_validate_json(body)
+        yield
     except ValidationError as error:
         if refusals.is_malformed(error):
             raise problems.BadRequest(

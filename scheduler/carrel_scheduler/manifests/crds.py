@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from carrel_scheduler.api.models.projects import ProjectFields
-from carrel_scheduler.api.models.sections import FOR_KIND, Needs, needs_command
-from carrel_scheduler.api.models.workloads import WorkloadCreate
+from carrel_scheduler.api.models.checks import FOR_KIND, Needs, needs_command
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.groups import (
     NodeGroupSpec,
@@ -15,8 +13,7 @@ from carrel_scheduler.ledger.resources.groups import (
 )
 from carrel_scheduler.manifests import rules
 from carrel_scheduler.manifests.columns import GROUP, NODES, POOL, WORK, Column
-from carrel_scheduler.manifests.constraints import Bounds
-from carrel_scheduler.manifests.schema import NOTHING, Schema, of_struct
+from carrel_scheduler.manifests.schema import Schema, of_struct
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.names import VERSION
 from carrel_schema.objects import (
@@ -78,14 +75,9 @@ _SHOWN: Final[Schema] = {
 def everything() -> dict[str, dict[str, Any]]:
     """All definitions by plural."""
     made = [_of_work(kind, named) for kind, named in kinds.WORK.items()]
-    projects = Bounds.of(ProjectFields)
     made += [
-        _definition(
-            kinds.PROJECT, of_struct(ProjectSpec, projects), of_struct(ProjectStatus), POOL
-        ),
-        _definition(
-            kinds.DEPARTMENT, of_struct(DepartmentSpec, projects), of_struct(DepartmentStatus), POOL
-        ),
+        _definition(kinds.PROJECT, of_struct(ProjectSpec), of_struct(ProjectStatus), POOL),
+        _definition(kinds.DEPARTMENT, of_struct(DepartmentSpec), of_struct(DepartmentStatus), POOL),
         _definition(kinds.POD_GROUP, of_struct(PodGroupSpec), of_struct(PodGroupStatus), GROUP),
         _definition(kinds.NODE_GROUP, of_struct(NodeGroupSpec), of_struct(NodeGroupStatus), NODES),
     ]
@@ -97,14 +89,13 @@ def _of_work(kind: WorkloadKind, named: kinds.Named) -> dict[str, Any]:
     sections = needs.required | needs.allowed
     spec = of_struct(
         WorkloadSpec,
-        Bounds.of(WorkloadCreate),
         leave_out={"kind"} | (_SECTIONS - sections),
         required={"user"} | needs.required,
     )
     command = kind in FOR_KIND and kind != "schedule" and needs_command(kind, None)
     spec["x-kubernetes-validations"] = rules.of_work(kind, sections, command=command)
     others = {name for name, section in _STATUS_SECTIONS.items() if section not in sections}
-    status = of_struct(WorkloadStatus, NOTHING, leave_out=others)
+    status = of_struct(WorkloadStatus, constrained=False, leave_out=others)
     return _definition(named, spec, status, WORK)
 
 

@@ -95,7 +95,7 @@ def test_an_option_means_what_the_field_means(row: Option, path: str) -> None:
 
 @pytest.mark.parametrize(("row", "path"), FILLED, ids=map(spelt, FILLED))
 def test_an_option_is_for_the_kinds_that_have_its_section(row: Option, path: str) -> None:
-    from carrel_scheduler.api.models.sections import FOR_KIND, SECTIONS
+    from carrel_scheduler.api.models.checks import FOR_KIND, SECTIONS
 
     section = path.partition(".")[0]
     if section in SECTIONS:
@@ -106,7 +106,7 @@ def test_an_option_is_for_the_kinds_that_have_its_section(row: Option, path: str
 
 
 def test_the_kinds_are_those_of_the_api() -> None:
-    from carrel_scheduler.api.models.sections import FOR_KIND
+    from carrel_scheduler.api.models.checks import FOR_KIND
     from carrel_schema.kinds import KINDS, PARTS
 
     assert {kind.name for kind in options.KINDS} == set(FOR_KIND)
@@ -118,7 +118,8 @@ def test_the_kinds_are_those_of_the_api() -> None:
 
 
 def test_what_was_read_is_accepted() -> None:
-    from carrel_scheduler.api.models.workloads import WorkloadCreate
+    from carrel_scheduler.api.models.validators import read
+    from carrel_schema.wire import WorkloadCreate
 
     for kind in options.KINDS:
         typed: dict[str, dict[str, Any]] = {
@@ -136,7 +137,7 @@ def test_what_was_read_is_accepted() -> None:
         body: dict[str, Any] = {"project": "vision", "name": "x", "kind": kind.name}
         if kind.command:
             body["command"] = ["true"]
-        WorkloadCreate.model_validate_json(json.dumps({**body, **asked.fields}))
+        read(WorkloadCreate, json.dumps({**body, **asked.fields}).encode())
 
 
 def test_a_value_that_is_spelt_reads_back() -> None:

@@ -7,15 +7,18 @@ from pydantic import ValidationError
 
 from carrel_scheduler.api import convert
 from carrel_scheduler.api.identity import USE, Principal
-from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
-from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
+from carrel_scheduler.api.models.projects import ProjectChanges
+from carrel_scheduler.api.models.validators import read, read_changes
+from carrel_scheduler.api.models.workloads import ReportIn
+from carrel_schema.answers import ProjectCreate
 from carrel_schema.objects import InteractiveLimits, Project, Quota, TrainingLimits
+from carrel_schema.wire import WorkloadCreate
 
 ADA = Principal("ada", "user", frozenset(), frozenset({USE}))
 
 
 def create(**fields: Any) -> Any:
-    body = WorkloadCreate(**{"name": "a", "project": "p", "command": ["x"], **fields})
+    body = read(WorkloadCreate, {"name": "a", "project": "p", "command": ["x"], **fields})
     return convert.to_workload(body, ADA, name="a", uid="u", now=5.0)
 
 
@@ -57,7 +60,8 @@ def test_gpus_are_thousandths_inside() -> None:
 
 
 def project(**fields: Any) -> Project:
-    return convert.to_project(ProjectCreate(name="vision", **fields), ADA, color=3, now=5.0)
+    asked = read(ProjectCreate, {"name": "vision", **fields})
+    return convert.to_project(asked, ADA, color=3, now=5.0)
 
 
 def test_a_project_goes_there_and_back() -> None:
@@ -73,7 +77,7 @@ def test_a_project_goes_there_and_back() -> None:
 def test_a_patch_changes_what_it_names_and_nothing_else() -> None:
     made = project(quota={"gpus": 2, "cpu_millicores": 9}, description="x", weight=7)
     body = b'{"quota": {"gpus": 4}, "weight": null, "interactive": {"max_extensions": 2}}'
-    patch = ProjectPatch.model_validate_json(body)
+    patch = read_changes(ProjectChanges, body)
     complete = convert.patched(made.spec, patch)
     spec = convert.to_project_spec(complete, made.spec.members_group, made.spec.color)
     assert spec.quota == Quota(gpu_milli=4000, cpu_milli=9)
@@ -88,7 +92,7 @@ def test_limits_of_trainings_go_there_and_back() -> None:
         idle_gpu_seconds=7200.0, time_limit_seconds=60.0, apply_to_running=True
     )
     assert convert.project_out(made, None).training == made.spec.training
-    patch = ProjectPatch.model_validate_json(b'{"training": {"time_limit_seconds": null}}')
+    patch = read_changes(ProjectChanges, b'{"training": {"time_limit_seconds": null}}')
     complete = convert.patched(made.spec, patch)
     spec = convert.to_project_spec(complete, made.spec.members_group, made.spec.color)
     assert spec.training == TrainingLimits(idle_gpu_seconds=7200.0, apply_to_running=True)
@@ -102,8 +106,8 @@ def test_a_training_is_given_some_time(seconds: float) -> None:
 
 def test_null_in_a_patch_means_no_bound() -> None:
     made = project(limit={"gpus": 3}, interactive={"busy_cap_seconds": 60})
-    patch = ProjectPatch.model_validate_json(
-        b'{"limit": {"gpus": null}, "interactive": {"busy_cap_seconds": null}}'
+    patch = read_changes(
+        ProjectChanges, b'{"limit": {"gpus": null}, "interactive": {"busy_cap_seconds": null}}'
     )
     complete = convert.patched(made.spec, patch)
     assert (complete.limit.gpus, complete.interactive.busy_cap_seconds) == (None, None)
@@ -111,7 +115,7 @@ def test_null_in_a_patch_means_no_bound() -> None:
 
 def test_a_patch_is_checked_together_with_what_stays() -> None:
     made = project(quota={"gpus": 2})
-    patch = ProjectPatch.model_validate_json(b'{"limit": {"gpus": 1}}')
+    patch = read_changes(ProjectChanges, b'{"limit": {"gpus": 1}}')
     with pytest.raises(ValidationError, match=r"limit\.gpus"):
         convert.patched(made.spec, patch)
 

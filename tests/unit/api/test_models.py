@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from carrel_scheduler.api import refusals
-from carrel_scheduler.api.models.fields import Request
-from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
+from carrel_scheduler.api.models import validators
+from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.models.queries import LogQuery, UsageQuery
-from carrel_scheduler.api.models.workloads import ActivityIn, Claim, ReportIn, WorkloadCreate
+from carrel_scheduler.api.models.validators import Validator
+from carrel_scheduler.api.models.workloads import ActivityIn, Claim, EndpointChanges, ReportIn
 from carrel_scheduler.api.problems import Problem
 from carrel_scheduler.api.requests import read_body, read_query
+from carrel_schema.answers import ProjectCreate
+from carrel_schema.wire import WorkloadCreate
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -22,18 +25,15 @@ JSON = st.recursive(
     ),
     max_leaves=5,
 )
-MODELS: list[type[Request]] = [
-    WorkloadCreate,
-    Claim,
-    ReportIn,
-    ActivityIn,
-    ProjectCreate,
-    ProjectPatch,
+STRUCTS = (WorkloadCreate, Claim, ReportIn, ActivityIn, ProjectCreate)
+MODELS: list[type[Validator]] = [
+    *map(validators.validator_of, STRUCTS),
+    *map(validators.patch_of, (ProjectChanges, EndpointChanges)),
 ]
 FIELDS = [(model, name) for model in MODELS for name in model.model_fields]
 
 
-@given(st.sampled_from(MODELS), st.binary(max_size=60))
+@given(st.sampled_from(STRUCTS), st.binary(max_size=60))
 def test_bytes_that_are_no_object_are_refused_as_a_problem(model: Any, body: bytes) -> None:
     with pytest.raises(Problem) as refused:
         read_body(model, b"[" + body)
@@ -53,8 +53,13 @@ def test_any_json_in_any_field_is_read_or_refused_naming_it(
     assert all(one.field and one.code and one.expected for one in problem.errors)
 
 
+def create(**fields: Any) -> WorkloadCreate:
+    body = {"name": "a", "project": "p", "command": ["x"], **fields}
+    return validators.read(WorkloadCreate, body)
+
+
 def test_defaults_are_those_of_the_documentation() -> None:
-    body = WorkloadCreate(name="a", project="vision", command=["x"])
+    body = create()
     assert (body.gpus, body.cpu_millicores, body.memory_bytes) == (0.0, 100, 2**30)
     assert (body.tasks, body.backoff_limit, body.grace_seconds) == (1, 6, 30.0)
     assert body.restart_policy == "on-failure"
@@ -63,13 +68,13 @@ def test_defaults_are_those_of_the_documentation() -> None:
 
 @pytest.mark.parametrize("name", ["a", "a-1", "0", "x" * 63])
 def test_names_that_are_dns_labels_pass(name: str) -> None:
-    assert WorkloadCreate(name=name, project="p", command=["x"]).name == name
+    assert create(name=name).name == name
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a.b", "a_b", "ä", "x" * 64, "a\n"])
 def test_names_that_are_not_are_refused_with_what_is_right(name: str) -> None:
     with pytest.raises(ValidationError) as refused:
-        WorkloadCreate(name=name, project="p", command=["x"])
+        create(name=name)
     problem = refusals.from_validation(refused.value)
     assert problem.code == "bad_name"
     assert "63" in problem.errors[0].expected
@@ -78,12 +83,12 @@ def test_names_that_are_not_are_refused_with_what_is_right(name: str) -> None:
 @pytest.mark.parametrize("path", ["..", "a/../b", "/a", ".", "", "a/", "../a"])
 def test_files_stay_in_the_folder_of_the_task(path: str) -> None:
     with pytest.raises(ValidationError):
-        WorkloadCreate(name="a", project="p", command=["x"], files={path: ""})
+        create(files={path: ""})
 
 
 @pytest.mark.parametrize("path", ["a", "a/b.py", ".env", "a..b"])
 def test_relative_files_pass(path: str) -> None:
-    assert WorkloadCreate(name="a", project="p", command=["x"], files={path: ""}).files
+    assert create(files={path: ""}).files
 
 
 def test_a_limit_below_the_quota_is_refused() -> None:

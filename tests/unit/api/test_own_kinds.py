@@ -8,10 +8,12 @@ import pytest
 
 from carrel_scheduler.api import convert
 from carrel_scheduler.api.identity import USE, Principal
-from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
+from carrel_scheduler.api.models.validators import read
+from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.api.problems import Problem
 from carrel_scheduler.api.requests import read_body
 from carrel_schema.sections import NotebookStatus, Route
+from carrel_schema.wire import WorkloadCreate
 
 ADA = Principal("ada", "user", frozenset(), frozenset({USE}))
 NOTEBOOK = {"path": "/a.ipynb"}
@@ -20,7 +22,7 @@ BOARD = {"jobs": ["train-1"]}
 
 
 def create(**fields: Any) -> Any:
-    body = WorkloadCreate(**{"name": "a", "project": "p", **fields})
+    body = read(WorkloadCreate, {"name": "a", "project": "p", **fields})
     return convert.to_workload(body, ADA, name="a", uid="u", now=5.0).spec
 
 
@@ -99,6 +101,6 @@ def test_a_tensorboard_takes_no_program_of_others(foreign: dict[str, Any]) -> No
 
 def test_a_notebooks_report_is_its_status() -> None:
     said: dict[str, Any] = {"cell": 2, "cells": 5, "output": "/o.ipynb", "resumed_from": 2}
-    report = convert.to_report(ReportIn.model_validate({"notebook": said}), 7.0)
+    report = convert.to_report(read(ReportIn, {"notebook": said}), 7.0)
     assert report.notebook == NotebookStatus(**said)
     assert report.at == 7.0

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from carrel_scheduler.api.models.sections import ExperimentIn
+from carrel_scheduler.api.models.validators import read
+from carrel_schema.sections import ExperimentSpec
 
 NUMBER = {"type": "float", "low": 0.0, "high": 1.0}
 WORDS = {"type": "categorical", "choices": ["a", "b"]}
@@ -29,7 +30,7 @@ WORDS = {"type": "categorical", "choices": ["a", "b"]}
 )
 def test_a_parameter(space: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError, match="bad_search_space") as refused:
-        ExperimentIn.model_validate({"parameters": {"x": space}})
+        read(ExperimentSpec, {"parameters": {"x": space}})
     assert expected in str(refused.value)
 
 
@@ -44,12 +45,12 @@ def test_a_parameter(space: dict[str, Any], expected: str) -> None:
 )
 def test_a_grid(parameters: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError, match="bad_search_space") as refused:
-        ExperimentIn.model_validate({"parameters": parameters, "sampler": "grid"})
+        read(ExperimentSpec, {"parameters": parameters, "sampler": "grid"})
     assert expected in str(refused.value)
 
 
 def test_what_can_be_searched_is_taken() -> None:
     space = {"x": NUMBER | {"step": 0.1}, "y": WORDS, "n": {"type": "int", "low": 1, "high": 8}}
-    assert ExperimentIn.model_validate({"parameters": space, "sampler": "grid"}).seed is None
+    assert read(ExperimentSpec, {"parameters": space, "sampler": "grid"}).seed is None
     one_value = {"x": NUMBER | {"low": 1.0}}
-    assert ExperimentIn.model_validate({"parameters": one_value}).sampler == "tpe"
+    assert read(ExperimentSpec, {"parameters": one_value}).sampler == "tpe"

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel.errors import ApiError
-from carrel.models import Amounts, InteractiveLimits, Project, TrainingLimits
+from carrel.models import Amounts, InteractiveLimits, Project, QuotaAmounts, TrainingLimits
 from carrel.options import EVERY, KINDS
 from carrel_hub.console import project_form, submit_form
 from carrel_hub.console.forms import Form, parse_duration, spell_duration
@@ -12,7 +12,7 @@ GIB = 1024**3
 PROJECT = Project(
     name="vision",
     description="cells",
-    quota=Amounts(gpus=2.5, memory_bytes=3 * GIB + 12_345),
+    quota=QuotaAmounts(gpus=2.5, memory_bytes=3 * GIB + 12_345),
     limit=Amounts(gpus=8),
     weight=3,
     interactive=InteractiveLimits(

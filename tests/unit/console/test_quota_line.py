@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel.models import Amounts, Department, Project, ProjectUse
+from carrel.models import Amounts, Department, Project, ProjectUse, QuotaAmounts
 from carrel_hub.console.pictures.quota_line import in_all, quota_line, quota_text, scale_of
 from unit.console import svgtree
 
@@ -17,7 +17,7 @@ def project(
     return Project(
         name="vision",
         color=3,
-        quota=Amounts(gpus=quota),
+        quota=QuotaAmounts(gpus=quota),
         limit=Amounts(gpus=limit),
         use=ProjectUse(gpus_allocated=allocated, gpus_borrowed=borrowed, gpus_waiting=waiting),
     )
@@ -25,7 +25,7 @@ def project(
 
 def test_a_department_is_one_line_for_all_its_projects() -> None:
     """Borrowed is what goes beyond its own guarantee, not beyond theirs."""
-    science = Department(name="science", quota=Amounts(gpus=4))
+    science = Department(name="science", quota=QuotaAmounts(gpus=4))
     line = in_all(science, [project(3, 2, 1), project(2, 0, 1)])
     assert quota_text(line) == "4 of 4 guaranteed · 1 borrowed · 2 pending"
     assert quota_text(in_all(science, [project(3, 2, 0)])) == "3 of 4 guaranteed"

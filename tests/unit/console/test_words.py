@@ -22,11 +22,12 @@ from carrel.models import (
 )
 from carrel_hub.console import words
 from carrel_hub.console.pictures.timeline import Span
+from carrel_schema.kinds import WorkloadKind
 
 NOW = 10_000.0
 
 
-def job(kind: str = "training", **status: object) -> Workload:
+def job(kind: WorkloadKind = "training", **status: object) -> Workload:
     return Workload(
         name="train-7",
         project="vision",
@@ -145,7 +146,7 @@ def test_rules_for_trainings() -> None:
 
 
 def test_why_something_will_be_stopped() -> None:
-    def told(kind: str, because: str) -> str:
+    def told(kind: WorkloadKind, because: str) -> str:
         limits = Limits(stops_at=NOW, stops_because=because)
         return words.stop_because(job(kind, phase="running", limits=limits))
 

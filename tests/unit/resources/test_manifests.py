@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from carrel_scheduler.api.models.workloads import WorkloadCreate
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.manifests.__main__ import differing, files
 from carrel_scheduler.manifests.crds import everything
 from carrel_schema.objects import WorkloadSpec
+from carrel_schema.wire import WorkloadCreate
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
-ELSEWHERE = {"name", "name_prefix", "project", "kind", "labels", "secret_environment"}
+ELSEWHERE = {"name", "name_prefix", "project", "kind", "labels", "secret_environment", "given"}
 """Fields of requests that a manifest says elsewhere, or never."""
 OF_RESOURCES = {"gpus", "cpu_millicores", "cpu_limit_millicores", "memory_bytes", "mig_profile"}
 
@@ -47,7 +47,7 @@ def test_schemas_are_structural() -> None:
 
 
 def test_every_field_of_a_request_can_be_written() -> None:
-    told = set(WorkloadCreate.model_fields) - ELSEWHERE - OF_RESOURCES
+    told = set(WorkloadCreate.__struct_fields__) - ELSEWHERE - OF_RESOURCES
     assert told <= {field.name for field in msgspec.structs.fields(WorkloadSpec)}
     made = everything()
     plural = kinds.WORK["training"].resource.plural

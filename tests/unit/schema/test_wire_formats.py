@@ -15,8 +15,7 @@ import pytest
 
 from carrel_scheduler.api import convert, encoding, openapi
 from carrel_scheduler.api.identity import Principal
-from carrel_scheduler.api.models.projects import DepartmentFields, ProjectCreate
-from carrel_scheduler.api.models.workloads import WorkloadCreate
+from carrel_scheduler.api.models.validators import read
 from carrel_scheduler.api.problems import Problem
 from carrel_scheduler.api.requests import read_body
 from carrel_scheduler.api.table import OPERATIONS
@@ -24,6 +23,7 @@ from carrel_scheduler.ledger import codec as rows
 from carrel_scheduler.ledger.resources import codec as manifests
 from carrel_scheduler.manifests.crds import everything
 from carrel_schema import sections
+from carrel_schema.answers import DepartmentFields, ProjectCreate
 from carrel_schema.objects import (
     Checkpoint,
     Limits,
@@ -36,6 +36,7 @@ from carrel_schema.objects import (
     TaskInfo,
     Workload,
 )
+from carrel_schema.wire import WorkloadCreate
 
 RECORDED: Final = Path(__file__).with_name("wire_formats.json")
 ADA: Final = Principal("ada", "user", frozenset({"project-vision"}), frozenset())
@@ -108,15 +109,15 @@ def objects() -> list[Object]:
     """One of each kind, with everything said; the first ones also have a rich status."""
     found: list[Object] = []
     for number, body in enumerate(BODIES):
-        request = WorkloadCreate.model_validate(body)
+        request = read(WorkloadCreate, body)
         made = convert.to_workload(request, ADA, name=body["name"], uid=f"u{number}", now=7.25)
         found.append(made)
     _rich(found[1])
     for body in ({"name": "plain"}, PROJECT):
-        asked = ProjectCreate.model_validate(body)
+        asked = read(ProjectCreate, body)
         found.append(convert.to_project(asked, ADA, color=3, now=7.25))
-        rest = {name: body[name] for name in body.keys() & DepartmentFields.model_fields.keys()}
-        group = DepartmentFields.model_validate(rest)
+        rest = {name: body[name] for name in body.keys() & set(DepartmentFields.__struct_fields__)}
+        group = read(DepartmentFields, rest)
         found.append(convert.to_department(group, ADA, name="science"))
     return found
 

@@ -5,11 +5,11 @@ from html.parser import HTMLParser
 from typing_extensions import override
 
 from carrel.models import (
-    Amounts,
     Device,
     Node,
     Project,
     ProjectUse,
+    QuotaAmounts,
     Reason,
     Workload,
     WorkloadStatus,
@@ -19,7 +19,7 @@ from carrel_spawner.form import Supply
 from carrel_spawner.options import Most, Offer, Profile, Sizes
 
 USE = ProjectUse(gpus_allocated=3, gpus_borrowed=1, gpus_waiting=5)
-VISION = Project(name="vision", quota=Amounts(gpus=4), use=USE)
+VISION = Project(name="vision", quota=QuotaAmounts(gpus=4), use=USE)
 NODE = Node(
     name="n1", gpu_milli=4000, gpu_allocated_milli=1000, largest_free_gpus=3,
     cpu_milli=8000, cpu_allocated_milli=1500, memory_bytes=16 * 1024**3,

@@ -4,90 +4,31 @@ GPUs on the wire are counted as numbers (``gpus: 1.0``), times are epoch seconds
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from carrel_scheduler.api.problems import ProblemBody
 from carrel_scheduler.ledger.records import Decision, Transition, Usage
 from carrel_scheduler.workloads.views.contract import Report
-from carrel_schema import sections
 from carrel_schema.answers import DepartmentOut, NodeView, ProjectOut, QueueEntryOut
-from carrel_schema.objects import (
-    ReasonInfo,
-    WorkloadStatus,
-)
+from carrel_schema.objects import ReasonInfo
+from carrel_schema.wire import ALWAYS_SAID, WorkloadOut, WorkloadSpecOut
+
+_SAID: Any = msgspec.defstruct(
+    "WorkloadSpecSaid",
+    [(field.name, field.type) for field in msgspec.structs.fields(WorkloadSpecOut)
+     if field.name in ALWAYS_SAID],
+    bases=(WorkloadSpecOut,),
+    kw_only=True,
+    omit_defaults=True,
+)  # fmt: skip
 
 
-class VolumeOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that the task sees."""
-
-    source: str
-    destination: str
-    read_only: bool = False
-
-
-class WorkloadSpecOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was asked for, without secrets; ``files`` by name and size in bytes.
-
-    What only some kinds of work have is left out of all others.
-    """
-
-    kind: str
-    user: str
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    files: Mapping[str, int]
-    working_dir: str
-    volumes: Sequence[VolumeOut]
-    image: str
-    gpus: float
-    cpu_millicores: int
-    cpu_limit_millicores: int | None
-    memory_bytes: int
-    tasks: int
-    priority: str | int
-    preemptible: bool
-    suspend: bool
-    delete: bool
-    restart_policy: str
-    backoff_limit: int
-    grace_seconds: float
-    checkpoint_every_seconds: float | None
-    large_shm: bool
-    inputs: Sequence[str]
-    hold_for_claim: bool
-    server_name: str
-    port: int | None
-    external: bool = False
-    continue_from: str = ""
-    node_group: str = ""
-    mig_profile: str = ""
-    owner: str = ""
-    part: int = 0
-    routes: Sequence[sections.Route] = ()
-    trial: sections.TrialSpec | None = None
-    rendezvous: sections.Rendezvous | None = None
-    elastic: sections.Elastic | None = None
-    experiment: sections.ExperimentSpec | None = None
-    inference: sections.InferenceSpec | None = None
-    notebook: sections.NotebookSpec | None = None
-    schedule: sections.ScheduleSpec | None = None
-    tensorboard: sections.TensorBoardSpec | None = None
-
-
-class WorkloadOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload."""
-
-    name: str
-    project: str
-    uid: str
-    resource_version: int
-    generation: int
-    created_at: float
-    created_by: str
-    labels: Mapping[str, str]
-    spec: WorkloadSpecOut
-    status: WorkloadStatus
+def said(**fields: Any) -> WorkloadSpecOut:
+    """A specification as it is answered: what only some kinds of work have is left out."""
+    found: WorkloadSpecOut = _SAID(**fields)
+    return found
 
 
 class WorkloadEvent(WorkloadOut, frozen=True, kw_only=True):

@@ -4,53 +4,52 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import Field
 
-from carrel_scheduler.api.models import fields
-from carrel_scheduler.api.models.fields import Query, Request
-from carrel_scheduler.api.models.sections import ParameterIn, ParameterName
+from carrel_scheduler.api.models.workloads import Step
+from carrel_schema.constraints import Command, Constraint, Name, Number, ParameterName
+from carrel_schema.sections import Parameter
 
 
-class StepValue(Request):
+class StepValue(msgspec.Struct, frozen=True, kw_only=True):
     """One value of the metric; without a step it is at the one after the last."""
 
-    step: fields.Step | None = None
-    value: fields.Number
+    step: Step | None = None
+    value: Number
 
 
-class TrialReportIn(Request):
+class TrialReportIn(msgspec.Struct, frozen=True, kw_only=True):
     """What a trial says of its metric.
 
     ``asks``: the trial waits for the answer, and ends by itself when it is pruned.
     """
 
-    values: Annotated[list[StepValue], Field(max_length=1000)] = Field(default_factory=list)
-    result: fields.Number | None = None
+    values: Annotated[list[StepValue], Constraint(max_length=1000)] = []
+    result: Number | None = None
     asks: bool = False
 
 
-class SuggestionIn(ParameterIn):
+class SuggestionIn(Parameter, frozen=True, kw_only=True):
     """A parameter that a trial defines as it runs."""
 
     name: ParameterName
 
 
-class BestIn(Request):
+class BestIn(msgspec.Struct, frozen=True, kw_only=True):
     """What to make of the best trial.
 
     ``command`` replaces the experiment's own; parameters take their places in it.
     """
 
     kind: Literal["training", "inference"] = "training"
-    name: fields.Name | None = None
-    command: fields.Command | None = None
+    name: Name | None = None
+    command: Command | None = None
 
 
-class LogQuery(Query):
+class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries of a study's log."""
 
-    first: Annotated[int, Field(ge=0, le=2**53)] = 0
-    limit: Annotated[int, Field(ge=1, le=10_000)] = 10_000
+    first: Annotated[int, Constraint(ge=0, le=2**53)] = 0
+    limit: Annotated[int, Constraint(ge=1, le=10_000)] = 10_000
 
 
 class TrialAnswer(msgspec.Struct, frozen=True, kw_only=True):

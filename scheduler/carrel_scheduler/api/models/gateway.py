@@ -3,43 +3,40 @@
 from typing import Annotated
 
 import msgspec
-from pydantic import Field
 
-from carrel_scheduler.api.models import fields
-from carrel_scheduler.api.models.fields import Request
+from carrel_scheduler.api.models.workloads import EpochSeconds
+from carrel_schema.constraints import Constraint, ShortText
 
-Count = Annotated[int, Field(ge=0, le=2**53)]
-Seconds = Annotated[float, Field(ge=0, le=1e6)]
-Uid = Annotated[fields.ShortText, Field(min_length=1, max_length=64)]
+Count = Annotated[int, Constraint(ge=0, le=2**53)]
+Seconds = Annotated[float, Constraint(ge=0, le=1e6)]
+Uid = Annotated[ShortText, Constraint(min_length=1, max_length=64)]
 
 
-class LoadIn(Request):
+class LoadIn(msgspec.Struct, frozen=True, kw_only=True):
     """One workload's requests; see ``workloads.loads.LoadReport``."""
 
     uid: Uid
     in_flight: Count = 0
-    rate: Annotated[float, Field(ge=0, le=1e12)] = 0.0
+    rate: Annotated[float, Constraint(ge=0, le=1e12)] = 0.0
     requests: Count = 0
     errors: Count = 0
-    latency: Annotated[list[tuple[Seconds, Count]], Field(max_length=200)] = Field(
-        default_factory=list
-    )
-    last_request_at: fields.EpochSeconds | None = None
-    targets: Annotated[dict[Uid, Count], Field(max_length=1000)] = Field(default_factory=dict)
+    latency: Annotated[list[tuple[Seconds, Count]], Constraint(max_length=200)] = []
+    last_request_at: EpochSeconds | None = None
+    targets: Annotated[dict[Uid, Count], Constraint(max_length=1000)] = {}
 
 
-class LoadsIn(Request):
+class LoadsIn(msgspec.Struct, frozen=True, kw_only=True):
     """Of some workloads, or with ``everything`` of all that it has addresses for."""
 
     gateway: Uid
     everything: bool = False
-    items: Annotated[list[LoadIn], Field(max_length=10_000)] = Field(default_factory=list)
+    items: Annotated[list[LoadIn], Constraint(max_length=10_000)] = []
 
 
-class TaskIn(Request):
+class TaskIn(msgspec.Struct, frozen=True, kw_only=True):
     """The token that a task of some workload came with."""
 
-    token: Annotated[str, Field(min_length=1, max_length=512)]
+    token: Annotated[str, Constraint(min_length=1, max_length=512)]
 
 
 class TaskOut(msgspec.Struct, frozen=True, kw_only=True):

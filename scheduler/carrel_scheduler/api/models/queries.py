@@ -2,93 +2,84 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+import msgspec
 
-from carrel_scheduler.api.models import fields
-from carrel_scheduler.api.models.fields import Query, refuse
-from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.models.workloads import EpochSeconds
+from carrel_schema.constraints import NO_NUL, Constraint, Name, ShortText, Text
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Phase
 
-
-def _pair(value: str) -> str:
-    if not value.partition("=")[1]:
-        refuse(Code.BAD_LABEL, "a label as `key=value`")
-    return value
+LabelPair = Annotated[str, Constraint(max_length=512, pattern=NO_NUL, form="label_pair")]
+UserName = Annotated[ShortText, Constraint(min_length=1)]
+TaskIndex = Annotated[int, Constraint(ge=0, le=10_000)]
 
 
-LabelPair = Annotated[fields.ShortText, AfterValidator(_pair)]
-UserName = Annotated[fields.ShortText, Field(min_length=1)]
-
-
-class NoQuery(Query):
+class NoQuery(msgspec.Struct, frozen=True, kw_only=True):
     """No parameters."""
 
 
-class DryRun(Query):
+class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     """``dry_run``: tell what would happen and write nothing."""
 
     dry_run: bool = False
 
 
-class WorkloadFilter(Query):
+class WorkloadFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which workloads to list.
 
     Parts of composite work (trials, replicas) come only when asked for: by ``parts``, by their
     kind, or by a label.
     """
 
-    project: fields.Name | None = None
+    project: Name | None = None
     user: UserName | None = None
-    phase: Annotated[list[Phase], Field(max_length=8)] = Field(default_factory=list)
+    phase: Annotated[list[Phase], Constraint(max_length=8)] = []
     kind: WorkloadKind | None = None
     parts: bool = False
-    label: Annotated[list[LabelPair], Field(max_length=16)] = Field(default_factory=list)
-    limit: Annotated[int, Field(ge=1, le=500)] = 100
-    after: Annotated[
-        str, fields.StringConstraints(max_length=200, pattern=r"^[-_.:=+/A-Za-z0-9]*$")
-    ] = ""
+    label: Annotated[list[LabelPair], Constraint(max_length=16)] = []
+    limit: Annotated[int, Constraint(ge=1, le=500)] = 100
+    after: Annotated[str, Constraint(max_length=200, pattern=r"^[-_.:=+/A-Za-z0-9]*$")] = ""
 
 
-class LogQuery(Query):
+class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of which log.
 
     ``index`` ``all``: the logs of all tasks as one; ``tail`` counts the lines of each of them.
     """
 
     follow: bool = False
-    tail: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    since: fields.EpochSeconds | None = None
+    tail: Annotated[int, Constraint(ge=0, le=1_000_000)] | None = None
+    since: EpochSeconds | None = None
     timestamps: bool = False
-    attempt: Annotated[int, Field(ge=0, le=2**31)] | None = None
-    index: Annotated[int, Field(ge=0, le=10_000)] | Literal["all"] = 0
+    attempt: Annotated[int, Constraint(ge=0, le=2**31)] | None = None
+    index: TaskIndex | Literal["all"] = 0
 
 
-class MetricQuery(Query):
+class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which curves, thinned to how many points each."""
 
-    name: Annotated[list[fields.ShortText], Field(max_length=200)] = Field(default_factory=list)
-    max_points: Annotated[int, Field(ge=2, le=2000)] = 500
+    name: Annotated[list[ShortText], Constraint(max_length=200)] = []
+    max_points: Annotated[int, Constraint(ge=2, le=2000)] = 500
 
 
-class ExecQuery(Query):
+class ExecQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What to run beside which task; a shell when nothing is said."""
 
-    command: Annotated[list[fields.Text], Field(max_length=256)] = Field(default_factory=list)
-    index: Annotated[int, Field(ge=0, le=10_000)] = 0
+    command: Annotated[list[Text], Constraint(max_length=256)] = []
+    index: TaskIndex = 0
 
 
-class EventFilter(Query):
+class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which workloads' events; ``routed``: only of those that the gateway has addresses for."""
 
-    project: fields.Name | None = None
+    project: Name | None = None
     kind: WorkloadKind | None = None
     routed: bool = False
 
 
-class UsageQuery(Query):
+class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Whose use in which span of time (epoch seconds; the last seven days by default)."""
 
     by: Literal["project", "user", "workload"] = "project"
-    since: fields.EpochSeconds | None = None
-    until: fields.EpochSeconds | None = None
+    since: EpochSeconds | None = None
+    until: EpochSeconds | None = None

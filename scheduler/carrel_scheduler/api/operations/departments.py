@@ -5,10 +5,9 @@ from typing import Final
 from carrel_scheduler.api import convert
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers
-from carrel_scheduler.api.models.projects import DepartmentFields
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import DEPARTMENT, DEPARTMENTS
-from carrel_schema.answers import DepartmentOut
+from carrel_schema.answers import DepartmentFields, DepartmentOut
 
 
 @Operation("GET", DEPARTMENTS, access=Access.ADMIN, answers={200: answers.DepartmentList})

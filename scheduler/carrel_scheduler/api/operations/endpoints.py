@@ -4,18 +4,18 @@ from typing import Final
 
 from carrel_scheduler.api import redact
 from carrel_scheduler.api.access import Access
-from carrel_scheduler.api.models import answers
-from carrel_scheduler.api.models.endpoints import EndpointPatch, Sharing
+from carrel_scheduler.api.models.workloads import EndpointChanges, Sharing
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD
+from carrel_schema.wire import WorkloadOut
 
 
 @Operation(
     "PATCH",
     WORKLOAD,
     access=Access.OWNER,
-    body=EndpointPatch,
-    answers={202: answers.WorkloadOut},
+    body=EndpointChanges,
+    answers={202: WorkloadOut},
     problems=(409,),
 )
 async def change_endpoint(call: Call) -> Answer:
@@ -29,7 +29,7 @@ async def change_endpoint(call: Call) -> Answer:
     f"{WORKLOAD}/share",
     access=Access.OWNER,
     body=Sharing,
-    answers={202: answers.WorkloadOut},
+    answers={202: WorkloadOut},
     problems=(409,),
 )
 async def share_route(call: Call) -> Answer:

@@ -192,7 +192,7 @@ async def suggest_parameter(call: Call) -> Answer:
     """A trial defines a parameter as it runs; asked again, it gets the same value."""
     trial = _trial(call)
     body: models.SuggestionIn = call.body
-    parameter = msgspec.convert(body.model_dump(exclude={"name"}), Parameter)
+    parameter = msgspec.convert(body, Parameter, from_attributes=True)
     try:
         value = await call.services.deps.trials.suggest(trial, body.name, parameter)
     except BadSuggestion as error:

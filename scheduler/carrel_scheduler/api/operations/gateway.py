@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models.gateway import LoadsIn, TaskIn, TaskOut
@@ -17,7 +19,7 @@ from carrel_schema.objects import Workload
 async def report_loads(call: Call) -> Answer:
     """Requests in flight and counted, by workload; of the gateway."""
     body: LoadsIn = call.body
-    reports = [LoadReport(**one.model_dump()) for one in body.items]
+    reports = [LoadReport(**msgspec.structs.asdict(one)) for one in body.items]
     call.services.deps.loads.take(body.gateway, reports, everything=body.everything)
     for one in body.items:
         call.services.deps.live.visited(one.uid, one.last_request_at)

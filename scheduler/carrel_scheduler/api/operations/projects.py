@@ -1,14 +1,15 @@
 """Projects and their members."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from carrel_scheduler.api import convert
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
+from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import PROJECT, PROJECTS
-from carrel_schema.answers import ProjectImpact, ProjectOut
+from carrel_schema.answers import ProjectCreate, ProjectImpact, ProjectOut
 from carrel_schema.objects import Project
 
 MEMBERS: Final = f"{PROJECT}/members"
@@ -56,13 +57,13 @@ async def create_project(call: Call) -> Answer:
     PROJECT,
     access=Access.ADMIN,
     query=queries.DryRun,
-    body=ProjectPatch,
+    body=ProjectChanges,
     answers={200: (ProjectOut, ProjectImpact)},
     problems=(409,),
 )
 async def change_project(call: Call) -> Answer:
     """Change a project; a dry run says who would start and who would give way."""
-    patch: ProjectPatch = call.body
+    patch: Mapping[str, Any] = call.body
     name = call.path["project"]
     if call.query.dry_run:
         return Answer(await call.services.projects.preview(name, patch))

@@ -5,12 +5,13 @@ from typing import Final, Literal
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch, WorkloadCreate
+from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
 from carrel_scheduler.api.problems import Code
 from carrel_schema.kinds import PARTS
 from carrel_schema.objects import Limits, Workload
+from carrel_schema.wire import WorkloadCreate, WorkloadOut
 
 LONGEST_KEY: Final = 200
 
@@ -22,7 +23,7 @@ LONGEST_KEY: Final = 200
     project_in="body",
     query=queries.DryRun,
     body=WorkloadCreate,
-    answers={201: answers.WorkloadOut, 200: answers.Forecast},
+    answers={201: WorkloadOut, 200: answers.Forecast},
     problems=(409,),
     headers=("Idempotency-Key",),
 )
@@ -97,7 +98,7 @@ async def list_workloads(call: Call) -> Answer:
     return Answer(answers.WorkloadPage(items=items, next=page.next or None))
 
 
-@Operation("GET", WORKLOAD, access=Access.MEMBER, answers={200: answers.WorkloadOut})
+@Operation("GET", WORKLOAD, access=Access.MEMBER, answers={200: WorkloadOut})
 async def read_workload(call: Call) -> Answer:
     """One workload."""
     return Answer(redact.workload(call.workload, call.visitor.person))
@@ -110,9 +111,7 @@ def _actor(call: Call) -> str:
 
 
 def _steering(method: Literal["POST", "DELETE"], path: str) -> Operation:
-    return Operation(
-        method, path, access=Access.OWNER, answers={202: answers.WorkloadOut}, problems=(409,)
-    )
+    return Operation(method, path, access=Access.OWNER, answers={202: WorkloadOut}, problems=(409,))
 
 
 def _accepted(call: Call, changed: Workload) -> Answer:
@@ -156,7 +155,7 @@ async def extend_workload(call: Call) -> Answer:
     f"{WORKLOAD}/claim",
     access=Access.SPAWNER,
     body=Claim,
-    answers={200: answers.WorkloadOut},
+    answers={200: WorkloadOut},
     problems=(409,),
 )
 async def claim_workload(call: Call) -> Answer:

@@ -4,10 +4,10 @@ from typing import Final
 
 from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.identity import Principal
-from carrel_scheduler.api.models.projects import DepartmentFields
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_schema.answers import DepartmentFields
 from carrel_schema.objects import Department, Project
 
 ATTEMPTS: Final = 8

@@ -7,6 +7,7 @@ another one is needed has none.
 """
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,8 +15,7 @@ from pydantic import ValidationError
 
 from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.models.endpoints import EndpointPatch
-from carrel_scheduler.api.models.sections import InferenceIn
+from carrel_scheduler.api.models import checks, validators
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.refusals import from_validation
 from carrel_scheduler.api.services.control import Control
@@ -24,6 +24,7 @@ from carrel_schema.objects import Workload, WorkloadSpec
 from carrel_schema.sections import Access, InferenceSpec
 
 PLAIN: Final = ("command", "environment", "files", "working_dir")
+AMOUNTS: Final = {"cpu_millicores": "cpu_milli", "memory_bytes": "memory_bytes"}
 # They change which replicas are right, not what these run.
 OF_READINESS: Final = ("readiness_path",)
 
@@ -34,7 +35,7 @@ class Endpoints:
     def __init__(self, deps: ApiDependencies, control: Control) -> None:
         self._deps, self._control = deps, control
 
-    async def change(self, workload: Workload, patch: EndpointPatch) -> Workload:
+    async def change(self, workload: Workload, patch: Mapping[str, Any]) -> Workload:
         """Write the new specification. Raises problems and ``NotAdmitted``."""
         if workload.spec.kind != "inference":
             raise problems.Conflicting(
@@ -81,25 +82,19 @@ class Endpoints:
         return await self._control.change(workload, write)
 
 
-def changed(spec: WorkloadSpec, patch: EndpointPatch) -> WorkloadSpec:
+def changed(spec: WorkloadSpec, patch: Mapping[str, Any]) -> WorkloadSpec:
     """The specification with a patch applied; raises ``Invalid``."""
-    given: dict[str, Any] = {
-        name: getattr(patch, name) for name in PLAIN if getattr(patch, name) is not None
-    }
-    resources = msgspec.structs.replace(
-        spec.resources,
-        **{
-            name: value
-            for name, value in (
-                ("gpu_milli", None if patch.gpus is None else convert.gpu_milli(patch.gpus)),
-                ("cpu_milli", patch.cpu_millicores),
-                ("memory_bytes", patch.memory_bytes),
-            )
-            if value is not None
-        },
-    )
+    given = {name: patch[name] for name in PLAIN if name in patch}
+    amounts = {inside: patch[name] for name, inside in AMOUNTS.items() if name in patch}
+    if "gpus" in patch:
+        amounts["gpu_milli"] = convert.gpu_milli(patch["gpus"])
+    resources = msgspec.structs.replace(spec.resources, **amounts)
     before = spec.inference or InferenceSpec()
-    after = _served(before, patch)
+    try:
+        checks.files_fit(given.get("files", {}))
+        after = _served(before, patch.get("inference", {}))
+    except ValidationError as error:
+        raise from_validation(error) from error
     fresh = msgspec.structs.replace(spec, **given, resources=resources, inference=after)
     runs_else = any(getattr(fresh, name) != getattr(spec, name) for name in (*PLAIN, "resources"))
     asked_else = any(getattr(after, name) != getattr(before, name) for name in OF_READINESS)
@@ -108,14 +103,8 @@ def changed(spec: WorkloadSpec, patch: EndpointPatch) -> WorkloadSpec:
     return fresh
 
 
-def _served(before: InferenceSpec, patch: EndpointPatch) -> InferenceSpec:
-    if patch.inference is None:
-        return before
+def _served(before: InferenceSpec, patch: Mapping[str, Any]) -> InferenceSpec:
     fields = msgspec.structs.asdict(before)
     revision = fields.pop("revision")
-    given = {name: one for name, one in patch.inference.model_dump().items() if one is not None}
-    try:
-        checked = InferenceIn.model_validate(fields | given)
-    except ValidationError as error:
-        raise from_validation(error) from error
-    return InferenceSpec(**checked.model_dump(), revision=revision)
+    checked = validators.read(InferenceSpec, fields | dict(patch))
+    return msgspec.structs.replace(checked, revision=revision)

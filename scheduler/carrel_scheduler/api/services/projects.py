@@ -6,9 +6,9 @@ fails in between leaves a project that works or none, and repeating the request 
 
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from pydantic import ValidationError
@@ -17,11 +17,10 @@ from carrel_scheduler.api import convert, problems, refusals
 from carrel_scheduler.api.authentication import asking_the_hub
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.identity import Principal, UnknownHubUser
-from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
-from carrel_schema.answers import ProjectImpact
+from carrel_schema.answers import ProjectCreate, ProjectImpact
 from carrel_schema.objects import Department, Project, ProjectSpec, Workload
 
 COLORS: Final = 12
@@ -115,7 +114,7 @@ class Projects:
         except AlreadyExists:
             raise _taken(body.name) from None
 
-    async def change(self, name: str, patch: ProjectPatch) -> Project:
+    async def change(self, name: str, patch: Mapping[str, Any]) -> Project:
         """Apply a merge patch; with a ``resource_version`` only to exactly that version."""
         for _ in range(ATTEMPTS):
             old = await self.get(name)
@@ -129,18 +128,19 @@ class Projects:
                 continue
         raise _changed_meanwhile(name)
 
-    async def preview(self, name: str, patch: ProjectPatch) -> ProjectImpact:
+    async def preview(self, name: str, patch: Mapping[str, Any]) -> ProjectImpact:
         """What a patch would start and whom it would make give way, at once."""
         project = self._patched(await self.get(name), patch)
         return self._deps.live.preview_project(name, msgspec.json.encode(project.spec))
 
-    def _patched(self, project: Project, patch: ProjectPatch) -> Project:
-        expected = patch.resource_version
+    def _patched(self, project: Project, patch: Mapping[str, Any]) -> Project:
+        changes = dict(patch)
+        expected = changes.pop("resource_version", None)
         if expected is not None and expected != project.meta.resource_version:
             raise _changed_meanwhile(project.meta.name)
         old = project.spec
         try:
-            complete = convert.patched(old, patch)
+            complete = convert.patched(old, changes)
         except ValidationError as error:
             raise refusals.from_validation(error) from error
         project.spec = convert.to_project_spec(complete, old.members_group, old.color)

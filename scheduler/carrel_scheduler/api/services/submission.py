@@ -17,7 +17,6 @@ from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.authentication import asking_the_hub
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.identity import Principal
-from carrel_scheduler.api.models.workloads import WorkloadCreate
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.naming import Naming
@@ -26,6 +25,7 @@ from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.ledger.store import AlreadyExists, NotFound
 from carrel_scheduler.policy import admission
 from carrel_schema.objects import ReasonInfo, Workload
+from carrel_schema.wire import WorkloadCreate
 
 NAME_ATTEMPTS: Final = 20
 # Rows that the edge writes belong to no scheduler's term of office.
@@ -191,4 +191,5 @@ def taken(project: str, name: str) -> problems.Conflicting:
 
 
 def _digest(body: WorkloadCreate) -> str:
-    return hashlib.sha256(msgspec.json.encode(body.model_dump(), order="sorted")).hexdigest()
+    asked = msgspec.structs.asdict(body) | {"given": sorted(body.given)}
+    return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()

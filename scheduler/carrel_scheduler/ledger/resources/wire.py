@@ -16,6 +16,7 @@ import msgspec
 
 from carrel_scheduler.ledger.resources import quantities
 from carrel_scheduler.ledger.resources.quantities import Quantity
+from carrel_schema.constraints import Constraint, DestinationPath, VolumeSource
 from carrel_schema.objects import Quota, Resources, WorkloadSpec
 
 _MILLI: Final = 1000
@@ -111,8 +112,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """A folder or claim that the task sees at ``destination`` (empty: where it is)."""
 
-    source: str
-    destination: str = ""
+    source: VolumeSource
+    destination: DestinationPath = ""
 
 
 _AS_PEOPLE_SAY: Final[dict[type[msgspec.Struct], type[msgspec.Struct]]] = {
@@ -131,7 +132,7 @@ def twin(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The structure as it is read from a manifest."""
     if struct in _AS_PEOPLE_SAY:
         return _AS_PEOPLE_SAY[struct]
-    hints = get_type_hints(struct)
+    hints = get_type_hints(struct, include_extras=True)
     if hints.get("limit") is Quota:
         hints["limit"] = Ceiling
     fields: list[Any] = [
@@ -142,7 +143,7 @@ def twin(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
     more: dict[str, Any] = {"__doc__": struct.__doc__}
     if struct is WorkloadSpec:
         volumes: list[Mount] = msgspec.field(name="volumes", default_factory=list)
-        fields.append(("mounts", list[Mount], volumes))
+        fields.append(("mounts", Annotated[list[Mount], Constraint(max_length=64)], volumes))
         more["volumes"] = property(_volumes)
     return msgspec.defstruct(
         struct.__name__,
@@ -170,8 +171,10 @@ def _twinned(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return twin(hint)
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is None or not arguments or origin is Annotated:
+    if origin is None or not arguments:
         return hint
+    if origin is Annotated:
+        return Annotated[(_twinned(arguments[0]), *arguments[1:])]
     inner = tuple(one if one is Ellipsis else _twinned(one) for one in arguments)
     if origin in (Union, UnionType):
         return Union[inner]  # noqa: UP007 - the members are known at run time only

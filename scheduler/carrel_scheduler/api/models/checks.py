@@ -1,0 +1,233 @@
+"""What binds several fields of a request together.
+
+Each check runs when every field is right by itself. What a kind of work needs and may not have is
+in ``FOR_KIND``.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.api.models.forms import refuse
+from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_schema.answers import DepartmentFields
+from carrel_schema.constraints import MOST_FILES_BYTES
+from carrel_schema.kinds import KINDS
+from carrel_schema.sections import (
+    Elastic,
+    ExperimentSpec,
+    InferenceSpec,
+    Parameter,
+    Rendezvous,
+    Route,
+    ScheduleSpec,
+)
+from carrel_schema.wire import WorkloadCreate
+
+MOST_POINTS: Final = 100_000
+MOST_INT: Final = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a kind of work is asked with.
+
+    Attributes:
+        required: sections without which it says nothing.
+        allowed: further sections.
+        command: whether it needs one; otherwise it has its own.
+    """
+
+    required: frozenset[str] = frozenset()
+    allowed: frozenset[str] = frozenset()
+    command: bool = True
+
+
+FOR_KIND: Final[Mapping[str, Needs]] = {
+    "training": Needs(allowed=frozenset({"elastic"})),
+    "workspace": Needs(),
+    "distributed": Needs(allowed=frozenset({"rendezvous", "elastic"})),
+    "experiment": Needs(required=frozenset({"experiment"})),
+    "inference": Needs(required=frozenset({"inference"})),
+    "notebook": Needs(required=frozenset({"notebook"}), command=False),
+    "schedule": Needs(
+        required=frozenset({"schedule"}), allowed=frozenset({"notebook"}), command=False
+    ),
+    "tensorboard": Needs(required=frozenset({"tensorboard"}), command=False),
+}
+SECTIONS: Final = frozenset().union(*(one.required | one.allowed for one in FOR_KIND.values()))
+
+
+def needs_command(kind: str, schedule: ScheduleSpec | None) -> bool:
+    """Whether work of this kind says nothing without a command."""
+    return FOR_KIND[kind if schedule is None else schedule.runs].command
+
+
+def _workload(asked: WorkloadCreate) -> None:
+    if asked.name is None and asked.name_prefix is None:
+        refuse(Code.NAME_REQUIRED, "a `name`, or a `name_prefix` to number from")
+    if asked.name is not None and asked.name_prefix is not None:
+        refuse(Code.NAME_AND_PREFIX, "either `name` or `name_prefix`, not both")
+    _sections(asked.kind, frozenset(name for name in SECTIONS if getattr(asked, name) is not None))
+    _runs(asked.schedule, notebook=asked.notebook is not None)
+    foreign = builtin_programs.foreign_fields(asked.kind, asked)
+    if foreign:
+        refuse(Code.OWN_PROGRAM, builtin_programs.expected(asked.kind, foreign[0]))
+    own_command = not needs_command(asked.kind, asked.schedule)
+    if not asked.command and not (asked.hold_for_claim or asked.external or own_command):
+        refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
+    if asked.external and asked.kind != "workspace":
+        refuse(Code.EXTERNAL_WORKSPACE, f"no `external`: the Hub runs no {asked.kind}")
+    if asked.external and asked.command:
+        refuse(Code.EXTERNAL_WORKSPACE, "either a `command` or `external`, not both")
+    if asked.mig_profile and asked.gpus:
+        refuse(Code.MIG_AND_GPUS, "`gpus` 0 with a `mig_profile`: one or the other")
+    _routes(asked.kind, asked.routes)
+    _elastic(asked.elastic, asked.rendezvous, tasks=asked.tasks, gpus=asked.gpus)
+    if asked.tasks != 1 and not KINDS[asked.kind].gang:
+        refuse(Code.WORKSPACE_SINGLE_TASK, f"`tasks` 1: a {asked.kind} is one task")
+    files_fit(asked.files)
+
+
+def files_fit(files: Mapping[str, str]) -> None:
+    """Refuse files that are too large together."""
+    if sum(len(text.encode()) for text in files.values()) > MOST_FILES_BYTES:
+        refuse(Code.FILES_TOO_LARGE, "`files` of at most 1 MiB in all; put larger ones on a volume")
+
+
+def _batch(asked: WorkloadBatch) -> None:
+    seen: set[tuple[str, str]] = set()
+    for item in asked.items:
+        if item.name is None:
+            refuse(Code.NAME_REQUIRED, "a `name` in every item; a batch numbers nothing")
+        if (item.project, item.name) in seen:
+            refuse(Code.NAME_TWICE, f"each name once; `{item.project}/{item.name}` comes twice")
+        seen.add((item.project, item.name))
+
+
+def _claim(asked: Claim) -> None:
+    if not asked.command and not asked.external:
+        refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
+    if asked.command and asked.external:
+        refuse(Code.EXTERNAL_WORKSPACE, "either a `command` or `external`, not both")
+
+
+def _sections(kind: str, given: frozenset[str]) -> None:
+    """Refuse sections that the kind does not have, and the lack of one that it needs."""
+    needs = FOR_KIND[kind]
+    missing = sorted(needs.required - given)
+    if missing:
+        refuse(Code.SECTION_REQUIRED, f"`{missing[0]}`, without which a {kind} says nothing")
+    foreign = sorted(given - needs.required - needs.allowed)
+    if foreign:
+        refuse(Code.SECTION_OF_ANOTHER_KIND, f"no `{foreign[0]}`: a {kind} has none")
+
+
+def _runs(schedule: ScheduleSpec | None, *, notebook: bool) -> None:
+    """Refuse a schedule without what its runs need, or with what they do not have."""
+    if schedule is None:
+        return
+    if schedule.runs == "notebook" and not notebook:
+        refuse(Code.SECTION_REQUIRED, "`notebook`, which the schedule's runs need")
+    if schedule.runs != "notebook" and notebook:
+        refuse(Code.SECTION_OF_ANOTHER_KIND, f"no `notebook`: its runs are a {schedule.runs}")
+
+
+def _routes(kind: str, routes: Sequence[Route]) -> None:
+    """Refuse two routes of one name, and fixed ports where several tasks need one each."""
+    names = [route.name for route in routes]
+    if len(set(names)) < len(names):
+        refuse(Code.ROUTE_TWICE, "a `name` of its own for each of several `routes`")
+    if kind == "inference" and any(route.port for route in routes):
+        refuse(
+            Code.FIXED_PORT,
+            "`port` 0: each replica has a port of its own, which it finds as PORT in its "
+            "environment or as $(PORT) in its command",
+        )
+
+
+def _elastic(
+    elastic: Elastic | None, rendezvous: Rendezvous | None, *, tasks: int, gpus: float
+) -> None:
+    """Refuse elasticity that means nothing for so many tasks with so many GPUs each."""
+    if elastic is None:
+        return
+    if elastic.min_tasks > tasks:
+        refuse(Code.BAD_RANGE, f"`elastic.min_tasks` not above `tasks` ({tasks})")
+    if elastic.gpus_of_task and (tasks > 1 or elastic.min_tasks):
+        refuse(Code.BAD_ELASTIC, "either `gpus_of_task` for one task, or `min_tasks` for several")
+    if elastic.gpus_of_task and (gpus < 1 or gpus != int(gpus)):
+        refuse(Code.BAD_ELASTIC, "whole `gpus`, at least 1, where their number may change")
+    if rendezvous is not None and rendezvous.launcher == "mpi" and elastic.min_tasks:
+        refuse(Code.BAD_ELASTIC, "no `min_tasks` with the launcher `mpi`, whose size is fixed")
+
+
+def _parameter(asked: Parameter) -> None:
+    if asked.type == "categorical":
+        if not asked.choices or asked.low is not None or asked.high is not None:
+            refuse(Code.BAD_SEARCH_SPACE, "`choices` and nothing else for a categorical one")
+        if len(set(asked.choices)) != len(asked.choices):
+            refuse(Code.BAD_SEARCH_SPACE, "each of the `choices` once")
+        return
+    if asked.choices or asked.low is None or asked.high is None or asked.low > asked.high:
+        refuse(Code.BAD_SEARCH_SPACE, "`low` and `high` with low <= high for a number")
+    if asked.log and (asked.low <= 0 or asked.step is not None):
+        refuse(Code.BAD_SEARCH_SPACE, "`low` above 0 and no `step` on a logarithmic scale")
+    if asked.type == "int" and any(
+        one is not None and one != int(one) for one in (asked.low, asked.high, asked.step)
+    ):
+        refuse(Code.BAD_SEARCH_SPACE, "whole numbers for an int")
+    if asked.step is not None and (asked.high - asked.low) / asked.step > MOST_INT:
+        refuse(Code.BAD_SEARCH_SPACE, f"at most {MOST_INT} steps from `low` to `high`")
+    if asked.type == "int" and max(abs(asked.low), abs(asked.high)) > MOST_INT:
+        refuse(Code.BAD_SEARCH_SPACE, f"an int between {-MOST_INT} and {MOST_INT}")
+
+
+def _experiment(asked: ExperimentSpec) -> None:
+    if asked.sampler != "grid":
+        return
+    if not asked.parameters:
+        refuse(Code.BAD_SEARCH_SPACE, "`parameters`: a grid needs them declared")
+    for name, one in asked.parameters.items():
+        if one.type == "float" and one.step is None:
+            refuse(Code.BAD_SEARCH_SPACE, f"a `step` for `{name}`: a grid counts its values")
+    if math.prod(_points(one) for one in asked.parameters.values()) > MOST_POINTS:
+        refuse(Code.BAD_SEARCH_SPACE, f"at most {MOST_POINTS:,} points in a grid")
+
+
+def _points(parameter: Parameter) -> float:
+    """How many values it has, on a grid."""
+    if parameter.type == "categorical":
+        return len(parameter.choices)
+    return ((parameter.high or 0.0) - (parameter.low or 0.0)) // (parameter.step or 1.0) + 1
+
+
+def _inference(asked: InferenceSpec) -> None:
+    if asked.min_replicas > asked.max_replicas:
+        refuse(Code.BAD_RANGE, "`min_replicas` not above `max_replicas`")
+
+
+def _pool(asked: DepartmentFields) -> None:
+    for amount in ("gpus", "cpu_millicores", "memory_bytes"):
+        quota, limit = getattr(asked.quota, amount), getattr(asked.limit, amount)
+        if quota is not None and limit is not None and limit < quota:
+            refuse(
+                Code.LIMIT_BELOW_QUOTA,
+                f"`limit.{amount}` of at least `quota.{amount}`, which is {quota:g}",
+            )
+
+
+TOGETHER: Final[Mapping[type[msgspec.Struct], Callable[[Any], None]]] = {
+    WorkloadCreate: _workload,
+    Parameter: _parameter,
+    ExperimentSpec: _experiment,
+    InferenceSpec: _inference,
+    DepartmentFields: _pool,
+    WorkloadBatch: _batch,
+    Claim: _claim,
+}
