@@ -26,6 +26,7 @@ def inherited(environment: MutableMapping[str, str] = os.environ) -> socket.sock
     """
     ours = environment.pop("LISTEN_PID", "") == str(os.getpid())
     count = environment.pop("LISTEN_FDS", "")
+    environment.pop("LISTEN_FDNAMES", None)
     if not ours:
         return None
     if count != "1":

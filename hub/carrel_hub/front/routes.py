@@ -1,13 +1,16 @@
 """The Hub's proxy class: routes in one file, which Traefik reads.
 
-Of ``jupyterhub-traefik-proxy`` comes all that talks to the Hub and to Traefik. Ours are how the
-file is written, rules that quote names, and the page for a part that does not answer. What we set
-ourselves is set at each start, so that a new address or a new key is not overruled by an old file.
+Of ``jupyterhub-traefik-proxy`` comes all that talks to the Hub and to Traefik. Ours are how and
+when the file is written, rules that quote names, and the page for a part that does not answer. What
+we set ourselves is set at each start, so that a new address or a new key is not overruled by an old
+file.
 """
 
+import asyncio
 import json
 import os
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,17 @@ from jupyterhub_traefik_proxy.fileprovider import (  # type: ignore[import-untyp
 )
 from jupyterhub_traefik_proxy.traefik_utils import generate_alias  # type: ignore[import-untyped]
 from tornado.httpclient import HTTPClientError
-from traitlets import Dict, Unicode, observe
+from traitlets import Dict, Integer, Unicode, observe
 
 from carrel_hub.front import traefik
+from carrel_hub.front.group_writes import GroupWrites
 from carrel_hub.front.rules import rule
 
 AWAY = "carrel-away"
 """The middleware and the service that answer for a part that does not."""
+MARK = "carrel-version"
+"""A middleware that nobody uses; its header is the mark of the file's version."""
+_CHECK_SECONDS = 0.1
 
 
 class RoutesFile:
@@ -70,7 +77,14 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
     beside = Dict(help="Routers, services and middlewares that stand beside routes.").tag(
         config=True
     )
+    concurrency = Integer(
+        1000, help="Routes that are added at once; they share versions of the file and questions."
+    ).tag(config=True)
     dynamic_config: dict[str, Any]
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._writes = GroupWrites(self._write_marked, self._ask_mark)
 
     @observe("dynamic_config_file")
     def _set_dynamic_config_file(self, change: Any) -> None:
@@ -93,6 +107,46 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
         self.dynamic_config["tls"] = ours["tls"]
         await self._apply_dynamic_config({}, None)
 
+    async def _apply_dynamic_config(
+        self, traefik_config: dict[str, Any], jupyterhub_config: dict[str, Any] | None = None
+    ) -> None:
+        found = self.dynamic_config
+        for kind, named in traefik_config.get("http", {}).items():
+            found["http"].setdefault(kind, {}).update(named)
+        found["jupyterhub"]["routes"].update((jupyterhub_config or {}).get("routes", {}))
+        await self._writes.write()
+
+    async def _delete_dynamic_config(
+        self, traefik_keys: Iterable[Sequence[str]], jupyterhub_keys: Iterable[Sequence[str]]
+    ) -> None:
+        for section, kind, name in traefik_keys:
+            self.dynamic_config[section][kind].pop(name, None)
+        for kind, name in jupyterhub_keys:
+            self.dynamic_config["jupyterhub"][kind].pop(name, None)
+        await self._writes.write()
+
+    def _write_marked(self, mark: str) -> None:
+        header = {"customRequestHeaders": {"X-Version": mark}}
+        self.dynamic_config["http"].setdefault("middlewares", {})[MARK] = {"headers": header}
+        self._persist_dynamic_config()
+
+    async def _ask_mark(self) -> str:
+        path = f"/api/http/middlewares/{MARK}@{self.provider_name}"
+        try:
+            found = json.loads((await self._traefik_api_request(path)).body)
+            return str(found["headers"]["customRequestHeaders"]["X-Version"])
+        except (HTTPClientError, OSError, ValueError, LookupError) as error:
+            self.log.debug("Traefik does not say what it has read: %s", error)
+            return ""
+
+    async def _wait_for_route(self, routespec: str) -> None:
+        """Wait until Traefik has it. Raises ``TimeoutError``."""
+        async with asyncio.timeout(self.check_route_timeout):
+            await self._writes.until_read(self._writes.written)
+            # One that Traefik refuses is read, but not enabled.
+            while not await self._check_for_traefik_service(routespec, "router"):  # noqa: ASYNC110
+                await asyncio.sleep(_CHECK_SECONDS)
+
     async def _check_for_traefik_service(self, routespec: str, kind: str) -> bool:
         """Whether Traefik has this route as the file has it now, not as it was before."""
         alias = generate_alias(self.validate_routespec(routespec), kind)
@@ -105,8 +159,6 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
             return False
         if wanted is None:  # deleted meanwhile
             return True
-        if kind == "service":
-            return bool(found["loadBalancer"]["servers"] == wanted["loadBalancer"]["servers"])
         return bool(found["rule"] == wanted["rule"] and found["status"] == "enabled")
 
     def _dynamic_config_for_route(

@@ -13,6 +13,7 @@ from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import HOLDING, Workload
 from carrel_hub.accounts.store import AccountError, Accounts
+from carrel_hub.front.traefik import INTERNAL
 from carrel_hub.keys import KEYS_FILE, Keys
 from carrel_hub.settings import Settings
 from carrel_hub.up import checks, probes
@@ -21,7 +22,7 @@ from carrel_hub.up.checks import StartupError
 from carrel_hub.up.network import find_network
 from carrel_hub.up.options import Options
 from carrel_hub.up.parts import Part, all_parts, write_config
-from carrel_hub.up.ports import hold_ipv6_loopback, listeners, load_or_choose
+from carrel_hub.up.ports import Gate, hold_ipv6_loopback, listeners, load_or_choose
 from carrel_hub.up.screen import Screen, account_line, farewell, gpu_line
 from carrel_hub.up.supervisor import Supervisor
 from carrel_spawner.watch import wait_at_rest
@@ -42,7 +43,7 @@ def run(options: Options, screen: Screen) -> None:
         config = settings.hub_dir / "jupyterhub_config.py"
         settings_file = settings.hub_dir / "settings.json"
         write_config(settings, settings_file, options.state_dir / KEYS_FILE, config)
-        with listeners(settings.ports) as sockets, hold_ipv6_loopback(options.domain, options.port):
+        with listeners(settings) as sockets, hold_ipv6_loopback(options.domain, options.port):
             network = find_network(settings)
             parts = all_parts(settings, keys, config, network.told, sockets)
             machine = _Machine(options, settings, keys, parts, new, screen, network.line)
@@ -130,6 +131,10 @@ class _Machine:
             await asyncio.gather(task, end, return_exceptions=True)
 
     async def _start(self, client: AsyncClient, asking: aiohttp.ClientSession) -> None:
+        proxy = self.parts[0]
+        visited = [one for name, one in proxy.listeners.items() if name != INTERNAL]
+        has_routes = probes.routes_are_read(asking, self.settings)
+        self.supervisor.hold_back(proxy, Gate(visited, has_routes))
         for part in self.parts:
             await self.supervisor.start(part)
         ready = probes.readiness(self.settings, self.keys)
@@ -149,7 +154,7 @@ class _Machine:
         for part in self.parts:
             watchdog = probes.Watchdog(probes.over_http(asking, *live[part.name]))
             self.supervisor.keep_running(part, watchdog)
-        self.supervisor.keep_short(self.parts[0], self.settings.access_log)
+        self.supervisor.keep_short(proxy, self.settings.access_log)
         gpus, accounts = gpu_line(nodes), account_line()
         self.screen.ready(self.settings, self.new, gpus, accounts, self.network)
 

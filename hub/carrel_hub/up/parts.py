@@ -45,14 +45,14 @@ _RULES = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One process. ``shown`` is its name for people, ``listener`` the socket it is handed."""
+    """One process. ``shown`` is its name for people, ``listeners`` the sockets it is handed."""
 
     name: str
     shown: str
     command: Sequence[str]
     log: Path
     environment: Mapping[str, str] = field(repr=False)
-    listener: socket.socket | None = None
+    listeners: Mapping[str, socket.socket] = field(default_factory=dict)
 
 
 def all_parts(
@@ -64,15 +64,15 @@ def all_parts(
 ) -> list[Part]:
     """Proxy, Hub, scheduler, console and gateway, in the order in which they can be used.
 
-    ``network`` is what the scheduler is told of the tasks' network. A part without one of
-    ``listeners`` listens by itself.
+    ``network`` is what the scheduler is told of the tasks' network. A part without any
+    of ``listeners`` listens by itself.
     """
     base = {name: os.environ[name] for name in _PASSED if name in os.environ}
     base["PYTHONUNBUFFERED"] = "1"
 
     def part(name: str, shown: str, command: Sequence[str], told: Mapping[str, str]) -> Part:
-        log, listener = settings.log_dir / f"{name}.log", (listeners or {}).get(name)
-        return Part(name, shown, command, log, {**base, **told}, listener)
+        log, own = settings.log_dir / f"{name}.log", (listeners or {}).get(name, {})
+        return Part(name, shown, command, log, {**base, **told}, own)
 
     def service(name: str, shown: str) -> Part:
         told = services.hub_environment(settings, keys, name)

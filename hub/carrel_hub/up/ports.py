@@ -4,24 +4,28 @@ Ports are chosen once and kept, because workspaces that run on know them. They l
 the kernel hands out by itself, so that no outgoing connection gets one while the parts are away,
 and below those that the scheduler gives to tasks.
 
-The listening sockets of Hub and services are open from before the first part starts to the end. A
-part that dies leaves no free port behind: no other account of the machine can take it, and
-connections made meanwhile wait for the part that is started again. The proxy listens by itself: a
-Traefik that has just started answers "404 page not found" until it has read its routes, so what
-waited for it would be told that it does not exist.
+The listening sockets of all parts are open from before the first part starts to the end. A part
+that dies leaves no free port behind: no other account of the machine can take it, and connections
+made meanwhile wait for the part that is started again. At the proxy's public port they wait outside
+(``Gate``): a Traefik that has just started answers "404 page not found" until it has read its
+routes, and JupyterLab takes that for a kernel that is gone.
 """
 
+import asyncio
+import ctypes
 import errno
 import random
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from carrel_hub.settings import Ports
+from carrel_hub.front import traefik
+from carrel_hub.settings import Ports, Settings
 from carrel_hub.up.checks import StartupError
 from carrel_hub.up.options import LOCALHOST
 
@@ -31,8 +35,14 @@ HIGHEST: Final = 15_000
 ATTEMPTS: Final = 200
 BACKLOG: Final = 1024
 PARTS: Final = ("hub", "scheduler", "console", "gateway")
+# Of Linux; Python's socket has no names for them.
+_SO_ATTACH_FILTER: Final = 26
+_SO_DETACH_FILTER: Final = 27
+_RETURN: Final = 6
+_READY_PAUSE_SECONDS: Final = 0.05
 
-Listeners = Mapping[str, socket.socket]
+Listeners = Mapping[str, Mapping[str, socket.socket]]
+"""The sockets of each part by their names: of one with several, those of its entry points."""
 
 
 def load_or_choose(path: Path) -> tuple[Ports, bool]:
@@ -80,21 +90,77 @@ def _is_free(port: int) -> bool:
 
 
 @contextmanager
-def listeners(ports: Ports) -> Iterator[Listeners]:
-    """Open one for each part; closed at the end. Raises ``StartupError``."""
+def listeners(settings: Settings) -> Iterator[Listeners]:
+    """Open those of each part; closed at the end. Raises ``StartupError``."""
+    ports, host = settings.ports, settings.host
+    places = {part: {"http": ("127.0.0.1", getattr(ports, part))} for part in PARTS}
+    places["proxy"] = {
+        traefik.PUBLIC: (host, settings.port),
+        traefik.INTERNAL: ("127.0.0.1", ports.proxy_api),
+    }
+    if settings.tls is not None and settings.tls.plain_port:
+        places["proxy"][traefik.PLAIN] = (host, settings.tls.plain_port)
     with ExitStack() as stack:
-        yield {part: stack.enter_context(_listening(getattr(ports, part))) for part in PARTS}
+        yield {
+            part: {name: stack.enter_context(_listening(*place)) for name, place in named.items()}
+            for part, named in places.items()
+        }
 
 
-def _listening(port: int) -> socket.socket:
+def _listening(host: str, port: int) -> socket.socket:
+    every = host in ("", "::")
     try:
-        return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
+        return socket.create_server(
+            ("::" if every else host, port),
+            family=socket.AF_INET6 if every or ":" in host else socket.AF_INET,
+            backlog=BACKLOG,
+            dualstack_ipv6=every and socket.has_dualstack_ipv6(),
+        )
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise StartupError(
                 f"Another program has just taken port {port}; start again."
             ) from None
-        raise StartupError(f"Cannot listen on 127.0.0.1 port {port}: {error.strerror}.") from None
+        raise StartupError(f"Cannot listen on {host} port {port}: {error.strerror}.") from None
+
+
+class Gate:
+    """Keeps visitors of listening sockets waiting while the part behind them is not ready.
+
+    While it is shut the kernel takes no new connections there: what asks for one is dropped by a
+    filter of the socket and asks again after a second by itself (TCP).
+
+    Args:
+        ready: whether the part can answer for what visitors ask.
+    """
+
+    def __init__(
+        self, sockets: Sequence[socket.socket], ready: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._sockets, self._ready = sockets, ready
+        self._is_shut = asyncio.Event()
+
+    def shut(self) -> None:
+        """From now on nobody comes in; who waited for the part that is gone is sent away."""
+        drop = ctypes.create_string_buffer(struct.pack("HBBI", _RETURN, 0, 0, 0))
+        program = struct.pack("HP", 1, ctypes.addressof(drop))
+        for one in self._sockets:
+            one.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+            one.setblocking(False)  # noqa: FBT003 - positional only
+            with suppress(BlockingIOError):
+                while True:
+                    one.accept()[0].close()
+        self._is_shut.set()
+
+    async def open_when_ready(self) -> None:
+        """Each time that it is shut, open it as soon as the part is ready; for ever."""
+        while True:
+            await self._is_shut.wait()
+            while not await self._ready():  # noqa: ASYNC110 - another process becomes ready
+                await asyncio.sleep(_READY_PAUSE_SECONDS)
+            for one in self._sockets:
+                one.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+            self._is_shut.clear()
 
 
 @contextmanager

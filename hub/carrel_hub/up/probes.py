@@ -72,7 +72,8 @@ async def until_ready(
     part: Part, url: str, headers: dict[str, str], check: Callable[[Part], None]
 ) -> None:
     """Wait until ``url`` answers without an error. Raises ``StartupError``, as ``check`` does."""
-    timeout = aiohttp.ClientTimeout(total=5)
+    # A connection that is dropped at a gate would be tried again only after a second.
+    timeout = aiohttp.ClientTimeout(total=5, sock_connect=0.5)
     try:
         async with (
             asyncio.timeout(READY_SECONDS),
@@ -87,6 +88,23 @@ async def until_ready(
         raise StartupError(
             f"{part.shown} did not answer within {READY_SECONDS:.0f} s; its log: {part.log}"
         ) from None
+
+
+def routes_are_read(
+    session: aiohttp.ClientSession, settings: Settings
+) -> Callable[[], Awaitable[bool]]:
+    """Asks whether the proxy has read its routes: its API, which is one of them, wants a key."""
+    url = f"http://127.0.0.1:{settings.ports.proxy_api}/api/overview"
+    limit = aiohttp.ClientTimeout(total=5)
+
+    async def ask() -> bool:
+        try:
+            async with session.get(url, timeout=limit) as response:
+                return response.status == 401
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return False
+
+    return ask
 
 
 async def _answers(session: aiohttp.ClientSession, url: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from carrel_hub.up.checks import StartupError
 from carrel_hub.up.parts import Part
+from carrel_hub.up.ports import Gate
 from carrel_hub.up.probes import LONGEST_SILENCE_SECONDS, SILENCE_SECONDS, Watchdog
 
 PDEATHSIG: Final = Path(__file__).with_name("pdeathsig.py")
@@ -40,12 +41,24 @@ class Supervisor:
         self._say = say
         self._running: dict[str, Process] = {}
         self._watchers: list[asyncio.Task[None]] = []
+        self._gates: dict[str, Gate] = {}
         self._group = 0
         self._stopping = False
 
     async def start(self, part: Part) -> None:
         """Start a part. Raises ``StartupError`` when its command cannot be run."""
+        self._shut_gate(part)
         self._running[part.name] = await self._spawn(part)
+
+    def hold_back(self, part: Part, gate: Gate) -> None:
+        """Keep visitors waiting at each of its starts until the gate finds that it is ready."""
+        self._gates[part.name] = gate
+        self._watchers.append(asyncio.create_task(gate.open_when_ready()))
+
+    def _shut_gate(self, part: Part) -> None:
+        gate = self._gates.get(part.name)
+        if gate is not None:
+            gate.shut()
 
     def check(self, part: Part) -> None:
         """Raise ``StartupError`` when a part that is starting has already ended."""
@@ -98,6 +111,7 @@ class Supervisor:
                 self._say(f"{part.shown} runs but does not answer; it is started again.")
                 patience = min(patience * 2, LONGEST_SILENCE_SECONDS)
                 await _end(process)
+            self._shut_gate(part)
             pause = await self._start_again(part, pause)
 
     async def _rotate(self, part: Part, log: Path) -> None:
@@ -120,8 +134,8 @@ class Supervisor:
                 return pause
 
     async def _spawn(self, part: Part) -> Process:
-        listener = "" if part.listener is None else str(part.listener.fileno())
-        wrapper = [sys.executable, "-I", "-S", str(PDEATHSIG), str(os.getpid()), listener]
+        sockets = ",".join(f"{name}={one.fileno()}" for name, one in part.listeners.items())
+        wrapper = [sys.executable, "-I", "-S", str(PDEATHSIG), str(os.getpid()), sockets]
         command = [*wrapper, *part.command]
         try:
             rotate(part.log)
@@ -145,7 +159,7 @@ class Supervisor:
                     stdout=log,
                     stderr=STDOUT,
                     process_group=group,
-                    pass_fds=() if part.listener is None else (part.listener.fileno(),),
+                    pass_fds=[one.fileno() for one in part.listeners.values()],
                 )
             except PermissionError:
                 if group == 0:

@@ -1,6 +1,9 @@
 """Traefik as ``carrel up`` starts it: what strangers meet at the public port."""
 
+import asyncio
 import json
+import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -9,6 +12,7 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +20,9 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final
 
+import aiohttp
 import msgspec
+import psutil
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -28,6 +34,11 @@ from carrel_hub.front.routes import AWAY, RoutesFile, own_part
 from carrel_hub.front.rules import rule
 from carrel_hub.front.traefik import PUBLIC, Listening, Tls, configuration, find_traefik, from_file
 from carrel_hub.product import hashed
+from carrel_hub.settings import Ports, Settings
+from carrel_hub.up.parts import Part, traefik_file, write_traefik
+from carrel_hub.up.ports import Gate
+from carrel_hub.up.probes import Watchdog, routes_are_read
+from carrel_hub.up.supervisor import Supervisor
 
 PATIENCE_SECONDS: Final = 30.0
 KEY: Final = "the-key-of-the-proxy"
@@ -216,6 +227,51 @@ def test_a_request_that_never_ends_is_closed(front: Front, begun: bytes) -> None
             65536
         ):  # ends when Traefik hangs up; the socket's time-out fails the test
             pass
+
+
+async def test_while_it_restarts_visitors_wait_and_nobody_gets_its_ports(
+    front: Front, tmp_path: Path
+) -> None:
+    public, internal = free_ports(2)
+    settings = Settings(
+        state_dir=tmp_path,
+        port=public,
+        ports=Ports(hub=1, proxy_api=internal, scheduler=3, console=4, gateway=5),
+    )
+    settings.hub_dir.mkdir()
+    write_traefik(settings)
+    shutil.copy(front.routes / "routes.yaml", settings.routes_dir)
+    seen: list[int] = []
+    with ExitStack() as stack:
+        sockets = {
+            name: stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            for name, port in (("public", public), ("internal", internal))
+        }
+        command = [find_traefik(), f"--configFile={traefik_file(settings)}"]
+        part = Part("proxy", "Proxy", command, tmp_path / "log", os.environ, sockets)
+        async with aiohttp.ClientSession() as session:
+            supervisor = Supervisor()
+            gate = Gate([sockets["public"]], routes_are_read(session, settings))
+            supervisor.hold_back(part, gate)
+            try:
+                await supervisor.start(part)
+                supervisor.keep_running(part, Watchdog(lambda _: asyncio.sleep(0.1, result=True)))
+                seen.append((await asyncio.to_thread(front.get, "/", public))[0])
+                for _ in range(3):
+                    children = psutil.Process().children()
+                    [process] = [one for one in children if str(tmp_path) in "".join(one.cmdline())]
+                    process.kill()
+                    with pytest.raises(OSError, match="in use"):
+                        socket.create_server(("127.0.0.1", public))
+                    while True:
+                        try:
+                            seen.append((await asyncio.to_thread(front.get, "/", public))[0])
+                            break
+                        except OSError:  # the process that was killed had taken it, or was about to
+                            continue
+            finally:
+                await supervisor.stop()
+    assert seen == [200] * 4
 
 
 def test_a_head_that_is_too_large_is_refused(front: Front) -> None:

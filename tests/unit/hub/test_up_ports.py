@@ -7,17 +7,19 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import free_ports
 from carrel_hub import listening
-from carrel_hub.settings import Ports
+from carrel_hub.front.traefik import Tls
+from carrel_hub.settings import Ports, Settings
 from carrel_hub.up.checks import StartupError
 from carrel_hub.up.parts import Part
-from carrel_hub.up.ports import listeners
+from carrel_hub.up.ports import Gate, listeners
 from carrel_hub.up.probes import Watchdog
 from carrel_hub.up.supervisor import Supervisor
 from carrel_scheduler.service import listening as service_listening
@@ -45,6 +47,15 @@ async def never(_: float) -> bool:
     return True
 
 
+@contextmanager
+def closing_task(work: Coroutine[None, None, None]) -> Iterator[None]:
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
 async def asked(port: int) -> list[str]:
     async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -65,7 +76,7 @@ async def test_a_part_that_is_started_again_serves_the_same_socket(
 ) -> None:
     command = [sys.executable, "-c", PART.format(module=module)]
     log = tmp_path / "part.log"
-    part = Part("part", "Part", command, log, dict(os.environ), listener)
+    part = Part("part", "Part", command, log, dict(os.environ), {"http": listener})
     port = listener.getsockname()[1]
     supervisor = Supervisor()
     await supervisor.start(part)
@@ -91,28 +102,56 @@ async def test_a_part_that_is_started_again_serves_the_same_socket(
 
 
 @pytest.fixture
-def ports() -> Ports:
+def settings(tmp_path: Path) -> Settings:
     names = ("hub", "proxy_api", "scheduler", "console", "gateway")
-    with ExitStack() as held:
-        free = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in names]
-        return Ports(**{name: one.getsockname()[1] for name, one in zip(names, free, strict=True)})
+    public, plain, *free = free_ports(2 + len(names))
+    ports = Ports(**dict(zip(names, free, strict=True)))
+    return Settings(state_dir=tmp_path, ports=ports, port=public, tls=Tls(plain_port=plain))
 
 
-def test_each_part_gets_its_own_port(ports: Ports) -> None:
-    with listeners(ports) as found:
-        assert {part: one.getsockname()[1] for part, one in found.items()} == {
-            "hub": ports.hub,
-            "scheduler": ports.scheduler,
-            "console": ports.console,
-            "gateway": ports.gateway,
-        }
+def test_each_part_gets_its_own_ports(settings: Settings) -> None:
+    ports, tls = settings.ports, settings.tls
+    assert tls is not None
+    with listeners(settings) as found:
+        assert {
+            part: {name: one.getsockname()[1] for name, one in named.items()}
+            for part, named in found.items()
+        } == {
+            "proxy": {
+                "public": settings.port, "internal": ports.proxy_api, "plain": tls.plain_port
+            },
+            "hub": {"http": ports.hub},
+            "scheduler": {"http": ports.scheduler},
+            "console": {"http": ports.console},
+            "gateway": {"http": ports.gateway},
+        }  # fmt: skip
 
 
-def test_a_port_that_was_taken_meanwhile_is_a_sentence(ports: Ports) -> None:
+async def test_nobody_comes_in_before_the_part_is_ready(listener: socket.socket) -> None:
+    ready = asyncio.Event()
+
+    async def is_ready() -> bool:
+        return ready.is_set()
+
+    gate = Gate([listener], is_ready)
+    address = listener.getsockname()
+    with socket.create_connection(address, 5) as waiting, closing_task(gate.open_when_ready()):
+        gate.shut()
+        assert await asyncio.to_thread(waiting.recv, 1) == b""
+        late = asyncio.create_task(asyncio.to_thread(socket.create_connection, address, 20))
+        await asyncio.wait({late}, timeout=0.5)
+        assert not late.done()
+        ready.set()
+        with await late, listener.accept()[0]:
+            pass
+
+
+def test_a_port_that_was_taken_meanwhile_is_a_sentence(settings: Settings) -> None:
+    ports = settings.ports
     with (
         socket.create_server(("127.0.0.1", ports.gateway)),
         pytest.raises(StartupError, match=f"Another program has just taken port {ports.gateway}"),
-        listeners(ports),
+        listeners(settings),
     ):
         raise AssertionError("it opened a port that is taken")
     with socket.create_server(("127.0.0.1", ports.hub)):
