@@ -1,35 +1,43 @@
 """``carrel.submit``, ``map``, ``wait`` and ``as_completed``, with a client from the environment."""
 
+import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from carrel.client.resources.waiting import Ref
 from carrel.client.sync import Client
-from carrel.errors import BadSetting
+from carrel.errors import ApiError, BadSetting
 from carrel.models import Workload
+from carrel.notebook.job import Job, until
 from carrel.volumes import in_workspace, mount_folder
+
+TAKEN: Final = "already_exists"
+"""Code of the refusal of a name."""
 
 
 def submit(
-    command: Sequence[str],
+    command: str | Sequence[str],
     *,
     name: str | None = None,
     project: str | None = None,
     gpus: float = 0,
     kind: str = "training",
+    replace: bool = False,
     client: Client | None = None,
     **fields: Any,
-) -> Workload:
-    """Submit a job and return it.
+) -> Job:
+    """Submit a job and return its handle, which a notebook shows as a live view.
 
     Args:
-        command: the program and its arguments.
+        command: the program and its arguments; a text is split as a shell splits a line.
         name: its name; by default the service numbers it (``job-1``).
         project: where it belongs; by default the configured one, or the only one.
         gpus: GPUs per task.
         kind: of work: ``distributed`` with ``tasks=4``, ``experiment`` with ``experiment={...}``,
             ``inference`` with ``inference={...}``, ...
+        replace: the work of that name is cancelled before; otherwise its name is refused.
         client: which client to use; by default one made from the environment.
         fields: further fields of the API's workload (docs/api.md), such as ``environment``.
 
@@ -41,14 +49,57 @@ def submit(
     body = {
         "kind": kind,
         "project": project or default_project(used),
-        "command": list(command),
+        "command": words_of(command),
         "gpus": gpus,
         **named,
         **fields,
     }
     if in_workspace():
         mount_folder(body, Path.cwd())
-    return used.create_workload(body)
+    return Job(used, replacing(used, body) if replace else used.create_workload(body))
+
+
+def words_of(command: str | Sequence[str]) -> list[str]:
+    """A command as a list of words. Raises ``BadSetting`` for a line that cannot be split."""
+    if not isinstance(command, str):
+        return list(command)
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise BadSetting(f"The command {command!r} cannot be split: {error}.") from error
+
+
+def replacing(client: Client, body: Mapping[str, Any]) -> Workload:
+    """Submit work in the place of that of the same name, which is cancelled."""
+    try:
+        return client.create_workload(body)
+    except ApiError as error:
+        if error.code != TAKEN or "name" not in body:
+            raise
+    project, name = body["project"], body["name"]
+    client.delete_workload(project, name)
+    client.loop.run(until(lambda _: False, client.aio, project, name, None))  # it is gone
+    return client.create_workload(body)
+
+
+def next_run(client: Client, body: Mapping[str, Any]) -> Workload:
+    """Submit work; where its name is taken, as the next run of that name: ``NAME-2``, ..."""
+    try:
+        return client.create_workload(body)
+    except ApiError as error:
+        if error.code != TAKEN or "name" not in body:
+            raise
+    runs = re.compile(rf"{re.escape(body['name'])}-([1-9][0-9]*)")
+    names = (one.name for one in client.list_workloads(body["project"]))
+    numbers = [int(found[1]) for name in names if (found := runs.fullmatch(name))]
+    while True:
+        number = max(numbers, default=1) + 1
+        try:
+            return client.create_workload({**body, "name": f"{body['name']}-{number}"})
+        except ApiError as error:
+            if error.code != TAKEN:
+                raise
+            numbers.append(number)
 
 
 def default_project(client: Client) -> str:

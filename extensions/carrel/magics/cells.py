@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from IPython.core.error import UsageError
-from IPython.core.magic import cell_magic, magics_class
+from IPython.core.magic import line_cell_magic, magics_class
 
 from carrel import options
 from carrel.magics.base import CarrelMagics, PlainText, dry_run_text, one_line
@@ -28,7 +28,7 @@ def _parser(magic: str, description: str, kinds: Sequence[str]) -> MagicParser:
 
 TRAIN_PARSER: Final = _parser(
     "%%train",
-    "Send this cell away as a training: its code, the variables named by --in, its folder.",
+    "Send this cell away as a training: its code, what it reads of this notebook, its folder.",
     TRAINING,
 )
 SWEEP_PARSER: Final = _parser(
@@ -49,31 +49,37 @@ SERVE_PARSER: Final = _parser(
 class CellMagics(CarrelMagics):
     """Cells as work."""
 
-    @cell_magic
-    def train(self, line: str, cell: str) -> Any:
+    @line_cell_magic
+    def train(self, line: str, cell: str | None = None) -> Any:
         """Send this cell away as a training; `%%train -h` shows the options."""
         return self._send(TRAIN_PARSER, TRAINING, line, cell)
 
-    @cell_magic
-    def sweep(self, line: str, cell: str) -> Any:
+    @line_cell_magic
+    def sweep(self, line: str, cell: str | None = None) -> Any:
         """Run this cell with many configurations; `%%sweep -h` shows the options."""
         return self._send(SWEEP_PARSER, SWEEP, line, cell)
 
-    @cell_magic
-    def serve(self, line: str, cell: str) -> Any:
+    @line_cell_magic
+    def serve(self, line: str, cell: str | None = None) -> Any:
         """Serve a function of this cell; `%%serve -h` shows the options."""
         return self._send(SERVE_PARSER, SERVE, line, cell)
 
-    def _send(self, made: MagicParser, kinds: Sequence[str], line: str, cell: str) -> Any:
+    def _send(self, made: MagicParser, kinds: Sequence[str], line: str, cell: str | None) -> Any:
         parsed = self.read(made, line)
         if isinstance(parsed, PlainText):
             return parsed
+        if cell is None:
+            raise UsageError(
+                f"{made.prog} sends a cell: write it in the first line of one, with the work below."
+            )
         asked = made.asked(parsed, kinds)
         if parsed.names and "name" in asked.fields:
             raise UsageError(f"{made.prog}: the name is there twice; write it once.")
         if parsed.names:
             asked.fields["name"] = parsed.names
         shell: Any = self.shell
+        from carrel.client.submit import next_run, replacing
+
         with one_line():
             body, size = self._body(asked, cell, shell.user_ns)
             if hint := hint_unmounted(Path.cwd()):
@@ -82,7 +88,10 @@ class CellMagics(CarrelMagics):
             if "dry-run" in asked.own:
                 answer = client.create_workload(body, dry_run=True)
                 return PlainText(dry_run_text(body, answer, size))
-            job = self.handle(client.create_workload(body))
+            send = replacing if "replace" in asked.own else next_run
+            job = self.handle(send(client, body))
+            if job.name != body.get("name", job.name):
+                print(f"`{body['name']}` is there already: this run of it is `{job.name}`.")  # noqa: T201 - as above
         if "to" in asked.own:
             shell.user_ns[asked.own["to"]] = job
         if "wait" in asked.own:

@@ -1,24 +1,20 @@
-"""A cell as a job: its source, chosen variables and a small starter become one request.
+"""A cell as a job: its source, what it reads of the notebook, and a small starter.
 
-Never the whole namespace: what a cell needs is either made in it or named. What would fail an hour
-later on another machine is refused here, with the remedy.
+Never the whole namespace: what the cell names goes along, by value, also functions and classes of
+other cells (cloudpickle). What would fail an hour later on another machine is refused here.
 """
 
 import base64
 import builtins
-import io
 import os
-import pickle
 import symtable
 import sys
-import types
 import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
-
-from typing_extensions import override
 
 from carrel.client import Client
 from carrel.client.submit import default_project
@@ -27,6 +23,8 @@ from carrel.options import RequestFields
 from carrel.volumes import mount_folder
 
 BUILTIN: Final = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
+OF_THE_SHELL: Final = frozenset({"get_ipython", "In", "Out", "exit", "quit", "open"})
+"""What every notebook has; the starter has its own."""
 
 
 def borrowed_names(source: str) -> frozenset[str]:
@@ -95,129 +93,87 @@ def capture(
     """
     if not source.strip():
         raise CannotSend("The cell is empty: write the work below the magic.", code="empty_cell")
-    _check_names(source, inputs, namespace, given)
-    packed, size = _pack({name: namespace[name] for name in inputs})
+    plain = plain_python(source)
+    names = _names(plain, inputs, namespace, given)
     files = {
         "job.py": STARTER.read_text(encoding="utf-8"),
         # The first line stands for the magic, so that line numbers are those of the notebook.
-        "cell.py": f"{FIRST_LINE}\n{source.rstrip()}\n",
+        "cell.py": f"{FIRST_LINE}\n{plain.rstrip()}\n",
     }
-    if inputs:
-        files["inputs.b85"] = packed
-    _check_size(files, namespace, inputs)
-    return Captured(files, tuple(inputs), size if inputs else 0)
-
-
-def _check_names(
-    source: str, inputs: Sequence[str], namespace: Mapping[str, Any], given: Container[str]
-) -> None:
-    try:
-        needed = borrowed_names(source)
-    except SyntaxError as error:
-        line = (error.lineno or 0) + 1
-        raise CannotSend(
-            f"Line {line} of the cell is not plain Python ({error.msg}). "
-            "Magics and shell lines work in notebooks only; run commands with `subprocess`.",
-            code="not_python",
-        ) from error
-    unknown = [name for name in inputs if name not in namespace]
-    if unknown:
-        raise CannotSend(f"--in: this notebook has no variable {_listed(unknown)}.")
-    missing = sorted(
-        name for name in needed - set(inputs) if name in namespace and name not in given
-    )
-    modules = [name for name in missing if isinstance(namespace[name], types.ModuleType)]
-    if modules:
-        raise CannotSend(
-            f"The cell uses {_listed(modules)}, imported elsewhere in this notebook: "
-            "import it in the cell, too."
-        )
-    code = [name for name in missing if _lives_here(namespace[name])]
-    if code:
-        raise CannotSend(
-            f"The cell uses {_listed(code)}, defined elsewhere in this notebook: "
-            "define it in the cell, or import it from a file."
-        )
-    imported = [name for name in missing if _is_code(namespace[name])]
-    if imported:
-        raise CannotSend(
-            f"The cell uses {_listed(imported)}, imported elsewhere in this notebook: "
-            "import it in the cell, too."
-        )
-    if missing:
-        raise CannotSend(
-            f"The cell uses {_listed(missing)} of this notebook: "
-            f"take it along with --in {','.join([*inputs, *missing])}."
-        )
-
-
-def _pack(values: Mapping[str, Any]) -> tuple[str, int]:
-    """The variables as text, and their size before it was made small."""
-    for name, value in values.items():
-        _pickled(name, value)
-    pickled = _pickled(" and ".join(values), dict(values))
-    return base64.b85encode(zlib.compress(pickled)).decode("ascii"), len(pickled)
+    pickled = _pickled({name: namespace[name] for name in names}) if names else b""
+    if names:
+        files["inputs.b85"] = base64.b85encode(zlib.compress(pickled)).decode("ascii")
+    _check_size(files, namespace, names)
+    return Captured(files, tuple(names), len(pickled))
 
 
 def _check_size(
-    files: Mapping[str, str], namespace: Mapping[str, Any], inputs: Sequence[str]
+    files: Mapping[str, str], namespace: Mapping[str, Any], names: Sequence[str]
 ) -> None:
     size = sum(len(text.encode()) for text in files.values())
     if size <= LARGEST:
         return
-    if not inputs:
+    if not names:
         raise CannotSend(
             "The cell is longer than 1 MiB; read its data from a file.", code="too_large"
         )
-    biggest = max(inputs, key=lambda name: len(_pickled(name, namespace[name])))
+    biggest = max(names, key=lambda name: len(_pickled({name: namespace[name]})))
     raise CannotSend(
-        f"--in: {_listed(inputs)} takes {size / LARGEST:.1f} MiB, more than 1 MiB. "
+        f"{_listed(names)} takes {size / LARGEST:.1f} MiB, more than 1 MiB. "
         f"Save `{biggest}` to a file in your folder and load it in the cell.",
         code="too_large",
     )
 
 
-def _pickled(name: str, value: Any) -> bytes:
-    out = io.BytesIO()
+def _names(
+    source: str, inputs: Sequence[str], namespace: Mapping[str, Any], given: Container[str]
+) -> list[str]:
+    """What goes along: what was asked for, and what the cell reads of this notebook."""
+    unknown = [name for name in inputs if name not in namespace]
+    if unknown:
+        raise CannotSend(f"--in: this notebook has no variable {_listed(unknown)}.")
+    read = (name for name in borrowed_names(source) if name in namespace and name not in given)
+    return [*inputs, *sorted(set(read) - set(inputs) - OF_THE_SHELL)]
+
+
+def plain_python(source: str) -> str:
+    """The cell with its shell and magic lines as calls of IPython, which runs them in the job.
+
+    Raises ``CannotSend`` for what is neither.
+    """
     try:
-        _Pickler(out, protocol=5).dump(value)
-    except CannotSend as error:
-        raise CannotSend(f"--in {name}: {error}", code=error.code) from error
-    except Exception as error:
-        # Objects decide themselves how they are pickled, and raise what they like.
+        compile(source, "<cell>", "exec", dont_inherit=True)
+    except SyntaxError:
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        source = TransformerManager().transform_cell(source)
+    try:
+        compile(source, "<cell>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        line = (error.lineno or 0) + 1
         raise CannotSend(
-            f"--in {name}: a {type(value).__name__} cannot be packed ({error}). "
-            "Make it in the cell, or save it to a file in your folder and load it there.",
-            code="not_picklable",
+            f"Line {line} of the cell is not plain Python ({error.msg}), nor a line for the shell "
+            "(`!`) or a magic (`%`).",
+            code="not_python",
         ) from error
-    return out.getvalue()
+    return source
 
 
-class _Pickler(pickle.Pickler):
-    """Refuses what could be packed here and not be unpacked there."""
-
-    @override
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, types.ModuleType):
+def _pickled(values: Mapping[str, Any]) -> bytes:
+    """The variables, with functions and classes of this notebook by value."""
+    cloudpickle: Any = import_module("cloudpickle")  # heavy, and it has no types
+    for name, value in values.items():
+        try:
+            cloudpickle.dumps(value, protocol=5)
+        except Exception as error:
+            # Objects decide themselves how they are pickled, and raise what they like.
             raise CannotSend(
-                f"`{obj.__name__}` is a module; import it in the cell instead.",
+                f"`{name}` cannot go along: a {type(value).__name__} cannot be packed ({error}). "
+                "Make it in the cell, or save it to a file in your folder and load it there.",
                 code="not_picklable",
-            )
-        if _lives_here(obj):
-            raise CannotSend(
-                f"it needs `{obj.__qualname__}`, which is defined in this notebook; "
-                "define it in a file that both can import.",
-                code="not_picklable",
-            )
-        return NotImplemented
-
-
-def _is_code(value: Any) -> bool:
-    return isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
-
-
-def _lives_here(value: Any) -> bool:
-    return _is_code(value) and getattr(value, "__module__", "") == "__main__"
+            ) from error
+    packed: bytes = cloudpickle.dumps(dict(values), protocol=5)
+    return packed
 
 
 def _listed(found: Sequence[str] | Mapping[str, Any]) -> str:

@@ -79,7 +79,7 @@ class Job:
         return self._wait(_ready, timeout)
 
     def _wait(self, met: Callable[[Workload], bool], timeout: float | None) -> str:
-        waiting = _until(met, self._client.aio, self.project, self.name, timeout)
+        waiting = until(met, self._client.aio, self.project, self.name, timeout)
         try:
             self._client.loop.run(waiting)
         except KeyboardInterrupt:
@@ -178,13 +178,14 @@ def _ready(workload: Workload) -> bool:
     return workload.at_rest or workload.status.phase == "running"
 
 
-async def _until(
+async def until(
     met: Callable[[Workload], bool],
     client: AsyncClient,
     project: str,
     name: str,
     timeout: float | None,  # noqa: ASYNC109 - a wait for a person, who says how long
 ) -> None:
+    """Wait until a workload is as it should be, or is not there any more; ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout), aclosing(changes(client, project, name)) as events:
             async for event in events:

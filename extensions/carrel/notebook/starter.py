@@ -26,8 +26,9 @@ def start(folder: str, *how: str) -> None:
     enter(folder)
     main = types.ModuleType("__main__")
     cell = here / "cell.py"
-    main.__dict__.update(variables(here, how), __file__=str(cell))
     sys.modules["__main__"], sys.argv = main, [str(cell)]
+    main.__dict__.update(variables(here, how), __file__=str(cell))
+    offer_shell(cell, main)
     served = [word.partition("=")[2] for word in how if word.startswith("serve=")]
     try:
         value = run(cell, main.__dict__)
@@ -57,6 +58,18 @@ def variables(here: Path, how: Sequence[str]) -> dict[str, Any]:
 
         found["trial"] = carrel.trial()
     return found
+
+
+def offer_shell(cell: Path, main: types.ModuleType) -> None:
+    """Have lines that begin with ``!`` or ``%`` run, as in a notebook, where a cell has any."""
+    if "get_ipython()" not in cell.read_text(encoding="utf-8"):
+        return
+    try:
+        from IPython.core.interactiveshell import InteractiveShell
+    except ModuleNotFoundError:
+        sys.exit("Lines with `!` or `%` need IPython here: install it, or use `subprocess`.")
+    shell: Any = InteractiveShell.instance(user_module=main, user_ns=main.__dict__)
+    main.__dict__["get_ipython"] = lambda: shell
 
 
 def run(file: Path, namespace: dict[str, Any]) -> Any:

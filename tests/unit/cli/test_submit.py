@@ -32,6 +32,13 @@ def test_everything_at_once(run: Run, fake: FakeScheduler, tmp_path: Path) -> No
     assert "hidden" not in str(job)
 
 
+def test_replace_takes_the_place_of_the_job_of_that_name(run: Run, fake: FakeScheduler) -> None:
+    assert run("submit", "x", "--", "true").code == 0
+    assert run("submit", "x", "--", "false").code == 1
+    assert run("submit", "x", "--replace", "--", "false").code == 0
+    assert fake.workload("vision", "x")["spec"]["command"] == ["false"]
+
+
 def test_little_is_asked_for_by_default(run: Run, fake: FakeScheduler) -> None:
     assert run("submit", "x", "--", "true").code == 0
     spec = fake.workload("vision", "x")["spec"]

@@ -161,7 +161,15 @@ def test_submit_in_one_call(
     monkeypatch.setenv("CARREL_URL", fake.url)
     monkeypatch.setenv("CARREL_TOKEN", fake.token("ada"))
     job = carrel.submit(["true"], name="y", gpus=2, environment={"A": "b"})
-    assert (job.project, job.spec.gpus, job.spec.environment) == ("vision", 2, {"A": "b"})
+    spec = job.workload.spec
+    assert (job.project, spec.gpus, spec.environment) == ("vision", 2, {"A": "b"})
+    line = carrel.submit("python 'my train.py' --lr 1", name="z")
+    assert line.workload.spec.command == ["python", "my train.py", "--lr", "1"]
+    assert repr(line).startswith("<Job vision/z: ")
+    with pytest.raises(BadSetting, match="No closing quotation"):
+        carrel.submit("python 'train.py")
+    before = line.workload.uid
+    assert carrel.submit("true", name="z", replace=True).workload.uid != before
 
 
 def test_submit_asks_which_project_when_there_are_several(client: Client) -> None:

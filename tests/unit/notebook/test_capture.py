@@ -1,7 +1,6 @@
 """What goes along with a cell, and what is refused before it is sent."""
 
 import base64
-import math
 import os
 import pickle
 import subprocess
@@ -41,10 +40,10 @@ def test_runs_with_its_variables_in_its_folder(places: tuple[Path, Path]) -> Non
     assert captured.inputs == ("a", "b")
 
 
-def test_only_named_variables_go_along() -> None:
-    captured = capture("print(a)", ["a"], {"a": 1, "secret": "s3cret"})
+def test_only_what_the_cell_names_goes_along() -> None:
+    captured = capture("print(a)", ["b"], {"a": 1, "b": 2, "secret": "s3cret"})
     packed = pickle.loads(zlib.decompress(base64.b85decode(captured.files["inputs.b85"])))
-    assert packed == {"a": 1}
+    assert packed == {"a": 1, "b": 2}
     assert "s3cret" not in "".join(captured.files.values())
 
 
@@ -58,6 +57,38 @@ def test_a_traceback_begins_in_the_cell(places: tuple[Path, Path]) -> None:
     ]
     assert done.stderr.endswith("NameError: name 'missing' is not defined\n")
     assert done.returncode == 1
+
+
+OTHER_CELLS = """
+import math
+from pathlib import Path
+scale = 3
+def area(r):
+    return scale * square(r)
+def square(x):
+    return math.pow(x, 2)
+class Model:
+    def predict(self):
+        return area(2)
+"""
+
+
+def test_functions_classes_and_modules_of_other_cells_go_along(places: tuple[Path, Path]) -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(OTHER_CELLS, namespace)
+    source = "print(Model().predict(), math.floor(1.5), Path('a').name, [scale for _ in 'x'])"
+    captured = capture(source, [], namespace)
+    assert captured.inputs == ("Model", "Path", "math", "scale")
+    done = run(dict(captured.files), *places)
+    assert done.stdout == "12.0 1 a [3]\n", done.stderr
+
+
+def test_lines_for_the_shell_and_magics_run_in_the_job(places: tuple[Path, Path]) -> None:
+    source = "word = 'hello'\n!echo {word} there\nfiles = !ls -d /\nprint(files)\n%pwd"
+    done = run(dict(capture(source, [], {}).files), *places)
+    assert done.stdout == "hello there\n['/']\n", done.stderr
+    done = run(dict(capture("!true\nprint(1)\n1 / 0", [], {}).files), *places)
+    assert 'cell.py", line 4' in done.stderr
 
 
 def test_starter_leaves_no_names_behind(places: tuple[Path, Path]) -> None:
@@ -89,46 +120,24 @@ def test_folder_that_is_not_there_is_one_sentence(places: tuple[Path, Path]) -> 
     assert "Traceback" not in done.stderr
 
 
-def own_function() -> None: ...
-
-
 class Stubborn:
     @override
     def __reduce__(self) -> Any:
         raise RuntimeError("I hold a connection")
 
 
-own_function.__module__ = "__main__"
 SOURCES = {
-    "uses a variable": (
-        "print(epochs)", "", {"epochs": 3}, "take it along with --in epochs"),
-    "uses another variable, too": (
-        "print(a, b)", "a", {"a": 1, "b": 2}, "take it along with --in a,b"),
-    "uses a module": (
-        "math.pi", "", {"math": math}, "imported elsewhere in this notebook: import it"),
-    "uses a function": (
-        "f()", "", {"f": own_function}, "define it in the cell, or import it from a file"),
-    "uses an imported class": (
-        "Path()", "", {"Path": Path}, "import it in the cell, too"),
-    "deep inside": (
-        "def f():\n  return [epochs for _ in range(3)]", "", {"epochs": 3}, "--in epochs"),
     "not Python": (
-        "x = 1\n!ls", "", {}, "Line 3 of the cell is not plain Python"),
+        "x = 1\nx x", "", {}, "Line 3 of the cell is not plain Python"),
     "unknown variable": (
         "print(a)", "a", {}, "this notebook has no variable `a`"),
     "empty": ("  \n", "", {}, "The cell is empty"),
-    "takes a module along": (
-        "print(m)", "m", {"m": math}, "`math` is a module; import it in the cell"),
-    "takes a function along": (
-        "f()", "f", {"f": own_function}, "which is defined in this notebook"),
-    "takes a function along in a list": (
-        "fs[0]()", "fs", {"fs": [own_function]}, "which is defined in this notebook"),
     "takes what cannot be packed": (
         "print(s)", "s", {"s": Stubborn()}, "a Stubborn cannot be packed (I hold a connection)"),
     "takes a generator": (
-        "print(s)", "s", {"s": (i for i in range(3))}, "a generator cannot be packed"),
+        "print(s)", "", {"s": (i for i in range(3))}, "a generator cannot be packed"),
     "takes too much": (
-        "print(big)", "big,a", {"big": os.urandom(2**21), "a": 1}, "Save `big` to a file"),
+        "print(big)", "a", {"big": os.urandom(2**21), "a": 1}, "Save `big` to a file"),
 }  # fmt: skip
 
 

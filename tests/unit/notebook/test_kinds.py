@@ -135,7 +135,7 @@ def test_mistakes_are_one_line(ipython: Any) -> None:
     ("cell", "inputs", "code"),
     [
         ("", [], "empty_cell"),
-        ("!ls", [], "not_python"),
+        ("x x", [], "not_python"),
         ("x", ["x"], "not_picklable"),
         ("x", ["big"], "too_large"),
     ],

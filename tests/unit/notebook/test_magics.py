@@ -78,10 +78,30 @@ def test_mistakes_are_one_line(ipython: Any, line: str, cell: str, told: str) ->
     assert "\n" not in str(refused.value)
 
 
-def test_taken_name_is_one_line(ipython: Any) -> None:
-    ipython.run_cell_magic("train", "x", "1")
-    with pytest.raises(UsageError, match="There is already a job `x` in `vision`"):
-        ipython.run_cell_magic("train", "x", "1")
+def test_a_named_cell_that_is_run_again_is_the_next_run_of_its_name(
+    ipython: Any, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [ipython.run_cell_magic("train", "x", "1").name for _ in range(3)]
+    assert names == ["x", "x-2", "x-3"]
+    assert "`x` is there already: this run of it is `x-2`." in capsys.readouterr().out
+    client.create_workload({"project": "vision", "name": "x-10", "command": ["true"]})
+    assert ipython.run_cell_magic("train", "x", "1").name == "x-11"
+
+
+def test_replace_takes_the_place_of_the_work_of_that_name(ipython: Any, client: Client) -> None:
+    first = ipython.run_cell_magic("train", "x", "1").workload.uid
+    again = ipython.run_cell_magic("train", "x --replace", "2")
+    assert (again.name, [one.name for one in client.list_workloads()]) == ("x", ["x"])
+    assert again.workload.uid != first
+
+
+@pytest.mark.parametrize("magic", ["train", "sweep", "serve"])
+def test_help_needs_no_cell(ipython: Any, magic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for cell in (f"%%{magic} -h", f"%{magic} -h", f"%%{magic} -h\n\n"):
+        assert ipython.run_cell(cell).success
+        assert "--gpus" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="sends a cell"):
+        ipython.run_line_magic(magic, "")
 
 
 def test_help_lists_every_option(ipython: Any) -> None:

@@ -137,7 +137,7 @@ def submit(context: typer.Context, words: Words = None, **chosen: Any) -> None:
     if name and len(bodies) > 1:
         raise BadSetting(f"The file has {len(bodies)} requests; one name cannot be that of all.")
     for body in bodies:
-        send(body, dry_run=bool(chosen["dry-run"]))
+        send(body, dry_run=bool(chosen["dry-run"]), replace=bool(chosen["replace"]))
 
 
 def _body(
@@ -180,8 +180,10 @@ def _say_what_has_no_effect(name: str, chosen: Mapping[str, Any]) -> None:
         note("--rm has no effect: a job stays listed until `carrel delete job`.")
 
 
-def send(body: dict[str, Any], *, dry_run: bool) -> None:
+def send(body: dict[str, Any], *, dry_run: bool, replace: bool = False) -> None:
     """Submit a request, or say what would become of it; the project may be left out."""
+    from carrel.client.submit import replacing
+
     with connected() as client:
         body["project"] = project_of(client, body.get("project"))
         if dry_run:
@@ -189,7 +191,7 @@ def send(body: dict[str, Any], *, dry_run: bool) -> None:
             say(f"Nothing was submitted. {answer.forecast.sentence}".rstrip())
             document(answer.workload, Output.YAML)
             return
-        job = client.create_workload(body)
+        job = replacing(client, body) if replace else client.create_workload(body)
     say(f"Job {job.name} submitted successfully.")
     say("You can check the status of the job by running:")
     say(f"carrel describe job {job.name} -p {job.project}")
