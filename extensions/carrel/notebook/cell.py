@@ -144,9 +144,8 @@ def plain_python(source: str) -> str:
     try:
         compile(source, "<cell>", "exec", dont_inherit=True)
     except SyntaxError:
-        from IPython.core.inputtransformer2 import TransformerManager
-
-        source = TransformerManager().transform_cell(source)
+        transformers: Any = import_module("IPython.core.inputtransformer2")  # it has no types
+        source = transformers.TransformerManager().transform_cell(source)
     try:
         compile(source, "<cell>", "exec", dont_inherit=True)
     except SyntaxError as error:
