@@ -141,6 +141,7 @@ class Client:
     submit_many = blocking(AsyncClient.submit_many)
     get_workload = blocking(AsyncClient.get_workload)
     list_workloads = blocking(AsyncClient.list_workloads)
+    workload_page = blocking(AsyncClient.workload_page)
     delete_workload = blocking(AsyncClient.delete_workload)
     suspend = blocking(AsyncClient.suspend)
     resume = blocking(AsyncClient.resume)

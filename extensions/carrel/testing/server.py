@@ -178,13 +178,17 @@ class Server:
             for (project, name), workload in sorted(self.state.workloads.items())
             if project in visible
             and project == query.get("project", project)
-            and f"{project}/{name}" > after
+            and query.get("search", "") in f"{name} {workload['spec']['user']}"
             and workload["spec"]["user"] == query.get("user", workload["spec"]["user"])
             and workload["spec"]["kind"] == query.get("kind", workload["spec"]["kind"])
             and (shown or workload["spec"]["kind"] not in ("trial", "replica"))
             and (not phases or workload["status"]["phase"] in phases)
             and all(workload["labels"].get(key) == value for key, value in labels)
         ]
+        if query.get("order") == "newest":
+            found.sort(key=lambda workload: -workload["created_at"])
+        keys = [f"{workload['project']}/{workload['name']}" for workload in found]
+        found = found[keys.index(after) + 1 :] if after in keys else found
         page = found[:limit]
         more = f"{page[-1]['project']}/{page[-1]['name']}" if len(found) > limit else None
         return web.json_response({"items": page, "next": more})

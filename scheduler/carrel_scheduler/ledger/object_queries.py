@@ -28,12 +28,19 @@ _CHANGES: Final = (
 )
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """Which page of a list, and in which order; see ``ObjectStore.list``."""
+
+    limit: int | None
+    after: str
+    newest_first: bool
+
+
 def list_objects(
     connection: Connection,
     kind: type[ObjectT],
     filters: Mapping[str, Any],
-    limit: int | None,
-    after: str,
+    turn: Turn,
     damaged: Damaged,
 ) -> Page[ObjectT]:
     """One page in creation order; ``filters`` are those of ``ObjectStore.list``.
@@ -41,8 +48,11 @@ def list_objects(
     Objects that cannot be read are left out and put into ``damaged``.
     """
     query = _filtered(STORED.where(objects.c.kind == kind.__name__), **filters)
-    query = query.where(objects.c.created_version > _position(after))
-    query = query.order_by(objects.c.created_version)
+    made, limit = objects.c.created_version, turn.limit
+    if turn.after:
+        begin = _position(turn.after)
+        query = query.where(made < begin if turn.newest_first else made > begin)
+    query = query.order_by(made.desc() if turn.newest_first else made)
     if limit is not None:
         if limit < 1:
             raise InvalidArgument("limit", limit, "at least 1")
@@ -59,8 +69,6 @@ def list_objects(
 
 
 def _position(after: str) -> int:
-    if not after:
-        return 0
     if not (after.isascii() and after.isdigit() and len(after) < 19):
         raise InvalidArgument("after", after, "the `next` of a page")
     return int(after)
@@ -75,6 +83,7 @@ def _filtered(
     workload_kind: str | None,
     without_kinds: Sequence[str],
     wanted_labels: Mapping[str, str] | None,
+    search: str,
 ) -> Select[Any]:
     if projects is not None:
         query = query.where(objects.c.project.in_(projects))
@@ -86,6 +95,11 @@ def _filtered(
         query = query.where(objects.c.workload_kind == workload_kind)
     if without_kinds:
         query = query.where(objects.c.workload_kind.not_in(without_kinds))
+    if search:
+        name, person = objects.c.name, objects.c.user
+        query = query.where(
+            name.contains(search, autoescape=True) | person.contains(search, autoescape=True)
+        )
     for key, value in (wanted_labels or {}).items():
         label = and_(labels.c.uid == objects.c.uid, labels.c.key == key, labels.c.value == value)
         query = query.where(exists().where(label))

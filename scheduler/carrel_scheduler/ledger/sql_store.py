@@ -112,6 +112,8 @@ class SqlObjectStore:
         workload_kind: str | None = None,
         without_kinds: Sequence[str] = (),
         labels: dict[str, str] | None = None,
+        search: str = "",
+        newest_first: bool = False,
         limit: int | None = None,
         after: str = "",
     ) -> Page[ObjectT]:
@@ -123,9 +125,11 @@ class SqlObjectStore:
             "workload_kind": workload_kind,
             "without_kinds": without_kinds,
             "wanted_labels": labels,
+            "search": search,
         }
+        turn = object_queries.Turn(limit, after, newest_first)
         damaged: object_queries.Damaged = {}
-        found = await self._read(object_queries.list_objects, kind, filters, limit, after, damaged)
+        found = await self._read(object_queries.list_objects, kind, filters, turn, damaged)
         self._set_aside(kind, [obj.meta.uid for obj in found.items], damaged)
         return found
 

@@ -92,10 +92,16 @@ class ObjectStore(Protocol):
         workload_kind: str | None = None,
         without_kinds: Sequence[str] = (),
         labels: dict[str, str] | None = None,
+        search: str = "",
+        newest_first: bool = False,
         limit: int | None = None,
         after: str = "",
     ) -> Page[ObjectT]:
-        """Objects in creation order, filtered; ``after`` is the ``next`` of the page before."""
+        """Objects in creation order, filtered; ``after`` is the ``next`` of the page before.
+
+        ``search`` stands in the name or in the user's name; with ``newest_first`` the order is
+        turned round.
+        """
         ...
 
     async def update(self, obj: ObjectT) -> ObjectT:

@@ -228,6 +228,9 @@ async def test_lists_filter_and_page_in_the_order_of_creation(desk: Desk) -> Non
     rest = await desk.ask("GET", f"/workloads?phase=pending&limit=500&after={page.body['next']}")
     assert [item["name"] for item in rest.body["items"]] == ["j-2", "j-3", "j-4"]
     assert rest.body["next"] is None
+    found = await desk.ask("GET", "/workloads?search=j-&order=newest&limit=3")
+    assert [item["name"] for item in found.body["items"]] == ["j-4", "j-3", "j-2"]
+    assert (await desk.ask("GET", "/workloads?order=oldest")).status == 422
     two = await desk.ask("GET", "/workloads?phase=running&phase=pending&user=ada")
     assert len(two.body["items"]) == 7
     assert (await desk.ask("GET", "/workloads", "nobody")).body == {"items": [], "next": None}

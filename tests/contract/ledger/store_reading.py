@@ -221,6 +221,16 @@ class Listing:
         assert seen == [names[:3], ["train-3", "train-5", "train-6"], ["late"]]
         assert third.next == ""
 
+    async def test_the_newest_come_first_on_demand(self, store: ObjectStore) -> None:
+        for name in ("a", "b", "c"):
+            await store.create(workload(name))
+        first = await store.list(Workload, limit=2, newest_first=True)
+        await store.create(workload("late"))
+        rest = await store.list(Workload, limit=2, newest_first=True, after=first.next)
+        seen = [[obj.meta.name for obj in page.items] for page in (first, rest)]
+        assert seen == [["c", "b"], ["a"]]
+        assert rest.next == ""
+
     async def test_a_full_last_page_ends_the_listing(self, store: ObjectStore) -> None:
         for name in ("a", "b"):
             await store.create(workload(name))
@@ -245,6 +255,9 @@ class Listing:
         assert await names(labels={"team": "a"}) == ["one", "two"]
         assert await names(labels={"team": "a", "carrel.dev/run": '"7"'}) == ["one"]
         assert await names(labels={"team": "c"}) == []
+        assert await names(search="on") == ["one"]
+        assert await names(search="bob") == ["two"]
+        assert await names(search="%") == []
         assert await names(labels={"team": "a"}, limit=1, after="") == ["one"]
 
     async def test_label_filters_follow_updates(self, store: ObjectStore) -> None:

@@ -143,25 +143,49 @@ class WorkloadMethods:
         found: list[Workload] = []
         after: str | None = None
         while True:
-            page = await self._transport.ask(
-                "GET",
-                "/workloads",
-                WorkloadPage,
-                parameters={
-                    "project": project,
-                    "user": user,
-                    "phase": list(phases),
-                    "kind": kind,
-                    "parts": parts or None,
-                    "label": [f"{key}={value}" for key, value in (labels or {}).items()],
-                    "limit": PAGE,
-                    "after": after,
-                },
+            page = await self.workload_page(
+                project, user, phases, kind, labels, parts=parts, after=after, limit=PAGE
             )
             found += page.items
             after = page.next
             if after is None:
                 return found
+
+    async def workload_page(
+        self,
+        project: str | None = None,
+        user: str | None = None,
+        phases: Sequence[str] = (),
+        kind: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        *,
+        parts: bool = False,
+        search: str = "",
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> WorkloadPage:
+        """One page of the workloads that match, in the order of creation or turned round.
+
+        ``search`` stands in the name or in the user's; ``after``: the ``next`` of the page before.
+        """
+        return await self._transport.ask(
+            "GET",
+            "/workloads",
+            WorkloadPage,
+            parameters={
+                "project": project,
+                "user": user,
+                "phase": list(phases),
+                "kind": kind,
+                "parts": parts or None,
+                "label": [f"{key}={value}" for key, value in (labels or {}).items()],
+                "search": search or None,
+                "order": "newest" if newest_first else None,
+                "limit": limit,
+                "after": after or None,
+            },
+        )
 
     async def delete_workload(self, project: str, name: str) -> Workload | None:
         """End and remove a workload; ``None`` when the answer is empty."""

@@ -28,7 +28,7 @@ class WorkloadFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which workloads to list.
 
     Parts of composite work (trials, replicas) come only when asked for: by ``parts``, by their
-    kind, or by a label.
+    kind, or by a label. ``search`` stands in their name or in their user's.
     """
 
     project: Name | None = None
@@ -36,6 +36,8 @@ class WorkloadFilter(msgspec.Struct, frozen=True, kw_only=True):
     phase: Annotated[list[Phase], Constraint(max_length=8)] = []
     kind: WorkloadKind | None = None
     parts: bool = False
+    search: Annotated[str, Constraint(max_length=63, pattern=NO_NUL)] = ""
+    order: Literal["created", "newest"] = "created"
     label: Annotated[list[LabelPair], Constraint(max_length=16)] = []
     limit: Annotated[int, Constraint(ge=1, le=500)] = 100
     after: Annotated[str, Constraint(max_length=200, pattern=r"^[-_.:=+/A-Za-z0-9]*$")] = ""

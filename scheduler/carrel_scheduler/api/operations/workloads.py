@@ -76,7 +76,7 @@ async def create_workloads(call: Call) -> Answer:
     answers={200: answers.WorkloadPage},
 )
 async def list_workloads(call: Call) -> Answer:
-    """Workloads that the caller sees, in the order of creation."""
+    """Workloads that the caller sees, in the order of creation, or the newest first."""
     query: queries.WorkloadFilter = call.query
     viewer = call.visitor.person
     projects = viewer.visible_projects() if query.project is None else [query.project]
@@ -91,6 +91,8 @@ async def list_workloads(call: Call) -> Answer:
         workload_kind=query.kind,
         without_kinds=() if query.parts or query.kind or labels else sorted(PARTS),
         labels=labels or None,
+        search=query.search,
+        newest_first=query.order == "newest",
         limit=query.limit,
         after=query.after,
     )

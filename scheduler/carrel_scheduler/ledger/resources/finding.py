@@ -157,6 +157,8 @@ class Finder:
         workload_kind: str | None = None,
         without_kinds: Sequence[str] = (),
         labels: dict[str, str] | None = None,
+        search: str = "",
+        newest_first: bool = False,
         limit: int | None = None,
         after: str = "",
     ) -> Page[ObjectT]:
@@ -183,8 +185,10 @@ class Finder:
             workload_kind=workload_kind,
             without_kinds=without_kinds,
             labels=labels,
+            search=search,
         )
-        return listing.page([obj for obj in found if wanted(obj)], version, limit, after)
+        matching = [obj for obj in found if wanted(obj)]
+        return listing.page(matching, version, limit, after, newest_first=newest_first)
 
 
 def _may_hold(kind: str, workload_kind: str | None, without: Sequence[str]) -> bool:

@@ -82,6 +82,7 @@ def filtered(
     workload_kind: str | None,
     without_kinds: Sequence[str],
     labels: dict[str, str] | None,
+    search: str,
 ) -> Wanted:
     """Whether an object passes all filters that are given."""
 
@@ -98,18 +99,30 @@ def filtered(
             and (user is None or spec.user == user)
             and (workload_kind is None or spec.kind == workload_kind)
             and spec.kind not in without_kinds
+            and (search in meta.name or search in spec.user)
         )
 
     return wanted
 
 
-def page(found: Sequence[ObjectT], version: int, limit: int | None, after: str) -> Page[ObjectT]:
+def page(
+    found: Sequence[ObjectT],
+    version: int,
+    limit: int | None,
+    after: str,
+    *,
+    newest_first: bool = False,
+) -> Page[ObjectT]:
     """The part of a listing that was asked for."""
     if limit is not None and limit < 1:
         raise InvalidArgument("limit", limit, "at least 1")
     begin = _position(after)
-    ordered = sorted(found, key=_place)
-    behind = [obj for obj in ordered if begin is None or _place(obj) > begin]
+    ordered = sorted(found, key=_place, reverse=newest_first)
+    behind = [
+        obj
+        for obj in ordered
+        if begin is None or (_place(obj) < begin if newest_first else _place(obj) > begin)
+    ]
     items = behind if limit is None else behind[:limit]
     more = len(items) < len(behind)
     return Page(items, version, _written(items[-1]) if more else "")
