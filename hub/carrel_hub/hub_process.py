@@ -7,7 +7,7 @@ from jupyterhub.app import JupyterHub
 from tornado.httpserver import HTTPServer
 from typing_extensions import override
 
-from carrel_hub import listening
+from carrel_process import listening
 
 
 class InheritingServer(HTTPServer):

@@ -27,7 +27,7 @@ from carrel_hub.console.handlers import compare, events, job, overview, projects
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
-from carrel_hub.listening import inherited, listen
+from carrel_process.listening import inherited, listen
 
 _NAME = r"([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)"
 _LARGEST_FORM_BYTES = 1024 * 1024

@@ -35,7 +35,7 @@ from carrel_hub.gateway.routing import RoutingReflector, RoutingTable
 from carrel_hub.gateway.settings import Settings, SettingsError
 from carrel_hub.gateway.signin import ENTER, SignIn
 from carrel_hub.gateway.upstream import LONGEST_LINE, Upstreams
-from carrel_hub.listening import check, inherited
+from carrel_process.listening import check, inherited
 
 try:
     import uvloop

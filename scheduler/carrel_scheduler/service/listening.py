@@ -1,8 +1,5 @@
-"""Where the scheduler listens: its socket, the limits of requests, and 503 while it cannot lead.
+"""The server of the scheduler: the limits of requests, and 503 while it cannot lead.
 
-* The parent may hand over a listening socket as systemd does it: ``LISTEN_FDS`` sockets begin at
-  descriptor 3 and are meant for the process ``LISTEN_PID`` only. The parent keeps them open: the
-  port stays taken and connections wait while the service is away.
 * Only reading a request is limited in time. Answers, event streams, logs that are followed and
   terminals last as long as their handlers let them: Tornado counts from the first byte that it
   waits for to the end of a head or of a body.
@@ -12,9 +9,7 @@
 
 import asyncio
 import logging
-import os
-import socket
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -25,49 +20,6 @@ from tornado.web import Application
 from typing_extensions import override
 
 from carrel_scheduler.api.health import not_ready
-
-FIRST_DESCRIPTOR: Final = 3
-
-
-class WrongListener(Exception):  # noqa: N818
-    """What was handed over is not the socket that this service is to listen on."""
-
-
-def inherited(environment: MutableMapping[str, str] = os.environ) -> socket.socket | None:
-    """Take the socket over, if there is one; call it before anything starts a process.
-
-    No process started later gets it or is told of it. Raises ``WrongListener``.
-    """
-    ours = environment.pop("LISTEN_PID", "") == str(os.getpid())
-    count = environment.pop("LISTEN_FDS", "")
-    environment.pop("LISTEN_FDNAMES", None)
-    if not ours:
-        return None
-    if count != "1":
-        raise WrongListener(f"LISTEN_FDS={count!r}: 1 is right")
-    listener = socket.socket(fileno=FIRST_DESCRIPTOR)
-    listener.set_inheritable(False)
-    listener.setblocking(False)  # noqa: FBT003 - positional only
-    if not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        raise WrongListener(f"descriptor {FIRST_DESCRIPTOR} does not listen")
-    return listener
-
-
-def check(listener: socket.socket, host: str, port: int) -> None:
-    """Raise ``WrongListener`` unless it listens there."""
-    found = listener.getsockname()[:2]
-    if found != (host, port):
-        raise WrongListener(f"the socket listens on {found}, not on {(host, port)}")
-
-
-def listen(server: HTTPServer, host: str, port: int, listener: socket.socket | None) -> None:
-    """Serve at the socket that was handed over, or at one of our own."""
-    if listener is None:
-        server.listen(port, address=host)
-        return
-    check(listener, host, port)
-    server.add_socket(listener)
-
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Handlers that take more, such as results, say so before they read."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Protocol, TypeVar
 
+from carrel_process.listening import inherited, listen
 from carrel_scheduler.api.app import ApiDependencies, make_app
 from carrel_scheduler.api.hub import HubIdentity, HubMembership
 from carrel_scheduler.api.results import Results
@@ -35,7 +36,7 @@ from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.cluster import Cluster, Lead, lead
-from carrel_scheduler.service.listening import http_server, inherited, listen, say_trouble
+from carrel_scheduler.service.listening import http_server, say_trouble
 from carrel_scheduler.service.local import OneMachine
 from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
 from carrel_scheduler.workloads.controllers.experiments.trials import (

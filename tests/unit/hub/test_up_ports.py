@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ports import free_ports
-from carrel_hub import listening
 from carrel_hub.front.traefik import Tls
 from carrel_hub.settings import Ports, Settings
 from carrel_hub.up.checks import StartupError
@@ -22,14 +21,14 @@ from carrel_hub.up.parts import Part
 from carrel_hub.up.ports import Gate, listeners
 from carrel_hub.up.probes import Watchdog
 from carrel_hub.up.supervisor import Supervisor
-from carrel_scheduler.service import listening as service_listening
+from carrel_process import listening
 
 pytestmark = pytest.mark.enable_socket
 
 # Says to whoever connects which process it is, which socket it serves, whether a child has it.
 PART = """
 import os, subprocess
-from {module} import inherited
+from carrel_process.listening import inherited
 listener = inherited()
 listener.setblocking(True)
 child = subprocess.run(["ls", "-l", "/proc/self/fd"], close_fds=False, capture_output=True)
@@ -37,7 +36,7 @@ inode = os.readlink("/proc/self/fd/3")
 leaked = inode.encode() in child.stdout or any(one.startswith("LISTEN_") for one in os.environ)
 while True:
     line, _ = listener.accept()
-    line.sendall(f"{{os.getpid()}} {{inode}} {{leaked}}".encode())
+    line.sendall(f"{os.getpid()} {inode} {leaked}".encode())
     line.close()
 """
 
@@ -70,11 +69,10 @@ def listener() -> Iterator[socket.socket]:
         yield made
 
 
-@pytest.mark.parametrize("module", ["carrel_hub.listening", "carrel_scheduler.service.listening"])
 async def test_a_part_that_is_started_again_serves_the_same_socket(
-    tmp_path: Path, listener: socket.socket, module: str
+    tmp_path: Path, listener: socket.socket
 ) -> None:
-    command = [sys.executable, "-c", PART.format(module=module)]
+    command = [sys.executable, "-c", PART]
     log = tmp_path / "part.log"
     part = Part("part", "Part", command, log, dict(os.environ), {"http": listener})
     port = listener.getsockname()[1]
@@ -158,18 +156,15 @@ def test_a_port_that_was_taken_meanwhile_is_a_sentence(settings: Settings) -> No
         """What was opened before it is closed again."""
 
 
-@pytest.mark.parametrize("taking", [listening.inherited, service_listening.inherited])
-def test_sockets_for_another_process_are_left_alone(taking: object) -> None:
+def test_sockets_for_another_process_are_left_alone() -> None:
     environment = {"LISTEN_PID": "1", "LISTEN_FDS": "1", "OTHER": "x"}
-    assert callable(taking)
-    assert taking(environment) is None
+    assert listening.inherited(environment) is None
     assert environment == {"OTHER": "x"}
 
 
-@pytest.mark.parametrize("module", ["carrel_hub.listening", "carrel_scheduler.service.listening"])
-def test_a_socket_of_another_port_is_refused(module: str, listener: socket.socket) -> None:
+def test_a_socket_of_another_port_is_refused(listener: socket.socket) -> None:
     program = (
-        f"import os, {module} as module\n"
+        "import os, carrel_process.listening as module\n"
         f"os.dup2({listener.fileno()}, 3)\n"
         "listener = module.inherited({'LISTEN_PID': str(os.getpid()), 'LISTEN_FDS': '1'})\n"
         "module.check(listener, '127.0.0.1', 1)\n"

@@ -1,22 +1,20 @@
-"""The listening socket that a part's parent opened for it, handed over as systemd does it.
+"""The listening socket that a process's parent opened for it, handed over as systemd does it.
 
 ``LISTEN_FDS`` sockets begin at descriptor 3 and are meant for the process ``LISTEN_PID`` only. The
-parent keeps them open: the port stays taken and connections wait while the part is away. A part
-that is given none listens by itself.
+parent keeps them open: the port stays taken and connections wait while the
+process is away. A process that is given none listens by itself.
 """
 
 import os
 import socket
 from collections.abc import MutableMapping
-from typing import Final
-
-from tornado.httpserver import HTTPServer
+from typing import Final, Protocol
 
 FIRST_DESCRIPTOR: Final = 3
 
 
 class WrongListenerError(Exception):
-    """What was handed over is not the socket that this part is to listen on."""
+    """What was handed over is not the socket that this process is to listen on."""
 
 
 def inherited(environment: MutableMapping[str, str] = os.environ) -> socket.socket | None:
@@ -46,7 +44,19 @@ def check(listener: socket.socket, host: str, port: int) -> None:
         raise WrongListenerError(f"the socket listens on {found}, not on {(host, port)}")
 
 
-def listen(server: HTTPServer, host: str, port: int, listener: socket.socket | None) -> None:
+class Server(Protocol):
+    """A server of Tornado, as far as it matters here."""
+
+    def listen(self, port: int, address: str) -> None:
+        """Listen at an address of its own."""
+        ...
+
+    def add_socket(self, socket: socket.socket) -> None:
+        """Listen on a socket that is there."""
+        ...
+
+
+def listen(server: Server, host: str, port: int, listener: socket.socket | None) -> None:
     """Serve at the socket that was handed over, or at one of our own."""
     if listener is None:
         server.listen(port, address=host)

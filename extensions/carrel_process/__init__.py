@@ -1,0 +1,1 @@
+"""What every service process of Carrel needs; it imports no other package of ours."""
