@@ -101,7 +101,7 @@ class Client:
         self._finalizer.detach()
         self.loop.run(self.aio.close())
 
-    # Overloads do not pass through ``blocking``, so these two are written out.
+    # Overloads do not pass through ``blocking``, so these are written out.
     @overload
     def create_workload(
         self,
@@ -136,6 +136,30 @@ class Client:
     def update_project(self, *args: Any, **kwargs: Any) -> Project | ProjectImpact:
         """See ``AsyncClient.update_project``."""
         answer: Project | ProjectImpact = self.loop.run(self.aio.update_project(*args, **kwargs))
+        return answer
+
+    @overload
+    def rerun(
+        self,
+        project: str,
+        name: str,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        dry_run: Literal[False] = False,
+    ) -> Workload: ...
+    @overload
+    def rerun(
+        self,
+        project: str,
+        name: str,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        dry_run: Literal[True],
+    ) -> Forecast: ...
+    @functools.wraps(AsyncClient.rerun)
+    def rerun(self, *args: Any, **kwargs: Any) -> Workload | Forecast:
+        """See ``AsyncClient.rerun``."""
+        answer: Workload | Forecast = self.loop.run(self.aio.rerun(*args, **kwargs))
         return answer
 
     submit_many = blocking(AsyncClient.submit_many)

@@ -49,6 +49,7 @@ class Server:
             ("POST", WORKLOAD + "/resume", self._resume),
             ("POST", WORKLOAD + "/extend", self._extend),
             ("POST", WORKLOAD + "/claim", self._claim),
+            ("POST", WORKLOAD + "/rerun", self._rerun),
             ("GET", WORKLOAD + "/logs", self._logs),
             ("GET", WORKLOAD + "/history", self._history),
             ("GET", WORKLOAD + "/metrics", self._metrics),
@@ -225,6 +226,19 @@ class Server:
         self.state.secrets[self._key(request)] = body.pop("secret_environment", {})
         workload["spec"] |= body | {"hold_for_claim": False}
         return web.json_response(workload)
+
+    async def _rerun(self, request: web.Request) -> web.Response:
+        old, body = self.state.find(*self._key(request)), await request.json()
+        if old["spec"]["user"] != self._user(request):
+            raise Refusal(403, "not_the_owner", f"Only {old['spec']['user']} runs it again.")
+        own = ("user", "files", "suspend", "delete", "owner", "part")
+        asked = {key: value for key, value in old["spec"].items() if key not in own}
+        prefix = (
+            {} if "name" in body["changes"] else {"name_prefix": old["name"].rstrip("-0123456789")}
+        )
+        again = {**asked, "project": old["project"], **prefix, **body["changes"]}
+        again = {key: value for key, value in again.items() if value is not None}
+        return web.json_response(self.state.create(again, self._user(request)), status=201)
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         key, query, state = self._key(request), request.query, self.state

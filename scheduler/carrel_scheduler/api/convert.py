@@ -105,10 +105,11 @@ def workload_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any
     """The fields of ``WorkloadOut`` and its descendants."""
     meta = msgspec.structs.asdict(workload.meta)
     del meta["deleting"]
-    return {**meta, "spec": _spec(workload.spec), "status": status}
+    return {**meta, "spec": spec_out(workload.spec), "status": status}
 
 
-def _spec(spec: WorkloadSpec) -> WorkloadSpecOut:
+def spec_out(spec: WorkloadSpec) -> WorkloadSpecOut:
+    """A specification as answers have it."""
     resources = spec.resources
     found = {name: getattr(spec, name) for name in _ANSWERED} | {
         "files": {name: len(text.encode()) for name, text in spec.files.items()},

@@ -60,6 +60,7 @@ class Code(StrEnum):
     # What the present state refuses.
     ALREADY_EXISTS = "already_exists"
     ALREADY_REMOVED = "already_removed"
+    CANNOT_RERUN = "cannot_rerun"
     CONFLICT = "conflict"
     ENGINE_REFUSED = "engine_refused"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"

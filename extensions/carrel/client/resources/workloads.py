@@ -200,6 +200,47 @@ class WorkloadMethods:
         """Queue a suspended workload again."""
         return await self._post(project, name, "resume", Workload, repeatable=True)
 
+    @overload
+    async def rerun(
+        self,
+        project: str,
+        name: str,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        dry_run: Literal[False] = False,
+    ) -> Workload: ...
+    @overload
+    async def rerun(
+        self,
+        project: str,
+        name: str,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        dry_run: Literal[True],
+    ) -> Forecast: ...
+    async def rerun(
+        self,
+        project: str,
+        name: str,
+        changes: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Workload | Forecast:
+        """Submit a workload's request again, with its files and secrets.
+
+        ``changes`` are fields of the API's workload that are to be otherwise (``None``: their
+        default); without a ``name`` the new one is numbered.
+        """
+        path, body = workload_path(project, name, "rerun"), {"changes": dict(changes or {})}
+        if dry_run:
+            return await self._transport.ask(
+                "POST", path, Forecast, parameters={"dry_run": True}, body=body, repeatable=True
+            )
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        return await self._transport.ask(
+            "POST", path, Workload, body=body, headers=headers, repeatable=True
+        )
+
     async def extend(self, project: str, name: str) -> Limits:
         """Keep a workspace for the time that its project allows; returns the limits then."""
         return await self._post(project, name, "extend", Limits)

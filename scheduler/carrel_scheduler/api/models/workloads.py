@@ -1,6 +1,6 @@
 """Requests about workloads: several at once, claim, report, sign of life, changes of endpoints."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -70,6 +70,12 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
 
     access: Access
     route: ShortText = ""
+
+
+class Rerun(msgspec.Struct, frozen=True, kw_only=True):
+    """Work to be run again; ``changes`` are fields of its request that are to be otherwise."""
+
+    changes: Annotated[dict[ShortText, Any], Constraint(max_length=64)] = {}
 
 
 class ReportIn(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,10 +5,11 @@ from typing import Final, Literal
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch
+from carrel_scheduler.api.models.workloads import Claim, Rerun, WorkloadBatch
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services.rerunning import request_again
 from carrel_schema.kinds import PARTS
 from carrel_schema.objects import Limits, Workload
 from carrel_schema.wire import WorkloadCreate, WorkloadOut
@@ -29,7 +30,10 @@ LONGEST_KEY: Final = 200
 )
 async def create_workload(call: Call) -> Answer:
     """Submit a workload."""
-    body: WorkloadCreate = call.body
+    return await _submit(call, call.body)
+
+
+async def _submit(call: Call, body: WorkloadCreate) -> Answer:
     viewer = call.visitor.person
     if call.query.dry_run:
         draft, forecast = await call.services.submission.forecast(body, viewer)
@@ -175,6 +179,33 @@ async def claim_workload(call: Call) -> Answer:
     return Answer(redact.workload(claimed, call.visitor.person))
 
 
+@Operation(
+    "POST",
+    f"{WORKLOAD}/rerun",
+    access=Access.OWNER,
+    query=queries.DryRun,
+    body=Rerun,
+    answers={201: WorkloadOut, 200: answers.Forecast},
+    problems=(409,),
+    headers=("Idempotency-Key",),
+)
+async def rerun_workload(call: Call) -> Answer:
+    """Submit a workload's request again, with changes: its user only, whose files it has."""
+    body: Rerun = call.body
+    viewer, workload = call.visitor.person, call.workload
+    if viewer.name != workload.spec.user:
+        raise problems.Forbidden(
+            Code.NOT_THE_OWNER,
+            f"Only {workload.spec.user} runs it again: it has their files and secrets",
+        )
+    if body.changes.get("project", workload.meta.project) != workload.meta.project:
+        raise problems.invalid_field(
+            "project", Code.UNKNOWN_VALUE, body.changes["project"], "the project of the workload"
+        )
+    secrets = await call.services.deps.ledger.secrets(workload.meta.uid)
+    return await _submit(call, request_again(workload, secrets, body.changes))
+
+
 OPERATIONS: Final = (
     create_workload,
     create_workloads,
@@ -185,4 +216,5 @@ OPERATIONS: Final = (
     resume_workload,
     extend_workload,
     claim_workload,
+    rerun_workload,
 )

@@ -1,0 +1,76 @@
+"""Work is run again with its files and secrets, by its user, as it was or with changes."""
+
+from typing import Any
+
+import pytest
+
+from contract.api.service import Desk
+
+PARTS: dict[str, dict[str, Any]] = {
+    "training": {
+        "command": ["python", "train.py"],
+        "gpus": 1,
+        "files": {"train.py": "print(1)"},
+        "secret_environment": {"API_KEY": "very-secret"},
+        "volumes": [{"source": "/data", "destination": "data", "read_only": True}],
+        "environment": {"A": "1"},
+        "restart_policy": "never",
+        "labels": {"team": "a"},
+    },
+    "distributed": {"command": ["python", "x.py"], "tasks": 2, "rendezvous": {"launcher": "each"}},
+    "experiment": {
+        "command": ["python", "x.py"],
+        "experiment": {"parameters": {"lr": {"type": "float", "low": 0.1, "high": 1.0}}},
+    },
+    "inference": {"command": ["python", "serve.py"], "inference": {"max_replicas": 2}},
+    "notebook": {"notebook": {"path": "/home/ada/report.ipynb", "parameters": {"n": 3}}},
+    "schedule": {
+        "schedule": {"cron": "0 3 * * *"},
+        "notebook": {"path": "/home/ada/report.ipynb"},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+async def test_each_kind_is_run_again_as_it_was(desk: Desk, kind: str) -> None:
+    body = {"name": "work-7", "project": "vision", "kind": kind, **PARTS[kind]}
+    assert (await desk.ask("POST", "/workloads", json=body)).status == 201
+    reply = await desk.ask("POST", "/workloads/vision/work-7/rerun", json={})
+    assert reply.status == 201, reply.body
+    assert reply.body["name"] == "work-1"
+    assert b"very-secret" not in reply.raw
+    before = await desk.workload("vision", "work-7")
+    after = await desk.workload("vision", "work-1")
+    assert after.spec == before.spec
+    assert after.meta.labels == before.meta.labels
+    secrets = [await desk.ledger.secrets(one.meta.uid) for one in (before, after)]
+    assert secrets[0] == secrets[1] == PARTS[kind].get("secret_environment", {})
+
+
+async def test_changes_replace_fields_and_are_checked(desk: Desk) -> None:
+    body = {"name": "work", "project": "vision", **PARTS["training"]}
+    await desk.ask("POST", "/workloads", json=body)
+    path = "/workloads/vision/work/rerun"
+    changes = {"name": "other", "gpus": 2, "environment": None}
+    reply = await desk.ask("POST", path, json={"changes": changes})
+    assert (reply.status, reply.body["name"], reply.body["spec"]["gpus"]) == (201, "other", 2.0)
+    assert reply.body["spec"]["environment"] == {}
+    assert (await desk.workload("vision", "other")).spec.files == {"train.py": "print(1)"}
+    wrong = await desk.ask("POST", path, json={"changes": {"gpus": -1}})
+    assert (wrong.status, list(wrong.fields)) == (422, ["gpus"])
+    moved = await desk.ask("POST", path, json={"changes": {"project": "speech"}})
+    assert (moved.status, list(moved.fields)) == (422, ["project"])
+    tried = await desk.ask("POST", f"{path}?dry_run=true", json={})
+    assert (tried.status, tried.body["workload"]["name"]) == (200, "work-1")
+
+
+async def test_only_its_user_runs_it_again(desk: Desk) -> None:
+    body = {"name": "work", "project": "vision", **PARTS["training"]}
+    await desk.ask("POST", "/workloads", json=body)
+    for other in ("bea", "root"):
+        reply = await desk.ask("POST", "/workloads/vision/work/rerun", other, json={})
+        assert (reply.status, reply.code) == (403, "not_the_owner")
+    desk_of_hers = {"name": "desk", "project": "vision", "kind": "workspace", "command": ["true"]}
+    await desk.ask("POST", "/workloads", json=desk_of_hers)
+    reply = await desk.ask("POST", "/workloads/vision/desk/rerun", json={})
+    assert (reply.status, reply.code) == (409, "cannot_rerun")
