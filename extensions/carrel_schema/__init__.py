@@ -6,6 +6,7 @@
 - ``objects``: workloads, projects and departments as the ledger stores them;
 - ``wire``: workloads as they are asked for and answered over REST;
 - ``answers``: what the REST API answers about projects, nodes, the queue and trials;
+- ``groups``: groups of pods and of nodes on a cluster;
 - ``names``: names that are written into a Kubernetes cluster, and names of projects;
 - ``reading``: reading the answers of a server of another version.
 

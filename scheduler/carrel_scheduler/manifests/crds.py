@@ -5,15 +5,10 @@ from typing import Any, Final
 
 from carrel_scheduler.api.models.checks import FOR_KIND, Needs, needs_command
 from carrel_scheduler.ledger.resources import kinds
-from carrel_scheduler.ledger.resources.groups import (
-    NodeGroupSpec,
-    NodeGroupStatus,
-    PodGroupSpec,
-    PodGroupStatus,
-)
 from carrel_scheduler.manifests import rules
 from carrel_scheduler.manifests.columns import GROUP, NODES, POOL, WORK, Column
 from carrel_scheduler.manifests.schema import Schema, of_struct
+from carrel_schema.groups import NodeGroupSpec, NodeGroupStatus, PodGroupSpec, PodGroupStatus
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.names import VERSION
 from carrel_schema.objects import (

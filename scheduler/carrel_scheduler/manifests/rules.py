@@ -77,7 +77,6 @@ _FIELDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "owner": {"maxLength": 64, "x-kubernetes-validations": [_IMMUTABLE]},
         "part": {"minimum": 0, "x-kubernetes-validations": [_IMMUTABLE]},
     },
-    "PodGroupSpec": {"min_member": {"minimum": 1, "maximum": 10_000}},
     "ScheduleSpec": {
         "cron": {
             "maxLength": 128,

@@ -12,7 +12,8 @@ from carrel_scheduler.engines.kubernetes.pods.placement.constraints import (
     PlacementRequest,
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroupSpec, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
 from unit.pods.making import container, node, pod
 

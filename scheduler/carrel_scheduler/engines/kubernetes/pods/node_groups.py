@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from carrel_scheduler.engines.kubernetes.pods.nodes import UNGROUPED, node_group
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroupSpec, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
 
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from carrel_schema.groups import NodeGroupSpec, PodGroupSpec
+
 GRACE_SECONDS: Final = 30
 """Kubernetes' own choice for pods that name none."""
 Quantities = dict[str, str]
@@ -445,26 +447,12 @@ class Node(Kube, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class PodGroupSpec(Kube, frozen=True):
-    """How many pods start together."""
-
-    min_member: int = 1
-
-
 class PodGroup(Kube, frozen=True):
     """Pods that name this group start together."""
 
     metadata: Meta = Meta()
     spec: PodGroupSpec = PodGroupSpec()
     status: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class NodeGroupSpec(Kube, frozen=True):
-    """Which nodes are in a group, and for whose work they are; see the resource of that name."""
-
-    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
-    role: str = ""
-    projects: tuple[str, ...] = ()
 
 
 class NodeGroup(Kube, frozen=True):

@@ -1,11 +1,13 @@
-"""Groups of other people's pods and of nodes: objects that only a cluster has."""
+"""Groups of other people's pods and of nodes: objects of a cluster only, as it writes them."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from carrel_schema.constraints import Constraint
 
-class PodGroupSpec(msgspec.Struct, kw_only=True):
+
+class PodGroupSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Pods that start together: those with the label `carrel.dev/pod-group` of this name.
 
     Attributes:
@@ -14,12 +16,12 @@ class PodGroupSpec(msgspec.Struct, kw_only=True):
         queue: the project that it counts for; empty: that of its namespace.
     """
 
-    min_member: int = 1
+    min_member: Annotated[int, Constraint(ge=1, le=10_000)] = 1
     priority_class_name: str = ""
     queue: str = ""
 
 
-class PodGroupStatus(msgspec.Struct, kw_only=True):
+class PodGroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became of it.
 
     Attributes:
@@ -36,7 +38,7 @@ class PodGroupStatus(msgspec.Struct, kw_only=True):
     observed_generation: int = 0
 
 
-class NodeGroupSpec(msgspec.Struct, kw_only=True):
+class NodeGroupSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Nodes that are chosen together, by their labels.
 
     Attributes:
@@ -49,10 +51,10 @@ class NodeGroupSpec(msgspec.Struct, kw_only=True):
     description: str = ""
     match_labels: dict[str, str] = {}
     role: Literal["", "training", "interactive"] = ""
-    projects: list[str] = []
+    projects: tuple[str, ...] = ()
 
 
-class NodeGroupStatus(msgspec.Struct, kw_only=True):
+class NodeGroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What is in it now.
 
     Attributes:
