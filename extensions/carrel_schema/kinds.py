@@ -34,6 +34,9 @@ class KindFacts:
         part: only controllers make it.
         gang: it may have several tasks, which start together.
         may_choose: whether its owner may say ``preemptible``.
+        required: sections of its specification without which it says nothing.
+        allowed: further sections.
+        command: whether it needs one; otherwise it has its own.
     """
 
     priority: str = "train"
@@ -43,21 +46,46 @@ class KindFacts:
     part: bool = False
     gang: bool = False
     may_choose: bool = True
+    required: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    command: bool = True
+
+    @property
+    def sections(self) -> frozenset[str]:
+        """All that it may have."""
+        return frozenset(self.required + self.allowed)
 
 
 KINDS: Final[dict[WorkloadKind, KindFacts]] = {
-    "training": KindFacts(gang=True),
+    "training": KindFacts(gang=True, allowed=("elastic",)),
     "workspace": KindFacts("build", preemptible=False, rules="interactive"),
-    "distributed": KindFacts(gang=True),
-    "experiment": KindFacts(composite=True),
-    "trial": KindFacts(part=True),
+    "distributed": KindFacts(gang=True, allowed=("rendezvous", "elastic")),
+    "experiment": KindFacts(composite=True, required=("experiment",)),
+    "trial": KindFacts(part=True, required=("trial",)),
     "inference": KindFacts(
-        "inference", preemptible=False, rules="none", composite=True, may_choose=False
+        "inference",
+        preemptible=False,
+        rules="none",
+        composite=True,
+        may_choose=False,
+        required=("inference",),
     ),
-    "replica": KindFacts("inference", preemptible=False, rules="none", part=True, may_choose=False),
-    "notebook": KindFacts(),
-    "schedule": KindFacts(composite=True, rules="none"),
-    "tensorboard": KindFacts("build", preemptible=False, rules="none"),
+    "replica": KindFacts(
+        "inference",
+        preemptible=False,
+        rules="none",
+        part=True,
+        may_choose=False,
+        allowed=("inference",),
+    ),
+    "notebook": KindFacts(required=("notebook",), command=False),
+    "schedule": KindFacts(
+        composite=True, rules="none", required=("schedule",), allowed=("notebook",), command=False
+    ),
+    "tensorboard": KindFacts(
+        "build", preemptible=False, rules="none", required=("tensorboard",), command=False
+    ),
 }
+SECTIONS: Final = frozenset[str]().union(*(facts.sections for facts in KINDS.values()))
 PARTS: Final = frozenset(kind for kind, facts in KINDS.items() if facts.part)
 COMPOSITES: Final = frozenset(kind for kind, facts in KINDS.items() if facts.composite)

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from carrel_schema.kinds import KINDS as FACTS
+from carrel_schema.kinds import WorkloadKind
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -14,32 +17,40 @@ class Kind:
         noun: with its article, for sentences.
         word: in the column TYPE.
         prefix: of numbered names where nobody named it.
-        command: whether it needs a command.
-        sections: parts of the request without which it says nothing.
-        part: only made by the service for work that has parts.
     """
 
-    name: str
+    name: WorkloadKind
     noun: str
     word: str
     prefix: str = "job"
-    command: bool = True
-    sections: tuple[str, ...] = ()
-    part: bool = False
+
+    @property
+    def command(self) -> bool:
+        """Whether it needs a command."""
+        return FACTS[self.name].command
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """Parts of the request without which it says nothing."""
+        return FACTS[self.name].required
+
+    @property
+    def part(self) -> bool:
+        """Whether it is only made by the service for work that has parts."""
+        return FACTS[self.name].part
 
 
 _ALL: Final = (
     Kind("training", "a training", "Train"),
     Kind("distributed", "distributed training", "Distributed"),
     Kind("workspace", "a workspace", "Interactive"),
-    Kind("experiment", "an experiment", "Experiment", "sweep", sections=("experiment",)),
-    Kind("inference", "an endpoint", "Inference", "serve", sections=("inference",)),
-    Kind("notebook", "a notebook", "Notebook", "notebook", command=False, sections=("notebook",)),
-    Kind("schedule", "a schedule", "Schedule", "schedule", command=False, sections=("schedule",)),
-    Kind("tensorboard", "a TensorBoard", "TensorBoard", "tensorboard", command=False,
-         sections=("tensorboard",)),
-    Kind("trial", "a trial", "Trial", part=True),
-    Kind("replica", "a replica", "Replica", part=True),
+    Kind("experiment", "an experiment", "Experiment", "sweep"),
+    Kind("inference", "an endpoint", "Inference", "serve"),
+    Kind("notebook", "a notebook", "Notebook", "notebook"),
+    Kind("schedule", "a schedule", "Schedule", "schedule"),
+    Kind("tensorboard", "a TensorBoard", "TensorBoard", "tensorboard"),
+    Kind("trial", "a trial", "Trial"),
+    Kind("replica", "a replica", "Replica"),
 )  # fmt: skip
 EVERY: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _ALL}
 KINDS: Final = tuple(kind for kind in _ALL if not kind.part)

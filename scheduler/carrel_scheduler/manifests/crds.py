@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from carrel_scheduler.api.models.checks import FOR_KIND, Needs, needs_command
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.manifests import rules
 from carrel_scheduler.manifests.columns import GROUP, NODES, POOL, WORK, Column
 from carrel_scheduler.manifests.schema import Schema, of_struct
 from carrel_schema.groups import NodeGroupSpec, NodeGroupStatus, PodGroupSpec, PodGroupStatus
-from carrel_schema.kinds import WorkloadKind
+from carrel_schema.kinds import KINDS, SECTIONS, WorkloadKind
 from carrel_schema.names import VERSION
 from carrel_schema.objects import (
     DepartmentSpec,
@@ -20,27 +19,11 @@ from carrel_schema.objects import (
     WorkloadStatus,
 )
 
-_SECTIONS: Final = frozenset(
-    {
-        "rendezvous",
-        "elastic",
-        "experiment",
-        "trial",
-        "inference",
-        "notebook",
-        "schedule",
-        "tensorboard",
-    }
-)
 _STATUS_SECTIONS: Final[Mapping[str, str]] = {
     "experiment": "experiment",
     "endpoint": "inference",
     "notebook": "notebook",
     "schedule": "schedule",
-}
-_OF_PARTS: Final[Mapping[str, Needs]] = {
-    "trial": Needs(required=frozenset({"trial"})),
-    "replica": Needs(allowed=frozenset({"inference"})),
 }
 _CONDITIONS: Final[Schema] = {
     "type": "array",
@@ -80,14 +63,14 @@ def everything() -> dict[str, dict[str, Any]]:
 
 
 def _of_work(kind: WorkloadKind, named: kinds.Named) -> dict[str, Any]:
-    needs = _OF_PARTS.get(kind) or FOR_KIND[kind]
-    sections = needs.required | needs.allowed
+    facts = KINDS[kind]
+    sections = facts.sections
     spec = of_struct(
         WorkloadSpec,
-        leave_out={"kind"} | (_SECTIONS - sections),
-        required={"user"} | needs.required,
+        leave_out={"kind"} | (SECTIONS - sections),
+        required={"user", *facts.required},
     )
-    command = kind in FOR_KIND and kind != "schedule" and needs_command(kind, None)
+    command = facts.command and not facts.part
     spec["x-kubernetes-validations"] = rules.of_work(kind, sections, command=command)
     others = {name for name, section in _STATUS_SECTIONS.items() if section not in sections}
     status = of_struct(WorkloadStatus, constrained=False, leave_out=others)

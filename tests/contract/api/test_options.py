@@ -10,6 +10,7 @@ from carrel import options
 from carrel.options import Option, Surface
 from carrel_scheduler.api import openapi
 from carrel_scheduler.api.table import OPERATIONS
+from carrel_schema.kinds import KINDS, PARTS, SECTIONS
 
 DOCUMENT: Final = json.loads(openapi.document(OPERATIONS, "/services/carrel"))
 SCHEMAS: Final = DOCUMENT["components"]["schemas"]
@@ -95,26 +96,15 @@ def test_an_option_means_what_the_field_means(row: Option, path: str) -> None:
 
 @pytest.mark.parametrize(("row", "path"), FILLED, ids=map(spelt, FILLED))
 def test_an_option_is_for_the_kinds_that_have_its_section(row: Option, path: str) -> None:
-    from carrel_scheduler.api.models.checks import FOR_KIND, SECTIONS
-
     section = path.partition(".")[0]
     if section in SECTIONS:
-        having = {
-            kind for kind, needs in FOR_KIND.items() if section in needs.required | needs.allowed
-        }
-        assert row.kinds <= having
+        assert row.kinds <= {kind for kind, facts in KINDS.items() if section in facts.sections}
 
 
 def test_the_kinds_are_those_of_the_api() -> None:
-    from carrel_scheduler.api.models.checks import FOR_KIND
-    from carrel_schema.kinds import KINDS, PARTS
-
-    assert {kind.name for kind in options.KINDS} == set(FOR_KIND)
-    assert set(options.EVERY) == set(KINDS)
-    assert {name for name, kind in options.EVERY.items() if kind.part} == PARTS
-    for kind in options.KINDS:
-        assert set(kind.sections) == FOR_KIND[kind.name].required
-        assert kind.command == FOR_KIND[kind.name].command
+    asked = SCHEMAS["WorkloadCreate"]["properties"]["kind"]["enum"]
+    assert {kind.name for kind in options.KINDS} == set(asked) == KINDS.keys() - PARTS
+    assert options.EVERY.keys() == KINDS.keys()
 
 
 def test_what_was_read_is_accepted() -> None:

@@ -1,12 +1,10 @@
 """What binds several fields of a request together.
 
-Each check runs when every field is right by itself. What a kind of work needs and may not have is
-in ``FOR_KIND``.
+Each check runs when every field is right by itself.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +15,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_schema.answers import DepartmentFields
 from carrel_schema.constraints import MOST_FILES_BYTES
-from carrel_schema.kinds import KINDS
+from carrel_schema.kinds import KINDS, SECTIONS, WorkloadKind
 from carrel_schema.sections import (
     Elastic,
     ExperimentSpec,
@@ -33,53 +31,21 @@ MOST_POINTS: Final = 100_000
 MOST_INT: Final = 2**53
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a kind of work is asked with.
-
-    Attributes:
-        required: sections without which it says nothing.
-        allowed: further sections.
-        command: whether it needs one; otherwise it has its own.
-    """
-
-    required: frozenset[str] = frozenset()
-    allowed: frozenset[str] = frozenset()
-    command: bool = True
-
-
-FOR_KIND: Final[Mapping[str, Needs]] = {
-    "training": Needs(allowed=frozenset({"elastic"})),
-    "workspace": Needs(),
-    "distributed": Needs(allowed=frozenset({"rendezvous", "elastic"})),
-    "experiment": Needs(required=frozenset({"experiment"})),
-    "inference": Needs(required=frozenset({"inference"})),
-    "notebook": Needs(required=frozenset({"notebook"}), command=False),
-    "schedule": Needs(
-        required=frozenset({"schedule"}), allowed=frozenset({"notebook"}), command=False
-    ),
-    "tensorboard": Needs(required=frozenset({"tensorboard"}), command=False),
-}
-SECTIONS: Final = frozenset().union(*(one.required | one.allowed for one in FOR_KIND.values()))
-
-
-def needs_command(kind: str, schedule: ScheduleSpec | None) -> bool:
-    """Whether work of this kind says nothing without a command."""
-    return FOR_KIND[kind if schedule is None else schedule.runs].command
-
-
 def _workload(asked: WorkloadCreate) -> None:
     if asked.name is None and asked.name_prefix is None:
         refuse(Code.NAME_REQUIRED, "a `name`, or a `name_prefix` to number from")
     if asked.name is not None and asked.name_prefix is not None:
         refuse(Code.NAME_AND_PREFIX, "either `name` or `name_prefix`, not both")
-    _sections(asked.kind, frozenset(name for name in SECTIONS if getattr(asked, name) is not None))
+    _sections(
+        asked.kind, frozenset(one for one in SECTIONS if getattr(asked, one, None) is not None)
+    )
     _runs(asked.schedule, notebook=asked.notebook is not None)
     foreign = builtin_programs.foreign_fields(asked.kind, asked)
     if foreign:
         refuse(Code.OWN_PROGRAM, builtin_programs.expected(asked.kind, foreign[0]))
-    own_command = not needs_command(asked.kind, asked.schedule)
-    if not asked.command and not (asked.hold_for_claim or asked.external or own_command):
+    runs = asked.kind if asked.schedule is None else asked.schedule.runs
+    later = asked.hold_for_claim or asked.external
+    if KINDS[runs].command and not asked.command and not later:
         refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
     if asked.external and asked.kind != "workspace":
         refuse(Code.EXTERNAL_WORKSPACE, f"no `external`: the Hub runs no {asked.kind}")
@@ -117,13 +83,12 @@ def _claim(asked: Claim) -> None:
         refuse(Code.EXTERNAL_WORKSPACE, "either a `command` or `external`, not both")
 
 
-def _sections(kind: str, given: frozenset[str]) -> None:
+def _sections(kind: WorkloadKind, given: frozenset[str]) -> None:
     """Refuse sections that the kind does not have, and the lack of one that it needs."""
-    needs = FOR_KIND[kind]
-    missing = sorted(needs.required - given)
+    missing = sorted(set(KINDS[kind].required) - given)
     if missing:
         refuse(Code.SECTION_REQUIRED, f"`{missing[0]}`, without which a {kind} says nothing")
-    foreign = sorted(given - needs.required - needs.allowed)
+    foreign = sorted(given - KINDS[kind].sections)
     if foreign:
         refuse(Code.SECTION_OF_ANOTHER_KIND, f"no `{foreign[0]}`: a {kind} has none")
 
