@@ -38,6 +38,7 @@ _RULES = (
     "CARREL_PAST_USE_HALF_LIFE",
     "CARREL_RECLAIM_DELAY",
     "CARREL_SYSTEM_ACCOUNTS",
+    "CARREL_GPU_MEMORY_ENFORCEMENT",
     "CARREL_USER_NAMESPACES",
 )
 """What an admin sets of the scheduler's rules where Carrel is started; see its settings."""

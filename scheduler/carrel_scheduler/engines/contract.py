@@ -61,6 +61,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         image: of its container; empty means the engine's default.
         external: its pod is an external one, labelled with this id; the engine binds it to a node.
         gpu_milli: GPUs of it; a share of one GPU where it is less than 1000.
+        gpu_memory_mib: with a share, how much of that GPU's memory is its own; 0: unknown.
         working_dir: empty means the task's own folder.
         cpu_milli: its share of the processors while others want them, too; idle ones it may use.
         cpu_limit_milli: never more than this; 0 means no such limit.
@@ -89,6 +90,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     image: str = ""
     external: bool = False
     gpu_milli: int = 0
+    gpu_memory_mib: int = 0
     devices: tuple[int, ...] = ()
     device_uuids: tuple[str, ...] = ()
     command: tuple[str, ...] = ()

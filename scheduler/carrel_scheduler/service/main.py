@@ -241,11 +241,13 @@ async def _serve_machine(
 ) -> None:
     # What sandboxes processes of this machine is not installed where all work is pods.
     from carrel_scheduler.engines.local.engine import LocalEngine
+    from carrel_scheduler.engines.local.gpu_memory import GpuMemory
     from carrel_scheduler.engines.local.launch import TaskOptions
     from carrel_scheduler.engines.local.network.namespaces import Namespaces
 
     provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name)
     root = settings.state_dir / "engine"
+    gpu_memory = GpuMemory(enabled=settings.gpu_memory_enforcement != "off")
     engine = LocalEngine(
         root,
         socket.gethostname(),
@@ -255,9 +257,12 @@ async def _serve_machine(
         ),
         options=TaskOptions(user_namespaces=settings.user_namespaces),
         namespaces=None if settings.network is None else Namespaces(settings.network),
+        gpu_memory=gpu_memory,
     )
     for sentence in await engine.isolation():
         log.info("%s", sentence)
+    if not provider.facts().simulated:
+        log.info("%s", await asyncio.to_thread(gpu_memory.summary))
     quarantine = Quarantine(time.time)
     ledger = await open_ledger(
         settings.database_url, clock=time.time, ids=new_id, quarantine=quarantine

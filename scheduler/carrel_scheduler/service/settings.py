@@ -19,6 +19,10 @@ variable                        meaning
 ``CARREL_GPUS``                 number of simulated GPUs; unset: real ones if there are, else 4
 ``CARREL_GPU_MEMORY_MIB``       memory of a simulated GPU
 ``CARREL_GPU_NAME``             model of a simulated GPU
+``CARREL_GPU_MEMORY_ENFORCEMENT``  what keeps a task with a fraction of a GPU within its part of the
+                                memory: ``warn`` (default): a library that its programs load, and a
+                                warning to the owner of a task that goes round it; ``end``: such a
+                                task is ended; ``off``: nothing
 ``CARREL_SYSTEM_ACCOUNTS``      users whose work runs under the machine's account of their name,
                                 comma separated; ``*``: all who have one. As root, on one machine
 ``CARREL_USER_NAMESPACES``      ``allow``: tasks may begin user namespaces, as rootless containers
@@ -142,6 +146,7 @@ class Settings:
     gateway_url: str = ""
     system_accounts: frozenset[str] = frozenset()
     user_namespaces: bool = False
+    gpu_memory_enforcement: Literal["off", "warn", "end"] = "warn"
     network: Network | None = None
 
     @classmethod
@@ -170,6 +175,7 @@ class Settings:
             gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
             system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
             user_namespaces=env.get("CARREL_USER_NAMESPACES", "") == "allow",
+            gpu_memory_enforcement=_enforcement(env),
             network=_network(env, state_dir) if engine == "local" else None,
         )
 
@@ -207,6 +213,18 @@ def _engine(env: Mapping[str, str]) -> Literal["local", "kubernetes"]:
             return "kubernetes"
         case other:
             raise BadSetting("CARREL_ENGINE", other, "`local` or `kubernetes`")
+
+
+def _enforcement(env: Mapping[str, str]) -> Literal["off", "warn", "end"]:
+    match env.get("CARREL_GPU_MEMORY_ENFORCEMENT") or "warn":
+        case "off":
+            return "off"
+        case "warn":
+            return "warn"
+        case "end":
+            return "end"
+        case other:
+            raise BadSetting("CARREL_GPU_MEMORY_ENFORCEMENT", other, "`off`, `warn` or `end`")
 
 
 def _network(env: Mapping[str, str], state_dir: Path) -> Network | None:

@@ -170,6 +170,12 @@ def test_a_usage_file_that_cannot_be_used_allows_nothing(task: LimitedTask) -> N
     assert task.run("tell(bool(Cuda().alloc(1)))") is False
 
 
+def test_limits_that_cannot_be_read_allow_nothing(task: LimitedTask) -> None:
+    (task.folder / "limits").unlink()
+    (task.folder / "limits").mkdir()
+    assert task.run("tell([bool(Cuda().alloc(1)), Cuda(1).info()])") == [False, [0, 0]]
+
+
 def test_a_program_without_limits_is_left_alone(task: LimitedTask) -> None:
     script = "cuda = Cuda()\ntell([bool(cuda.alloc(8000)), cuda.info()])"
     assert task.run(script, CARREL_GPU_LIMIT_FOLDER="/nonexistent") == [True, [8384, 16384]]

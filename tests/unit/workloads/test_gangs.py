@@ -230,7 +230,7 @@ async def test_two_shares_of_one_gpu_are_told_what_is_theirs(desk: Desk) -> None
     assert specs[0].devices == specs[1].devices
     assert specs[0].environment["CARREL_GPU_SHARE"] == "0.3"
     assert specs[0].environment["CARREL_GPU_MEMORY_MIB"] == "7200"
-    assert specs[0].environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.3"
+    assert [spec.gpu_memory_mib for spec in specs] == [7200, 12000]
     assert (await gpus_by_row(desk, small))[-1] == 300
 
 

@@ -29,6 +29,7 @@ from carrel_scheduler.engines.local import task_state
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.capabilities import describe_isolation
 from carrel_scheduler.engines.local.cgroups import find_limiter
+from carrel_scheduler.engines.local.gpu_memory import GpuMemory
 from carrel_scheduler.engines.local.launch import Launcher, TaskOptions
 from carrel_scheduler.engines.local.logs import read_log
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
@@ -50,6 +51,7 @@ class LocalEngine:
         accounts: whose account a user's tasks run under; by default kept below ``root``.
         namespaces: gives each account a network of its own; by default all share the machine's.
         options: of all tasks.
+        gpu_memory: keeps fractions of GPUs within their memory.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class LocalEngine:
         accounts: Accounts | None = None,
         namespaces: Namespaces | None = None,
         options: TaskOptions = TaskOptions(),  # noqa: B008 - it is frozen
+        gpu_memory: GpuMemory | None = None,
     ) -> None:
         self._layout = layout = Layout(root)
         layout.make()
@@ -69,7 +72,13 @@ class LocalEngine:
         self._accounts = accounts or Accounts(layout.accounts, layout.root / "homes")
         self._limiter = find_limiter(layout.root)
         self._launcher = Launcher(
-            layout, node_name, self._accounts, self._limiter, namespaces, options
+            layout,
+            node_name,
+            self._accounts,
+            self._limiter,
+            namespaces,
+            options,
+            gpu_memory or GpuMemory(),
         )
         self._namespaces = namespaces
         self._streams = Streams()

@@ -33,6 +33,7 @@ def task_environment(
     before: Path | None = None,
     events: Path | None = None,
     cpu_limited: bool,
+    gpu_limited: bool = False,
 ) -> dict[str, str]:
     """The task's environment variables: defaults, the requested ones, then the engine's own.
 
@@ -46,7 +47,7 @@ def task_environment(
     # Only here is known where the task's folder is; the form is that of Kubernetes.
     asked = {name: value.replace("$(CARREL_TASK_DIR)", str(work)) for name, value in asked.items()}
     return (
-        _defaults(task, cpu_limited=cpu_limited)
+        _defaults(task, cpu_limited=cpu_limited, gpu_limited=gpu_limited)
         | asked
         | {
             "HOME": str(account.home),
@@ -75,7 +76,7 @@ def device_environment(task: TaskSpec) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": seen, "NVIDIA_VISIBLE_DEVICES": seen}
 
 
-def _defaults(task: TaskSpec, *, cpu_limited: bool) -> dict[str, str]:
+def _defaults(task: TaskSpec, *, cpu_limited: bool, gpu_limited: bool) -> dict[str, str]:
     defaults = {
         "PATH": f"{Path(sys.prefix) / 'bin'}:{SYSTEM_PATH}",
         "SHELL": "/bin/bash",
@@ -86,6 +87,9 @@ def _defaults(task: TaskSpec, *, cpu_limited: bool) -> dict[str, str]:
     if cpu_limited:
         # One thread per core of the machine, squeezed into a quota of few, is slower than few.
         defaults["OMP_NUM_THREADS"] = str(math.ceil(task.cpu_limit_milli / 1000))
+    if 0 < task.gpu_milli < 1000 and not gpu_limited:
+        # JAX takes most of the memory that it sees, which is then that of the whole GPU.
+        defaults["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{task.gpu_milli / 1000:g}"
     return defaults
 
 

@@ -24,6 +24,7 @@ from carrel_scheduler.engines.local.capabilities import (
 )
 from carrel_scheduler.engines.local.cgroups import Limiter
 from carrel_scheduler.engines.local.fork_server import ForkServer, NoSupervisor
+from carrel_scheduler.engines.local.gpu_memory import GpuMemory
 from carrel_scheduler.engines.local.network.namespaces import (
     Joined,
     Namespaces,
@@ -65,10 +66,12 @@ class Launcher:
         limiter: Limiter,
         namespaces: Namespaces | None,
         options: TaskOptions,
+        gpu_memory: GpuMemory,
     ) -> None:
         self._layout, self._node = layout, node
         self._accounts, self._limiter = accounts, limiter
         self._namespaces, self._options = namespaces, options
+        self._gpu_memory = gpu_memory
         self._fork_server = ForkServer()
 
     @property
@@ -133,6 +136,7 @@ class Launcher:
         )
         task_folder.give(building / "work", account)
         os.mkfifo(building / "control", 0o600)
+        self._gpu_memory.prepare(building, task, account)
         if (task.hosts or joined) and HOSTS.exists():
             lines = "".join(f"{address} {name}\n" for address, name in task.hosts)
             known = HOSTS.read_text()
@@ -176,7 +180,9 @@ class Launcher:
                 before=next(iter(before), None),
                 events=next(iter(events), None),
                 cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
-            ),
+                gpu_limited=self._gpu_memory.applies(task),
+            )
+            | self._gpu_memory.environment(task, account, folder),
             working_dir=task.working_dir or str(work),
             private_tmp=str(folder / "tmp"),
             log_segment_bytes=self._options.log_segment_bytes,
@@ -218,6 +224,7 @@ class Launcher:
         job.syscall_filter = self.syscall_filter
         job.masks = needed.masks
         job.binds = [*needed.binds, *self._binds_of_gang(task, folder, joined)]
+        job.binds += self._gpu_memory.binds(task, folder)
         places = [target for source, target, _ in job.binds if source == work]
         job.volumes = list(self._volumes(task, places))
         job.temporaries = [str(one) for one in mounts.temporary_folders()]

@@ -187,6 +187,7 @@ def _task_spec(
         image=spec.image,
         external=spec.external,
         gpu_milli=spec.resources.gpu_milli,
+        gpu_memory_mib=_share_memory(spec, own),
         devices=place.devices,
         device_uuids=tuple(device.uuid for device in own) if real else (),
         command=_command(entry, spec, index, settings),
@@ -251,15 +252,20 @@ def _environment(
     return given if settings.python else {"PATH": SEARCH_PATH, **given}
 
 
-def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:
-    """What tells a task that its GPU is shared, and libraries to leave the rest to others."""
+def _share_memory(spec: WorkloadSpec, devices: Sequence[Device]) -> int:
+    """MiB that are a task's own of the GPU that it shares; 0 for one that shares none."""
     milli = spec.resources.gpu_milli
-    if not 0 < milli < MILLI or not devices:
+    return devices[0].memory_mib * milli // MILLI if 0 < milli < MILLI and devices else 0
+
+
+def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:
+    """What tells a task that its GPU is shared."""
+    memory = _share_memory(spec, devices)
+    if not memory:
         return {}
     return {
-        "CARREL_GPU_SHARE": f"{milli / MILLI:g}",
-        "CARREL_GPU_MEMORY_MIB": str(devices[0].memory_mib * milli // MILLI),
-        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{milli / MILLI:g}",
+        "CARREL_GPU_SHARE": f"{spec.resources.gpu_milli / MILLI:g}",
+        "CARREL_GPU_MEMORY_MIB": str(memory),
     }
 
 

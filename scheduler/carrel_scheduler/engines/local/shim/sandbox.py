@@ -21,6 +21,7 @@ BASE = (
     *("--unshare-pid", "--unshare-ipc", "--die-with-parent"),
     *("--bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
 )
+DEVICES = "/dev"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name
 Step = tuple[str, list[str]]
 
@@ -123,9 +124,9 @@ class _Options:
         return target, [how, str(copy), target]
 
     def _parents(self, target: str) -> list[str]:
-        """Make the folders above a mount point inside masks, passable for everybody."""
+        """Make the folders above a mount point inside fresh folders, passable for everybody."""
         options: list[str] = []
-        for mask in (*self._job.masks, *self._job.temporaries):
+        for mask in (*self._job.masks, *self._job.temporaries, DEVICES):
             if target.startswith(mask + "/"):
                 parts = target[len(mask) + 1 :].split("/")[:-1]
                 for end in range(1, len(parts) + 1):

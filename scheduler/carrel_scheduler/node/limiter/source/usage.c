@@ -22,6 +22,7 @@
 
 static struct {
     int count; /* of limits; 0: this program has none */
+    bool unreadable; /* there are limits, but not for us to read */
     char uuids[USAGE_GPUS][64];
     uint64_t limits[USAGE_GPUS];
     struct usage_file *file; /* NULL with a count: the file cannot be used, and nothing is allowed */
@@ -157,17 +158,23 @@ static void map_usage(const char *path)
         state.file = file;
 }
 
-/* Whether there is a file of limits; root wrote it, so a line that cannot be read is not expected. */
-static int read_limits(const char *path)
+/* Whether there is a file of limits. One that cannot be read allows nothing on any GPU. */
+static bool read_limits(const char *path)
 {
     char text[USAGE_GPUS * 96 + 1], *line = text, *rest;
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length;
 
-    if (descriptor < 0)
-        return 0;
+    if (descriptor < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return false;
     length = read(descriptor, text, sizeof text - 1);
-    close(descriptor);
+    if (length < 0) {
+        complain(path, strerror(errno));
+        state.unreadable = true;
+        state.count = 1;
+    }
+    if (descriptor >= 0)
+        close(descriptor);
     text[length < 0 ? 0 : length] = 0;
     while (state.count < USAGE_GPUS && (line = strtok_r(line, "\n", &rest))) {
         int at = state.count;
@@ -175,7 +182,7 @@ static int read_limits(const char *path)
             state.count++;
         line = NULL;
     }
-    return 1;
+    return true;
 }
 
 static void forget_parent(void)
@@ -199,14 +206,15 @@ static void begin(void)
     }
     pthread_atfork(NULL, NULL, forget_parent);
     snprintf(path, sizeof path, "%s/usage", folder);
-    map_usage(path);
+    if (!state.unreadable)
+        map_usage(path);
 }
 
 int usage_find(const char *uuid)
 {
     pthread_once(&once, begin);
     for (int gpu = 0; gpu < state.count; gpu++)
-        if (strcmp(state.uuids[gpu], uuid) == 0)
+        if (state.unreadable || strcmp(state.uuids[gpu], uuid) == 0)
             return gpu;
     return UNLIMITED;
 }

@@ -1,0 +1,131 @@
+"""Fractions of GPUs: how a task is kept within its part of the memory (see ``node.limiter``).
+
+In a sandbox the limiter's files are mounted where the task cannot change them, and the library is
+named in the task's ``/etc/ld.so.preload``, so every program loads it whatever its environment says.
+Where all work runs under the service's own account there are no mounts: the environment names
+library and files, and a program that clears it is not limited.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.engines.local.accounts import Account
+from carrel_scheduler.engines.local.task_state import write_whole
+from carrel_scheduler.node.limiter.folder import FOLDER, limits_text, prepare_usage
+from carrel_scheduler.node.limiter.library import LIBRARY, NoLibrary, find_library
+
+PRELOAD: Final = Path("/etc/ld.so.preload")
+ENFORCED: Final = "Fractions of GPUs are kept within their part of the memory."
+OFF: Final = "Fractions of GPUs are not kept within their memory: that is switched off."
+_log = logging.getLogger(__name__)
+
+
+class GpuMemory:
+    """Prepares the limiter for tasks with a fraction of a GPU.
+
+    Args:
+        enabled: whether fractions are limited at all.
+        find: where the library is; raises ``NoLibrary``. It is called once, and may compile.
+        preload: the file in which the dynamic linker finds what every program loads.
+    """
+
+    def __init__(
+        self,
+        *,
+        enabled: bool = True,
+        find: Callable[[], Path] = find_library,
+        preload: Path = PRELOAD,
+    ) -> None:
+        self._enabled, self._find, self._preload = enabled, find, preload
+        self._library: Path | None = None
+        self._refusal = "" if enabled else OFF
+        self._by_file = True
+
+    def summary(self) -> str:
+        """Whether fractions are limited, for the admin; the first call may compile."""
+        if self._ready() is None:
+            return self._refusal
+        return ENFORCED
+
+    def applies(self, task: TaskSpec) -> bool:
+        """Whether the task is to be limited and can be; one of simulated GPUs is not."""
+        wanted = bool(task.gpu_memory_mib and task.device_uuids)
+        return wanted and self._ready() is not None
+
+    def _ready(self) -> Path | None:
+        if self._library is None and not self._refusal:
+            try:
+                self._library = self._find()
+            except NoLibrary as error:
+                self._refusal = (
+                    "Fractions of GPUs are scheduled, but not kept within their part of the memory:"
+                    f" {error}."
+                )
+                _log.warning("%s", self._refusal)
+        return self._library
+
+    def prepare(self, building: Path, task: TaskSpec, account: Account) -> None:
+        """Write the limiter's files into the task's folder, where the task itself cannot go."""
+        if not self.applies(task):
+            return
+        folder = building / "gpu"
+        folder.mkdir(mode=0o700)
+        limits = limits_text(dict.fromkeys(task.device_uuids, task.gpu_memory_mib))
+        write_whole(folder / "limits", limits.encode(), mode=0o644)
+        owner = None if account.shared else (account.uid, account.gid)
+        prepare_usage(folder / "usage", owner)
+        if not account.shared:
+            self._by_file = self._make_preload()
+            before = self._preload.read_text() if self._by_file else ""
+            text = f"{before.rstrip()}\n{FOLDER}/{LIBRARY.name}\n".lstrip()
+            write_whole(folder / "preload", text.encode(), mode=0o644)
+
+    def _make_preload(self) -> bool:
+        """Have the machine a file to mount over: an empty one changes nothing for its programs."""
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            os.close(os.open(self._preload, flags, 0o644))
+        except FileExistsError:
+            return True
+        except OSError as error:
+            _log.warning(
+                "%s cannot be made (%s): the limiter of GPU memory is named in the environment of"
+                " tasks, where programs can clear it",
+                self._preload,
+                error.strerror,
+            )
+            return False
+        return True
+
+    def binds(self, task: TaskSpec, folder: Path) -> list[tuple[str, str, bool]]:
+        """(source, target, read-only) of what is mounted into the sandbox of a task."""
+        library = self._ready()
+        if library is None or not self.applies(task):
+            return []
+        own = folder.parent.resolve() / folder.name / "gpu"
+        shown = [
+            (str(own / "limits"), f"{FOLDER}/limits", True),
+            (str(own / "usage"), f"{FOLDER}/usage", False),
+            (os.path.realpath(library), f"{FOLDER}/{LIBRARY.name}", True),
+        ]
+        if self._by_file:
+            shown.append((str(own / "preload"), os.path.realpath(self._preload), True))
+        return shown
+
+    def environment(self, task: TaskSpec, account: Account, folder: Path) -> dict[str, str]:
+        """Variables of a task: what loads the limiter where no file does."""
+        library = self._ready()
+        if library is None or not self.applies(task):
+            return {}
+        if account.shared:
+            place = {"CARREL_GPU_LIMIT_FOLDER": str(folder / "gpu")}
+        elif not self._by_file:
+            library, place = Path(FOLDER, LIBRARY.name), {}
+        else:
+            return {}
+        asked = task.secret_environment.get("LD_PRELOAD") or task.environment.get("LD_PRELOAD", "")
+        return {**place, "LD_PRELOAD": f"{library}:{asked}".rstrip(":")}
