@@ -128,7 +128,8 @@ class DeviceHolder(Answer, frozen=True, kw_only=True):
     """Who holds a device now. ``state``: ``running``, ``releasing`` or ``held`` (reserved).
 
     Of projects that the caller is not in, ``uid``, ``name``, ``user`` and ``kind`` are empty.
-    ``color`` is its project's colour number, null when the project is gone.
+    ``color`` is its project's colour number, null when the project is gone. ``utilization`` (0 to 1
+    of the device) and ``memory_used_mib`` are its own part, null while unknown.
     """
 
     uid: str = ""
@@ -141,23 +142,55 @@ class DeviceHolder(Answer, frozen=True, kw_only=True):
     state: str = ""
     since: float = 0.0
     color: int | None = None
+    utilization: float | None = None
+    memory_used_mib: int | None = None
+
+
+class MigInstanceView(Answer, frozen=True, kw_only=True):
+    """One instance of a divided GPU now."""
+
+    uuid: str
+    name: str = ""
+    memory_mib: int = 0
+    memory_used_mib: int = 0
 
 
 class DeviceView(Answer, frozen=True, kw_only=True):
-    """One GPU now. ``utilization`` is a share (0 to 1) of the last seconds."""
+    """One GPU now.
+
+    Attributes:
+        utilization: a share (0 to 1) of the last seconds; null while it is not measured.
+        broken: nothing new starts there; ``message``: why.
+        conditions: what health checks found, in words.
+        read_at: when it was last measured.
+    """
 
     index: int
     uuid: str = ""
     name: str = ""
     memory_mib: int = 0
-    memory_used_mib: int = 0
-    utilization: float = 0.0
+    memory_used_mib: int | None = None
+    utilization: float | None = None
+    power_watts: float | None = None
+    temperature_c: int | None = None
+    read_at: float | None = None
+    numa_node: int | None = None
     simulated: bool = False
     broken: bool = False
     message: str = ""
+    conditions: Sequence[str] = ()
+    instances: Sequence[MigInstanceView] = ()
     allocated_milli: int = 0
     idle_since: float | None = None
     holders: Sequence[DeviceHolder] = ()
+
+
+class DeviceLinkView(Answer, frozen=True, kw_only=True):
+    """Two well connected GPUs. ``hops``: 0 NVLink or NVSwitch, 2 the same NUMA node."""
+
+    first: int
+    second: int
+    hops: int
 
 
 class NodeView(Answer, frozen=True, kw_only=True):
@@ -175,6 +208,7 @@ class NodeView(Answer, frozen=True, kw_only=True):
     gpu_allocated_milli: int = 0
     largest_free_gpus: int = 0
     devices: Sequence[DeviceView] = ()
+    links: Sequence[DeviceLinkView] = ()
 
 
 class RequestOut(Answer, frozen=True, kw_only=True):

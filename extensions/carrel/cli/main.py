@@ -19,6 +19,7 @@ from carrel.cli.commands import (
     endpoints,
     experiments,
     jobs,
+    nodes,
     notebooks,
     projects,
     session,
@@ -121,7 +122,11 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "nodes": cluster.list_nodes,
         },
     ),
-    "describe": ("Show one thing in full.", {"job": jobs.describe_job}),
+    "describe": (
+        "Show one thing in full.",
+        {"job": jobs.describe_job, "node": nodes.describe},
+    ),
+    "node": ("Look after nodes (administrators).", {"uncordon": nodes.uncordon}),
     "delete": ("Remove things.", {"job": jobs.delete_job}),
     "config": ("Set defaults.", {"project": session.config_project}),
     "top": (

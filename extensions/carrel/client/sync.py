@@ -194,6 +194,7 @@ class Client:
     delete_department = blocking(AsyncClient.delete_department)
     nodes = blocking(AsyncClient.nodes)
     node = blocking(AsyncClient.node)
+    uncordon = blocking(AsyncClient.uncordon)
     queue = blocking(AsyncClient.queue)
     usage = blocking(AsyncClient.usage)
     activity = blocking(AsyncClient.activity)

@@ -25,13 +25,14 @@ class GpuTable:
         """One row per GPU, in words."""
         for node in self.nodes:
             for device in node.devices:
-                used = wording.mebibytes(device.memory_used_mib)
+                memory, work = device.memory_used_mib, device.utilization
+                used = "?" if memory is None else wording.mebibytes(memory)
                 yield (
                     node.name,
                     str(device.index),
                     f"{device.name} (simulated)" if device.simulated else device.name,
                     device.message or "broken" if device.broken else holders(device),
-                    f"{100 * device.utilization:.0f} %",
+                    "not measured" if work is None else f"{100 * work:.0f} %",
                     f"{used} of {wording.mebibytes(device.memory_mib)}",
                 )
 

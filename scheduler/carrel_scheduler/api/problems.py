@@ -70,6 +70,7 @@ class Code(StrEnum):
     NOT_AN_EXPERIMENT = "not_an_experiment"
     NOT_A_TRIAL = "not_a_trial"
     NO_BEST_TRIAL = "no_best_trial"
+    NOT_CORDONED = "not_cordoned"
     NOT_RUNNING = "not_running"
     NOT_STOPPED = "not_stopped"
     ALREADY_STOPPED = "already_stopped"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
+from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts, OwnerUse
 from carrel_scheduler.node.processes import TreeUse, measure_tree
 
 
@@ -80,4 +80,12 @@ class SimulatedProvider:
             utilization=min(1.0, sum((busy[pid] for pid in there), 0.0)),
             memory_used_mib=min(self._memory_mib, round(sum(memory[pid] for pid in there))),
             pids=there,
+            owners=tuple(
+                OwnerUse(
+                    owner=str(pid),
+                    utilization=min(1.0, busy[pid]),
+                    memory_used_mib=min(self._memory_mib, round(memory[pid])),
+                )
+                for pid in there
+            ),
         )

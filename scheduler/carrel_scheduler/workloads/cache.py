@@ -29,10 +29,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """What a look at a node found of the GPUs that a workload holds there, and when."""
+    """What a look at a node found of the GPUs that a workload holds there, and when.
+
+    ``utilization`` is the sum over its GPUs, each 0..1.
+    """
 
     at: float
     working: bool
+    utilization: float
+    memory_used_mib: int
 
 
 @dataclass(slots=True)

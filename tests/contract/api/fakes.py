@@ -216,6 +216,9 @@ class FakeLive:
         self.previewed: list[bytes] = []
         self.told_faults = Faults()
 
+    def uncordon(self, node: str, index: int) -> bool:
+        return (node, index) == ("node-1", 1)
+
     def nodes(self) -> Sequence[NodeView]:
         devices = (
             device(0, holder("vision", "vision-secret-job", "vision-secret-user")),

@@ -68,6 +68,7 @@ SAMPLES = {
     "delete_department": Sample({"name": "arts"}),
     "list_nodes": Sample({}),
     "read_node": Sample({"node": "node-1"}),
+    "uncordon_device": Sample({"node": "node-1", "index": "1"}),
     "read_queue": Sample({}),
     "read_usage": Sample({}),
     "whoami": Sample({}),

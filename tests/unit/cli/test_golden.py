@@ -40,6 +40,7 @@ NODE: dict[str, Any] = {
         },
         {"index": 2, "name": "A10", "memory_mib": 24_576, "broken": True, "message": "ECC error"},
     ],
+    "links": [{"first": 0, "second": 1, "hops": 0}, {"first": 1, "second": 2, "hops": 2}],
 }
 
 
@@ -76,6 +77,7 @@ def test_suspend_and_resume(run: Run, story: FakeScheduler) -> None:
         ("list_projects", ["list", "projects"]),
         ("list_nodes", ["list", "nodes"]),
         ("top_node", ["top", "node"]),
+        ("describe_node", ["describe", "node", "node-1"]),
         ("top_job", ["top", "job"]),
         ("queue", ["queue"]),
         ("usage", ["usage", "--since", "1d"]),

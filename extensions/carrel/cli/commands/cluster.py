@@ -109,15 +109,16 @@ def _device_row(node: "Node", device: "Device") -> list[str]:
         for holder in device.holders
     ]
     idle = "-" if device.idle_since is None else units.duration(now() - device.idle_since)
-    used, whole = device.memory_used_mib / 1024, device.memory_mib / 1024
+    memory = device.memory_used_mib
+    used = "?" if memory is None else units.number(memory / 1024)
     kind = f"{device.name} (simulated)" if device.simulated else device.name
     return [
         node.name,
         str(device.index),
         f"{kind}, broken: {device.message}" if device.broken else kind,
         f"{device.allocated_milli / 1000:.2f}",
-        f"{device.utilization:.0%}",
-        f"{units.number(used)} of {units.number(whole)} GiB",
+        "-" if device.utilization is None else f"{device.utilization:.0%}",
+        f"{used} of {units.number(device.memory_mib / 1024)} GiB",
         idle,
         ", ".join(holders) or "-",
     ]
@@ -159,12 +160,14 @@ def _load_row(job: "Workload", works: list[float]) -> list[str]:
 
 
 def _load(nodes: "list[Node]") -> dict[str, list[float]]:
-    """Utilisation of the devices that each workload holds, by its uid."""
+    """Utilisation of the devices that each workload holds, as far as measured, by its uid."""
     found: dict[str, list[float]] = {}
     for node in nodes:
         for device in node.devices:
             for holder in device.holders:
-                found.setdefault(holder.uid, []).append(device.utilization)
+                own = device.utilization if holder.utilization is None else holder.utilization
+                if own is not None:
+                    found.setdefault(holder.uid, []).append(own)
     return found
 
 

@@ -108,6 +108,11 @@ class ProjectMethods:
         """One node."""
         return await self._transport.ask("GET", f"/nodes/{segment(name)}", Node)
 
+    async def uncordon(self, node: str, device: int) -> None:
+        """Return a GPU to service that health checks took out (admins)."""
+        path = f"/nodes/{segment(node)}/devices/{device}/uncordon"
+        await self._transport.send("POST", path)
+
     async def queue(self) -> list[QueueEntry]:
         """Pending work, in the order of service."""
         return await self._items("/queue", QueueEntry)

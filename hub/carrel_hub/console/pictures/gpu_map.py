@@ -161,7 +161,8 @@ def _busy(device: Device, now: float) -> str:
     if not since or (device.simulated and not device.utilization):
         return ""
     if device.idle_since is None:
-        return f"{fmt.share(device.utilization)} busy"
+        work = device.utilization
+        return "use not measured" if work is None else f"{fmt.share(work)} busy"
     # It may have been idle before its present holders came: that is not theirs.
     return f"idle for {fmt.duration(now - max(device.idle_since, *since))}"
 
@@ -190,10 +191,17 @@ def _holding(holder: Holder) -> str:
 
 
 def _details(device: Device) -> str:
-    memory = (
-        f"{fmt.gib(device.memory_used_mib * 1024**2)} of {fmt.gib(device.memory_mib * 1024**2)}"
-    )
-    return f"{device.name or 'GPU'}: {fmt.share(device.utilization)} busy, {memory} memory used"
+    parts = ["use not measured"]
+    if device.utilization is not None:
+        parts = [f"{fmt.share(device.utilization)} busy"]
+    if device.memory_used_mib is not None:
+        used, whole = device.memory_used_mib * 1024**2, device.memory_mib * 1024**2
+        parts.append(f"{fmt.gib(used)} of {fmt.gib(whole)} memory used")
+    if device.power_watts is not None:
+        parts.append(f"{device.power_watts:.0f} W")
+    if device.temperature_c is not None:
+        parts.append(f"{device.temperature_c} °C")
+    return f"{device.name or 'GPU'}: " + ", ".join([*parts, *device.conditions])
 
 
 def _free(device: Device) -> int:

@@ -29,6 +29,29 @@ async def read_node(call: Call) -> Answer:
     raise problems.Missing(Code.NOT_FOUND, f"There is no node `{call.path['node']}`")
 
 
+@Operation(
+    "POST",
+    "/nodes/{node}/devices/{index}/uncordon",
+    access=Access.ADMIN,
+    answers={204: None},
+    problems=(409,),
+)
+async def uncordon_device(call: Call) -> Answer:
+    """Return a GPU to service that health checks took out; new trouble takes it out again."""
+    name, index = call.path["node"], call.path["index"]
+    found = next((one for one in call.services.deps.live.nodes() if one.name == name), None)
+    devices = {str(device.index): device for device in found.devices} if found else {}
+    if index not in devices:
+        raise problems.Missing(Code.NOT_FOUND, f"There is no GPU `{name}/{index}`")
+    if not call.services.deps.live.uncordon(name, devices[index].index):
+        raise problems.Conflicting(
+            Code.NOT_CORDONED,
+            f"GPU {index} of {name} is not cordoned for its health"
+            + (f"; it is broken: {devices[index].message}" if devices[index].broken else ""),
+        )
+    return Answer(status=204)
+
+
 @Operation("GET", "/queue", access=Access.USER, answers={200: answers.Queue})
 async def read_queue(call: Call) -> Answer:
     """Waiting workloads in the order of service."""
@@ -67,6 +90,7 @@ async def read_usage(call: Call) -> Answer:
 OPERATIONS: Final = (
     list_nodes,
     read_node,
+    uncordon_device,
     read_queue,
     read_usage,
 )

@@ -130,11 +130,15 @@ def _devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
         ("gpu_utilization_per_gpu", "Utilization, 0 to 1", "utilization"),
         ("gpu_memory_used_mebibytes_per_gpu", "Memory in use", "memory_used_mib"),
         ("gpu_memory_total_mebibytes_per_gpu", "Memory of the device", "memory_mib"),
+        ("gpu_power_watts_per_gpu", "Power draw", "power_watts"),
+        ("gpu_temperature_celsius_per_gpu", "Temperature", "temperature_c"),
     ):
         family = _gauge(name, words, "node", "gpu")
         for node in nodes:
             for device in node.devices:
-                family.add_metric([node.name, str(device.index)], float(getattr(device, value)))
+                found = getattr(device, value)
+                if found is not None:
+                    family.add_metric([node.name, str(device.index)], float(found))
         yield family
     broken = _gauge("gpu_broken_per_gpu", "1 when the device is out of order", "node", "gpu")
     for node in nodes:

@@ -19,7 +19,9 @@ from carrel_scheduler.quarantine import Quarantine, Source
 from carrel_scheduler.workloads.reconcile.events import (
     DepartmentChanged,
     DevicesSampled,
+    CordonEnded,
     LoopEvent,
+    NodeReported,
     ProjectChanged,
     StartRefused,
     TaskSeen,
@@ -109,6 +111,10 @@ def origin(event: LoopEvent) -> tuple[Source, str, str]:
             return _of_task(task)
         case DevicesSampled(facts):
             return "node", facts.name, ""
+        case NodeReported(report):
+            return "node", report.node, ""
+        case CordonEnded(node):
+            return "node", node, ""
         case ExternalEvents() | Wake() | UsedLately():
             return "message", type(event).__name__, ""
         case _:

@@ -304,6 +304,11 @@ def gpus_lost(indices: Sequence[int], node: str) -> str:
     )
 
 
+def gpu_cordoned(index: int, node: str, why: str) -> str:
+    """A GPU was taken out of service under work that ran there."""
+    return f"GPU {index} of {node} was taken out of service ({why})"
+
+
 def stopped_by_loss(how: str) -> ReasonInfo:
     """Work that is not started again by itself was on a GPU that went away."""
     return ReasonInfo(token="Lost", cls="stopped", sentence=f"Stopped: {how}.", help=_START_AGAIN)

@@ -2,34 +2,44 @@
 
 While the scheduler runs, every GPU that a node once showed stays in its list, marked as broken.
 After a restart, those are lost that recorded work holds and the node does not show. Work on a lost
-GPU is ended and queued again; that counts as no failure of its own.
+GPU, or on one whose health checks fail, is ended and queued again; that counts as no failure of its
+own.
 
-Devices are withheld while a task runs on them that no live workload owns: it is being ended, and
-until the engine reports its end they are told to the core as broken, so that none is used twice.
+Devices are withheld, which the core is told as broken, while a task runs on them that no live
+workload owns (it is being ended), and while they are cordoned for their health (``nodes.health``).
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import msgspec
 
-from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.core.events import Link, NodeSet
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
-from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
+from carrel_scheduler.node.contract import (
+    Device,
+    DeviceLink,
+    DeviceUse,
+    HealthCondition,
+    NodeFacts,
+)
 from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
-from carrel_scheduler.workloads.nodes import gpu_use
+from carrel_scheduler.workloads.nodes import gpu_use, health
+from carrel_scheduler.workloads.nodes.health import Cordons
+from carrel_scheduler.workloads.nodes.reported import NodeReport, places_of
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 
 class WithheldDevices:
-    """Devices by the task that runs on them."""
+    """Devices by the task that runs on them, and those that are cordoned."""
 
     def __init__(self) -> None:
+        self.cordons = Cordons()
         self._tasks: dict[TaskId, tuple[str, frozenset[int]]] = {}
 
     def keep(self, task: TaskStatus, state: State) -> None:
@@ -46,11 +56,30 @@ class WithheldDevices:
 
     def on(self, node: str) -> frozenset[int]:
         """The devices of a node that are withheld."""
+        cordoned = self.cordons.on(node)
         if not self._tasks:
-            return frozenset()
-        return frozenset(
+            return cordoned
+        return cordoned.union(
             device for name, devices in self._tasks.values() if name == node for device in devices
         )
+
+    def check(
+        self, node: str, devices: Iterable[Device], state: State
+    ) -> Mapping[int, Sequence[HealthCondition]]:
+        """Cordon the devices of a node that are not well; returns what is wrong, by index."""
+        before, devices = self.cordons.on(node), tuple(devices)
+        found = self.cordons.see(node, devices)
+        out_of_order = {device.index for device in devices if device.broken}
+        if before != self.cordons.on(node):
+            self._tell(state, node, before - self.cordons.on(node) - out_of_order)
+        return found
+
+    def uncordon(self, node: str, device: Device, state: State) -> bool:
+        """An admin returns a device to service; whether it was cordoned."""
+        if not self.cordons.acknowledge(node, device):
+            return False
+        self._tell(state, node, () if device.broken else (device.index,))
+        return True
 
     def added_to(self, event: NodeSet) -> NodeSet:
         """A node as the core is to be told of it."""
@@ -74,11 +103,40 @@ NOT_SHOWN: Final = "Lost: the node does not show this GPU any more"
 
 @dataclass(slots=True)
 class NodeState:
-    """The latest facts and use of a node; ``idle_since`` by device index."""
+    """The latest facts and use of a node.
+
+    Attributes:
+        use, idle_since: by device index.
+        reported: on a cluster, the real devices by the index that they are shown at.
+        read_at: when ``use`` was read; 0: never.
+    """
 
     facts: NodeFacts
-    use: dict[int, DeviceUse]
-    idle_since: dict[int, float]
+    use: dict[int, DeviceUse] = field(default_factory=dict)
+    idle_since: dict[int, float] = field(default_factory=dict)
+    reported: dict[int, Device] = field(default_factory=dict)
+    read_at: float = 0.0
+
+    def take_use(self, use: Mapping[int, DeviceUse], now: float) -> None:
+        """A look found this use."""
+        self.use, self.read_at = dict(use), now
+        for index in range(len(self.facts.devices)):
+            if gpu_use.working(use.get(index)) is False:
+                self.idle_since.setdefault(index, now)
+            else:
+                self.idle_since.pop(index, None)
+
+    def hardware(self, device: Device) -> Device:
+        """What is known of the real device at the place of this one."""
+        real = self.reported.get(device.index)
+        if real is None:
+            return device
+        broken, message = device.broken or real.broken, device.message or real.message
+        return msgspec.structs.replace(real, broken=broken, message=message)
+
+    def fresh_use(self, index: int, now: float) -> DeviceUse | None:
+        """The use of a device, if it was read lately."""
+        return self.use.get(index) if now - self.read_at <= gpu_use.STALE_SECONDS else None
 
 
 def observe(
@@ -97,18 +155,55 @@ def observe(
     if known is None or known.facts != facts:
         changes.state.apply(withheld.added_to(node_event(facts)))
         changes.cache.largest_gpus = max(changes.cache.largest_gpus, len(facts.devices))
-    idle = known.idle_since if known else {}
-    by_index = {one.index: one for one in use}
-    for device in facts.devices:
-        if gpu_use.working(by_index.get(device.index)) is False:
-            idle.setdefault(device.index, changes.now)
-        else:
-            idle.pop(device.index, None)
-    nodes[facts.name] = NodeState(facts, by_index, idle)
+    node = nodes[facts.name] = known_as(known, facts)
     if use:
+        by_index = {one.index: one for one in use}
+        node.take_use(by_index, changes.now)
         for entry in changes.cache.holding:
             gpu_use.take_readings(entry, facts.name, by_index, changes.now)
+    sick = withheld.check(facts.name, facts.devices, changes.state)
     _requeue_lost(changes, facts)
+    for index, conditions in sick.items():
+        for entry in tuple(changes.cache.holding):
+            if index in _devices(entry, facts.name):
+                _requeue_from_sick(changes, entry, index, facts.name, conditions)
+
+
+def take_report(
+    changes: PassChanges, node: NodeState, report: NodeReport, withheld: WithheldDevices
+) -> None:
+    """Take in what the agent of a node of a cluster reports."""
+    name, cache = report.node, changes.cache
+    owners = {one.index: {own.owner for own in one.owners} for one in report.use}
+    held: dict[int, set[str]] = {}
+    for entry in cache.holding:
+        for index in _devices(entry, name):
+            held.setdefault(index, set()).add(entry.uid)
+    before = {device.uuid: index for index, device in node.reported.items()}
+    size = max(len(node.facts.devices), len(report.devices))
+    places = places_of(report.devices, owners, held, before, size)
+    _, use = _moved(node.facts, report.use, places)
+    node.reported = {
+        places[one.index]: msgspec.structs.replace(one, index=places[one.index])
+        for one in report.devices
+    }
+    node.facts = msgspec.structs.replace(
+        node.facts,
+        driver=report.driver,
+        links=tuple(
+            DeviceLink(places[link.first], places[link.second], link.hops) for link in report.links
+        ),
+    )
+    by_index = {one.index: one for one in use}
+    node.take_use(by_index, changes.now)
+    for entry in cache.holding:
+        gpu_use.take_readings(entry, name, by_index, changes.now, counted=True)
+    sick = withheld.check(name, node.reported.values(), changes.state)
+    for index, conditions in sick.items():
+        for own in by_index[index].owners if index in by_index else ():
+            here = cache.get(own.owner)
+            if here is not None and any(place.node == name for place in here.places.values()):
+                _requeue_from_sick(changes, here, index, name, conditions)
 
 
 def _moved(
@@ -125,7 +220,12 @@ def _moved(
 
 def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:
     """A node with these facts, and what was seen of its use."""
-    return NodeState(facts, known.use, known.idle_since) if known else NodeState(facts, {}, {})
+    if known is None:
+        return NodeState(facts)
+    if facts.counted:
+        driver, links = known.facts.driver, known.facts.links
+        facts = msgspec.structs.replace(facts, driver=driver, links=links)
+    return replace(known, facts=facts)
 
 
 def node_event(facts: NodeFacts) -> NodeSet:
@@ -137,6 +237,7 @@ def node_event(facts: NodeFacts) -> NodeSet:
         memory_mib=facts.memory_mib,
         gpu_memory_mib=min((device.memory_mib for device in facts.devices), default=0),
         broken_devices=frozenset(device.index for device in facts.devices if device.broken),
+        links=tuple(Link(link.first, link.second, link.hops) for link in facts.links),
     )
 
 
@@ -205,6 +306,21 @@ def _devices(entry: CachedWorkload, node: str) -> Iterable[int]:
     for place in entry.places.values():
         if place.node == node:
             yield from place.devices
+
+
+def _requeue_from_sick(
+    changes: PassChanges,
+    entry: CachedWorkload,
+    index: int,
+    node: str,
+    conditions: Sequence[HealthCondition],
+) -> None:
+    """End work on a device that is not well; people stay where it is only slow."""
+    if entry.workload.status.phase not in ("starting", "running") or entry.ending:
+        return
+    if health.is_fatal(conditions) or entry.workload.spec.kind != "workspace":
+        how = reasons.gpu_cordoned(index, node, health.in_words(conditions))
+        _end_lost(changes, entry, how)
 
 
 def _end_lost(changes: PassChanges, entry: CachedWorkload, how: str) -> None:

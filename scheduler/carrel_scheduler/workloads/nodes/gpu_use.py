@@ -1,15 +1,21 @@
-"""Whether the GPUs of a workload work, as far as it was measured.
+"""What a workload does with its GPUs, as far as it was measured.
 
 Use that is not known counts as work, so that nothing is stopped as idle because nobody looked: no
 reading, one that is older than ``STALE_SECONDS``, and a device without counters. A workload is idle
 only while every node on which it holds GPUs has a fresh reading that says so.
+
+On one machine the devices of a workload are known, and so is their use; of a device that several
+share, each is told its own processes' part. On a cluster only the processes say which GPUs are a
+workload's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+import msgspec
+
 from carrel_scheduler.core.mig import counted_gpu_milli
-from carrel_scheduler.node.contract import DeviceUse
+from carrel_scheduler.node.contract import DeviceUse, OwnerUse
 from carrel_scheduler.workloads.cache import CachedWorkload, GpuReading
 
 ACTIVE_UTILIZATION: Final = 0.01
@@ -24,6 +30,29 @@ def holds_gpus(entry: CachedWorkload) -> bool:
     return counted_gpu_milli(resources.gpu_milli, resources.mig_profile) > 0
 
 
+def named(use: DeviceUse, name_of: Callable[[str], str | None]) -> DeviceUse:
+    """The same use with the owners' other names; those without one are left out."""
+    found: dict[str, OwnerUse] = {}
+    for one in use.owners:
+        name = name_of(one.owner)
+        if name is None:
+            continue
+        own, before = msgspec.structs.replace(one, owner=name), found.get(name)
+        found[name] = own if before is None else _sum(before, own)
+    return msgspec.structs.replace(use, owners=tuple(found.values()))
+
+
+def _sum(one: OwnerUse, other: OwnerUse) -> OwnerUse:
+    known = one.utilization is not None and other.utilization is not None
+    return OwnerUse(
+        owner=one.owner,
+        utilization=min(1.0, (one.utilization or 0.0) + (other.utilization or 0.0))
+        if known
+        else None,
+        memory_used_mib=one.memory_used_mib + other.memory_used_mib,
+    )
+
+
 def working(use: DeviceUse | None) -> bool | None:
     """Whether a device works; ``None``: it does not tell."""
     if use is None or not use.known:
@@ -32,22 +61,60 @@ def working(use: DeviceUse | None) -> bool | None:
 
 
 def take_readings(
-    entry: CachedWorkload, node: str, use: Mapping[int, DeviceUse], now: float
+    entry: CachedWorkload,
+    node: str,
+    use: Mapping[int, DeviceUse],
+    now: float,
+    *,
+    counted: bool = False,
 ) -> None:
-    """A look at a node: note what the GPUs that the workload holds there do."""
+    """A look at a node: note what the GPUs that the workload holds there do.
+
+    ``use`` is by device index; where devices are only ``counted``, processes tell whose they are.
+    """
     places = [place for place in entry.places.values() if place.node == node]
     if not places or not holds_gpus(entry):
         return
     if unknown(entry, now):
         entry.gpu_active_at = now
-    found = [working(use.get(device)) for place in places for device in place.devices]
-    if any(found):
-        entry.gpu_active_at = now
-        entry.gpu_readings[node] = GpuReading(now, working=True)
-    elif not found or None in found:
+    devices = [device for place in places for device in place.devices]
+    found = _of_processes(entry.uid, use.values()) if counted else _of_devices(entry, devices, use)
+    works = [one.utilization for one in found]
+    known = [work for work in works if work is not None]
+    busy = any(work > ACTIVE_UTILIZATION for work in known)
+    if not busy and (None in works or not (counted or found)):
         entry.gpu_readings.pop(node, None)
-    else:
-        entry.gpu_readings[node] = GpuReading(now, working=False)
+        return
+    if busy:
+        entry.gpu_active_at = now
+    memory = sum(one.memory_used_mib for one in found)
+    entry.gpu_readings[node] = GpuReading(now, busy, sum(known), memory)
+
+
+def _of_devices(
+    entry: CachedWorkload, devices: Collection[int], use: Mapping[int, DeviceUse]
+) -> list[OwnerUse]:
+    """Its part of the devices that it holds."""
+    return [_part(entry.uid, use.get(device)) for device in devices]
+
+
+def _part(uid: str, use: DeviceUse | None) -> OwnerUse:
+    if use is None or not use.known:
+        memory = 0 if use is None else use.memory_used_mib
+        return OwnerUse(owner=uid, utilization=None, memory_used_mib=memory)
+    own = next((one for one in use.owners if one.owner == uid), None)
+    others = any(one.owner != uid for one in use.owners)
+    if use.attributed and others:
+        return own or OwnerUse(owner=uid, utilization=0.0, memory_used_mib=0)
+    return OwnerUse(owner=uid, utilization=use.utilization, memory_used_mib=use.memory_used_mib)
+
+
+def _of_processes(uid: str, use: Collection[DeviceUse]) -> list[OwnerUse]:
+    """What its processes do, on whichever device; unknown while some processes are nobody's."""
+    found = [one for device in use for one in device.owners if one.owner == uid]
+    if not use or any(not device.attributed for device in use):
+        found.append(OwnerUse(owner=uid, utilization=None, memory_used_mib=0))
+    return found
 
 
 def unknown(entry: CachedWorkload, now: float) -> bool:

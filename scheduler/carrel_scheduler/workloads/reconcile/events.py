@@ -10,6 +10,7 @@ from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.ledger.store import Change
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+from carrel_scheduler.workloads.nodes.reported import NodeReport
 from carrel_schema.objects import Department, Project, Workload
 
 
@@ -77,6 +78,21 @@ class DevicesSampled:
 
     facts: NodeFacts
     use: tuple[DeviceUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReported:
+    """The agent of a node of a cluster looked at its devices."""
+
+    report: NodeReport
+
+
+@dataclass(frozen=True, slots=True)
+class CordonEnded:
+    """An admin returned a device to service."""
+
+    node: str
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +169,8 @@ LoopEvent = (
     | TaskSeen
     | StartRefused
     | DevicesSampled
+    | NodeReported
+    | CordonEnded
     | Wake
     | UsedLately
     | ExternalEvents

@@ -43,8 +43,10 @@ from carrel_scheduler.workloads.reconcile.events import (
     ClaimRefused,
     DepartmentChanged,
     DevicesSampled,
+    CordonEnded,
     LoopEvent,
     MembersMet,
+    NodeReported,
     ProjectChanged,
     SpecRead,
     StartRefused,
@@ -115,8 +117,8 @@ class EventHandlers:
                 log.warning("task %s could not be started: %s", task_id, text)
                 task_events.start_failed(changes, task_id, text, elsewhere=elsewhere)
                 self._follow_up(changes, task_id.workload_uid)
-            case DevicesSampled():
-                self._devices_sampled(changes, event)
+            case DevicesSampled() | NodeReported() | CordonEnded():
+                self._of_devices(changes, event)
             case ExternalEvents(news):
                 changes.external_pods.handle(news, changes.now)
                 disruptions.follow(changes)
@@ -235,8 +237,29 @@ class EventHandlers:
                 self._timers.set(when, uid)
         self._apply_limits(changes, entry)
 
-    def _devices_sampled(self, changes: PassChanges, event: DevicesSampled) -> None:
-        devices.observe(changes, self.nodes, event.facts, event.use, self._withheld)
+    def _of_devices(
+        self, changes: PassChanges, event: DevicesSampled | NodeReported | CordonEnded
+    ) -> None:
+        match event:
+            case DevicesSampled(facts, use):
+                devices.observe(changes, self.nodes, facts, use, self._withheld)
+                self._devices_read(changes)
+            case NodeReported(report):
+                node = self.nodes.get(report.node)
+                if node is not None:  # else it has left the cluster
+                    devices.take_report(changes, node, report, self._withheld)
+                    self._devices_read(changes)
+            case CordonEnded(name, index):
+                self._uncordon(name, index)
+
+    def _uncordon(self, name: str, index: int) -> None:
+        node = self.nodes.get(name)
+        if node is not None and index < len(node.facts.devices):
+            device = node.hardware(node.facts.devices[index])
+            if self._withheld.uncordon(name, device, self._state):
+                log.warning("GPU %d of %s was returned to service by an admin", index, name)
+
+    def _devices_read(self, changes: PassChanges) -> None:
         for busy in tuple(self._cache.holding):
             if session_limits.resumed_work(busy, changes.now):
                 with self._steps.step(changes, "message", busy.uid, busy.uid):

@@ -4,7 +4,7 @@ Sources: the ledger's objects, the engine's tasks, devices, rendezvous of gangs,
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
@@ -12,6 +12,7 @@ from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.nodes import gpu_use
 from carrel_scheduler.workloads.reconcile.events import (
     DepartmentChanged,
     DevicesSampled,
@@ -105,6 +106,8 @@ async def sample_devices(
             use: Sequence[DeviceUse] = ()
             with loop.quarantine.guard("device", "use"):
                 use = await asyncio.to_thread(provider.sample, _pids_by_device(loop))
+                workloads = {str(pid): uid for uid, _, pid in _running(loop)}
+                use = [gpu_use.named(one, workloads.get) for one in use]
             loop.metrics.delivered("devices")
             loop.enqueue(DevicesSampled(facts, tuple(use)))
         await pause(SAMPLE_SECONDS)
@@ -112,12 +115,18 @@ async def sample_devices(
 
 def _pids_by_device(loop: Reconciler) -> dict[int, list[int]]:
     pids: dict[int, list[int]] = {}
-    for entry in loop.cache:
+    for _, devices, pid in _running(loop):
+        for device in devices:
+            pids.setdefault(device, []).append(pid)
+    return pids
+
+
+def _running(loop: Reconciler) -> Iterator[tuple[str, tuple[int, ...], int]]:
+    """Workload, devices and first process of each task that runs."""
+    for entry in loop.cache.holding:
         for info in entry.workload.status.tasks:
             if info.pid and info.ended_at is None:
-                for device in info.devices:
-                    pids.setdefault(device, []).append(info.pid)
-    return pids
+                yield entry.uid, info.devices, info.pid
 
 
 async def watch_rendezvous(

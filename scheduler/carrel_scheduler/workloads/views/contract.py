@@ -132,6 +132,10 @@ class Live(Protocol):
         """All nodes and devices."""
         ...
 
+    def uncordon(self, node: str, index: int) -> bool:
+        """Return a device to service that health checks cordoned; whether they had."""
+        ...
+
     def queue(self) -> Sequence[QueueEntry]:
         """All waiting workloads in the order of service."""
         ...

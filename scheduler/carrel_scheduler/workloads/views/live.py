@@ -13,7 +13,7 @@ from carrel_scheduler.core.views import QueueUse
 from carrel_scheduler.engines.external import NodeHealth, PodCounts
 from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.ledger.store import Conflict, NotFound
-from carrel_scheduler.node.contract import Device, NodeFacts
+from carrel_scheduler.node.contract import Device, DeviceUse, MigInstance, NodeFacts
 from carrel_scheduler.policy import limits as limits_policy
 from carrel_scheduler.workloads.cache import (
     CachedWorkload,
@@ -24,8 +24,14 @@ from carrel_scheduler.workloads.cache import (
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting, UnsupportedField
 from carrel_scheduler.workloads.lifecycle import reasons, session_limits
+from carrel_scheduler.workloads.nodes import health
 from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, NodeState
-from carrel_scheduler.workloads.reconcile.events import CheckLimits, StatusChanged, Wake
+from carrel_scheduler.workloads.reconcile.events import (
+    CheckLimits,
+    CordonEnded,
+    StatusChanged,
+    Wake,
+)
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.views.contract import (
     Activity,
@@ -36,7 +42,14 @@ from carrel_scheduler.workloads.views.contract import (
     Report,
 )
 from carrel_scheduler.workloads.views.stream import Listener
-from carrel_schema.answers import DeviceHolder, DeviceView, NodeView, ProjectImpact
+from carrel_schema.answers import (
+    DeviceHolder,
+    DeviceLinkView,
+    DeviceView,
+    MigInstanceView,
+    NodeView,
+    ProjectImpact,
+)
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 
@@ -71,6 +84,13 @@ class LiveView:
     def nodes(self) -> Sequence[NodeView]:
         """All nodes and devices."""
         return [self._node(view) for view in self._loop.state.node_views()]
+
+    def uncordon(self, node: str, index: int) -> bool:
+        """Return a device to service that health checks cordoned; whether they had."""
+        if not self._loop.withheld.cordons.of(node, index):
+            return False
+        self._loop.enqueue(CordonEnded(node, index))
+        return True
 
     def queue(self) -> Sequence[QueueEntry]:
         """All waiting workloads in the order of service."""
@@ -259,6 +279,8 @@ class LiveView:
         facts = _facts(view) if known is None else known.facts
         told = {device.index: device for device in facts.devices}
         hardware = [told.get(shown.index) or _untold(shown) for shown in view.devices]
+        if known is not None:
+            hardware = [known.hardware(device) for device in hardware]
         devices = tuple(
             self._device(known, device, shown)
             for device, shown in zip(hardware, view.devices, strict=True)
@@ -279,6 +301,10 @@ class LiveView:
             + held_milli((name, n) for name, _, n in view.extended),
             largest_free_gpus=free,
             devices=devices,
+            links=tuple(
+                DeviceLinkView(first=link.first, second=link.second, hops=link.hops)
+                for link in facts.links
+            ),
         )
 
     def _status(self, view: views.NodeView, known: NodeState | None) -> str:
@@ -290,9 +316,10 @@ class LiveView:
     def _device(
         self, node: NodeState | None, device: Device, shown: views.DeviceView
     ) -> DeviceView:
-        use = node.use.get(device.index) if node else None
+        use = node.fresh_use(device.index, self._loop.clock()) if node else None
+        sick = self._loop.withheld.cordons.of(node.facts.name, device.index) if node else ()
         holders = [
-            holder
+            _with_use(holder, use, alone=len(shown.holders) == 1)
             for one in shown.holders
             if (holder := self._holder(one.uid, one.gpu_milli, releasing=one.releasing)) is not None
         ]
@@ -304,11 +331,17 @@ class LiveView:
             uuid=device.uuid,
             name=device.name,
             memory_mib=device.memory_mib,
-            memory_used_mib=use.memory_used_mib if use else 0,
-            utilization=use.utilization if use else 0.0,
+            memory_used_mib=use.memory_used_mib if use else None,
+            utilization=use.utilization if use and use.known else None,
+            power_watts=use.power_watts if use else None,
+            temperature_c=use.temperature_c if use else None,
+            read_at=node.read_at if node and use else None,
+            numa_node=device.numa_node if device.numa_node >= 0 else None,
             simulated=device.simulated,
-            broken=device.broken,
-            message=device.message,
+            broken=device.broken or bool(sick),
+            message=device.message or health.in_words(sick),
+            conditions=tuple(one.message for one in device.conditions),
+            instances=tuple(_instance(one) for one in device.instances),
             allocated_milli=sum(one.gpu_milli for one in shown.holders),
             idle_since=node.idle_since.get(device.index) if node else None,
             holders=tuple(holders),
@@ -335,6 +368,29 @@ class LiveView:
             since=status.started_at or status.queued_at or meta.created_at,
             color=_color(self._loop.cache, meta.project),
         )
+
+
+def _with_use(holder: DeviceHolder, use: DeviceUse | None, *, alone: bool) -> DeviceHolder:
+    """What its own processes do there; who holds a device alone has all of its use."""
+    if use is None:
+        return holder
+    own = next((one for one in use.owners if one.owner == holder.uid), None)
+    if own is not None:
+        work, memory = own.utilization, own.memory_used_mib
+    elif alone and not use.owners:
+        work, memory = use.utilization if use.known else None, use.memory_used_mib
+    else:
+        return holder
+    return msgspec.structs.replace(holder, utilization=work, memory_used_mib=memory)
+
+
+def _instance(one: MigInstance) -> MigInstanceView:
+    return MigInstanceView(
+        uuid=one.uuid,
+        name=one.name,
+        memory_mib=one.memory_mib,
+        memory_used_mib=one.memory_used_mib,
+    )
 
 
 def _facts(view: views.NodeView) -> NodeFacts:

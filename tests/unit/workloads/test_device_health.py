@@ -1,0 +1,97 @@
+"""Devices that are not well: cordoned alone, their work begins elsewhere, and they come back."""
+
+import msgspec
+
+from carrel_scheduler.node.contract import DeviceLink, HealthCondition
+from carrel_scheduler.workloads.reconcile.events import DevicesSampled
+from carrel_scheduler.workloads.views.live import LiveView
+from unit.workloads.desk import NODE, Desk
+from unit.workloads.test_lost_gpus import on_device, shown
+
+XID = HealthCondition(key="xid:79:5", severity="failed", message="Xid 79: fallen off the bus")
+LATER = HealthCondition(key="xid:79:9", severity="failed", message="Xid 79: fallen off the bus")
+SLOW = HealthCondition(key="throttle", severity="degraded", message="clocks are held down")
+
+
+async def condition(desk: Desk, device: int, *found: HealthCondition) -> None:
+    devices = list(desk.facts.devices)
+    devices[device] = msgspec.structs.replace(devices[device], conditions=found)
+    desk.facts = msgspec.structs.replace(desk.facts, devices=tuple(devices))
+    desk.loop.enqueue(DevicesSampled(desk.facts, ()))
+    await desk.settle()
+
+
+async def test_work_on_a_sick_gpu_begins_elsewhere_and_counts_no_failure(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uids = [await desk.submit("vision", f"job-{number}") for number in range(3)]
+    await desk.runs(*uids)
+    task = on_device(desk, 1)
+    await condition(desk, 1, XID)
+    assert list(desk.engine.stopping) == [task]
+    desk.finish(task, None, signal=15)
+    await desk.settle()
+    stored = await desk.stored(task.workload_uid)
+    assert stored.status.failures == 0
+    assert on_device(desk, 3).workload_uid == task.workload_uid, "the free one, not the sick one"
+    device = shown(desk)[1]
+    assert (device.broken, device.message) == (True, XID.message)
+    assert [one.broken for one in shown(desk)] == [False, True, False, False]
+    [decision] = [
+        row
+        for row in await desk.ledger.transitions(workload_uid=task.workload_uid)
+        if row.to_phase == "pending" and row.from_phase
+    ]
+    assert decision.reason is not None
+    assert "GPU 1 of desk was taken out of service (Xid 79" in decision.reason.sentence
+
+
+async def test_a_passing_check_returns_it_and_what_waits_starts_there(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    await condition(desk, 0, SLOW)
+    uid = await desk.submit("vision", "job", gpus=4)
+    assert await desk.phase(uid) == "pending"
+    await condition(desk, 0)
+    assert await desk.phase(uid) == "starting"
+
+
+async def test_an_admin_returns_it_until_there_is_new_trouble(desk: Desk) -> None:
+    live = LiveView(desk.loop)
+    await desk.project("vision", 4)
+    assert not live.uncordon(NODE, 0)
+    await condition(desk, 0, XID)
+    uid = await desk.submit("vision", "job", gpus=4)
+    assert live.uncordon(NODE, 0)
+    await desk.settle()
+    assert await desk.phase(uid) == "starting"
+    await condition(desk, 0, XID)  # it is looked at again: the same trouble is known
+    assert not shown(desk)[0].broken
+    await condition(desk, 0, XID, LATER)
+    assert shown(desk)[0].message == LATER.message
+    assert desk.engine.stopping
+
+
+async def test_a_workspace_stays_on_a_slow_gpu_and_stops_on_one_that_failed(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "room", kind="workspace", gpus=1)
+    await desk.runs(uid)
+    device = desk.tasks_of(uid)[0]
+    (index,) = desk.engine.specs[device].devices
+    await condition(desk, index, SLOW)
+    assert await desk.phase(uid) == "running"
+    await condition(desk, index, XID)
+    await desk.ends(uid, None, signal=15)
+    reason = (await desk.stored(uid)).status.reason
+    assert reason is not None
+    assert reason.sentence.startswith(f"Stopped: GPU {index} of desk was taken out of service")
+
+
+async def test_links_of_a_node_reach_the_decisions_and_people(desk: Desk) -> None:
+    """Of four GPUs, 1 and 3 are linked: a pair gets those."""
+    desk.facts = msgspec.structs.replace(desk.facts, links=(DeviceLink(1, 3, 0),))
+    desk.loop.enqueue(DevicesSampled(desk.facts, ()))
+    await desk.settle()
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "pair", gpus=2)
+    assert desk.engine.specs[desk.tasks_of(uid)[0]].devices == (1, 3)
+    [node] = LiveView(desk.loop).nodes()
+    assert [(link.first, link.second, link.hops) for link in node.links] == [(1, 3, 0)]
