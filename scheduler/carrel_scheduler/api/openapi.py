@@ -22,6 +22,7 @@ _PATH_PARTS: Final[Mapping[str, Any]] = {
     "name": {"type": "string", "pattern": DNS_LABEL, "maxLength": 63},
     "node": {"type": "string", "minLength": 1, "maxLength": 255},
     "user": {"type": "string", "minLength": 1, "maxLength": 255},
+    "index": {"type": "string", "pattern": "^[0-9]{1,3}$"},
 }
 _WORDS: Final[Mapping[int, str]] = {
     101: "The websocket is open",

@@ -17,9 +17,9 @@ from carrel_scheduler.ledger.errors import LedgerClosed, LedgerNotUsable, Ledger
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.quarantine import Quarantine, Source
 from carrel_scheduler.workloads.reconcile.events import (
+    CordonEnded,
     DepartmentChanged,
     DevicesSampled,
-    CordonEnded,
     LoopEvent,
     NodeReported,
     ProjectChanged,
