@@ -315,7 +315,7 @@ class WorkspaceSpawner(LoggingConfigurable):
 
     async def _until_up(self, workload: Workload) -> str:
         """Wait for the placement and for the server; returns its URL. Raises ``StartFailed``."""
-        await until_placed(
+        placed = await until_placed(
             self.client,
             workload,
             self.progress_log,
@@ -324,7 +324,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             awaited=self.awaited,
         )
         return await until_arrived(
-            self.client, workload, self.start_server(workload), self.progress_log
+            self.client, placed, self.start_server(placed), self.progress_log
         )
 
     async def _explain(self, failure: StartFailed, choice: Choice) -> refusal.Refused:

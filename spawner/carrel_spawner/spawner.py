@@ -69,8 +69,7 @@ class CarrelSpawner(WorkspaceSpawner, Spawner):
 
     @override
     async def start_server(self, workload: Workload) -> str:
-        found = await self.client.get_workload(workload.project, workload.name)
-        self._task_host = next((one.address for one in found.status.tasks if one.address), "")
+        self._task_host = next((one.address for one in workload.status.tasks if one.address), "")
         page_without_sign_in = join_url(self.known_url(), self.server.base_url, "api")
         await wait_for_answer(probing_session(), page_without_sign_in)
         return self.known_url()

@@ -177,8 +177,8 @@ async def until_placed(
     projects: Collection[str],
     settle_seconds: float,
     awaited: Collection[StartStage] = (StartStage.UP,),
-) -> None:
-    """Wait while room is being made; return when it is there. Raises ``StartFailed``.
+) -> Workload:
+    """Wait while room is being made; the workload once it is there. Raises ``StartFailed``.
 
     ``awaited``: what is waited for: that it runs (``UP``), or has a place (``PLACED``).
 
@@ -200,7 +200,7 @@ async def until_placed(
                 raise StartFailed(status, seen)
             progress_log.post(status.percent, f"{status.sentence} {status.help}".strip())
             if status.stage in awaited:
-                return
+                return seen
     raise AssertionError("snapshots never end by themselves")
 
 

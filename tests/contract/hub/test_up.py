@@ -166,6 +166,7 @@ with socket.socket() as taker:
 
 
 HELD = {
+    "proxy_api": ("traefik.yaml", "/ping"),
     "scheduler": ("carrel_scheduler.service", "/services/carrel/health"),
     "hub": ("carrel_hub.hub_process", "/hub/health"),
     "console": ("carrel_hub.console", "/services/console/static/console.css"),
