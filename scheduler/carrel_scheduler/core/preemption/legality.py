@@ -1,37 +1,33 @@
-"""Claims: who may take back room from other queues, and whose work is legal to take.
+"""Who may be evicted for a reclaim, and how much each queue may lose.
 
-A claim stands when its leaf, with the demand and everything promised, stays within its fair share
-in every resource, and its non-preemptible part within quota at every level.
+A reclaim request stands when its leaf queue, with the demand and everything reserved, stays within
+its fair share in every resource, and its non-preemptible part within quota at every level.
 
 Two queues meet where their paths part: the preemptor's side (*rival*) against the victim's side
 (*sibling*). Against a rival that stays within its quota the sibling keeps its quota; against one
 beyond it, the larger of quota and fair share, and everything when its rank is higher: what it lost
-it would win back first. Below the sibling the same threshold says who of its own children is
+it would reclaim first. Below the sibling the same threshold says who of its own children is
 beyond; when all of them together are not beyond by as much as the sibling is (quotas of projects
-may add up to more than their department's), the difference is open to all of them.
+may add up to more than their department's), the difference may be taken from any of them. Where
+the preemptor's side ends beyond its fair share of a resource, the sibling has to stay further
+beyond its own (times ``saturation_milli``).
 
-A victim is legal while, at every level from the sibling down, its queue is still beyond its
-threshold in some resource that the preemptor asks for and the victim holds; so the last victim may
-take a queue below. At last the preemptor must not end up fuller than those it takes from: where its
-side is beyond its fair share of a resource, the sibling has to stay more so (times
-``multiplier``) after the taking.
-
-Everything is read from the queue usage as it is, so legality follows what is counted out of them,
-by ``take`` or by anybody else; the preemptor itself is counted in only after its claim.
+``Budgets`` holds these amounts for every queue as of the request. They are the only definition of
+what is legal, with one rule for what they allow: ``may_lose`` for one more victim (the sequential
+search and the exact search), ``legal_losses`` for a whole set (the search over arrays).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.preemption.victim_order import EvictionUnit
-from carrel_scheduler.core.queues.queues import Counts
-from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, RuleTable, smaller
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, RuleTable, Tree, smaller
 from carrel_scheduler.core.queues.usage import (
     LimitViolation,
     QueueUsage,
@@ -46,7 +42,7 @@ OPEN: Final[Triple] = (NO_BOUND, NO_BOUND, NO_BOUND)
 
 
 class VictimGuarantees(StrEnum):
-    """What the victim's side keeps against a claim."""
+    """What the victim's side keeps against a reclaim."""
 
     QUOTA = "quota"
     FAIR_SHARE = "fair-share"
@@ -55,7 +51,7 @@ class VictimGuarantees(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CapacityNeed:
-    """Room that victims inside a queue must make, else the preemptor would break its bound."""
+    """What victims inside a queue must free, else the preemptor would break its limit."""
 
     slot: int
     resource: int
@@ -63,32 +59,83 @@ class CapacityNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class ReclaimBudgets:
+class Budgets:
     """How much may be taken of each queue, all that its descendants lose included.
 
-    A set of victims is legal when every queue that loses something, at every level, has a resource
-    of which all its victims but the last hold less than ``excess``, and of which the last holds
-    something; and when all of them hold at most ``most`` of every resource.
-
     Attributes:
-        excess: (Q, 3) int64; zero where nothing may be taken on account of the resource,
-            ``NO_BOUND`` for the queues above the preemptor.
-        most: (Q, 3) int64; ``NO_BOUND`` where open, negative where the queue must not be touched.
+        tree: the queues.
+        excess: (Q, 3) int64, GPU thousandths, millicores and MiB beyond what a queue keeps; zero
+            where nothing may be taken on account of the resource, ``NO_BOUND`` for any amount.
+        most: (Q, 3) int64, what all victims of a queue may hold together at most; ``NO_BOUND``
+            where open, negative where the queue may lose nothing.
     """
 
+    tree: Tree
     excess: Counts
     most: Counts
 
+    @classmethod
+    def of(cls, tree: Tree, excess: Counts) -> "Budgets":
+        """Without a bound on sums."""
+        return cls(tree, excess, np.full((tree.size, 3), NO_BOUND, np.int64))
+
+    @property
+    def open(self) -> Bools:
+        """(Q,) queues that may lose any amount."""
+        return np.asarray(self.excess[:, 0] >= NO_BOUND)
+
+    def by_excess(self, largest: Sequence[int]) -> "Budgets":
+        """The same with ``most`` expressed in ``excess``, stricter where it cannot be exact.
+
+        Args:
+            largest: what a victim holds at most of each resource.
+        """
+        bound = self.most < NO_BOUND
+        queues = np.flatnonzero(bound.any(axis=1))
+        excess = self.excess.copy()
+        if len(queues):
+            left = self.most[queues] + 1 - np.asarray(largest, np.int64)
+            strict = np.where(bound[queues], np.minimum(excess[queues], left), 0)
+            excess[queues] = np.maximum(strict, 0)
+        return Budgets.of(self.tree, excess)
+
+
+def may_lose(excess: Sequence[int], lost: Sequence[int], amounts: Sequence[int] = OPEN) -> bool:
+    """Whether a queue that has lost ``lost`` may lose one victim more, which holds ``amounts``.
+
+    While it has lost less than its excess in some resource that the victim holds; so the last
+    victim may take the queue below what it keeps. Without ``amounts`` it holds some of everything.
+    """
+    return (
+        (lost[0] < excess[0] and amounts[0] > 0)
+        or (lost[1] < excess[1] and amounts[1] > 0)
+        or (lost[2] < excess[2] and amounts[2] > 0)
+    )
+
+
+def legal_losses(excess: Counts, sums: Counts, largest: Counts) -> Bools:
+    """(Q,) whether queues may lose whole sets of victims: ``may_lose`` with the largest last.
+
+    Args:
+        excess: (Q, 3) as in ``Budgets``.
+        sums: (Q, 3) what the victims of each queue hold together.
+        largest: (Q, 3) the most that one of them holds.
+    """
+    return np.asarray((sums - largest < excess).any(axis=1) | ~sums.any(axis=1))
+
 
 class ReclaimRequest:
-    """One claim against the present queue_usage.
+    """What one preemptor may take from other queues.
 
     Attributes:
-        refusal: what keeps it from standing, ``None`` when it stands; with the token
+        refusal: what keeps it from taking anything, ``None`` when it may; with the token
             ``QUOTA_USED`` the bound is the leaf's fair share.
     """
 
-    __slots__ = ("_demand", "_given", "_leaf", "_multiplier", "_rivals", "_standings", "refusal")
+    __slots__ = (
+        "_before", "_demand", "_given", "_leaf", "_left", "_multiplier", "_rivals", "_standings",
+        "refusal",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -100,32 +147,27 @@ class ReclaimRequest:
         saturation_milli: int = MILLI,
         given: Mapping[int, Triple] | None = None,
     ) -> None:
-        """A claim of a leaf for ``demand``, of which ``fixed_demand`` is non-preemptible.
+        """A request of a leaf for ``demand``, of which ``fixed_demand`` is non-preemptible.
 
         Args:
-            queue_usage: with everything counted but the preemptor.
+            queue_usage: with everything counted but the preemptor; what is counted out of it later
+                counts as lost.
             leaf: the slot of its queue.
             demand: what it asks for.
             fixed_demand: the non-preemptible part.
-            given: by slot, what queues were given in this very cycle: it makes nobody else of
-                them a victim. ``None`` to judge what was given itself.
-            saturation_milli: how much fuller, in thousandths, a queue has to stay than a preemptor
-                beyond its fair share.
+            saturation_milli: how much further beyond its fair share, in thousandths, a queue has to
+                stay than a preemptor that ends beyond its own.
+            given: by slot, what queues were given in this very cycle: it makes no victims of what
+                ran before.
         """
         self._standings, self._leaf, self._demand = queue_usage, leaf, demand
         self._multiplier = saturation_milli
         self._given = given or {}
+        self._before = tuple(map(tuple, queue_usage.used))
+        self._left: dict[tuple[int, bool], dict[int, Triple]] = {}
         table = queue_usage.table
         self._rivals = {table.parent[slot]: slot for slot in reversed(table.path[leaf])}
         self.refusal = self._refused_by_rule(fixed_demand) or self._beyond_fair_share()
-
-    def of_given(self) -> "ReclaimRequest":
-        """The same claim against what queues were given in this cycle."""
-        twin = object.__new__(ReclaimRequest)
-        for name in ReclaimRequest.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin._given = {}
-        return twin
 
     @property
     def may(self) -> bool:
@@ -137,40 +179,39 @@ class ReclaimRequest:
         side = self._side(victim_leaf)
         return self._keeps(side[0]) if side else VictimGuarantees.ALL
 
-    def excess(self, victim_leaf: int) -> list[tuple[int, Triple]]:
-        """(slot, what may still be taken) from the sibling down to the leaf; empty when closed.
+    def excess(self, victim_leaf: int, *, new: bool = False) -> list[tuple[int, Triple, Triple]]:
+        """(slot, its excess, what it has lost) from the sibling down to the leaf.
 
-        Resources that the preemptor does not ask for are zero.
+        Empty where nothing may be taken. Resources that the preemptor does not ask for are zero.
+        With ``new`` what this cycle gave the queues counts as theirs.
         """
         side = self._side(victim_leaf)
-        keeps = self._keeps(side[0]) if side else VictimGuarantees.ALL
-        if keeps is VictimGuarantees.ALL:
+        if not side:
             return []
-        left = self._beyond(side[0], keeps)
-        found = [(side[0], left)]
-        for above, slot in pairwise(side):
-            children = self._children(above)
-            beyond = [self._beyond(child, keeps) for child in children]
-            left = _part(left, _unclaimed(left, beyond), beyond[children.index(slot)])
-            found.append((slot, left))
-        return found
+        left = self._excess_of(side[0], new=new)
+        return [(slot, left.get(slot, NONE), self._lost(slot)) for slot in side if left]
 
-    def legal(self, victim_leaf: int, amounts: Sequence[int]) -> bool:
-        """Whether a victim of this leaf that holds ``amounts`` may be taken now."""
-        levels = self.excess(victim_leaf)
-        if not levels:
+    def legal(self, victim_leaf: int, amounts: Sequence[int], *, new: bool = False) -> bool:
+        """Whether a victim of this leaf that holds ``amounts`` may be taken now.
+
+        ``new``: it would only start in this cycle. What the cycle gave a queue may be taken back.
+        """
+        levels = self.excess(victim_leaf, new=new)
+        if not levels or not all(may_lose(left, lost, amounts) for _, left, lost in levels):
             return False
-        for _, left in levels:
-            if not any(left[r] and amounts[r] for r in RESOURCES):
-                return False
-        most = self._most(levels[0][0])
-        return all(amounts[r] <= most[r] for r in RESOURCES)
+        sibling, _, lost = levels[0]
+        most = self._most(sibling)
+        return all(lost[r] + amounts[r] <= most[r] for r in RESOURCES)
+
+    def may_take(self, job: Job, amounts: Sequence[int]) -> bool:
+        """Whether so much may be taken of a job now."""
+        return self.legal(job.queue, amounts, new=not job.rows)
 
     def covers(self, victim_leaf: int, amounts: Sequence[int]) -> bool:
-        """Whether a victim lies covers beyond what every queue above it keeps."""
+        """Whether all that a victim holds lies beyond what every queue above it keeps."""
         levels = self.excess(victim_leaf)
         return bool(levels) and all(
-            any(0 < amounts[r] <= left[r] for r in RESOURCES) for _, left in levels
+            any(0 < amounts[r] <= left[r] - lost[r] for r in RESOURCES) for _, left, lost in levels
         )
 
     def take(self, victim_leaf: int, amounts: Sequence[int]) -> None:
@@ -188,20 +229,21 @@ class ReclaimRequest:
             and (short := used[slot][resource] + demand[resource] - bound) > 0
         )
 
-    def budgets(self) -> ReclaimBudgets:
+    def budgets(self) -> Budgets:
         """What may be taken of every queue, for a search over whole arrays."""
-        size = len(self._standings.used)
+        table = self._standings.table
+        size = len(self._before)
         excess: list[Triple] = [NONE] * size
         most: list[Triple] = [OPEN] * size
         for parent, rival in self._rivals.items():
             if rival != self._leaf:
                 excess[rival] = OPEN
             for sibling in self._children(parent):
-                keeps = self._keeps(sibling)
-                if sibling != rival and keeps is not VictimGuarantees.ALL:
+                if sibling != rival and (left := self._excess_of(sibling)):
                     most[sibling] = self._most(sibling)
-                    self._spread(sibling, self._beyond(sibling, keeps), keeps, excess)
-        return ReclaimBudgets(np.array(excess, np.int64), np.array(most, np.int64))
+                    for slot, amounts in left.items():
+                        excess[slot] = amounts
+        return Budgets(table.tree, np.array(excess, np.int64), np.array(most, np.int64))
 
     def _refused_by_rule(self, fixed_demand: Sequence[int]) -> LimitViolation | None:
         """A bound that no victim can help to meet.
@@ -244,20 +286,51 @@ class ReclaimRequest:
         found.reverse()
         return found
 
+    def _lost(self, slot: int) -> Triple:
+        """What was counted out of a queue since the request was made."""
+        before, now = self._before[slot], self._standings.used[slot]
+        return before[0] - now[0], before[1] - now[1], before[2] - now[2]
+
     def _keeps(self, sibling: int) -> VictimGuarantees:
-        queue_usage = self._standings
-        rank, rival = queue_usage.table.rank, self._rivals[queue_usage.table.parent[sibling]]
-        if queue_usage.within(queue_usage.quota[rival], rival, self._demand):
+        rank, rival = self._standings.table.rank, self._rivals[self._parent(sibling)]
+        used, quota, demand = self._before[rival], self._standings.quota[rival], self._demand
+        if all(used[r] + demand[r] <= quota[r] for r in RESOURCES):
             return VictimGuarantees.QUOTA
         return VictimGuarantees.ALL if rank[sibling] > rank[rival] else VictimGuarantees.FAIR_SHARE
 
-    def _beyond(self, slot: int, keeps: VictimGuarantees) -> Triple:
+    def _parent(self, slot: int) -> int:
+        return self._standings.table.parent[slot]
+
+    def _excess_of(self, sibling: int, *, new: bool = False) -> dict[int, Triple]:
+        """What may be taken of a sibling and of every queue below it; empty: it keeps all."""
+        found = self._left.get((sibling, new))
+        if found is None:
+            found = self._left[sibling, new] = {}
+            keeps = self._keeps(sibling)
+            if keeps is not VictimGuarantees.ALL:
+                beyond = partial(self._beyond, keeps=keeps, new=new)
+                self._spread(sibling, beyond(sibling), beyond, found)
+        return found
+
+    def _spread(
+        self, slot: int, left: Triple, beyond: Callable[[int], Triple], found: dict[int, Triple]
+    ) -> None:
+        """Enter what may be taken of a queue, and of everything below it."""
+        found[slot] = left
+        children = self._standings.table.children[slot]
+        if children and any(left):
+            own = [beyond(child) for child in children]
+            unclaimed = _unclaimed(left, own)
+            for child, amounts in zip(children, own, strict=True):
+                self._spread(child, _part(left, unclaimed, amounts), beyond, found)
+
+    def _beyond(self, slot: int, *, keeps: VictimGuarantees, new: bool) -> Triple:
         """How far a queue is beyond its threshold in what the preemptor asks for."""
         kept: Triple = self._standings.allocatable[slot]
-        used: Sequence[int] = self._standings.used[slot]
+        used = self._before[slot]
         if keeps is VictimGuarantees.QUOTA:
             kept = smaller(kept, self._standings.quota[slot])
-        if slot in self._given:
+        if not new and slot in self._given:
             given = self._given[slot]
             used = (used[0] - given[0], used[1] - given[1], used[2] - given[2])
         demand = self._demand
@@ -267,31 +340,14 @@ class ReclaimRequest:
             used[2] - kept[2] if demand[2] and used[2] > kept[2] else 0,
         )
 
-    def _spread(
-        self, slot: int, left: Triple, keeps: VictimGuarantees, excess: list[Triple]
-    ) -> None:
-        """Enter what may be taken of a queue, and of everything below it."""
-        excess[slot] = left
-        children = self._standings.table.children[slot]
-        if children and any(left):
-            beyond = [self._beyond(child, keeps) for child in children]
-            unclaimed = _unclaimed(left, beyond)
-            for child, own in zip(children, beyond, strict=True):
-                self._spread(child, _part(left, unclaimed, own), keeps, excess)
-
     def _most(self, sibling: int) -> Triple:
         """What may be taken until the sibling is no fuller than a preemptor beyond its share."""
-        queue_usage = self._standings
-        rival = self._rivals[queue_usage.table.parent[sibling]]
-        has, claims, fairly = (
-            queue_usage.used[sibling],
-            queue_usage.used[rival],
-            queue_usage.fair[rival],
-        )
+        rival, fair_of = self._rivals[self._parent(sibling)], self._standings.fair
+        has, held, fairly = self._before[sibling], self._before[rival], fair_of[rival]
         most = [NO_BOUND] * 3
         for r in RESOURCES:
-            claimed, fair = claims[r] + self._demand[r], fairly[r]
-            if self._demand[r] and claimed > fair and (share := queue_usage.fair[sibling][r]) > 0:
+            claimed, fair = held[r] + self._demand[r], fairly[r]
+            if self._demand[r] and claimed > fair and (share := fair_of[sibling][r]) > 0:
                 floor = claimed * self._multiplier * share // (fair * MILLI) if fair else has[r]
                 most[r] = max(has[r] - floor - 1, -1)
         return most[0], most[1], most[2]
@@ -312,20 +368,6 @@ def _part(above: Triple, unclaimed: Triple, own: Triple) -> Triple:
         own[1] + unclaimed[1] if above[1] else 0,
         own[2] + unclaimed[2] if above[2] else 0,
     )
-
-
-def legal(claim: ReclaimRequest, unit: EvictionUnit) -> bool:
-    """Whether a unit may be taken now.
-
-    What this cycle gave a queue may be taken back; it makes no victim of what ran before.
-    """
-    judged = claim if unit.job.rows else claim.of_given()
-    return judged.legal(unit.job.queue, unit.amounts)
-
-
-def covers(claim: ReclaimRequest, unit: EvictionUnit) -> bool:
-    """Whether all of a unit lies beyond what its queue keeps."""
-    return claim.covers(unit.job.queue, unit.amounts)
 
 
 def is_protected(cycle: Cycle, preemptor: Job, victim: Job) -> bool:

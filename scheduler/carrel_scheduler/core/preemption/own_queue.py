@@ -21,7 +21,7 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Counts, Footprint
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.preemption.legality import (
-    ReclaimBudgets,
+    Budgets,
     ReclaimRequest,
     preempt_protects_s,
 )
@@ -49,7 +49,7 @@ class OwnQueue:
         self._new = _given_now(cycle, preemptor)
         self.most = self._most()
         self._before, self._given = cycle.queue_usage.copy(), cycle.given
-        self._known: dict[Triple, tuple[ReclaimRequest, ReclaimBudgets | None]] = {}
+        self._known: dict[Triple, tuple[ReclaimRequest, Budgets | None]] = {}
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
@@ -85,11 +85,11 @@ class OwnQueue:
             given=self._given,
         )
 
-    def rights(self, gone: Triple) -> ReclaimBudgets | None:
+    def rights(self, gone: Triple) -> Budgets | None:
         """What may be taken of others once so much has left; ``None``: the claim does not stand."""
         return self.entitled(gone)[1]
 
-    def entitled(self, gone: Triple) -> tuple[ReclaimRequest, ReclaimBudgets | None]:
+    def entitled(self, gone: Triple) -> tuple[ReclaimRequest, Budgets | None]:
         """The claim, of which nobody may ``take``, and its ``rights``."""
         known = self._known.get(gone)
         if known is None:
@@ -97,7 +97,7 @@ class OwnQueue:
             known = self._known[gone] = claim, claim.budgets() if claim.may else None
         return known
 
-    def gives(self, gone: Triple, rights: ReclaimBudgets | None) -> bool:
+    def gives(self, gone: Triple, rights: Budgets | None) -> bool:
         """Whether at least so much may be taken of others once ``gone`` has left."""
         if rights is self.rights(self.most) and self._has_all(gone):
             return True
@@ -147,7 +147,7 @@ def sum_of(units: Iterable[EvictionUnit]) -> Triple:
     return added(unit.amounts for unit in units)
 
 
-def reaches_others(rights: ReclaimBudgets) -> bool:
+def reaches_others(rights: Budgets) -> bool:
     """Whether there is a queue of which something may be taken."""
     return bool(((rights.excess > 0) & (rights.excess < NO_BOUND)).any())
 
@@ -197,7 +197,7 @@ def spare(
     own: OwnQueue,
     leaving: Sequence[EvictionUnit],
     before: Sequence[Overdrawn],
-    rights: ReclaimBudgets | None,
+    rights: Budgets | None,
 ) -> None:
     """Those who left and whom neither the claim nor the room needs stay, the last taken first.
 
@@ -217,9 +217,7 @@ def spare(
             needed.add(slot)
 
 
-def _stays(
-    own: OwnQueue, unit: EvictionUnit, before: Overdrawn, rights: ReclaimBudgets | None
-) -> bool:
+def _stays(own: OwnQueue, unit: EvictionUnit, before: Overdrawn, rights: Budgets | None) -> bool:
     """Hold its own room for what left, if it may."""
     cycle, job, gone = own.cycle, unit.job, own.gone
     less = (gone[0] - unit.amounts[0], gone[1] - unit.amounts[1], gone[2] - unit.amounts[2])

@@ -23,12 +23,7 @@ from carrel_scheduler.core.layers import LARGEST, Bools
 from carrel_scheduler.core.preemption import own_queue, preemptors, vectorised
 from carrel_scheduler.core.preemption.candidates import Times
 from carrel_scheduler.core.preemption.driver import Rule, Step, not_delayed_reclaim
-from carrel_scheduler.core.preemption.legality import (
-    covers,
-    is_protected,
-    legal,
-    preempt_protects_s,
-)
+from carrel_scheduler.core.preemption.legality import is_protected, preempt_protects_s
 from carrel_scheduler.core.preemption.node_prefilter import enough_in_all, promising
 from carrel_scheduler.core.preemption.own_queue import OwnQueue, reaches_others, sum_of
 from carrel_scheduler.core.preemption.search.model import GangRequest
@@ -150,10 +145,10 @@ def _one_by_one(
         return is_protected(cycle, job, victim)
 
     def may_go(unit: EvictionUnit) -> bool:
-        return unit.job.queue == job.queue or legal(claim, unit)
+        return unit.job.queue == job.queue or claim.may_take(unit.job, unit.amounts)
 
     def lies_beyond(unit: EvictionUnit) -> bool:
-        return unit.job.queue == job.queue or covers(claim, unit)
+        return unit.job.queue == job.queue or claim.covers(unit.job.queue, unit.amounts)
 
     def units() -> Iterator[EvictionUnit]:
         for unit in OrderedVictims(cycle, some, protected).units(may_go, lies_beyond):
@@ -173,7 +168,7 @@ def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offe
     budgets = vectorised.budgets_of(cycle, *own.entitled(gone))
     if budgets is None:
         return None
-    budgets.excess[job.queue], budgets.open[job.queue] = NO_BOUND, True
+    budgets.excess[job.queue] = NO_BOUND
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     near = cycle.borrowers.copy()
     near[job.queue] = True

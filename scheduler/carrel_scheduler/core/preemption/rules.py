@@ -18,9 +18,7 @@ from carrel_scheduler.core.preemption import preemptors, vectorised
 from carrel_scheduler.core.preemption.driver import Rule, Step, not_delayed_reclaim
 from carrel_scheduler.core.preemption.legality import (
     ReclaimRequest,
-    covers,
     is_protected,
-    legal,
     preempt_protects_s,
 )
 from carrel_scheduler.core.preemption.node_prefilter import in_reach, looks_at_all, promising
@@ -56,8 +54,8 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
             Search(cycle, job, step, cause),
             victims,
             lambda victim: is_protected(cycle, job, victim),
-            lambda unit: legal(claim, unit),
-            lambda unit: covers(claim, unit),
+            lambda unit: claim.may_take(unit.job, unit.amounts),
+            lambda unit: claim.covers(unit.job.queue, unit.amounts),
             lambda victim, held: claim.legal(victim.queue, held),
         )
         return found or (cycle.is_small and _with_moves(cycle, job, step, claim, cause))
@@ -82,7 +80,7 @@ def _with_moves(cycle: Cycle, job: Job, step: Step, claim: ReclaimRequest, cause
     kept: dict[int, EvictionUnit] = {}  # keeps the units alive: ids are used again
 
     def legal_or_kept(unit: EvictionUnit) -> bool:
-        if not legal(claim, unit):
+        if not claim.may_take(unit.job, unit.amounts):
             if unit.job.spec.interactive:
                 return False
             kept[id(unit)] = unit

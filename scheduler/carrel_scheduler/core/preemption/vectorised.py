@@ -14,11 +14,7 @@ from carrel_scheduler.core.cycle.moves import Cause, Move
 from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.candidates import Times, VictimTable, victims_of
-from carrel_scheduler.core.preemption.legality import (
-    ReclaimBudgets,
-    ReclaimRequest,
-    reclaim_protects_s,
-)
+from carrel_scheduler.core.preemption.legality import Budgets, ReclaimRequest, reclaim_protects_s
 from carrel_scheduler.core.preemption.node_prefilter import (
     enough_in_all,
     likely_nodes,
@@ -26,7 +22,6 @@ from carrel_scheduler.core.preemption.node_prefilter import (
 )
 from carrel_scheduler.core.preemption.search.layout import lay_out, refused_by_sums, unit_budgets
 from carrel_scheduler.core.preemption.search.model import (
-    Budgets,
     Cleared,
     GangRequest,
     SearchLimitReached,
@@ -65,35 +60,22 @@ def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | N
     return GangRequest(len(step), width, size, cpu, memory, most_per_node=1 if shape.apart else 0)
 
 
-def budgets_of(
-    cycle: Cycle, claim: ReclaimRequest, known: ReclaimBudgets | None = None
-) -> Budgets | None:
-    """What may be taken, or ``None`` where room must come from certain queues.
+def budgets_of(cycle: Cycle, claim: ReclaimRequest, known: Budgets | None = None) -> Budgets | None:
+    """What may be taken, or ``None`` where capacity must come from certain queues.
 
-    What a queue may lose at most, the last victim included, is turned into what it may lose before
-    the last one: stricter by the largest task there is, never too lenient. ``known``: the claim's
-    budgets, where they were worked out before.
+    ``known``: the request's budgets, where they were worked out before.
     """
     if claim.needs():
         return None
-    found = known or claim.budgets()
-    excess, bound = found.excess.copy(), found.most < NO_BOUND
-    queues = np.flatnonzero(bound.any(axis=1))
-    if len(queues):
-        tasks = cycle.state.tasks
-        gpus = tasks.share * np.bitwise_count(tasks.mask) + tasks.counted
-        largest = np.array([gpus.max(initial=0), *tasks.host.max(axis=1, initial=0)], np.int64)
-        room = found.most[queues] + 1 - largest
-        strict = np.where(bound[queues], np.minimum(excess[queues], room), 0)
-        excess[queues] = np.maximum(strict, 0)
-    return Budgets(cycle.queue_usage.table.tree, excess, excess[:, 0] >= NO_BOUND)
+    tasks, found = cycle.state.tasks, known or claim.budgets()
+    gpus = tasks.share * np.bitwise_count(tasks.mask) + tasks.counted
+    return found.by_excess((gpus.max(initial=0), *tasks.host[:2].max(axis=1, initial=0)))
 
 
 def open_budgets(cycle: Cycle) -> Budgets:
     """No bound at all."""
     tree = cycle.queue_usage.table.tree
-    queues = tree.size
-    return Budgets(tree, np.zeros((queues, 3), np.int64), np.ones(queues, np.bool_))
+    return Budgets.of(tree, np.full((tree.size, 3), NO_BOUND, np.int64))
 
 
 def make_room(

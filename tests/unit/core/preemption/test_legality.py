@@ -47,7 +47,10 @@ class Case:
     def left(self, claim: ReclaimRequest, name: str) -> dict[str, float]:
         """GPUs that may be taken at each level of a leaf's path."""
         names = self.built.table.names
-        return {names[slot]: left[0] / 1000 for slot, left in claim.excess(self.slot(name))}
+        return {
+            names[slot]: (left[0] - lost[0]) / 1000
+            for slot, left, lost in claim.excess(self.slot(name))
+        }
 
     def taken(self, claim: ReclaimRequest, name: str) -> int:
         """How many one-GPU victims of a leaf are legal one after the other."""
@@ -203,7 +206,7 @@ def test_only_what_is_asked_for_and_held_makes_a_victim() -> None:
     stand = QueueUsage(built, Division(), (8000, 8000, 8))
     assert not ReclaimRequest(stand, 0, (1000, 0, 0)).legal(1, (1000, 1000, 0))
     claim = ReclaimRequest(stand, 0, (1000, 1000, 0))
-    assert claim.excess(1) == [(1, (0, 5000, 0))]
+    assert claim.excess(1) == [(1, (0, 5000, 0), (0, 0, 0))]
     assert claim.legal(1, (1000, 1000, 0))
     assert not claim.legal(1, (1000, 0, 0))
 
@@ -245,7 +248,7 @@ def test_a_department_beyond_its_quota_gives_way_though_its_projects_are_within_
     claim = case.claim("a", 2)
     assert case.left(claim, "x") == {"d2": 2, "x": 2}
     claim.take(case.slot("x"), gpus(1))
-    assert case.left(claim, "y") == {"d2": 1, "y": 1}
+    assert case.left(claim, "y") == {"d2": 1, "y": 2}
     claim.take(case.slot("y"), gpus(1))
     assert not claim.legal(case.slot("x"), gpus(1))
 

@@ -7,7 +7,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.events import CapacityReserved, Event
 from carrel_scheduler.core.preemption import own_queue
-from carrel_scheduler.core.preemption.legality import ReclaimBudgets
+from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.own_queue import OwnQueue
 from carrel_scheduler.core.preemption.preempt_and_reclaim import _after
 from carrel_scheduler.core.settings import DEFAULTS
@@ -34,7 +34,7 @@ def own_side(*more: Event, quota: float = 3, far: int = 1) -> OwnQueue:
     return OwnQueue(Cycle(state, NOW), state.job("urgent"), (0,))
 
 
-def staying(own: OwnQueue, rights: ReclaimBudgets | None, *, taken: bool = False) -> set[str]:
+def staying(own: OwnQueue, rights: Budgets | None, *, taken: bool = False) -> set[str]:
     """Uids of those who stay once all of the own queue has left and the claim has its place.
 
     With ``taken`` others got what the first of them had on node `n`.

@@ -1,7 +1,7 @@
-"""What queues may lose: the exact rule for sets of units, and linear caps for bounds and repair.
+"""What sets of units may go by the budgets of their queues, and linear caps for bounds and repair.
 
-A set of units is legal at a queue when, in some resource that the queue exceeds, the units without
-the largest sum to less than the excess. Since all but the largest are multiples of a step u (their
+Which sets are legal is defined in ``legality``: all but the largest unit of a queue sum to less
+than its excess in some resource. Since all but the largest are multiples of a step u (their
 greatest common divisor), they sum to at most u * (ceil(excess / u) - 1), and the set to at most
 that plus the largest unit of the queue: its *cap* in that resource. For equal units the cap is
 exact. A queue *binds* when it has more to lose than its cap allows, in every resource it exceeds.
@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from carrel_scheduler.core.preemption.search.model import Bools, Budgets, Ints
+from carrel_scheduler.core.preemption.legality import Budgets, legal_losses, may_lose
+from carrel_scheduler.core.preemption.search.model import Bools, Ints
 
 RESOURCES: Final = 3
 
@@ -74,12 +75,9 @@ class UnitBudgets:
 
     def legal(self, units: Ints) -> bool:
         """Whether the units may all go, by the exact rule; they must be live and all different."""
-        fine = self.budgets.open | ~(self.budgets.excess > 0).any(axis=1)
-        for resource in self.relevant:
-            excess = self.budgets.excess[:, resource]
-            sums, largest = self.held(units, resource)
-            fine |= (excess > 0) & (sums - largest < excess)
-        return bool(fine.all())
+        held = [self.held(units, resource) for resource in range(RESOURCES)]
+        sums, largest = (np.stack(columns, axis=1) for columns in zip(*held, strict=True))
+        return bool(legal_losses(self.budgets.excess, sums, largest).all())
 
     def steps(self, sums: Ints, largest: Ints, resource: int) -> Ints:
         """(Q,) a divisor of every live unit of a queue, its descendants included."""
@@ -167,7 +165,7 @@ class RunningLosses:
         self._parent = units.tree.parent.tolist()
         self._queue, self._amounts = units.queue, units.amounts
         self._guarded = {
-            queue: [(r, e) for r, e in enumerate(excess) if e > 0]
+            queue: excess
             for queue, excess in enumerate(units.budgets.excess.tolist())
             if not units.budgets.open[queue]
         }
@@ -178,15 +176,10 @@ class RunningLosses:
         """Whether the unit may go on top of those that went."""
         amounts, path = self._of(unit)
         for queue in path:
-            lost = self._lost.get(queue)
-            if not lost:
-                continue
-            for r, excess in self._guarded[queue]:
-                column = [loss[r] for loss in lost]
-                column.append(amounts[r])
-                if sum(column) - max(column) < excess:
-                    break
-            else:
+            columns = tuple(zip(*self._lost.get(queue, ()), amounts, strict=True))
+            largest = tuple(map(max, columns))
+            before = [sum(column) - most for column, most in zip(columns, largest, strict=True)]
+            if not may_lose(self._guarded[queue], before):
                 return False
         return True
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.search.budgets import UnitBudgets, most_gpus
 from carrel_scheduler.core.preemption.search.model import (
     Bools,
-    Budgets,
     Candidates,
     EligibleNodes,
     GangRequest,

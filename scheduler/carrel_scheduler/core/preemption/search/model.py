@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from carrel_scheduler.core.queues.rules import Tree
 from carrel_scheduler.core.resources import MILLI
 
 Bools = NDArray[np.bool_]
@@ -92,26 +91,6 @@ class Candidates:
     cost: Ints
     order: Ints
     counted: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Budgets:
-    """How much the queues may lose.
-
-    A set of units of one queue, its descendants included, is legal when one of them, taken last,
-    leaves the others below the excess in some resource. The rule holds at every queue on the path
-    from the unit's leaf to the top.
-
-    Attributes:
-        tree: the queues.
-        excess: (Q, 3) GPU thousandths, millicores and MiB beyond what the queue keeps; at most 0
-            where it exceeds nothing. A queue that exceeds nothing at all loses nobody.
-        open: (Q,) queues that may lose any amount.
-    """
-
-    tree: Tree
-    excess: Ints
-    open: Bools
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.search.model import (
-    Budgets,
     EligibleNodes,
     GangRequest,
     Ints,
     Room,
 )
-from carrel_scheduler.core.queues.rules import Tree
+from carrel_scheduler.core.queues.rules import NO_BOUND, Tree
 from unit.core.preemption.search.situations import Situation, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]
@@ -89,7 +89,9 @@ def large_situation(fill: FILL, claim: GangRequest, seed: int, keep: float) -> S
     excess = np.zeros((LEAVES + 3, 3), np.int64)
     excess[:, 0] = np.ceil(held * (1 - keep * dice.uniform(0.8, 1.2, LEAVES + 3)) / 1000) * 1000
     parent = np.append(np.repeat(np.arange(LEAVES, LEAVES + 3), LEAVES // 3), [-1, -1, -1])
-    budgets = Budgets(Tree(parent), excess, np.full(LEAVES + 3, keep == 0))
+    if keep == 0:
+        excess[:] = NO_BOUND
+    budgets = Budgets.of(Tree(parent), excess)
     ground = EligibleNodes(
         dice.random(NODES) < 0.95, free, host, np.asarray(dice.permutation(NODES)),
     )  # fmt: skip

@@ -5,17 +5,17 @@ from itertools import combinations
 
 import numpy as np
 
+from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.search.layout import lay_out, unit_budgets
 from carrel_scheduler.core.preemption.search.model import (
     Answer,
-    Budgets,
     Candidates,
     EligibleNodes,
     GangRequest,
     fitting_one,
 )
 from carrel_scheduler.core.preemption.search.search import search
-from carrel_scheduler.core.queues.rules import Tree
+from carrel_scheduler.core.queues.rules import NO_BOUND, Tree
 
 Set = frozenset[int]
 
@@ -56,8 +56,8 @@ def free_ground(devices: int, nodes: int, host: int = 0) -> EligibleNodes:
 def flat(*excess: int) -> Budgets:
     """Queues without parents that exceed so many thousandths of a GPU; -1 for open ones."""
     table = np.zeros((len(excess), 3), np.int64)
-    table[:, 0] = excess
-    return Budgets(Tree(np.full(len(excess), -1)), table, np.array(excess) < 0)
+    table[:, 0] = np.where(np.array(excess) < 0, NO_BOUND, excess)
+    return Budgets.of(Tree(np.full(len(excess), -1)), table)
 
 
 def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situation:
@@ -103,11 +103,8 @@ def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situa
         [0, 500, 1000, 2000, 4000, 8000], 6, p=[0.05, 0.1, 0.2, 0.2, 0.2, 0.25]
     )
     excess[:, 1] = rng.choice([0, 0, 3, 6], 6)
-    budgets = Budgets(
-        Tree(np.array([4, 4, 5, 5, -1, -1])),
-        excess,
-        np.append(np.zeros(4, np.bool_), rng.random(2) < 0.5),
-    )
+    excess[4:][rng.random(2) < 0.5] = NO_BOUND
+    budgets = Budgets.of(Tree(np.array([4, 4, 5, 5, -1, -1])), excess)
     ground = EligibleNodes(
         rng.random(count) < 0.9, devices.astype(np.int16), host, np.asarray(rng.permutation(count))
     )

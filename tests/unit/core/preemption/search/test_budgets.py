@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.search.budgets import Caps, UnitBudgets
-from carrel_scheduler.core.preemption.search.model import Budgets
 from carrel_scheduler.core.queues.rules import Tree
 
 
@@ -14,7 +14,7 @@ def units(amounts: list[int], queue: list[int], excess: int = 4) -> UnitBudgets:
     """Two leaves below a third queue; the amounts are thousandths of devices."""
     bounds = np.zeros((3, 3), np.int64)
     bounds[:, 0] = excess
-    budgets = Budgets(Tree(np.array([2, 2, -1])), bounds, np.zeros(3, np.bool_))
+    budgets = Budgets.of(Tree(np.array([2, 2, -1])), bounds)
     held = np.array(amounts, np.int64)
     zero = np.zeros(len(held), np.int64)
     return UnitBudgets(budgets, np.array(queue), (held, zero, zero))

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.search import repair
 from carrel_scheduler.core.preemption.search.layout import Layout, lay_out, unit_budgets
 from carrel_scheduler.core.preemption.search.model import (
-    Budgets,
     Cleared,
     EligibleNodes,
     GangRequest,
@@ -85,7 +85,7 @@ def test_the_last_victim_of_a_queue_may_overshoot_but_no_further() -> None:
 def test_a_department_guards_its_projects() -> None:
     rows = [single(0, 0, 0, 0), single(1, 0, 1, 1)]
     excess = np.array([[5000, 0, 0], [5000, 0, 0], [1000, 0, 0]])
-    budgets = Budgets(Tree(np.array([2, 2, -1])), excess, np.zeros(3, np.bool_))
+    budgets = Budgets.of(Tree(np.array([2, 2, -1])), excess)
     layout = layout_of(rows, [3, 2], budgets, devices=1)
     assert units_of(GangRequest(1, 1), layout) == [1]
     assert isinstance(search(GangRequest(2, 1), layout), Impossible)
