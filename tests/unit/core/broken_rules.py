@@ -150,7 +150,7 @@ BROKEN = (
     Broken(
         "every victim is legal",
         (
-            (ReclaimRequest, "legal", lambda *_: True),
+            (ReclaimRequest, "legal", lambda *_, **__: True),
             (vectorised, "budgets_of", lambda cycle, *_: vectorised.open_budgets(cycle)),
         ),
         ("nobody_within_quota_is_reclaimed",),

@@ -6,13 +6,14 @@ moves touched are marked and counted again, also when another cycle looked in be
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.cycle.moves import Moves
+from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move, Moves
 from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.devices.device_choice import (
     DeviceCapacity,
@@ -37,8 +38,24 @@ SEARCH_BUDGET = 6_000
 A search takes about a millisecond in the smallest cluster and a few in the largest, so the budget
 keeps a cycle of 100 nodes as short as one of 4,000; who is not reached has its turn in a later one.
 """
-SERVED_BUDGET = 200_000
-"""The same for searches that succeed. It is larger, since each of them starts a workload."""
+SERVED_BUDGET = 150_000
+SERVED_FIXED = 30_000
+"""The same for preemptors that are served: what one costs grows with the tasks from a fixed part.
+
+Not in a cluster of at most ``SMALL_CLUSTER`` tasks, where all are served in one cycle.
+"""
+SMALL_CLUSTER = 2000
+"""So many placed tasks are looked at as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedInCycle:
+    """A search for victims that failed: the length of the log then, its last move, the answer."""
+
+    after: int
+    last: Move | ManyEvicted | ManyReserved | None
+    plainly: bool
+    not_found: bool
 
 
 class Cycle:
@@ -49,6 +66,7 @@ class Cycle:
         time_asked: somebody asked what time it is, since this was last unset.
         queue_usage, moves: the overlay of the queues and the log.
         starving: see ``starving``; ``None`` before the first look.
+        failed_searches: searches of this cycle that failed, by what was asked.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
         places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
     """
@@ -67,6 +85,7 @@ class Cycle:
         self.moves = Moves(state, self.free_capacity, self.queue_usage)
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
+        self.failed_searches: dict[tuple[object, ...], FailedInCycle] = {}
         self.starving: tuple[Job, ...] | None = None
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
@@ -247,8 +266,11 @@ class Cycle:
 
     @property
     def most_served(self) -> int:
-        """For so many preemptors an evicting action makes room in one cycle."""
-        return max(1, SERVED_BUDGET // self._tasks)
+        """For so many preemptors more an evicting action makes room in this cycle, at least one."""
+        if self.state.tasks.count <= SMALL_CLUSTER:
+            return self._tasks
+        most = SERVED_BUDGET // (self._tasks + SERVED_FIXED)
+        return max(1, most - len(self.moves.preemptors()))
 
     @property
     def _tasks(self) -> int:

@@ -1,17 +1,17 @@
 """The cache of failed searches for victims, and the answers of a search.
 
-The result of a search depends on: what runs where and holds what (``QueueColumns.changes``);
-nodes; rules; the fair shares that it read; the moves before it in the cycle; the prices of node
-values; and the time, if it read it. While all of these are equal, a failed search is not
-repeated. Waiting work is not among them, so arrivals and questions of a speculation keep the
-cache. Rare events drop it (``State.apply``).
+A failed search is not repeated while everything is equal that its result depends on. Within a cycle
+that is the log of moves. From one cycle to the next it is: what runs where and holds what
+(``QueueColumns.changes``); nodes; rules; the fair shares that it read; the moves before it in the
+cycle; the prices of node values; and the time, if it read it. Waiting work is not among them, so
+arrivals and questions of a speculation keep the cache. Rare events drop it (``State.apply``).
 """
 
 from collections.abc import Callable
 from enum import Enum, auto
 
 from carrel_scheduler.core.cache import FailedSearch
-from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle, FailedInCycle
 from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move
 from carrel_scheduler.core.queues.usage import Watched
 from carrel_scheduler.core.work.jobs import Job
@@ -44,6 +44,7 @@ MOST_MOVES = 48
 NO_ROW = -1
 """Of who does not merely wait: room is held for it, which is given up to look for another."""
 
+
 Find = Callable[[Cycle, Job, tuple[int, ...]], Answer]
 
 
@@ -59,34 +60,60 @@ def unless_failed_before(
         step: which of its tasks.
         find: searches; what it finds in vain leaves no trace but in ``Cycle.not_found``.
     """
-    row, memory = job.waiting, cycle.state.cache
-    spec = job.spec
-    promised = spec.uid in cycle.state.reserved and not job.rows
-    if (row is None and not promised) or len(cycle.moves.log) > MOST_MOVES:
-        return find(cycle, job, step)
+    row, spec = job.waiting, job.spec
     number, alone = (NO_ROW, spec.uid) if row is None else (row.id, "")
     key = (action, job.queue, job.shape.id, spec.priority, spec.preemptible, step, alone)
+    log = cycle.moves.log
+    after, last = len(log), log[-1] if log else None
+    failed = cycle.failed_searches.get(key)
+    if failed is not None and failed.after == after and failed.last is last:
+        answer, not_found = _refusal(plainly=failed.plainly), failed.not_found
+    else:
+        before = number in cycle.not_found
+        cycle.not_found.discard(number)
+        answer = _unless_known(cycle, key, job, step, find)
+        not_found = number in cycle.not_found
+        if answer in REFUSED:
+            plainly = answer is Answer.PLAINLY_NO
+            cycle.failed_searches[key] = FailedInCycle(after, last, plainly, not_found)
+        not_found |= before
+    if not_found:
+        cycle.not_found.add(number)
+    return answer
+
+
+def _refusal(*, plainly: bool) -> Answer:
+    return Answer.PLAINLY_NO if plainly else Answer.NO
+
+
+def _unless_known(
+    cycle: Cycle, key: tuple[object, ...], job: Job, step: tuple[int, ...], find: Find
+) -> Answer:
+    """``unless_failed_before``, by what earlier cycles know.
+
+    Only of work that waits, or for which capacity is reserved that it gives up to look for other.
+    """
+    row, cache, queue_usage = job.waiting, cycle.state.cache, cycle.queue_usage
+    reserved = job.spec.uid in cycle.state.reserved and not job.rows
+    if (row is None and not reserved) or len(cycle.moves.log) > MOST_MOVES:
+        return find(cycle, job, step)
+    number = NO_ROW if row is None else row.id
     stamp, moment = _stamp(cycle), (cycle.now, cycle.state.jobs.saves)
-    known = memory.searches.get(key)
+    known = cache.searches.get(key)
     if known is not None and _holds(cycle, known, stamp, moment):
         if known.not_found:
             cycle.not_found.add(number)
-        return Answer.PLAINLY_NO if known.plainly else Answer.NO
-    before = number in cycle.not_found
-    cycle.not_found.discard(number)
-    cycle.time_asked, every = False, cycle.queue_usage.fair
-    cycle.queue_usage.fair = fair = Watched(every)
+        return _refusal(plainly=known.plainly)
+    cycle.time_asked, every = False, queue_usage.fair
+    queue_usage.fair = fair = Watched(every)
     try:
         answer = find(cycle, job, step)
     finally:
-        cycle.queue_usage.fair = every
-    not_found = number in cycle.not_found
+        queue_usage.fair = every
     if answer in REFUSED:
-        asked = moment if cycle.time_asked else None
-        found = FailedSearch(stamp, fair.asked(), asked, answer is Answer.PLAINLY_NO, not_found)
-        memory.note(key, found, cycle.state.queues.changes)
-    if before:
-        cycle.not_found.add(number)
+        asked, plainly = moment if cycle.time_asked else None, answer is Answer.PLAINLY_NO
+        found = FailedSearch(stamp, fair.asked(), asked, plainly, number in cycle.not_found)
+        cache.note(key, found, cycle.state.queues.changes)
     return answer
 
 

@@ -8,15 +8,13 @@ means not found, never impossible. Small clusters are looked at as a whole.
 
 import numpy as np
 
-from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import SMALL_CLUSTER, Cycle
 from carrel_scheduler.core.layers import CPU, MEMORY, Bools, Counts, Milli
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.work.jobs import Job
 
 NODES = 12
 NODES_PER_TASK = 4
-SMALL = 2000
-"""So many placed tasks are looked at as a whole."""
 MANY_TASKS = 32
 """A step of more tasks is worth looking at everybody."""
 LACK_BITS = 24
@@ -39,7 +37,7 @@ def promising(cycle: Cycle, job: Job, step: tuple[int, ...], giving: Bools) -> l
 
 def looks_at_all(cycle: Cycle, tasks: int) -> bool:
     """Whether a step of so many tasks is sought on all nodes."""
-    return tasks > MANY_TASKS or cycle.state.tasks.count <= SMALL
+    return tasks > MANY_TASKS or cycle.state.tasks.count <= SMALL_CLUSTER
 
 
 def in_reach(cycle: Cycle, cls: int, giving: Bools) -> bool:

@@ -27,6 +27,7 @@ from carrel_scheduler.core.preemption.legality import (
 )
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
+from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE, Triple, added
 from carrel_scheduler.core.work.jobs import Job
@@ -50,6 +51,7 @@ class OwnQueue:
         self.most = self._most()
         self._before, self._given = cycle.queue_usage.copy(), cycle.given
         self._known: dict[Triple, tuple[ReclaimRequest, Budgets | None]] = {}
+        self._rights: dict[tuple[object, ...], Budgets] = {}
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
@@ -72,10 +74,13 @@ class OwnQueue:
         return gpu, cpu, memory
 
     def claim(self, gone: Triple) -> ReclaimRequest:
-        """The claim, had its queue had so much less; it follows nothing but its own ``take``."""
-        cycle, preemptor = self.cycle, self.preemptor
+        """The request, had its queue had so much less; it counts only what ``take`` tells it."""
         queue_usage = self._before.copy()
-        queue_usage.add(preemptor.queue, gone, sign=-1)
+        queue_usage.add(self.preemptor.queue, gone, sign=-1)
+        return self._request(queue_usage)
+
+    def _request(self, queue_usage: QueueUsage) -> ReclaimRequest:
+        cycle, preemptor = self.cycle, self.preemptor
         return ReclaimRequest(
             queue_usage,
             preemptor.queue,
@@ -90,30 +95,39 @@ class OwnQueue:
         return self.entitled(gone)[1]
 
     def entitled(self, gone: Triple) -> tuple[ReclaimRequest, Budgets | None]:
-        """The claim, of which nobody may ``take``, and its ``rights``."""
+        """The request, of which nobody may ``take``, and its ``rights``."""
         known = self._known.get(gone)
         if known is None:
-            claim = self.claim(gone)
-            known = self._known[gone] = claim, claim.budgets() if claim.may else None
+            claim = self._request(self._before.without(self.preemptor.queue, gone))
+            rights = None
+            if claim.may:
+                standing = self._standing(gone)
+                rights = self._rights.get(standing)
+                if rights is None:
+                    rights = self._rights[standing] = claim.budgets()
+            known = self._known[gone] = claim, rights
         return known
+
+    def _standing(self, gone: Triple) -> tuple[object, ...]:
+        """All that budgets depend on: which of its queues stay within quota, and who how far not.
+
+        What other queues hold is not changed by what leaves its own.
+        """
+        before, found = self._before, list[object]()
+        more = [self.demand[r] - gone[r] for r in RESOURCES]
+        for slot in before.table.path[self.preemptor.queue]:
+            found.append(before.within(before.quota[slot], slot, more))
+            used, fair = before.used[slot], before.fair[slot]
+            found += [max(used[r] + more[r] - fair[r], 0) for r in RESOURCES]
+        return tuple(found)
 
     def gives(self, gone: Triple, rights: Budgets | None) -> bool:
         """Whether at least so much may be taken of others once ``gone`` has left."""
-        if rights is self.rights(self.most) and self._has_all(gone):
-            return True
         found = self.rights(gone)
         if found is None or rights is None:
             return False
-        return bool((found.excess >= rights.excess).all() and (found.most >= rights.most).all())
-
-    def _has_all(self, gone: Triple) -> bool:
-        """Whether all its queues stay within quota and share once so much has left: plainly all."""
-        queue_usage, demand = self._before, self.demand
-        more = (demand[0] - gone[0], demand[1] - gone[1], demand[2] - gone[2])
-        return all(
-            queue_usage.within(queue_usage.quota[slot], slot, more)
-            and queue_usage.within(queue_usage.fair[slot], slot, more)
-            for slot in queue_usage.table.path[self.preemptor.queue]
+        return found is rights or bool(
+            (found.excess >= rights.excess).all() and (found.most >= rights.most).all()
         )
 
     def least(self, enough: Callable[[Triple], bool]) -> tuple[EvictionUnit, ...]:

@@ -161,6 +161,18 @@ class QueueUsage:
         twin.used, twin.fixed = [row[:] for row in self.used], [row[:] for row in self.fixed]
         return twin
 
+    def without(self, leaf: int, amounts: Sequence[int]) -> "QueueUsage":
+        """A view in which a leaf and all queues above hold so much less, not to be changed."""
+        twin = object.__new__(QueueUsage)
+        for name in QueueUsage.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.touched, twin.used = set(), self.used[:]
+        for slot in self.table.path[leaf]:
+            twin.used[slot] = [
+                held - gone for held, gone in zip(self.used[slot], amounts, strict=True)
+            ]
+        return twin
+
     def add(
         self, leaf: int, demand: Sequence[int], fixed_demand: Sequence[int] = NONE, sign: int = 1
     ) -> None:

@@ -8,7 +8,16 @@ from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.settings import Settings
 from unit.core.invariants.evictions import check_plan
-from unit.core.situations import asking, node, queue, running, state_of, training, workspace
+from unit.core.situations import (
+    asking,
+    node,
+    queue,
+    running,
+    searches_made,
+    state_of,
+    training,
+    workspace,
+)
 
 NOW = 1000.0
 Found = tuple[dict[str, str], str]
@@ -187,3 +196,19 @@ def test_a_share_moves_to_another_device_of_the_same_node() -> None:
 
 def small_share(uid: str, device: int) -> list[Event]:
     return list(running(training(uid, "a", 0.5), "n", device))
+
+
+def test_a_cycle_does_not_repeat_a_search_while_nothing_moves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both turns of consolidate ask for `big`, after more starts than are compared with others."""
+    made = searches_made(monkeypatch, "consolidate")
+    halves = [one for name in ("m0", "m1") for one in running(workspace(name, "a"), name, 0)]
+    state = state_of(
+        *(node("n", 60, cpu=200), node("m0", 2), node("m1", 2), queue("a"), *halves),
+        *(training(f"new{number}", "a", nodes=["n"]) for number in range(60)),
+        training("big", "a", 2, nodes=["m0", "m1"]),
+    )
+    plan = decide(state, NOW)
+    assert len(plan.bindings) == 60
+    assert made == ["big"]

@@ -289,7 +289,7 @@ def test_who_holds_places_and_waits_for_others_to_end_is_tried_again() -> None:
 
 
 def test_a_large_cluster_tries_it_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_prefilter, "SMALL", 0)
+    monkeypatch.setattr(node_prefilter, "SMALL_CLUSTER", 0)
     state = state_of(*two_and_two(), urgent())
     served = [bool(decide(state, NOW + second).evictions) for second in range(8)]
     assert served[:4] == served[4:]
