@@ -6,6 +6,7 @@ compiler, compiles it once with the machine's C compiler or with the wheel zigla
 loads this file by its path, so it imports nothing but the standard library.
 """
 
+import hashlib
 import importlib.util
 import os
 import platform
@@ -44,6 +45,14 @@ def compiler_command() -> list[str]:
     return [found] if found else zig_command()
 
 
+def sources_digest() -> str:
+    """What the library is compiled from, in short: it is written into the library, too."""
+    found = hashlib.sha256()
+    for path in sorted(SOURCE.iterdir()):
+        found.update(path.read_bytes())
+    return f"sources:{found.hexdigest()}"
+
+
 def compile_library(target: Path, command: list[str]) -> None:
     """Compile the sources to a file, which is replaced as a whole. Raises `NoLibrary`."""
     if not command:
@@ -56,7 +65,12 @@ def compile_library(target: Path, command: list[str]) -> None:
         raise NoLibrary(f"{target.parent} cannot be written: {error.strerror}") from error
     try:
         done = subprocess.run(
-            [*command, *_FLAGS, "-o", fresh, *sources, "-ldl"],
+            [
+                *command,
+                *_FLAGS,
+                f'-DCARREL_SOURCES="{sources_digest()}"',
+                *("-o", fresh, *sources, "-ldl"),
+            ],
             capture_output=True,
             text=True,
             check=False,
@@ -70,13 +84,12 @@ def compile_library(target: Path, command: list[str]) -> None:
 
 
 def find_library(library: Path = LIBRARY) -> Path:
-    """The compiled library, compiled now where it is missing or older than its sources.
+    """The compiled library, compiled now where it is missing or of other sources.
 
     Raises `NoLibrary`.
     """
     if platform.system() != "Linux":
         raise NoLibrary("GPU memory is enforced on Linux only")
-    newest = max((path.stat().st_mtime for path in SOURCE.iterdir()), default=0.0)
-    if not library.exists() or library.stat().st_mtime < newest:
+    if not library.exists() or sources_digest().encode() not in library.read_bytes():
         compile_library(library, compiler_command())
     return library

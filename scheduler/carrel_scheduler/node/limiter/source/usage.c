@@ -20,6 +20,11 @@
 #define CREATION (LOCKS - 1)   /* lock byte of whoever prepares the file */
 #define LOWEST_DESCRIPTOR 512  /* programs that close the descriptors they know leave this one alone */
 
+#ifndef CARREL_SOURCES
+#define CARREL_SOURCES ""
+#endif
+__attribute__((used)) static const char sources[] = CARREL_SOURCES; /* by which library.py knows a current one */
+
 static struct {
     int count; /* of limits; 0: this program has none */
     bool unreadable; /* there are limits, but not for us to read */
