@@ -37,7 +37,7 @@ struct object {
 
 #define OBJECTS 65536
 static struct object objects[OBJECTS];
-static int searched = 1;
+static struct object *end = objects + 1; /* behind the last one in use so far */
 static struct gpu_state *state;
 static int descriptor, slot = -1;
 static uint64_t next_address = 0x7f0000000000ULL;
@@ -54,14 +54,12 @@ static void unlock(int *locked) { if (*locked == 0) pthread_mutex_unlock(&mutex)
 
 static struct object *make(enum thing thing, int device)
 {
-    for (int tried = 0; tried < OBJECTS - 1; tried++) {
-        struct object *object = &objects[searched];
-        searched = searched + 1 < OBJECTS ? searched + 1 : 1;
+    for (struct object *object = objects + 1; object < objects + OBJECTS; object++)
         if (object->thing == FREE) {
             *object = (struct object){.thing = thing, .device = device};
+            end = object < end ? end : object + 1;
             return object;
         }
-    }
     return NULL;
 }
 
@@ -73,7 +71,7 @@ static struct object *known(void *handle, enum thing thing)
 
 static struct object *at_address(enum thing thing, uint64_t address)
 {
-    for (struct object *object = objects; object < objects + OBJECTS; object++)
+    for (struct object *object = objects; object < end; object++)
         if (object->thing == thing && object->address == address)
             return object;
     return NULL;
@@ -119,6 +117,7 @@ static void forked(void)
     slot = -1;
     depth = 0;
     memset(objects, 0, sizeof objects);
+    end = objects + 1;
     memset(primary, 0, sizeof primary);
     memset(primary_retained, 0, sizeof primary_retained);
     memset(default_pool, 0, sizeof default_pool);
@@ -249,7 +248,7 @@ static struct object *new_context(int device)
 
 static void end_context(struct object *ended)
 {
-    for (struct object *object = objects; object < objects + OBJECTS; object++)
+    for (struct object *object = objects; object < end; object++)
         if ((object->thing == MEMORY || object->thing == ARRAY) && object->owner == ended) {
             give(object->device, object->bytes);
             object->thing = FREE;
@@ -475,7 +474,7 @@ API cuGraphCreate(struct object **graph, unsigned flags) { LOCKED; if (flags) re
 API cuGraphDestroy(struct object *graph)
 {
     LOCKED;
-    for (struct object *object = objects; object < objects + OBJECTS; object++)
+    for (struct object *object = objects; object < end; object++)
         if (object->owner == graph && object->thing == MEMORY && object->handles) object->thing = FREE;
     graph->thing = FREE;
     return OK;
@@ -497,7 +496,7 @@ API cuGraphGetNodes(struct object *graph, struct object **nodes, size_t *count)
 {
     size_t found = 0;
     LOCKED;
-    for (struct object *object = objects; object < objects + OBJECTS; object++)
+    for (struct object *object = objects; object < end; object++)
         if (node_of(object, graph)) {
             if (nodes && found < *count) nodes[found] = object;
             found++;
@@ -530,7 +529,7 @@ API cuGraphLaunch(struct object *exec, struct object *stream)
     (void)stream;
     if (!known(exec, EXEC)) return BAD_HANDLE;
     __atomic_add_fetch(&state->processes[slot].launches, 1, __ATOMIC_RELAXED);
-    for (struct object *object = objects; object < objects + OBJECTS; object++)
+    for (struct object *object = objects; object < end; object++)
         if (!exec->bytes && node_of(object, exec->owner)) {
             if (!take(object->device, object->used)) return OUT_OF_MEMORY;
             graph_reserved[object->device] += object->used;
@@ -543,7 +542,7 @@ API cuDeviceGetGraphMemAttribute(int device, int attribute, uint64_t *value) { i
 API cuDeviceGraphMemTrim(int device)
 {
     LOCKED;
-    for (struct object *object = objects; object < objects + OBJECTS; object++)
+    for (struct object *object = objects; object < end; object++)
         if (object->thing == EXEC) return OK; /* all in use */
     give(device, graph_reserved[device]);
     graph_reserved[device] = 0;
@@ -559,7 +558,7 @@ API cuStreamSynchronize(struct object *stream)
 {
     LOCKED;
     if (stream && stream->capturing) return 900;
-    for (struct object *object = objects; object < objects + OBJECTS; object++)
+    for (struct object *object = objects; object < end; object++)
         if (object->thing == POOL) trim(object, 0);
     return OK;
 }
@@ -660,7 +659,7 @@ API cuMemMap(uint64_t address, size_t bytes, size_t offset, struct object *handl
 API cuMemUnmap(uint64_t address, size_t bytes)
 {
     LOCKED;
-    for (struct object *object = objects; object < objects + OBJECTS; object++)
+    for (struct object *object = objects; object < end; object++)
         if (object->thing == STREAM && object->mapped && object->address >= address && object->address < address + bytes) {
             object->owner->mappings--;
             free_physical(object->owner);
@@ -672,7 +671,7 @@ API cuMemSetAccess(uint64_t address, size_t bytes, const void *access, size_t co
 API cuMemRetainAllocationHandle(struct object **handle, void *address)
 {
     LOCKED;
-    for (struct object *object = objects; object < objects + OBJECTS; object++)
+    for (struct object *object = objects; object < end; object++)
         if (object->thing == STREAM && object->mapped && (uint64_t)address - object->address < object->mapped) {
             *handle = object->owner;
             object->owner->handles++;
