@@ -4,8 +4,8 @@
 
 The same program runs in turns with the limiter and without. Its driver answers at once, which tells
 the nanoseconds of a call, and then takes 10 µs for each call that allocates or frees, which is less
-than real drivers take: cudaMalloc is tens of microseconds and more. Of the rounds the quickest counts
-on both sides: other work of the machine only ever adds to it.
+than real drivers take: cudaMalloc is tens of microseconds and more. Of the rounds the quickest
+counts on both sides: other work of the machine only ever adds to it.
 """
 
 import argparse
