@@ -14,7 +14,7 @@ import msgspec
 from typing_extensions import override
 
 LATE_SECONDS: Final = 60.0
-"""So long after its grace period a task that was told to end counts as stuck."""
+"""So long after its grace period a terminating task counts as stuck."""
 
 
 class TaskPhase(StrEnum):
@@ -196,7 +196,7 @@ class TaskRefused(EngineError):  # noqa: N818
     Attributes:
         code: a stable word of the API's.
         field: which field of the task it is.
-        value: what stands there.
+        value: of that field.
         expected: what would be right, and why.
     """
 

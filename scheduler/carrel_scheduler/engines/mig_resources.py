@@ -1,6 +1,6 @@
 """MIG instances that a node offers by name: what part of a GPU each one is.
 
-Nodes are divided by whoever looks after them; the device plugin offers ``nvidia.com/mig-1g.10gb``.
+Nodes are divided by their admins; the device plugin offers ``nvidia.com/mig-1g.10gb``.
 They are counted by name where pods are placed, and as their part of a GPU for the project: in its
 quota, its limit, its fair share and the history of its use.
 """

@@ -121,7 +121,7 @@ class KubeClient:
         """Create an object. Raises ``AlreadyExists``, ``Invalid``, ``Forbidden``.
 
         Sent again when the answer is lost, if the object has a name: ``AlreadyExists`` with
-        ``retried`` may then speak of the very object, which its uid or labels tell.
+        ``retried`` may then be about the very object, as its uid or labels show.
         """
         sent = obj if isinstance(obj, bytes) else _encode(obj)
         repeat = Resend.SAFE if _is_named(obj) else Resend.UNSENT_ONLY
@@ -186,7 +186,7 @@ class KubeClient:
             namespace: where the kind has one.
             uid: delete this very object. Raises ``Conflict`` if another has its name.
             resource_version: delete it only in this version. Raises ``Conflict``.
-            grace_seconds: for a pod to end in; by default what the pod itself says.
+            grace_seconds: for a pod to end in; by default the pod's own.
             propagation: ``Background``, ``Foreground`` or ``Orphan``.
         """
         conditions = _given(uid=uid, resourceVersion=resource_version)
@@ -220,7 +220,7 @@ class KubeClient:
         namespace: str = "",
         query: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[bytes]:
-        """What a sub-resource tells, as it comes; ``log`` with ``{"follow": "true"}``.
+        """The body of a sub-resource, as it arrives; ``log`` with ``{"follow": "true"}``.
 
         Close the generator to end it early. Raises ``NotFound``, and ``Unavailable`` when the
         connection breaks.

@@ -34,7 +34,7 @@ def broken() -> tuple[type[Exception], ...]:
 
 
 class _Said(logging.Filter):
-    """Keeps what the library would log: it says there, and nowhere else, why a plugin failed."""
+    """Keeps what the library would log: only there does it say why a plugin failed."""
 
     def __init__(self) -> None:
         super().__init__()

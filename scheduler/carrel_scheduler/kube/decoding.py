@@ -70,7 +70,7 @@ def decode(body: bytes, kind: type[T]) -> T:
 
 
 def decode_page(body: bytes, kind: type[T]) -> Page[T]:
-    """A page; objects that are not of the type are told to the log and left out.
+    """A page; objects that are not of the type are logged and left out.
 
     Raises ``Undecodable`` when it is no list at all.
     """
@@ -200,7 +200,7 @@ class EventReader(Generic[T]):
     def read(self, line: bytes) -> Event[T]:
         """One event.
 
-        Raises the error that the server tells in an ``ERROR`` event, ``Gone`` among them, and
+        Raises the error that the server sends in an ``ERROR`` event, ``Gone`` among them, and
         ``Undecodable`` for what is no event.
         """
         try:

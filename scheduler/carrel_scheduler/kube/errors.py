@@ -18,7 +18,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, rename="camel"):
-    """What a ``Status`` tells beside its message."""
+    """What a ``Status`` has beside its message."""
 
     name: str = ""
     kind: str = ""
@@ -98,7 +98,7 @@ class TooManyRequests(KubeError):  # noqa: N818 - see above
 class Unavailable(KubeError):  # noqa: N818 - see above
     """5xx, or no answer. A write that met this may or may not be done: look before repeating.
 
-    Also a 403 of a server that has just started and cannot tell yet what it may let in.
+    Also a 403 of a server that has just started and does not know its rules yet.
     """
 
 
@@ -110,7 +110,7 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 """What decoding raises; msgspec lets the second one through as it is."""
 BUDGET_CAUSE: Final = "DisruptionBudget"
 STARTING: Final = "not yet ready to handle request"
-"""What every check of admission says until it knows the cluster."""
+"""The answer of every admission check until it knows the cluster."""
 _BY_STATUS: Final[dict[int, type[KubeError]]] = {
     400: Invalid,
     401: Unauthorized,

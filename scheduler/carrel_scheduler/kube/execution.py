@@ -105,7 +105,7 @@ class RemoteCommand:
         await self._send(Channel.INPUT, data)
 
     async def close_input(self) -> None:
-        """There is no more input: the command reads its end."""
+        """End the input: the command reads end of file."""
         await self._send(Channel.END, bytes([Channel.INPUT]))
 
     async def resize(self, columns: int, rows: int) -> None:

@@ -1,8 +1,8 @@
-"""One list and watch for many: each subscriber is told everything, at his own pace.
+"""One list-watch for many subscribers, each of which receives every change at its own pace.
 
-``async for change in feed.subscribe()`` tells what is there (``ADDED``), then ``SYNCED``, then each
-change. It begins with the first subscription and ends with ``close``; nobody's slowness holds
-up others, and what he has not taken is merged by object.
+``async for change in feed.subscribe()`` yields what exists (``ADDED``), then ``SYNCED``, then each
+change. It begins with the first subscription and ends with ``close``; a slow subscriber delays
+no other, and changes that it has not received yet are merged by object.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class FeedEnded(Exception):  # noqa: N818 - an outcome to handle
 
 
 class Subscription(Generic[T]):
-    """What one subscriber has still to hear; an asynchronous iterator."""
+    """The changes that one subscriber has not received yet; an asynchronous iterator."""
 
     def __init__(self, leave: "Callable[[Subscription[T]], None]") -> None:
         self._leave = leave
@@ -60,19 +60,19 @@ class Subscription(Generic[T]):
             await self._wake.wait()
 
     async def batch(self) -> list[Change[T]]:
-        """All that is there to hear, at least one change; none at the end."""
+        """All pending changes, at least one; none at the end."""
         found = [change] if (change := await anext(self, None)) is not None else []
         found += self._begun
         self._begun.clear()
         return found + [self._pending.pop() for _ in range(len(self._pending))]
 
     def close(self) -> None:
-        """Hear nothing more."""
+        """End the subscription."""
         self._leave(self)
         self._end(None)
 
     def _begin(self, objects: Mapping[str, T]) -> None:
-        """Everything that is there, as it is now; later changes are told behind it."""
+        """Add everything that exists now; later changes follow."""
         self._begun.extend(Change(ChangeKind.ADDED, found) for found in objects.values())
         self._begun.append(SYNCED)
         self._synced = True
@@ -148,7 +148,7 @@ class Feed(Generic[T]):
             raise FeedEnded from (None if task.cancelled() else task.exception())
 
     def subscribe(self) -> Subscription[T]:
-        """Hear everything from now on; what is there already is told first."""
+        """Receive every change from now on; what exists already comes first."""
         task = self._start()
         made: Subscription[T] = Subscription(self._subscriptions.remove)
         self._subscriptions.append(made)
@@ -159,7 +159,7 @@ class Feed(Generic[T]):
         return made
 
     async def close(self) -> None:
-        """Stop watching; every subscription ends when it has been heard to its end."""
+        """Stop watching; a subscription ends after its last pending change."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -47,7 +47,7 @@ class HasIdentity(Protocol):
 
     @property
     def uid(self) -> str:
-        """Names this object for ever; another one of the same name has another."""
+        """Identifies this object; a later one of the same name has another."""
         ...
 
     @property

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class ChangeKind(Enum):
-    """What happened. ``SYNCED``: all that was there at the beginning has been told."""
+    """What happened. ``SYNCED``: everything that existed at the beginning was delivered."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -65,10 +65,10 @@ SYNCED: Final[Change[Any]] = Change(ChangeKind.SYNCED)
 
 
 class Pending(Generic[T]):
-    """Changes that somebody has still to take, one at most for each object, the last ones last.
+    """Changes that are not received yet, at most one for each object, the latest last.
 
-    However slow the taker is, this never grows beyond the number of objects; what he sees is always
-    a state that was, only that he may miss states in between.
+    However slow the receiver is, this never grows beyond the number of objects. It always receives
+    a state that existed; it may miss states in between.
     """
 
     def __init__(self) -> None:
@@ -85,12 +85,12 @@ class Pending(Generic[T]):
             self._of[uid] = merged
 
     def pop(self) -> Change[T]:
-        """The one that waits longest. Raises ``KeyError`` when there is none."""
+        """The oldest. Raises ``KeyError`` when there is none."""
         return self._of.popitem(last=False)[1]
 
 
 def merge(earlier: Change[T], later: Change[T]) -> Change[T] | None:
-    """What two changes of one object are to somebody who saw neither; ``None``: nothing."""
+    """Two changes of one object as one; ``None``: nothing."""
     if earlier.kind is ChangeKind.ADDED:
         if later.kind is ChangeKind.DELETED:
             return None
@@ -136,7 +136,7 @@ class Store(Generic[T]):
         return uid, Change(ChangeKind.DELETED, known if last is None else last)
 
     def replace(self, listed: Iterable[T]) -> list[Told[T]]:
-        """Everything that is there now: what is gone first, so that its room is free for others."""
+        """All objects that exist now; deletions come first, so that their capacity is free."""
         there: dict[str, Any] = {self._identity(found).uid: found for found in listed}
         gone = [uid for uid in self._objects if uid not in there]
         told = [self.remove(uid) for uid in gone]
@@ -153,7 +153,7 @@ class Timing:
     """Spans in seconds.
 
     Attributes:
-        silent: a watch that says nothing for so long is given up; bookmarks come each minute.
+        silent: a watch without events for so long is given up; bookmarks come each minute.
         watch: the server ends a watch after a time between this and twice this.
         first_pause: before the second try, half or all of it; it doubles with each failure.
         longest_pause: it grows no further.
@@ -169,7 +169,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects to look at."""
+    """Which objects are watched."""
 
     resource: Resource
     namespace: str = ""
@@ -209,10 +209,10 @@ class Reflector(Generic[T]):
 
     Args:
         source: the client.
-        selection: what to look at.
+        selection: what is watched.
         kind: type of the objects.
         tell: told of each change, in order.
-        synced: called after each full listing was told.
+        synced: called after each full listing was delivered.
         timing: spans.
         chance: jitter, in [0, 1).
         pause: waits so many seconds.
@@ -276,7 +276,7 @@ class Reflector(Generic[T]):
             await self._pause(self._backoff.next())
 
     async def _hear(self) -> bool:
-        """Whether anything was said."""
+        """Returns whether any event arrived."""
         selection, heard = self._selection, False
         chunks = self._source.watch(
             selection.resource,

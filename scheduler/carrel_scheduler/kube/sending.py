@@ -58,7 +58,7 @@ def pause_after(error: KubeError, backoff: Backoff, repeat: Resend, *, sent: boo
     if isinstance(error, TooManyRequests):
         if _is_budget(error) or backoff.failures >= TRIES_WITHOUT_ROOM:
             return None
-        return error.retry_after + backoff.next()  # not all who were told so at the same moment
+        return error.retry_after + backoff.next()  # not all clients in the same moment
     if not isinstance(error, Unavailable) or backoff.failures >= TRIES:
         return None
     if sent and repeat is Resend.UNSENT_ONLY:
@@ -157,7 +157,7 @@ class Sender:
 
 
 def error_of(answer: Answer) -> KubeError:
-    """The error that an answer tells."""
+    """The error in an answer."""
     status = decode_status(answer.body, answer.status)
     return from_status(status, answer.status, answer.retry_after)
 
@@ -168,7 +168,7 @@ def unavailable(error: Unreachable) -> Unavailable:
 
 
 def _without_credentials(error: CredentialsUnusable) -> KubeError:
-    """What was refused is told as the refusal, though the server was not asked again."""
+    """A request that was refused raises the refusal, though it was not sent again."""
     if error.refused:
         return Unauthorized(401, "Unauthorized", str(error))
     return Unavailable(0, "CredentialsUnusable", str(error))

@@ -205,7 +205,7 @@ class Transport:
         try:
             async with (
                 self._room,
-                asyncio.timeout(seconds),  # which waiting for room does not count towards
+                asyncio.timeout(seconds),  # which waiting for a connection does not count towards
                 self._pool.request(
                     request.method,
                     URL(access.url + request.path, encoded=True),
@@ -304,8 +304,8 @@ class Transport:
                 await self._closed()
 
     async def _closed(self) -> None:
-        """Wait for TLS to end: aiohttp forgets a cut connection while the peer is told goodbye."""
-        while any(made.fileno() >= 0 for made in self._sockets):  # noqa: ASYNC110 - tells nobody
+        """Wait for TLS to end: aiohttp drops a cut connection while its closing handshake runs."""
+        while any(made.fileno() >= 0 for made in self._sockets):  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(GOODBYE_LOOK_SECONDS)
 
     def _session(self, connections: int) -> aiohttp.ClientSession:

@@ -1,8 +1,8 @@
 """Many writes in flight, but never more than the server is asked to take at once.
 
 A few workers take writes in the order in which they came; several are under way at once, so two
-writes of one object belong into one function. A write that waits because the server has no room
-(429) keeps its worker: the less room there is, the less is sent.
+writes of one object belong into one function. A write that waits because the server is overloaded
+(429) keeps its worker: the more it is overloaded, the less is sent.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What is refused at submission because no waiting could ever make it run.
 
-A request that can never be met would sit in the queue for ever, so it is refused at once with the
+A request that can never be met would stay in the queue, so it is refused at once with the
 binding fact. Everything that time can solve is admitted and waits with a reason.
 """
 
@@ -40,7 +40,7 @@ def admit(workload: Workload, live: Live) -> None:
 
 
 class Admission:
-    """Admits many workloads at one moment: equal requests of a project are looked at once."""
+    """Admits many workloads at one moment: equal requests of a project are checked once."""
 
     def __init__(self, live: Live) -> None:
         self._live = live

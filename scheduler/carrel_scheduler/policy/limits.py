@@ -1,4 +1,4 @@
-"""When a run has to stop, and when its owner is told: pure, time is given.
+"""When a run has to stop, and when its owner is warned: pure, time is given.
 
 Two rules of a project apply to its workspaces and, with values of their own, to its trainings. The
 *time limit* counts the time in running since the last start. The *idle timeout* counts from the
@@ -42,7 +42,7 @@ class Run:
 
 
 def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
-    """What the project's limits say about a workload of this kind and request."""
+    """The project's limits for a workload of this kind and request."""
     rules = KINDS[work.kind].rules
     if rules == "none":
         return StayRule(idle_timeout_seconds=visited(work), warn_before_seconds=0.0)
@@ -124,10 +124,10 @@ def strikes(limits: Limits, now: float) -> bool:
 
 
 def next_look(rule: StayRule, run: Run, now: float) -> float | None:
-    """When to judge this run again if nothing is heard of it; ``None``: never by itself.
+    """When to check this run again if no activity is reported; ``None``: never by itself.
 
-    One that is active is looked at again after half its idle timeout: were it judged only when that
-    has passed, its stop would come before anybody was told.
+    One that is active is checked again after half its idle timeout: were it checked only when that
+    has passed, it would be stopped before its owner was warned.
     """
     limits = upcoming(rule, run, now)
     looks = [] if limits.stops_at is None else [limits.stops_at]

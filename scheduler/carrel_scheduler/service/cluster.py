@@ -65,7 +65,7 @@ class Lead:
         instance: the name of this process.
         key: signs task tokens.
         seat: what it has in common with processes before and after it.
-        keeping: renews the lease from the beginning: what is done before the first turn takes time.
+        keeping: renews the lease from the beginning: recovery before the first pass takes time.
     """
 
     leader: Leader
@@ -89,7 +89,7 @@ class Lead:
 class Owners:
     """References to the custom resources that tasks are parts of, asked for once.
 
-    They say that somebody makes such a pod again, so that `kubectl drain` evicts it unforced.
+    They show that a controller makes such a pod again, so that `kubectl drain` evicts it unforced.
     """
 
     def __init__(self, client: KubeClient, ledger: KubernetesLedger) -> None:

@@ -1,4 +1,4 @@
-"""One machine: tasks are its processes, their ports are its own, its devices are looked at."""
+"""One machine: tasks are its processes, their ports are its own, its devices are sampled."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ class OneMachine:
         return LOOPBACK
 
     def trouble(self) -> str:
-        """One machine asks nobody for leave."""
+        """One machine needs no leadership."""
         return ""
 
     async def facts(self) -> Sequence[NodeFacts]:
@@ -69,14 +69,14 @@ class OneMachine:
     async def begin(
         self, loop: Reconciler, group: asyncio.TaskGroup
     ) -> Sequence["asyncio.Task[None]"]:
-        """Look at the devices, and at who meets."""
+        """Sample devices, and watch the rendezvous of gangs."""
         return [
             group.create_task(sample_devices(self._provider, loop)),
             group.create_task(watch_rendezvous(met_here, loop)),
         ]
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to release."""
 
 
 async def met_here(entry: CachedWorkload, port: int) -> frozenset[int]:

@@ -1,7 +1,6 @@
 """The scheduler as one process: reads its settings, wires the layers, serves until told to stop.
 
-What runs is the same everywhere; where it runs is told by ``service_local`` and
-``service_cluster``.
+``service.local`` and ``service.cluster`` have what differs between one machine and a cluster.
 """
 
 import asyncio
@@ -73,7 +72,7 @@ class ServiceEnvironment(Protocol):
     """Where the service runs: one machine, or a cluster.
 
     Attributes:
-        tokens: of tasks; ``ports``: who chooses theirs; ``launch``: what they are told.
+        tokens: of tasks; ``ports``: chooses theirs; ``launch``: what their environment is made of.
         fits: what cannot run there.
     """
 
@@ -95,17 +94,17 @@ class ServiceEnvironment(Protocol):
         ...
 
     def trouble(self) -> str:
-        """What is in the way of all work, in words; empty for nothing."""
+        """What keeps all work from running, as a sentence; empty for nothing."""
         ...
 
     async def begin(
         self, loop: Reconciler, group: asyncio.TaskGroup
     ) -> Sequence["asyncio.Task[None]"]:
-        """Begin to watch the surroundings; returns once the loop may turn."""
+        """Begin to watch the environment; returns once the reconciler may run."""
         ...
 
     async def close(self) -> None:
-        """Let go."""
+        """Release everything."""
         ...
 
 
@@ -172,7 +171,7 @@ class Service:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Recover, serve, and turn the loop until ``stop`` is set; raises what ends it early."""
+        """Recover, serve, and reconcile until ``stop`` is set; raises what ends it early."""
         collect_rarely()
         await self._results.begin()
         async with asyncio.TaskGroup() as group:
@@ -201,7 +200,7 @@ class Service:
                 task.cancel()
 
     async def _sweep(self) -> None:
-        """Results that cannot be swept away lie there until the next start."""
+        """Results that cannot be deleted stay until the next start."""
         with self.loop.quarantine.guard("message", "results", fatal=FATAL):
             await self._results.sweep(self._known)
 
@@ -214,7 +213,7 @@ class Service:
         return True
 
     async def _close(self) -> None:
-        """Stop listening and let go; running tasks go on without us."""
+        """Stop listening and release everything; running tasks go on."""
         self._server.stop()
         self.loop.stream.close()
         await self._server.close_all_connections()
@@ -298,7 +297,7 @@ async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _led(settings: Settings, client: KubeClient) -> Lead:
-    """Wait until this process leads, and say meanwhile what makes it wait for somebody."""
+    """Wait until this process leads; meanwhile the port answers why it waits."""
     saying = asyncio.create_task(say_trouble(lambda: client.trouble, settings.port, settings.host))
     try:
         return await lead(settings, client)
@@ -308,7 +307,7 @@ async def _led(settings: Settings, client: KubeClient) -> Lead:
 
 
 async def _unless(stop: asyncio.Event, wanted: Coroutine[None, None, T]) -> T | None:
-    """What comes of it, or ``None`` if the service is told to stop before."""
+    """What comes of it, or ``None`` if the service is to stop before."""
     coming, stopping = asyncio.create_task(wanted), asyncio.create_task(stop.wait())
     await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -1,4 +1,4 @@
-"""What the environment tells the scheduler's service (a service of the Hub has no other channel).
+"""Settings of the scheduler, from the environment: a service of the Hub has no other channel.
 
 ==============================  =================================================================
 variable                        meaning
@@ -12,8 +12,8 @@ variable                        meaning
                                 not at all
 ``CARREL_PAST_USE_HALF_LIFE``   hours after which use counts half as much; default 168, a week
 ``CARREL_RECLAIM_DELAY``        seconds for which preemptible work that waits lets what other
-                                projects borrowed run, before it takes back room; default 0
-``CARREL_GATEWAY_URL``          where tasks reach the gateway; empty: they are not told of it
+                                projects borrowed run, before it reclaims them; default 0
+``CARREL_GATEWAY_URL``          where tasks reach the gateway; empty: they do not get it
 ``JUPYTERHUB_*``                what the Hub gives every service: URL, token, prefix
 **on one machine**
 ``CARREL_GPUS``                 number of simulated GPUs; unset: real ones if there are, else 4
@@ -51,7 +51,7 @@ variable                        meaning
                                 workers only, other work on CPU workers only; ``open`` (default):
                                 roles do not matter
 ``CARREL_STALE_GANG_SECONDS``   so long a gang of pods that others made may run with fewer than it
-                                needs before it gives its room back; default 60
+                                needs before it releases its capacity; default 60
 ``CARREL_LOST_AFTER_SECONDS``   so long a node may be out of reach before trainings that run there
                                 are taken for lost and begin elsewhere; default 60
 ==============================  =================================================================
@@ -100,14 +100,14 @@ class BadSetting(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What is told of a cluster.
+    """Settings of a cluster.
 
     Attributes:
         namespace: of the scheduler's own objects.
         task_api_url: where pods reach the service.
         pods: how they are made.
         storage: the claim that is made for each project.
-        by_role: nodes take only the work that their roles say.
+        by_role: nodes take only work of their roles.
         stale_gang_s: so long a gang of other people's pods may run with too few of them.
         closed_networks: that pods of projects do not reach.
     """
@@ -123,7 +123,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the environment says. ``host`` and ``port`` are where to listen.
+    """The settings. ``host`` and ``port`` are where to listen.
 
     ``gateway_url`` is where tasks reach the gateway, without a final slash; empty: they are not
     told of it. ``network`` is what isolated tasks are given; ``None``: the machine's.
@@ -189,11 +189,11 @@ class Settings:
 
     @property
     def gateway_prefix(self) -> str:
-        """Path of the gateway, which stands beside this service."""
+        """Path of the gateway, a sibling of this service's."""
         return f"{self.prefix.rpartition('/')[0]}/gateway"
 
     def need_cluster(self) -> ClusterSettings:
-        """What is told of the cluster; raises ``MissingSetting`` where there is none."""
+        """Settings of the cluster; raises ``MissingSetting`` where there is none."""
         if self.cluster is None:
             raise MissingSetting("CARREL_ENGINE")
         return self.cluster

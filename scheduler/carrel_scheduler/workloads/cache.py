@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """What a look at a node found of the GPUs that a workload holds there, and when.
+    """One reading of the GPUs that a workload holds on a node, and when.
 
     ``utilization`` is the sum over its GPUs, each 0..1.
     """
@@ -46,25 +46,25 @@ class CachedWorkload:
 
     Attributes:
         places: by part, while it holds resources.
-        leaving: parts that were told to give their place back; ``gone_by``: when the latest of them
-            are given up, ``None`` once nobody counts on their room.
+        leaving: parts that are terminating; ``gone_by``: when the latest of them
+            counts as stuck, ``None`` once all do.
         attempts: the attempt of tasks that did not begin with the others, by index.
         alive: tasks whose start was ordered and that have not ended.
         ended: how tasks of the present attempt ended, by index, but for those that had to leave.
-        ending: the gang is over, and all members that still run were told to end.
-        resizing: its task was told to end, to start again with other devices.
-        turned_down: places came too late, and the core knows that they are not wanted.
+        ending: the gang is over, and all members that still run are terminating.
+        resizing: its task is terminating, to start again with other devices.
+        turned_down: places came too late, and were given back to the core.
         joined: members that have met the others; ``meet_until``: when those who have not are given
             up, ``None`` once nobody is waited for.
         queued: whether the core has it in its queue.
         launched: whether the engine was asked to start the present attempt.
-        claim_until: until when a place is held for a workspace that got its turn.
+        claim_until: until when the allocation of a workspace waits for the Hub.
         claimed: whether the Hub has come for the present attempt.
         gpu_active_at: when one of its GPUs last worked.
         gpu_readings: by node, the last reading of its GPUs; see ``nodes.gpu_use``.
         hear_until: until when a first sign of life is waited for before it may count as idle.
         visited_at: when somebody last came through the gateway; 0: nobody yet.
-        look_at: when its limits are looked at next.
+        look_at: when its limits are checked next.
         gone: its object was removed by force: its tasks end, and nothing can be written on it.
     """
 
@@ -128,7 +128,7 @@ class CachedWorkload:
         return {0: Place(next(iter(places.values())).node, devices)}
 
     def clear(self) -> None:
-        """Nothing is left of the present attempt."""
+        """Forget the present attempt."""
         for what in (self.places, self.attempts, self.ended, self.gpu_readings):
             what.clear()
         for who in (self.leaving, self.alive, self.joined):
@@ -138,9 +138,9 @@ class CachedWorkload:
 
     @property
     def needs_claim(self) -> bool:
-        """Whether the next start waits for the Hub: it queued for its turn, or comes back.
+        """Whether the next start waits for the Hub: it was queued, or starts again.
 
-        The command and tokens of the Hub's workspaces, which are told a port, are good for one
+        The command and tokens of the Hub's workspaces, which get a port, are good for one
         start only; interactive work from elsewhere brings a command that can be run again.
         """
         spec = self.workload.spec
@@ -152,9 +152,9 @@ class CachedWorkload:
 class WorkloadCache:
     """Live workloads by uid, projects and departments by name.
 
-    ``queue`` gives the uids of all who wait in the order of service; the loop says how.
+    ``queue`` gives the uids of all pending workloads in their order; the reconciler sets it.
     ``largest_gpus``: how many GPUs the largest node has. ``draining``: names of projects that are
-    deleted and still hold room.
+    deleted and still hold resources.
     """
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class WorkloadCache:
         return entry
 
     def moved(self, entry: CachedWorkload) -> None:
-        """Its phase is another one: it may hold resources now, or none any more."""
+        """Its phase has changed: it may hold resources now, or none any more."""
         if entry.holding:
             self._holding[entry.uid] = entry
         else:
@@ -202,7 +202,7 @@ class WorkloadCache:
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """Places in the order of service, from 1; counted out when somebody asks."""
+        """Positions in the queue, from 1; computed on demand."""
         queue = self.queue()
         if self._ranked[0] is not queue:
             ranks = {uid: place for place, uid in enumerate(queue, start=1)}

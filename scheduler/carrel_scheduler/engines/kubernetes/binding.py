@@ -67,7 +67,7 @@ def _claimed(decision: BindVolume) -> dict[str, Any]:
 
 
 NO_LEASE_YET = "no params found"
-"""What the API server says while its policies do not know of the lease yet."""
+"""The API server's answer while its policies do not know of the lease yet."""
 CONFLICT_PAUSES: Final = Pauses(0.02, 1.0, 7)
 """Between tries for a task's pod that others write at the same moment."""
 _MOST_DIGITS = 4
@@ -148,7 +148,7 @@ async def bind(client: KubeClient, target: Target, epoch: int) -> None:
 
 
 def devices_text(devices: Sequence[int]) -> str:
-    """GPUs as the annotation says them."""
+    """GPUs in the annotation's form."""
     return ",".join(map(str, devices))
 
 
@@ -188,7 +188,7 @@ def _binding(target: Target, version: str, epoch: int) -> bytes:
 
 
 async def _read(client: KubeClient, target: Target) -> Pod:
-    """The pod now, asked for until there is an answer. Raises ``NotBound`` when it is no more."""
+    """The pod now, asked for until there is an answer. Raises ``NotBound`` when it was deleted."""
     while True:
         try:
             pod = await client.get(PODS, target.name, target.namespace, type=Pod)
@@ -221,7 +221,7 @@ def _to_try_again(target: Target, version: str, found: Pod, error: KubeError) ->
 
 
 def _asks_the_same(before: Pod, now: Pod) -> bool:
-    """Whether only its status changed, as by telling it why it waits."""
+    """Whether only its status changed, as by the reason why it waits."""
     one, other = before.metadata, now.metadata
     return (before.spec, one.labels, one.annotations, one.owner_references) == (
         now.spec,

@@ -186,11 +186,11 @@ DURATION_SECONDS: Final = 15.0
 RENEW_SECONDS: Final = 5.0
 TRY_SECONDS: Final = 2.0
 _AWAY: Final = (Unavailable, TooManyRequests, Unauthorized)
-"""Nobody can say who leads for the moment, or for as long as nobody mends our credentials."""
+"""Who leads cannot be read: for the moment, or until the credentials are mended."""
 
 
 class LeadershipLost(Exception):  # noqa: N818 - an outcome to end on
-    """Another scheduler leads, or ours could not say in time that it still does."""
+    """Another scheduler leads, or this one could not renew its lease in time."""
 
 
 class Leader:
@@ -250,7 +250,7 @@ class Leader:
             await self._clocks.pause(min(TRY_SECONDS, self._duration / 5))
 
     async def keep(self) -> None:
-        """Renew for ever. Raises ``LeadershipLost``."""
+        """Renew until cancelled. Raises ``LeadershipLost``."""
         pause = min(RENEW_SECONDS, self._duration / 3)
         while True:
             await self._clocks.pause(pause)

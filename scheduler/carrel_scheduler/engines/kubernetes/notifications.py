@@ -1,7 +1,7 @@
 """Conditions and events of pods: why a pod waits, and what happened to it.
 
 Both are bounded: so many in a second for the whole cluster, only the latest reason of a pod, and
-never the same twice. A reason that is outdated before its turn is never written.
+never the same twice. A reason that is outdated before it is written is left out.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ NOTE_LENGTH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class PodNotice:
-    """What a pod is told, in a condition or an event.
+    """What is written to a pod, in a condition or an event.
 
     Attributes:
         namespace, name, uid: of the pod.
@@ -114,5 +114,5 @@ def _event_name(notice: PodNotice) -> str:
 
 
 def timestamp(now: float) -> str:
-    """Epoch seconds as conditions say them."""
+    """Epoch seconds in the form of conditions."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

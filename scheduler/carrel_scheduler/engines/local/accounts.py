@@ -1,6 +1,6 @@
 """The account of the operating system under which each user's tasks run.
 
-If the scheduler runs as root: a number from a block of this installation, the same for ever, with a
+If the scheduler runs as root: a number from a block of this installation that never changes, with a
 home of its own; the machine's ordinary account of the same name only if the admin lists it, because
 a user of Carrel and an account of the machine with one name need not be the same person. Never root
 and never a system account. Otherwise all tasks share the scheduler's account.
@@ -160,7 +160,7 @@ class Accounts:
             ) from error
 
     def _give(self, user: str) -> int:
-        """Give a user a number for ever; the holder of the lock serves all that wait for it."""
+        """Give a user a lasting number; the holder of the lock serves all that wait for it."""
         with self._guard:
             self._wanted.add(user)
         with _locked(self._file.with_suffix(".lock")):

@@ -95,7 +95,7 @@ def filter_without_user_namespaces() -> bytes:
     flags = seccomp.Arg(0, seccomp.MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER)
     for name in ("unshare", "clone"):
         rules.add_rule(refused, name, flags)
-    # Its flags lie in memory, where no filter can look; programs fall back to clone.
+    # Its flags are in memory, which no filter can read; programs fall back to clone.
     rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
     memory = os.memfd_create("carrel-filter")
     with os.fdopen(memory, "w+b") as file:

@@ -42,7 +42,7 @@ log = logging.getLogger("carrel_scheduler.engine")
 
 
 class LocalEngine:
-    """Runs tasks on this machine; see ``engines.contract.Engine`` for what each verb promises.
+    """Runs tasks on this machine; see ``engines.contract.Engine`` for what each verb does.
 
     Args:
         root: the state folder, ours alone.

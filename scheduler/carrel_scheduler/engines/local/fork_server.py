@@ -1,10 +1,11 @@
 """The engine's end of the fork server, a process with imports done that forks supervisors.
 
 The fork server (``shim.fork_server``) is started with the first task and again whenever it is gone.
-Whether a supervisor runs is told by the supervisor alone, on a pipe of each request: ``AT_WORK``
-says yes, a sentence says why not, and an end of file without either proves that no process is left
-that could start it, which makes it safe to ask another fork server. The engine holds the task's
-lock meanwhile. A fork server that does not answer is killed, so that no start waits for ever.
+Whether a supervisor runs is reported by the supervisor alone, on a pipe of each request:
+``AT_WORK`` means yes, a sentence says why not, and an end of file without either proves that no
+process is left that could start it, which makes it safe to ask another fork server. The engine
+holds the task's lock meanwhile. A fork server that does not answer is killed, so that no start
+waits without end.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Changes of folders as the kernel tells them, on the event loop.
+"""Changes of folders from the kernel (inotify), on the event loop.
 
 One descriptor serves all folders of an engine. A folder that the kernel cannot watch any more (its
 limits are shared with everything that the account runs) is polled twice a second instead, and is

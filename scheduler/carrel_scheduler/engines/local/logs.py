@@ -186,7 +186,7 @@ async def read_log(
     notices: inotify.Inotify,
     alive: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
-    """Output of a task from its ``log`` folder; ``alive`` tells whether more may come."""
+    """Output of a task from its ``log`` folder; ``alive``: whether more may come."""
     segments = Segments(folder)
     position = first_position(segments, request)
     stamp = LineTimestamps(segments) if request.timestamps else None

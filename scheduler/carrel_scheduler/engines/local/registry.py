@@ -1,6 +1,6 @@
 """The statuses of the engine's tasks, kept current by inotify events of their folders.
 
-A task's folder is watched from before it is read, so no change is missed. The kernel also tells
+A task's folder is watched from before it is read, so no change is missed. The kernel also reports
 when the last holder of a lock is gone, which is how the death of a supervisor is noticed: the task
 is lost then, and its orphans are killed before that is recorded. A sandbox and the main process die
 with the supervisor by themselves; where there is no sandbox, other processes are found by control
@@ -64,7 +64,7 @@ class Registry:
         self.notices = inotify.Inotify()
 
     def __getitem__(self, task: TaskId) -> TaskStatus:
-        """Raises ``UnknownTask``, and ``EngineError`` if it is here and cannot be looked at."""
+        """Raises ``UnknownTask``, and ``EngineError`` if it is here and cannot be read."""
         if task not in self._statuses:
             try:
                 self.look(task)

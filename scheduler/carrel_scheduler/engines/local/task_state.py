@@ -1,11 +1,11 @@
-"""The state folder of the local engine, and the state of a task as the files of its folder tell it.
+"""The state folder of the local engine, and the state of a task from the files of its folder.
 
 ``tasks/<workload>/<index>-<attempt>/`` is the record of one task: ``lock``, ``task.json``,
 ``pid.json``, ``exit.json``, ``stop``, ``control``, ``log/`` and ``work/``, the only part that the
 task itself sees. ``checkpoints/<workload>/`` and ``events/<workload>/`` outlive attempts,
 ``homes/<user>/`` outlives all.
 
-The lock decides: held means that a supervisor runs. Not held, ``exit.json`` tells the end; without
+The lock decides: held means that a supervisor runs. Not held, ``exit.json`` has the end; without
 that file nobody saw the end and the task is lost. The lock is tested before the file is read,
 because a supervisor writes the file before it releases the lock.
 """
@@ -163,7 +163,7 @@ def read_status(folder: Path, task: TaskId) -> TaskStatus | None:
 
 
 def described(folder: Path, status: TaskStatus) -> TaskStatus:
-    """The status, completed by what the folder tells of the task's start and devices."""
+    """The status, completed by the folder's files about the task's start and devices."""
     started, record = read_started(folder), _decoded(folder, "task.json", TaskRecord)
     if record is not None:
         status = msgspec.structs.replace(

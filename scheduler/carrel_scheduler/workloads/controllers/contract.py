@@ -71,7 +71,7 @@ class Controller(Protocol):
         ...
 
     async def removed(self, owner: Workload) -> None:
-        """It is gone: let go of what was kept for it."""
+        """It is gone: release what was kept for it."""
         ...
 
 

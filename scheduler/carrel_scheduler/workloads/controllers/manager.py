@@ -1,7 +1,7 @@
 """Makes true what controllers want: one worker for each kind, woken when something changed.
 
-The reconciler hands over every composite workload and every part that it hears of. A worker looks
-at one composite workload at a time: parts are created, changed and deleted like a user's own work,
+The reconciler passes on every change of a composite workload and of a part. A worker handles
+one composite workload at a time: parts are created, changed and deleted like a user's own work,
 the status is recorded with its row in one transaction, fenced like every write of a scheduler. What
 was done twice changes nothing: a part has a uid that follows from its owner and number, so a
 scheduler that was killed in between goes on where it left off.
@@ -41,7 +41,7 @@ Publish = Callable[[str, Workload], None]
 
 @dataclass(slots=True)
 class Known:
-    """One composite workload and its parts by number, as last heard of."""
+    """One composite workload and its parts by number, as last seen."""
 
     owner: Workload
     parts: dict[int, Workload] = field(default_factory=dict)
@@ -50,8 +50,8 @@ class Known:
 class Manager:
     """See the module.
 
-    ``publish`` tells the event stream; ``clock`` gives epoch seconds; ``quarantine`` takes the
-    composite workloads that cannot be looked at, which are tried again.
+    ``publish`` writes to the event stream; ``clock`` gives epoch seconds; ``quarantine`` takes the
+    composite workloads whose handling fails, which are tried again.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Manager:
             queue.put(owner.meta.uid)
 
     async def run(self) -> None:
-        """Work for ever; raises ``Fenced`` when another scheduler took over."""
+        """Run until cancelled; raises ``Fenced`` when another scheduler took over."""
         async with asyncio.TaskGroup() as group:
             for kind, controller in self._controllers.items():
                 group.create_task(self._serve(self._queues[kind], controller))
@@ -145,7 +145,7 @@ class Manager:
                 queue.put_at(uid, again)
 
     async def _look_or_say(self, uid: str, controller: Controller) -> float | None:
-        """When to look again; what somebody else changed meanwhile is looked at once more."""
+        """When to reconcile again; at once after a conflict."""
         try:
             try:
                 return await self._look(uid, controller)
@@ -239,7 +239,7 @@ class Manager:
             made = await self._ledger.create_workload(part, secrets=secrets, transition=row)
         except AlreadyExists:
             made = await self._found_there(part)
-        # What was heard of it meanwhile is newer.
+        # What the watch delivered of it meanwhile is newer.
         known.parts.setdefault(new.number, made)
 
     async def _found_there(self, part: Workload) -> Workload:
@@ -321,7 +321,7 @@ def _of(part: Workload) -> tuple[str, str, str]:
 
 
 class _Queue:
-    """Uids to look at: each once, some of them later."""
+    """Uids to reconcile: each once, some of them later."""
 
     def __init__(self) -> None:
         self._ready: dict[str, None] = {}

@@ -1,10 +1,9 @@
 """The core's invariants in production: one after the other, in a small share of the loop's time.
 
-Each look checks one invariant and rests so much longer than that took that all of it is at most a
-hundredth of the time. In a cluster so large that one takes long, nobody is kept waiting for it: it
-is left out from then on, and the others go on. A violation is logged once, counted, and told by
-``/ready`` until a later look finds it gone. It ends nothing: scheduling goes on, and an engineer
-has the words.
+Each run checks one invariant and is followed by a pause so much longer that all of it is at most a
+hundredth of the time. An invariant that takes long, in a very large cluster, is left out from then
+on, and the others go on. A violation is logged once, counted, and shown by ``/ready`` until a later
+run finds it gone. It ends nothing: scheduling goes on.
 """
 
 import logging
@@ -27,7 +26,7 @@ MOST_LOGGED: Final = 5
 
 
 def free_room_is_not_negative(state: Columns) -> list[str]:
-    """Nothing is given away twice, as far as the kept sums tell; quick in any cluster."""
+    """Nothing is allocated twice, by the kept sums; quick in any cluster."""
     free = state.nodes.free
     below = np.flatnonzero((free.devices < 0).any(axis=0))
     return [f"{state.nodes.names[slot]} has less than no room" for slot in below.tolist()]

@@ -68,7 +68,7 @@ class GuardedSteps:
 
     Args:
         quarantine: where inputs go that cannot be processed.
-        damaged: told the uid of each workload whose handling failed.
+        damaged: called with the uid of each workload whose handling failed.
     """
 
     def __init__(self, quarantine: Quarantine, damaged: Callable[[str], None]) -> None:

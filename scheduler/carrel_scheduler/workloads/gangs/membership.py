@@ -1,8 +1,8 @@
 """Parts of a workload come and go while it runs: it begins, grows, gives back, starts again.
 
 Members of a gang come and go one by one, as processes of their own. One elastic task whose GPUs
-change is told to end with grace and starts again from its checkpoint, in another attempt, with what
-it then holds; it keeps its room meanwhile.
+change is ended with grace and starts again from its checkpoint, in another attempt, with what
+it then holds; it keeps its allocation meanwhile.
 """
 
 from collections.abc import Collection, Sequence
@@ -113,7 +113,7 @@ def start_again(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def left(changes: PassChanges, entry: CachedWorkload, index: int) -> None:
-    """A member that was told to give its place back has ended."""
+    """A member that gives its allocation back has ended."""
     changes.release(entry, index, Outcome.AGAIN)
     _put(changes, entry, {index}, place="given-back")
     _resettle(changes, entry)
@@ -144,7 +144,7 @@ def lose(
 
 
 def end_all(changes: PassChanges, entry: CachedWorkload) -> None:
-    """The gang is over: whoever still runs is to end."""
+    """The gang is over: members that still run are to end."""
     entry.ending = True
     changes.evict_all(entry, entry.workload.spec.grace_seconds)
     changes.mark(entry)
@@ -189,7 +189,7 @@ def _resettle(changes: PassChanges, entry: CachedWorkload) -> None:
 def _put(
     changes: PassChanges, entry: CachedWorkload, indices: Collection[int], **fields: object
 ) -> None:
-    """Change what the status says of tasks."""
+    """Change the status of tasks."""
     changes.put_tasks(
         entry,
         [

@@ -1,4 +1,4 @@
-"""How the members of a gang find each other: what each is told in its environment.
+"""How the members of a gang find each other: the environment of each.
 
 The first member has a port at which the others meet it. Every variable that launchers and libraries
 read by themselves (torchrun, ``torch.distributed``, ``jax.distributed``, mpirun) is given, so that
@@ -72,7 +72,7 @@ def hosts(entry: CachedWorkload, address_of: AddressOf) -> tuple[tuple[str, str]
 def environment(
     entry: CachedWorkload, index: int, address_of: AddressOf, programs: str = OUR_PROGRAMS
 ) -> dict[str, str]:
-    """What a member of a gang is told; nothing for other work.
+    """The variables of a member of a gang; none for other work.
 
     ``programs``: the folder of our programs where it runs, with a slash; empty: on its path.
     """
@@ -127,7 +127,7 @@ def _jax(entry: CachedWorkload, index: int, address: str, port: str) -> dict[str
     """How ``jax.distributed.initialize()`` learns its place without arguments.
 
     It takes the coordinator's address and the devices from variables of its own, the rest from what
-    cluster software tells it; these are the ones of Open MPI's runtime.
+    cluster software sets; these are the ones of Open MPI's runtime.
     """
     number = str(len(entry.tasks))
     devices = range(len(entry.tasks[index].devices))
@@ -198,7 +198,7 @@ def _mpi_environment(programs: str, address: str, own: Mapping[str, str]) -> dic
     Args:
         programs: the folder of our programs where it runs, with a slash; empty: on its path.
         address: where the first member is for the others.
-        own: what the user set; what is only a choice of ours gives way to it.
+        own: what the user set; it overrides our defaults.
     """
     choices = _CHOICES | (_ON_ONE_MACHINE if _is_loopback(address) else {})
     return {name: own.get(name, value) for name, value in choices.items()} | _needed(programs)

@@ -141,7 +141,7 @@ def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:
 
 
 def is_preemptible(workload: Workload) -> bool:
-    """What the user said, where the kind leaves the choice, else the kind's own."""
+    """The user's choice, where the kind leaves it, else the kind's own."""
     facts = KINDS[workload.spec.kind]
     if workload.spec.preemptible is None or not facts.may_choose:
         return facts.preemptible
@@ -149,7 +149,7 @@ def is_preemptible(workload: Workload) -> bool:
 
 
 def preemptibility(workload: Workload) -> Preemptibility:
-    """Who of it may be told to stop: of protected elastic work what lies beyond its minimum."""
+    """Which of its tasks may be evicted: of protected elastic work those beyond its minimum."""
     if is_preemptible(workload):
         return Preemptibility.YES
     elastic = workload.spec.elastic is not None

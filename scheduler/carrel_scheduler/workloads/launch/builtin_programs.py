@@ -1,4 +1,4 @@
-"""Kinds of work that come with a program of ours: what it is, and what it is told.
+"""Kinds of work that come with a program of ours: its command, and its files.
 
 The program runs with the platform's own Python, as the user; what it has to do lies in a file of
 the task's folder, so that parameters may be as long as they need to be. For another Python, give a
@@ -22,7 +22,7 @@ MODULES: Final[Mapping[WorkloadKind, str]] = {
 ORDERS: Final = ".carrel"
 CPU_MILLI: Final[Mapping[WorkloadKind, int]] = {"tensorboard": 500}
 BACKOFF_LIMIT: Final[Mapping[WorkloadKind, int]] = {"notebook": 0}
-"""A cell that fails does so again; what was lost or gave way is run again all the same."""
+"""A cell that fails does so again; what was lost or evicted is run again all the same."""
 SEALED: Final = frozenset({"tensorboard"})
 """Kinds whose tasks run a program of ours and nothing of their user's."""
 _FIELDS_OF_A_PROGRAM: Final = (
@@ -44,7 +44,7 @@ def expected(kind: str, field: str) -> str:
 
 
 def sealed(spec: WorkloadSpec) -> WorkloadSpec:
-    """What is launched: of a sealed kind, our program whatever the specification says by now.
+    """What is launched: of a sealed kind, our program whatever the specification is by now.
 
     An object of a cluster can be changed after it was admitted.
     """

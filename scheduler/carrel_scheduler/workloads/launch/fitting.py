@@ -1,4 +1,4 @@
-"""What this place cannot run whatever time brings: told at submission, with the field to change.
+"""What this installation can never run: refused at submission, with the field to change.
 
 One machine and a cluster differ in what a volume is, and a pod cannot be everything that a process
 can. What a cluster refuses is what its engine would refuse at the start, asked beforehand.
@@ -28,7 +28,7 @@ class UnsupportedField(msgspec.Struct, frozen=True):
     Attributes:
         code: a stable word of the API's.
         field: with the path of the API, as ``volumes.0.source``.
-        value: what stands there.
+        value: of that field.
         expected: what would be right.
     """
 

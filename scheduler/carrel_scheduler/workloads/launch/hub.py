@@ -1,4 +1,4 @@
-"""Asking the Hub to start a workspace whose turn in the queue has come."""
+"""Asking the Hub to start a workspace that the plan starts."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""Ports of tasks: chosen when a task gets its place, held until it runs, told by its environment.
+"""Ports of tasks: chosen when a task gets its place, held until it runs, passed by its environment.
 
 A port is taken from below those that the kernel hands out by itself, so that no outgoing
 connection ever gets it, and it is given to nobody else for as long as the task lives. From the
@@ -171,7 +171,7 @@ def filled_in(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str
 
 
 def _first_of_the_kernel() -> int:
-    """The first port that the kernel gives to whoever asks for any."""
+    """The first of the kernel's ephemeral ports."""
     try:
         return int(_RANGE_FILE.read_text().split()[0])
     except (OSError, ValueError, IndexError):

@@ -19,8 +19,8 @@ class UnknownSource(Exception):  # noqa: N818 - an outcome to tell
     """A name that leads nowhere.
 
     Attributes:
-        field: where it stands in the specification.
-        name: what stands there.
+        field: of the specification.
+        name: the value of that field.
         expected: what would be right.
     """
 

@@ -67,12 +67,12 @@ class TaskTokens:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSettings:
-    """What every task is told of its surroundings.
+    """What the environment of every task is made of.
 
     Attributes:
         api_url: where tasks reach the scheduler, without ``/api/v1``.
         gateway_prefix: path of the gateway, below which every workload with routes has its own.
-        gateway_url: where tasks reach the gateway; empty: they are not told of it.
+        gateway_url: where tasks reach the gateway; empty: they do not get it.
         checkpoint_root: folder that holds one folder of checkpoints for each workload; ``None``:
             the engine has a place of its own for them.
         address_of: where a member of a gang is for the others; on one machine the loopback.
@@ -117,9 +117,9 @@ def task_specs(
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Tasks of one workload, as the engine is to be told of them.
+    """Tasks of one workload, as the engine is to start them.
 
-    ``refusal``: why it cannot be told of them; empty where it can.
+    ``refusal``: why they cannot be started; empty where they can.
     """
 
     entry: CachedWorkload
@@ -253,13 +253,13 @@ def _environment(
 
 
 def _share_memory(spec: WorkloadSpec, devices: Sequence[Device]) -> int:
-    """MiB that are a task's own of the GPU that it shares; 0 for one that shares none."""
+    """MiB of a shared GPU that are the task's own; 0 for one that shares none."""
     milli = spec.resources.gpu_milli
     return devices[0].memory_mib * milli // MILLI if 0 < milli < MILLI and devices else 0
 
 
 def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:
-    """What tells a task that its GPU is shared."""
+    """Variables that tell a task that its GPU is shared, and how much of it is its own."""
     memory = _share_memory(spec, devices)
     if not memory:
         return {}
@@ -270,7 +270,7 @@ def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:
 
 
 def _ports(entry: CachedWorkload, index: int, settings: LaunchSettings) -> dict[str, str]:
-    """The variables that tell a task its ports."""
+    """The variables with a task's ports."""
     meta, spec = entry.workload.meta, entry.workload.spec
     given = next((one.ports for one in entry.workload.status.tasks if one.index == index), {})
     name = meta.labels.get(OWNER_LABEL, meta.name) if spec.owner else meta.name

@@ -1,6 +1,6 @@
 """Disruptions of a cluster: nodes that are drained or silent, pods that other parts evict.
 
-The owners of work on a node that is drained, or does not answer, are told while it still runs. A
+The owners of work on a node that is drained, or does not answer, are warned while it still runs. A
 task whose pod another part of the cluster evicts is preempted as by a plan: it is queued again, and
 a workspace says why it stopped. A task that ends without notice is lost; the engine reports that.
 """
@@ -30,7 +30,7 @@ def follow(changes: PassChanges) -> None:
 
 
 def look_around(changes: PassChanges, entry: CachedWorkload) -> None:
-    """Tell the owner of running work how its nodes are, if that is worth telling."""
+    """Write the state of its nodes into the reason of running work, unless all are in order."""
     status = entry.workload.status
     told = status.reason
     if status.phase != "running" or (told is not None and told.token not in OF_NODES):

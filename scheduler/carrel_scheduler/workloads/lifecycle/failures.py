@@ -1,6 +1,6 @@
 """Why an attempt failed, and whether the same would happen again: pure.
 
-The engine tells how the task ended and the end of its output. The class of a failure follows from
+The engine reports how the task ended and the end of its output. The class of a failure follows from
 these. An error of the application comes again however often it runs; a crash may not.
 """
 

@@ -1,6 +1,6 @@
 """What follows when all tasks of a workload's present attempt have ended: pure.
 
-While giving way or stopping, an exit code 0 still means that the work is done (the field's
+While preempting or stopping, an exit code 0 still means that the work is done (the field's
 convention: 0 is done, anything else asks to be run again).
 """
 
@@ -121,9 +121,9 @@ def _is_done(spec: WorkloadSpec, ended: Sequence[TaskStatus]) -> bool:
 
 
 def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
-    """A workspace is at rest, however it ended: what ran in it is gone.
+    """A workspace is stopped, however it ended: what ran in it is gone.
 
-    Starting it again without its owner would give the room to an empty desk.
+    Starting it again without its owner would allocate resources that nobody uses.
     """
     if status.phase == "preempting" and status.last_preemption is not None:
         return Outcome("stopped", reasons.workspace_gave_way(status.last_preemption))

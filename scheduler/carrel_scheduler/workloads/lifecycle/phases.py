@@ -3,11 +3,11 @@
 =============  ======================================  ==================  =====================
 phase          meaning                                 holds resources     who moves it on
 =============  ======================================  ==================  =====================
-``pending``    waits for room, or for its back-off     no                  the plan
+``pending``    waits for capacity or its back-off      no                  the plan
 ``starting``   has a place, recorded; process coming   yes                 the engine
 ``running``    its tasks run                           yes                 engine, plan, policy
-``preempting`` told to give way, saving its work       yes, until ended    the engine
-``stopping``   told to stop by its owner or a limit    yes, until ended    the engine
+``preempting`` is evicted, saves its work              yes, until ended    the engine
+``stopping``   is stopped by its owner or a limit      yes, until ended    the engine
 ``succeeded``  ended by itself with exit code 0        no                  nobody (end)
 ``failed``     used up its back-off limit              no                  nobody (end)
 ``stopped``    suspended, limit struck, or a          no                  its owner (resume)

@@ -38,7 +38,7 @@ def duration(seconds: float) -> str:
 
 
 def from_core(reason: Reason, project: str) -> ReasonInfo:
-    """A reason of a plan as it is stored; the wording without foreign names lies beside it."""
+    """A reason of a plan as it is stored; with the wording without foreign names beside it."""
     facts = render.data(reason, project)
     facts["sentence_without_names"] = render.sentence(reason, project, names=False)
     facts["help_without_names"] = render.help_text(reason, project, names=False)
@@ -52,7 +52,7 @@ def from_core(reason: Reason, project: str) -> ReasonInfo:
 
 
 def gave_way(last: Preemption) -> str:
-    """What a workload that was evicted says for as long as it waits to come back."""
+    """The reason of a workload that was evicted, until it starts again."""
     story = f"Gave way to {_taker(last)}"
     if last.checkpoint_step is not None:
         return (
@@ -63,7 +63,7 @@ def gave_way(last: Preemption) -> str:
 
 
 def workspace_gave_way(last: Preemption) -> ReasonInfo:
-    """A workspace had to give its room back; it is not started again by itself."""
+    """A workspace was evicted; it is not started again by itself."""
     return ReasonInfo(
         token="Reclaimed" if last.rule == "reclaim" else "Preempted",
         cls="stopped",
@@ -79,7 +79,7 @@ _TAKERS = {
     "drain": "the maintenance of its node",
     "evict": "whoever looks after the cluster",
 }
-"""To whom work gives way under rules that are no claims."""
+"""For what work is evicted under rules without a preemptor."""
 
 
 def _taker(last: Preemption) -> str:
@@ -172,7 +172,7 @@ def _many(kind: WorkloadKind) -> str:
 
 
 def not_told(reason: ReasonInfo, why: str) -> ReasonInfo:
-    """Work that is to end cannot be told so yet; "": it can again."""
+    """The engine cannot end the work yet; "": it can again."""
     usual = reason.help.partition(_NOT_TOLD)[0].rstrip()
     said = f"{_NOT_TOLD} ({why}); it is told again until it ends." if why else ""
     return msgspec.structs.replace(reason, help=f"{usual} {said}".strip())

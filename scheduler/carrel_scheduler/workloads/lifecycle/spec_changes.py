@@ -7,7 +7,7 @@ from carrel_schema.objects import Workload
 
 
 def take_in(changes: PassChanges, workload: Workload) -> CachedWorkload:
-    """Add a new workload to the cache and queue it, unless it is to rest."""
+    """Add a new workload to the cache and queue it, unless it is suspended."""
     entry = changes.cache.add(workload)
     workload.status.observed_generation = workload.meta.generation
     if workload.status.phase == "pending" and not asks_for_end(workload):

@@ -115,7 +115,7 @@ def _ended(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> Non
 def _as_lost(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> TaskStatus:
     """What fails while its node offers fewer GPUs than are in use is lost: one of them went away.
 
-    Which one, nobody can say of a node whose GPUs are counted only.
+    Which one is unknown on a node whose GPUs are only counted.
     """
     place = entry.tasks.get(task.id.index)
     if task.exit_code == 0 or task.lost or place is None or not place.devices:
@@ -167,7 +167,7 @@ def _show(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None
     tasks[index] = msgspec.structs.replace(
         known,
         attempt=task.id.attempt,
-        node=task.node or known.node,  # a pod that never got one is told of without
+        node=task.node or known.node,  # a pod that never got one is reported without
         devices=known.devices or task.devices,
         pid=task.pid or known.pid,
         started_at=task.started_at or known.started_at,

@@ -1,8 +1,8 @@
-"""What people make with ``kubectl`` becomes work like any other, or is told why it does not.
+"""Objects that people make with ``kubectl`` become workloads, or get a condition with the reason.
 
 The API fills in what a request leaves open, checks what no schema can, and writes the first row. An
 object that comes without our mark gets the same here, and then the mark; until then nobody else
-looks at it. A refusal is a condition of it; a change of its specification is looked at anew, and
+looks at it. A refusal is a condition of it; a change of its specification is checked anew, and
 all that was not taken on now and then: nodes, quotas and jobs that it names may have come since.
 """
 
@@ -59,8 +59,8 @@ class ObjectAdoption:
         client: of the same.
         live: the running scheduler, which knows what can never run.
         clock: epoch seconds.
-        again_seconds: between two looks at what was not taken on.
-        quarantine: where objects go that cannot be looked at.
+        again_seconds: between two checks of what was refused.
+        quarantine: where objects go that cannot be checked.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ObjectAdoption:
         self._under_way: dict[str, Stored | None] = {}
 
     async def run(self) -> None:
-        """Take on what is there and comes, for ever."""
+        """Adopt objects until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._projects())
             group.create_task(self._follow(group, Department, kinds.DEPARTMENT.resource))
@@ -91,7 +91,7 @@ class ObjectAdoption:
                 self._again()
 
     async def _projects(self) -> None:
-        """What came before its project is looked at again when that is there."""
+        """What came before its project is checked again when that exists."""
         resource = kinds.PROJECT.resource
         async with Feed(self._client, resource, Stored, label_selector=names.UID) as feed:
             async for change in feed.subscribe():
@@ -122,7 +122,7 @@ class ObjectAdoption:
     ) -> None:
         """Take one on in a task of ``group``: what has to be tried for long holds up no other.
 
-        What is heard of an object while it is looked at is looked at behind it.
+        Events of an object that is being checked are handled after that.
         """
         uid = stored.metadata.uid
         if uid in self._under_way:
@@ -145,7 +145,7 @@ class ObjectAdoption:
             del self._under_way[uid]
 
     async def take(self, kind: type[ObjectT], resource: Resource, stored: Stored) -> None:
-        """Take one on, or tell why not; what fails for a moment is tried again."""
+        """Adopt one, or write why not; what fails for a moment is tried again."""
         stored.kind = resource.kind
         meta = stored.metadata
         if names.GONE in meta.annotations:
@@ -162,7 +162,7 @@ class ObjectAdoption:
             except (Gone, NotFound):
                 return
             except (Changed, Conflict) as error:
-                # It may be another one by now, but a server also says so when nothing changed.
+                # It may be another one by now, but a server also answers so when nothing changed.
                 log.info("%s %s is not taken on yet: %s", now.kind, meta.name, error)
             except (KubeError, LedgerUnavailable) as error:
                 log.warning("%s %s is not taken on yet: %s", now.kind, meta.name, error)
@@ -179,7 +179,7 @@ class ObjectAdoption:
         except Gone:
             return None
         except KubeError:
-            return stored  # tried as it was, and told if that fails
+            return stored  # tried as it was, and refused if that fails
         if found.metadata.uid != meta.uid or names.UID in found.metadata.labels:
             return None
         found.kind = resource.kind
@@ -282,7 +282,7 @@ def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
 
 
 def _told(stored: Stored) -> list[tuple[int, str, str]]:
-    """Refusals that stand in its status: of which generation, and why."""
+    """Refusals in its status: of which generation, and why."""
     told = msgspec.json.decode(stored.status, type=dict[str, Any]).get("conditions", [])
     return [
         (one.get("observedGeneration", 0), one.get("reason", ""), one.get("message", ""))

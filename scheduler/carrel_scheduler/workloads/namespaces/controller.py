@@ -1,6 +1,6 @@
 """A namespace for each project, made or adopted, with the rights of those who work there.
 
-A namespace that was there before is adopted only if an admin says so in an annotation of it: it
+A namespace that was there before is adopted only if an admin allows it in an annotation of it: it
 gets our label and what we put into it, and nothing in it is changed or ever deleted. Of what we
 made, a namespace goes with its project unless a volume is left in it besides ours: then an admin
 decides. What the scheduler may do to namespaces is bounded by a policy of the installation.
@@ -76,7 +76,7 @@ class Namespaces:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """See to every project that there is and comes, for ever."""
+        """Reconcile every project until cancelled."""
         try:
             while True:
                 page = await self._store.list(Project)
@@ -176,7 +176,7 @@ class Namespaces:
                 log.info("Somebody else made the claim %s/%s", namespace, name)
 
     async def _seen(self, project: Project) -> None:
-        """Tell that what the specification says is done."""
+        """Write that the specification is carried out."""
         try:
             fresh = await self._store.get(Project, project.meta.name)
             if fresh.status.observed_generation != project.meta.generation:

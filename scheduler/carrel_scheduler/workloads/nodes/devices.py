@@ -82,7 +82,7 @@ class WithheldDevices:
         return True
 
     def added_to(self, event: NodeSet) -> NodeSet:
-        """A node as the core is to be told of it."""
+        """A node as the core is to know it."""
         there = frozenset(range(event.devices)) & self.on(event.name)
         return replace(event, broken_devices=event.broken_devices | there) if there else event
 
@@ -260,7 +260,7 @@ def with_lost(before: NodeFacts | None, now: NodeFacts, held: Collection[int]) -
     Args:
         before: what was known of it.
         now: what it shows.
-        held: indices of GPUs that work of ours holds there.
+        held: indices of GPUs that workloads hold there.
     """
     there = {device.index: device for device in now.devices}
     known = {} if before is None else {device.index: device for device in before.devices}
@@ -286,7 +286,7 @@ def _lost(index: int, known: dict[int, Device], node: NodeFacts) -> Device:
 
 
 def _held_on(cache: WorkloadCache, node: str) -> set[int]:
-    """The GPUs of a node that our own work holds."""
+    """The GPUs of a node that workloads hold."""
     places = (place for entry in cache.holding for place in entry.places.values())
     return {device for place in places if place.node == node for device in place.devices}
 

@@ -156,7 +156,7 @@ def _take_over_places(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def _was_not_started(entry: CachedWorkload, index: int) -> bool:
-    """Whether the engine never heard of a task that was recorded."""
+    """Whether the engine never got a task that was recorded."""
     if entry.workload.status.phase == "starting":
         return index not in entry.leaving
     info = next(one for one in entry.workload.status.tasks if one.index == index)

@@ -35,8 +35,8 @@ class GuardedDecide:
     Args:
         state: of the core.
         quarantine: where failures and culprits are noted.
-        refused: told of the uid of a workload that was taken out of the core's queue.
-        decide: what to do at a time; may raise.
+        refused: called with the uid of a workload that was taken out of the core's queue.
+        decide: makes the plan at a time; may raise.
 
     Attributes:
         due_at: when deciding is tried again; ``None`` unless it failed.
@@ -56,7 +56,7 @@ class GuardedDecide:
         self.due_at: float | None = None
 
     def queued(self, uids: Iterable[str]) -> None:
-        """They wait since now."""
+        """They are pending since now."""
         self._arrived |= dict.fromkeys(uids)
 
     def set_back(self, seconds: float) -> None:
@@ -69,7 +69,7 @@ class GuardedDecide:
         return self.due_at is not None and now < self.due_at
 
     def plan(self, now: float) -> Plan | None:
-        """What to do now; ``None`` where that cannot be told."""
+        """The plan; ``None`` where there is none."""
         try:
             plan = self._decide(now)
         except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
@@ -130,7 +130,7 @@ class Decider:
         state: of the core.
         clock: epoch seconds.
         quarantine, refused, decide: see ``GuardedDecide``.
-        preview: what would be done at a time, for those who ask meanwhile.
+        preview: what would be done at a time, for requests meanwhile.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Decider:
         return self._preview
 
     def plan(self, now: float) -> Plan | None:
-        """What to do now; ``None`` where nothing has changed, or not yet."""
+        """The plan; ``None`` where nothing has changed, or not yet."""
         if self._decided == self._state.version and not self._resync.due(now):
             return None
         if self._pacing.put_off(self._clock()) or self._guarded.waits(now):
@@ -203,7 +203,7 @@ TOLERATED_SECONDS: Final = 1.0
 
 
 class Timers:
-    """Workloads to look at again, by time."""
+    """Timers of workloads."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
@@ -213,7 +213,7 @@ class Timers:
         return len(self._heap)
 
     def set(self, when: float, uid: str) -> None:
-        """Look at a workload at that time, epoch seconds."""
+        """Check a workload at that time, epoch seconds."""
         heapq.heappush(self._heap, (when, uid))
 
     def take_due(self, now: float) -> list[str]:
@@ -234,15 +234,15 @@ class Timers:
 
 
 class Pacing:
-    """Rests after long work, so that requests, which share the thread, are answered.
+    """Pauses after long work, so that requests, which share the thread, are answered.
 
     With thousands in the queue a decision takes tens of milliseconds, and a burst of submissions
     would ask for one every few; deciding on many at once costs as much as on one. Short work is
-    followed by rests too short to notice.
+    followed by pauses too short to notice.
 
     Args:
         clock: seconds; it may be set back without harm.
-        rest: how many times as long as the work the rest is.
+        rest: how many times as long as the work the pause is.
     """
 
     def __init__(self, clock: Callable[[], float], rest: float = REST) -> None:
@@ -262,7 +262,7 @@ class Pacing:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Work within; the rest that follows is a few times as long."""
+        """Measure the work within; the pause that follows is a few times as long."""
         began = self._clock()
         yield
         self._since = self._clock()
@@ -273,18 +273,18 @@ class Pacing:
 class Resync:
     """When to decide again though nothing has happened.
 
-    Delays, minimum run times, patience and the grace of broken gangs follow the clock: as long as
-    somebody waits, it is decided again now and then on an unchanged state.
+    Delays, minimum run times and the grace of stale gangs follow the clock: as long as workloads
+    are pending, the core is asked at intervals on an unchanged state.
 
     Attributes:
-        due_at: epoch seconds; ``None`` while nobody waits.
+        due_at: epoch seconds; ``None`` while nothing is pending.
     """
 
     def __init__(self) -> None:
         self.due_at: float | None = None
 
     def decided(self, now: float, *, waiting: bool) -> None:
-        """There was a decision; ``waiting``: whether it left anybody without what it asks for."""
+        """The core was asked; ``waiting``: whether workloads are still pending."""
         self.due_at = now + RESYNC_SECONDS if waiting else None
 
     def due(self, now: float) -> bool:

@@ -53,7 +53,7 @@ class StartRefused:
 
 @dataclass(frozen=True, slots=True)
 class StopFailed:
-    """A task was told to end, and the engine cannot pass that on; "" once it can."""
+    """The engine cannot end a terminating task; "" once it can."""
 
     task: TaskId
     message: str
@@ -66,7 +66,7 @@ class StopFailed:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRefused:
-    """The Hub could not start a workspace whose turn had come."""
+    """The Hub could not start a workspace that has its allocation."""
 
     uid: str
     message: str
@@ -74,7 +74,7 @@ class ClaimRefused:
 
 @dataclass(frozen=True, slots=True)
 class DevicesSampled:
-    """The node's devices were looked at."""
+    """The node's devices were sampled."""
 
     facts: NodeFacts
     use: tuple[DeviceUse, ...]
@@ -97,14 +97,14 @@ class CordonEnded:
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """Look at this workspace's limits now (a sign of life, an extension)."""
+    """Check this workload's limits now (activity, an extension)."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadDeleted:
-    """The object of a workload was removed by force: nobody waited for its tasks."""
+    """The object of a workload was removed by force, while its tasks may run."""
 
     uid: str
 
@@ -125,7 +125,7 @@ class StatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The Hub came for a workspace whose turn it is: launch it."""
+    """The Hub claimed a workspace that has its allocation: launch it."""
 
     uid: str
 
@@ -140,12 +140,12 @@ class MembersMet:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Turn once more: reports wait to be written, or a plan changed what can be decided."""
+    """Run another pass: reports are to be written, or a plan changed the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedLately:
-    """What projects held lately in the mean: GPU thousandths, millicores and MiB by name."""
+    """The mean of what projects held lately: GPU thousandths, millicores and MiB by name."""
 
     average: Mapping[str, tuple[float, float, float]]
 
@@ -187,14 +187,14 @@ class Inbox:
         self._bell: asyncio.Event = asyncio.Event()
 
     def put(self, message: LoopEvent) -> None:
-        """Add a message and ring."""
+        """Add an event and wake the reconciler."""
         if not self._messages:
             self._since = self._timer()
         self._messages.append(message)
         self._bell.set()
 
     def take(self) -> LoopEvent:
-        """The oldest message; there must be one."""
+        """Remove and return the oldest event; there must be one."""
         return self._messages.popleft()
 
     def __len__(self) -> int:

@@ -55,11 +55,11 @@ NO_TRACE: Final = "no trace of it was found"
 # Nobody else would do what was ordered: an engine that cannot do it is asked again without end.
 PAUSES: Final = Pauses(0.5, 60.0)
 SHOWN_FROM: Final = 2
-"""After so many failures in a row people are told."""
+"""After so many failures in a row the status shows why."""
 
 
 class HubStarter(Protocol):
-    """Starts a workspace through the Hub when its turn has come."""
+    """Starts a workspace through the Hub when it has its allocation."""
 
     async def start_workspace(self, workload: Workload) -> None:
         """Ask the Hub; raises ``HubRefused``."""
@@ -71,17 +71,17 @@ class HubRefused(Exception):  # noqa: N818
 
 
 class Announcer(Protocol):
-    """Says of a task, where others see it, that it is about to give way."""
+    """Writes where others see it that a task is about to be evicted."""
 
     async def announce(self, task: TaskId, why: ReasonInfo) -> None:
-        """Say it. What cannot be said keeps nobody from going on."""
+        """Write it; a failure is logged."""
         ...
 
 
 class Executor:
     """Carries out the orders of recorded passes.
 
-    ``announcer``: if there is one, hears why tasks give way before they are told to end.
+    ``announcer``: if there is one, announces evictions before their tasks are ended.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Executor:
         clock: Callable[[], float],
         nodes: Mapping[str, NodeState],
     ) -> None:
-        """Say where events of orders go, the time (epoch seconds), and the known nodes."""
+        """Set where events of orders go, the time (epoch seconds), and the known nodes."""
         self._enqueue, self._clock, self._nodes = enqueue, clock, nodes
 
     @asynccontextmanager
@@ -166,7 +166,7 @@ class Executor:
             await asyncio.gather(*self._running)
 
     async def close(self) -> None:
-        """Drop what is under way; the next start finds out from the engine what became of it."""
+        """Cancel what is under way; the next start asks the engine what became of it."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -215,7 +215,7 @@ class Executor:
             self._spawn(f"start {spec.id}", self._undo_start(spec.id, text))
 
     async def _undo_start(self, task: TaskId, text: str) -> None:
-        """End what may have been started; its room is free once that has ended, or never was."""
+        """End what may have been started; its allocation is free once that has ended."""
         try:
             await self._insist(f"ending task {task}", lambda: self._engine.stop(task, 0.0))
         except UnknownTask:
@@ -228,9 +228,9 @@ class Executor:
             await self._engine.stop(stop.task, stop.grace_seconds)
         except UnknownTask:
             self._enqueue(TaskSeen(_vanished(stop.task, self._clock())))
-        except Exception as error:  # noqa: BLE001 - said, and tried again
+        except Exception as error:  # noqa: BLE001 - logged, and tried again
             _say_failed(f"ending task {stop.task}", error)
-            # In a line of its own: other tasks of the workload are told to end meanwhile.
+            # In an order of its own: other tasks of the workload are ended meanwhile.
             self._spawn(f"stop {stop.task}", self._stop_again(stop))
 
     async def _stop_again(self, stop: Stop) -> None:
@@ -264,9 +264,9 @@ class Executor:
         work: Callable[[], Awaitable[None]],
         show: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Do something until it succeeds. Raises ``UnknownTask``.
+        """Retry until it succeeds. Raises ``UnknownTask``.
 
-        ``show``: told why it has failed for a while, and "" once it has not.
+        ``show``: called with why it has failed for a while, and "" once it has not.
         """
         shown = ""
         for number, pause in enumerate(PAUSES):
@@ -274,7 +274,7 @@ class Executor:
                 await work()
             except UnknownTask:
                 raise
-            except Exception as error:  # noqa: BLE001 - said, and tried again
+            except Exception as error:  # noqa: BLE001 - logged, and tried again
                 _say_failed(doing, error, pause)
                 if number + 1 >= SHOWN_FROM and str(error) != shown:
                     shown = str(error)
@@ -297,7 +297,7 @@ def _nobody_listens(event: LoopEvent) -> None:
 
 
 def _line_of(entry: CachedWorkload) -> str:
-    """In which line the starts of a workload wait.
+    """The queue of orders in which the starts of a workload wait.
 
     A pod that somebody else makes may have to be waited for: a stop does not wait behind that.
     """
@@ -310,14 +310,14 @@ def _say_failed(doing: str, error: Exception, pause: float = PAUSES.first) -> No
 
 
 def _vanished(task: TaskId, now: float) -> TaskStatus:
-    """The end of a task that nobody knows: heard of already, unless it went without a trace."""
+    """The end of a task that the engine does not know: its end came already, or it is lost."""
     return TaskStatus(
         id=task, phase=TaskPhase.ENDED, node="", ended_at=now, message=NO_TRACE, lost=True
     )
 
 
 async def _known(order: Awaitable[None]) -> None:
-    """An order about a task that the engine has already let go of needs nothing done."""
+    """Carry out an order about a task; none is needed where the engine has forgotten it."""
     try:
         await order
     except UnknownTask as error:

@@ -72,12 +72,12 @@ class EventHandlers:
     Args:
         cache: live workloads, projects and departments.
         state: of the core.
-        composites: hears of composite workloads and of their parts.
+        composites: gets changes of composite workloads and of their parts.
         timers: set for what a change of phase makes due later.
         steps: guards what a handler does for several workloads.
         deleted_projects: drains projects that are deleted.
         withheld: devices of tasks that no live workload owns.
-        publish: tells the event stream of a workload as it is now.
+        publish: writes a workload as it is now to the event stream.
 
     Attributes:
         nodes: facts and use of nodes by name.

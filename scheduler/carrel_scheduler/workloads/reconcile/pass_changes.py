@@ -32,7 +32,7 @@ from carrel_schema.sections import Route
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ask the engine to end a task; ``why`` where it gives way to others."""
+    """Ask the engine to end a task; ``why`` where it is evicted."""
 
     task: TaskId
     grace_seconds: float
@@ -56,9 +56,9 @@ class PassChanges:
         starts: tasks of present attempts that the engine is to start.
         finished: uids at an end, dropped from the cache once recorded.
         removed: uids whose object is to be deleted.
-        wake_hub: uids of workspaces whose turn has come, to be started through the Hub.
+        wake_hub: uids of workspaces that got their allocation, to be started through the Hub.
         queued: uids that began to wait in the core's queue.
-        wakes: when to look at which uids again.
+        wakes: timers to set, by time and uid.
         unrecorded: uids whose part of the pass could not be written: nothing of them is started.
         ports: who chooses the ports of tasks.
         external_pods: what is not in the cache may be one of their PodGroups.
@@ -168,7 +168,8 @@ class PassChanges:
         """Put a workload into the core's queue; ``done`` are members that need no place any more.
 
         Projects and workloads arrive by watches of their own, so a workload may be here first; it
-        is queued when its project comes. What holds room keeps it until its project has drained.
+        is queued when its project comes. What holds resources keeps them until its project has
+        drained.
         """
         project = entry.workload.meta.project
         drains = entry.holding and project in self.cache.draining
@@ -206,23 +207,23 @@ class PassChanges:
         self.stops.append(Stop(entry.task_id(task), grace_seconds, why))
 
     def release(self, entry: CachedWorkload, part: int, outcome: Outcome) -> None:
-        """A part's room is free, while others go on."""
+        """A part's allocation is free, while others go on."""
         self.state.apply(TaskReleased(entry.uid, part, outcome, self.now))
         del entry.places[part]
         entry.leaving.discard(part)
 
     def turn_down(self, entry: CachedWorkload, parts: Iterable[int], outcome: Outcome) -> None:
-        """Places come too late for a workload that ends: in this life it wants no more of them."""
+        """Places come too late for a workload that ends: this attempt needs no more."""
         for part in sorted(parts):
             self.release(entry, part, outcome)
         entry.turned_down = True
 
     def release_all(self, entry: CachedWorkload, *, waits: bool = False) -> None:
-        """All tasks have ended: their room is free.
+        """All tasks have ended: their allocations are free.
 
         Args:
             entry: the workload.
-            waits: it asks for room again at once, and keeps what was promised to it; otherwise it
+            waits: it is pending again at once, and keeps its reservation; otherwise it
                 leaves the core.
         """
         # Parts that are done or were turned down ask for nothing; if all come again, all ask anew.
@@ -240,7 +241,7 @@ class PassChanges:
             self.enqueue(entry)
 
     def leave(self, entry: CachedWorkload, parts: Iterable[int]) -> None:
-        """The room of these parts counts as being freed from now on."""
+        """These parts are terminating from now on."""
         going = sorted(set(parts) - entry.leaving)
         for part in going:
             self.state.apply(TaskReleasing(entry.uid, part))
@@ -252,7 +253,7 @@ class PassChanges:
     def evict_all(
         self, entry: CachedWorkload, grace_seconds: float, why: ReasonInfo | None = None
     ) -> None:
-        """Tell every task that still runs to end; the room counts as being freed from now on."""
+        """End every task that still runs; all parts are terminating from now on."""
         self.leave(entry, entry.places)
         for task in sorted(entry.alive):
             self.stop(entry, task, grace_seconds, why)

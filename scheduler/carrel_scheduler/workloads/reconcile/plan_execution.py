@@ -2,7 +2,7 @@
 
 Bindings become starts, evictions stops, nominations reservations. Reasons are written a slice at a
 time: in a busy cluster those of thousands change with every plan, and writing them all would leave
-no time for anything else. So a slice is bounded in what it looks at and in what it writes, goes on
+no time for anything else. So a slice is bounded in what it compares and in what it writes, goes on
 where the last one stopped, and is followed by a pause many times as long as it took. Workloads
 without any reason come before those whose reason has changed. A short queue fits into one slice.
 """
@@ -116,17 +116,17 @@ class ExplainedPlan(Protocol):
 
     @property
     def queue(self) -> Sequence[str]:
-        """The uids of all who wait, in the order of service."""
+        """The uids of all pending workloads, in order."""
         ...
 
     @property
     def reasons(self) -> Mapping[str, Reason]:
-        """Why each of them waits."""
+        """The reason of each."""
         ...
 
 
 class Explaining:
-    """The reasons why they wait, on their way to those who do.
+    """Writes reasons of pending workloads into their status.
 
     Args:
         clock: of the pacing.
@@ -142,20 +142,20 @@ class Explaining:
 
     @property
     def pending(self) -> bool:
-        """Whether some have not been looked at since the latest plan."""
+        """Whether some have not been compared since the latest plan."""
         return self._unseen > 0 or bool(self._first)
 
     @property
     def due_at(self) -> float | None:
-        """When the next slice falls due that was put off; ``None`` where nothing is left to say."""
+        """When the next slice is due that was put off; ``None`` where nothing is left."""
         return self.pacing.due_at if self.pending else None
 
     def queued(self, uids: Iterable[str]) -> None:
-        """They wait and have not been told why; the next plan will say."""
+        """They are pending and have no reason yet; the next plan gives one."""
         self._arrived += uids
 
     def decided(self, waiting: int) -> None:
-        """Something was decided: the reasons of so many who wait are to be looked at."""
+        """The core has decided: the reasons of so many pending workloads are to be compared."""
         self._unseen = waiting
         self._first |= dict.fromkeys(self._arrived)
         self._arrived.clear()
@@ -169,7 +169,7 @@ class Explaining:
                 return
 
     def _coming(self, queue: Sequence[str]) -> Iterator[tuple[str, int | None]]:
-        """Who is looked at, each with its place in the queue where that is at hand."""
+        """Uids to compare, each with its place in the queue where that is known."""
         for uid in list(islice(self._first, SEEN_AT_ONCE)):
             del self._first[uid]
             yield uid, None
@@ -185,7 +185,7 @@ def _tell(changes: PassChanges, plan: ExplainedPlan, uid: str, place: int | None
     """Put a reason that differs into the status; returns how many that were.
 
     A place in the queue moves with everybody else's, so it is written along with a changed reason
-    only; whoever wants it now asks the live view.
+    only; the live view has the present one.
     """
     reason, entry = plan.reasons.get(uid), changes.cache.get(uid)
     if reason is not None and entry is None:
@@ -202,10 +202,10 @@ def _tell(changes: PassChanges, plan: ExplainedPlan, uid: str, place: int | None
 
 
 def _with_story(entry: CachedWorkload, reason: Reason, *, promised: bool) -> ReasonInfo:
-    """The reason with what a waiter wants to know beside it.
+    """The reason with what the owner of a pending workload wants to know beside it.
 
-    ``nominated``: room is being freed for this very workload, so waiting is worth it.
-    ``preempted``: it ran before and gave way.
+    ``nominated``: capacity is reserved for this workload, so waiting is worth it.
+    ``preempted``: it ran before and was evicted.
     """
     said = reasons.from_core(reason, entry.workload.meta.project)
     last = entry.workload.status.last_preemption
@@ -222,7 +222,7 @@ def _with_story(entry: CachedWorkload, reason: Reason, *, promised: bool) -> Rea
 
 
 def _same(stored: ReasonInfo | None, reason: Reason, *, promised: bool) -> bool:
-    """Whether the stored reason says the same: token, amounts, holders."""
+    """Whether the stored reason is the same: token, amounts, holders."""
     if stored is None or stored.token != reason.token.value:
         return False
     known = stored.data

@@ -3,7 +3,7 @@
 It sleeps until an event arrives or something falls due. Each *pass* (``Reconciler.reconcile``) is a
 page of numbered steps; the parts that do them are beside this module.
 
-* Recorded before done: a pass's changes are one ledger transaction, and the engine hears of them
+* Recorded before done: a pass's changes are one ledger transaction, and the engine gets orders
   only after it is durable. A scheduler that is started again finds in the ledger what may have
   happened and asks the engine what did.
 * One writer: only this loop writes status, and only here the core's state changes.
@@ -157,7 +157,7 @@ class Reconciler:
         return self._inbox.empty
 
     async def run(self) -> None:
-        """Run passes for ever; raises what ends a scheduler (``FATAL``) and nothing else."""
+        """Run passes until cancelled; raises what ends a scheduler (``FATAL``) and nothing else."""
         while True:
             await self._something_happened()
             with self.quarantine.guard("message", "turn", fatal=FATAL) as guard:
@@ -186,7 +186,7 @@ class Reconciler:
                 self.decider.ask_again()
             # 4. Ask the core for a plan and put it into the pass.
             self._decide(changes)
-            # 5. Say why the others wait; 6. record everything; 7. carry it out.
+            # 5. Write reasons of pending workloads; 6. record everything; 7. carry it out.
             await self._explain_and_finish(changes)
         except Exception:
             for uid in changes.dirty:
@@ -199,7 +199,7 @@ class Reconciler:
         self.metrics.end_pass(figures, self.state.asking)
 
     def begin(self) -> PassChanges:
-        """Open a pass."""
+        """Begin a pass."""
         self._number += 1
         self.external_pods.epoch = self.epoch
         return PassChanges(
@@ -234,7 +234,7 @@ class Reconciler:
         self.external_pods.act()
 
     def publish(self, kind: str, workload: Workload, report: Report | None = None) -> None:
-        """Tell the listeners of a workload as it is now."""
+        """Write a workload as it is now to the event stream."""
         if workload.spec.owner:
             self.composites.changed(workload, deleted=kind == "deleted")
         if not self.stream.has_listeners:
@@ -301,7 +301,7 @@ class Reconciler:
             self.enqueue(Wake())
 
     async def _explain_and_finish(self, changes: PassChanges) -> None:
-        """Finish the pass, with a slice of the waiters' reasons if it is time for one."""
+        """Finish the pass, with a slice of reasons if it is time for one."""
         explaining = self._explaining
         if not explaining.pending or explaining.pacing.put_off(self.clock()):
             await self.finish(changes)

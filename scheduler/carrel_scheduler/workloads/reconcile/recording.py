@@ -37,7 +37,7 @@ class Recorder:
         ledger: where they are written.
         quarantine: where workloads go whose part cannot be written.
         enqueue: takes events about specifications that were found newer, or gone.
-        publish: tells the event stream of a workload as it is now.
+        publish: writes a workload as it is now to the event stream.
         commit: measures the transaction within.
     """
 
@@ -165,7 +165,7 @@ class TooManyMetrics(Exception):  # noqa: N818 - an outcome to tell
 
 @dataclass(slots=True)
 class PendingReports:
-    """Reports taken in since the last flush."""
+    """Reports received since the last flush."""
 
     points: dict[str, list[MetricPoint]] = field(default_factory=lambda: defaultdict(list))
     touched: set[str] = field(default_factory=set)
@@ -236,7 +236,7 @@ class ReportWriter:
         self._ledger, self._quarantine, self._pending = ledger, quarantine, pending
 
     async def write_last(self, transitions: Sequence[Transition]) -> None:
-        """Write the values of workloads that come to rest before anybody hears that they did."""
+        """Write the values of workloads that end before their end is published."""
         for row in transitions:
             last = self._pending.last_of(row.workload_uid) if row.to_phase in AT_REST else []
             if last:

@@ -1,7 +1,7 @@
 """Starting up: read the ledger, ask the engine, and bring the two together.
 
-How one workload is taken over stands in ``adoption``. Processes that no live workload owns are
-ended, and nobody gets their devices before that. What cannot be taken in is set aside, and the rest
+``adoption`` takes over one workload. Processes that no live workload owns are ended, and their
+devices are withheld until then. A workload that cannot be taken over is set aside, and the rest
 goes on.
 """
 
@@ -48,7 +48,7 @@ async def recover(
     projects = await loop.ledger.list(Project)
     for project in projects.items:
         loop.enqueue(ProjectChanged(Change(ChangeType.ADDED, projects.version, project)))
-    # Listed after the projects: hearing again of what changed in between does no harm.
+    # Listed after the projects: receiving a change in between again does no harm.
     departments = await loop.ledger.list(Department)
     for department in departments.items:
         loop.enqueue(DepartmentChanged(Change(ChangeType.ADDED, departments.version, department)))

@@ -62,7 +62,7 @@ async def _changes(
 ) -> AsyncIterator[Change[ObjectT]]:
     """Every change; where some are no longer kept, all that is there and what of ``known`` is not.
 
-    A workload is let go by the loop alone, so it needs not be told of those that are gone.
+    Workloads leave the cache by the reconciler alone, so it needs no event of those that are gone.
     """
     while True:
         try:
@@ -81,7 +81,7 @@ async def _changes(
 
 
 async def watch_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Event) -> None:
-    """Everything the engine sees; ``subscribed`` is set once nothing can be missed any more."""
+    """Every task event of the engine; ``subscribed`` is set once none can be missed."""
     stream = engine.watch()
     subscribed.set()
     async for status in stream:
@@ -94,9 +94,9 @@ async def sample_devices(
     loop: Reconciler,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Look at the devices every few seconds, in a thread: NVML calls may block.
+    """Sample the devices every few seconds, in a thread: NVML calls may block.
 
-    A look that fails leaves what is known as it is; without a use, facts are told all the same.
+    A sample that fails leaves what is known as it is; facts are delivered without a use, too.
     """
     while True:
         facts: NodeFacts | None = None
@@ -132,7 +132,7 @@ def _running(loop: Reconciler) -> Iterator[tuple[str, tuple[int, ...], int]]:
 async def watch_rendezvous(
     met_at: MetAt, loop: Reconciler, look_seconds: float = RENDEZVOUS_SECONDS
 ) -> None:
-    """Look who has met, for as long as somebody is expected."""
+    """Check which members have met, for as long as some are expected."""
     while True:
         for entry in tuple(loop.cache.holding):
             if entry.meet_until is None:
@@ -150,7 +150,7 @@ async def watch_usage(
     clock: Callable[[], float],
     look_seconds: float = USAGE_SECONDS,
 ) -> None:
-    """Look at the ledger every few minutes."""
+    """Read past use from the ledger every few minutes."""
     while True:
         loop.enqueue(await past.follow(clock()))
         await asyncio.sleep(look_seconds)

@@ -54,9 +54,9 @@ class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job says about itself.
+    """What a job reports.
 
-    ``checkpoint_step`` says that work up to there is saved; ``parameters`` are texts, numbers and
+    ``checkpoint_step``: work up to there is saved; ``parameters`` are texts, numbers and
     switches by name; ``notebook`` is of notebook jobs only.
     """
 
@@ -194,7 +194,7 @@ class Live(Protocol):
         port: int | None,
         external: bool = False,
     ) -> Workload:
-        """Give a workspace that got its turn in the queue what it is to run.
+        """Give a workspace that has its allocation what it is to run.
 
         Raises ``NotFound``; ``NotAccepted`` when it does not hold a place.
         """

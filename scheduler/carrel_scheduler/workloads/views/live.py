@@ -62,7 +62,7 @@ OF_PARTS: Final[Mapping[WorkloadKind, str]] = {
 
 
 class LiveView:
-    """See the contract; one per scheduler. ``fits`` tells what this place cannot run."""
+    """See the contract; one per scheduler. ``fits``: what this installation cannot run."""
 
     def __init__(self, loop: Reconciler, fits: Fitting = fitting.on_machine) -> None:
         self._loop, self._fits = loop, fits
@@ -141,7 +141,7 @@ class LiveView:
         return msgspec.structs.replace(found, sentence=f"{whose}{found.sentence}")
 
     def _queued(self, workload: Workload, claims: tuple[str, ...] = ()) -> WorkloadQueued:
-        """As it would ask for room, only of nodes that are open to it and reach its volumes."""
+        """As it would be queued: with the nodes that are open to it and reach its volumes."""
         queued = queued_event(workload, self._loop.cache.largest_gpus)
         return self._loop.external_pods.constrained(queued, claims)
 
@@ -214,7 +214,7 @@ class LiveView:
         port: int | None,
         external: bool = False,
     ) -> Workload:
-        """Give a workspace that got its turn what it is to run."""
+        """Give a workspace that has its allocation what it is to run."""
         entry = self._entry(workload_uid)
         if entry.claim_until is None or not entry.needs_claim:
             raise NotAccepted("not_claimable", "this workspace holds no place that waits for it")
@@ -394,7 +394,7 @@ def _instance(one: MigInstance) -> MigInstanceView:
 
 
 def _facts(view: views.NodeView) -> NodeFacts:
-    """A node that work is recorded on and that nobody tells of."""
+    """A node that work is recorded on and that no longer exists."""
     return NodeFacts(
         name=view.name,
         cpu_milli=view.cpu_milli,

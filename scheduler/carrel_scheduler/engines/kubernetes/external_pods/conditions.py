@@ -1,6 +1,6 @@
-"""Reasons that pods are told, and the status of PodGroups and NodeGroups.
+"""Messages in pods' conditions, and the status of PodGroups and NodeGroups.
 
-Groups are looked at when an event may concern them, at most once a second, and written where their
+Groups are evaluated when an event may concern them, at most once a second, and written where their
 status is outdated. A write names the version that it was decided on.
 """
 
@@ -52,12 +52,12 @@ def waits(reason: Reason, project: str) -> tuple[str, str]:
 
 
 def evicted(reason: Reason, project: str) -> tuple[str, str]:
-    """Why a pod gives way."""
+    """Why a pod is evicted."""
     return reason.token.value, render.sentence(reason, project, names=False)
 
 
 def does_not_give_way(why: str) -> str:
-    """A pod is to give way, and the cluster does not let it be evicted."""
+    """A pod is to be evicted, and the cluster refuses it."""
     return f"It is to give way, and is not evicted: {why.rstrip('.')}. That is tried again."
 
 
@@ -208,7 +208,7 @@ class GroupStatuses:
         current.notify = self._changed.set
 
     async def run(self) -> None:
-        """Look and write for ever."""
+        """Evaluate and write until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(self._pods))
             group.create_task(self._follow(self._nodes))
@@ -265,7 +265,7 @@ class GroupStatuses:
         try:
             await self._client.patch(resource, meta.name, body, meta.namespace, "status")
         except (NotFound, Conflict):
-            self._changed.set()  # it is another one by now, which is being told
+            self._changed.set()  # it changed meanwhile, which is an event of its own
         except KubeError as error:
             log.info("the status of %s %s is not written: %s", resource.kind, meta.name, error)
             self._changed.set()

@@ -56,7 +56,7 @@ class Limits:
     Attributes:
         bindings: on their way at the same time.
         evictions: the same.
-        notifications_per_second: pods that are told why they wait.
+        notifications_per_second: conditions and events written to pods.
     """
 
     bindings: int = 32
@@ -80,7 +80,7 @@ class PodExecutor:
     Args:
         client: of the API server.
         ledger: where history goes.
-        tell: execute news to the loop.
+        tell: delivers events to the reconciler.
         now: epoch seconds.
         instance: the name of this process, for events.
         limits: see ``Limits``.
@@ -126,7 +126,7 @@ class PodExecutor:
             self._writing.set()
 
     async def run(self) -> None:
-        """Work for ever. Raises ``Fenced``, and what the ledger raises."""
+        """Run until cancelled. Raises ``Fenced``, and what the ledger raises."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._limits.bindings):
                 group.create_task(self._bind_all())
@@ -198,7 +198,7 @@ class PodExecutor:
             victim = PodNotice(pod.namespace, pod.name, pod.uid, order.reason, order.message)
             try:
                 await evict(self._client, victim, order.grace_seconds, now=self._now)
-            except Exception as error:  # noqa: BLE001 - tried again, and told if that goes on
+            except Exception as error:  # noqa: BLE001 - tried again, and reported if that goes on
                 self._refused(order, error)
             else:
                 del self._refusals[pod.uid]
@@ -207,7 +207,7 @@ class PodExecutor:
                 self._telling.set()
 
     def _refused(self, order: Evict, error: Exception) -> None:
-        """Try again later; a pod that was told to give way stays so until it is gone."""
+        """Try again later; a victim stays one until it is gone."""
         pod, trace = order.pod, None if isinstance(error, Protected | KubeError) else error
         log.info("pod %s does not give way yet: %s", pod.name, error, exc_info=trace)
         refusals, pause = self._refusals[pod.uid], EVICT_AGAIN_SECONDS

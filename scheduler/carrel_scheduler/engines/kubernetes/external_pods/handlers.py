@@ -1,6 +1,6 @@
 """Event handlers of external pods: pods and nodes come, change and go, projects appear.
 
-Only the index follows at once; the core is told in the reconcile step.
+Only the index is updated at once; the core follows in the reconcile step.
 """
 
 import logging
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 MOST_FAILURES: Final = 5
 AGAIN_SECONDS: Final = 0.25
 REFUSED_SECONDS: Final = 30.0
-"""So long a pod rests whose binding was refused for good."""
+"""The pause of a pod whose binding was refused for good."""
 
 
 class EventHandlers:
@@ -252,7 +252,7 @@ class EventHandlers:
                 )
 
     def _eviction_refused(self, news: EvictionRefused) -> None:
-        """It is tried again; until then its devices are not counted on, and its owner is told."""
+        """It is tried again; until then its devices count as stuck, and its condition says why."""
         log.warning("pod %s/%s does not give way: %s", news.pod.namespace, news.pod.name, news.text)
         home = self._pass.index.task_of(news.pod.uid)
         if home is None:
@@ -271,7 +271,7 @@ class EventHandlers:
 
 
 def _about(news: ExternalEvent) -> tuple[Source, str]:
-    """Source and key of news, for what cannot be processed."""
+    """Source and key of an event that cannot be processed."""
     match news:
         case ExternalPodSeen(pod):
             return "pod", pod.ref.uid

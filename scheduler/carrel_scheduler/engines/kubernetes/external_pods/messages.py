@@ -34,7 +34,7 @@ class TaskPodSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:
-    """A pod is no more, or uses nothing any more."""
+    """A pod was deleted, or uses nothing any more."""
 
     uid: str
 
@@ -69,7 +69,7 @@ class NodeGroupDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Everything that was there at the start has been told, and own work has its places."""
+    """Everything that existed at the start was delivered, and workloads are recovered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class BindingFailed:
     """A pod was not bound.
 
     Attributes:
-        text: what the API server said.
+        text: the API server's message.
         final: asking again would be answered alike.
     """
 
@@ -88,7 +88,7 @@ class BindingFailed:
 
 @dataclass(frozen=True, slots=True)
 class EvictionRefused:
-    """A pod did not give way for long: a disruption budget protects it, as ``text`` says."""
+    """A pod could not be evicted for long: a disruption budget protects it; see ``text``."""
 
     pod: PodRef
     text: str
@@ -126,7 +126,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """ReportPending a pod to give way.
+    """Evict a pod.
 
     Attributes:
         reason: a token in CamelCase, such as ``PreemptionByScheduler``.
@@ -141,7 +141,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class ReportPending:
-    """Say in a waiting pod's condition, and as an event, why it waits."""
+    """Write why a pod waits into its condition, and as an event."""
 
     pod: PodRef
     token: str
@@ -150,7 +150,7 @@ class ReportPending:
 
 @dataclass(frozen=True, slots=True)
 class ReportEvent:
-    """Say as an event what happened to a pod."""
+    """Write what happened to a pod as an event."""
 
     pod: PodRef
     token: str

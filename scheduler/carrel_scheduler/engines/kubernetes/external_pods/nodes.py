@@ -64,7 +64,7 @@ class ClusterNodes:
         return known.health
 
     def short_of_gpus(self, state: State, name: str) -> bool:
-        """Whether a node offers fewer GPUs than work of ours and of others uses there."""
+        """Whether a node offers fewer GPUs than workloads and other pods use there."""
         known, slot = self._known.get(name), state.nodes.slots.get(name)
         if known is None or slot is None:
             return False
@@ -97,7 +97,7 @@ class ClusterNodes:
         return before is None
 
     def regroup(self) -> list[Node]:
-        """The groups changed: all nodes are told of again."""
+        """The groups changed: all nodes are updated again."""
         self._changed |= self._known.keys()
         return self.objects()
 
@@ -108,7 +108,7 @@ class ClusterNodes:
             self._health_changes[name] = NodeHealth.GONE
 
     def leave_unknown(self, state: State) -> None:
-        """All nodes there are were told of: the core's others were deleted."""
+        """All nodes that exist were delivered: any other of the core was deleted."""
         unknown = state.nodes.slots.keys() - self._known.keys()
         self._changed |= unknown
         self._health_changes |= dict.fromkeys(unknown, NodeHealth.GONE)
@@ -134,7 +134,7 @@ class ClusterNodes:
     def settle(self, state: State, quarantine: Quarantine) -> list[NodeFacts]:
         """ReportPending the core of everything that changed; returns what people are to know of it.
 
-        A node that cannot be told of is left as it was, and set aside.
+        A node that cannot be described is left as it was, and set aside.
         """
         changed, self._changed = sorted(self._changed | self._left | self._short), set()
         facts = []
@@ -153,14 +153,14 @@ class ClusterNodes:
         told = self._told(state, known)
         fact = told or state.nodes.fact(state.nodes.slot(name))
         if fact.devices - len(fact.broken_devices) > gpu_count(known.object):
-            self._short.add(name)  # one in use is missing: it is told of once it is free
+            self._short.add(name)  # one in use is missing: the core learns of it once it is free
         if told is None:
             return None
         _apply(state, told)
         return facts_of(known.object, state.nodes.fact(state.nodes.slot(name)))
 
     def _drop(self, state: State, name: str) -> None:
-        """A node was deleted: it leaves the core once our own tasks there have ended."""
+        """A node was deleted: it leaves the core once the tasks of workloads there have ended."""
         if close_node(state, name):
             self._left.add(name)
             return
@@ -182,7 +182,7 @@ class ClusterNodes:
 
 
 def facts_of(node: Node, told: NodeSet) -> NodeFacts:
-    """What people are told of a node's hardware."""
+    """A node's hardware as people see it."""
     model = gpu_model(node) or "GPU"
     return NodeFacts(
         name=told.name,

@@ -2,7 +2,7 @@
 
 A workload has *tasks*, those of the core. A task outlives its pod: when a pod was evicted and its
 controller makes another, that one takes over the task and with it the place in the queue and the
-reservation. What the core was told of a task (``allocation``, ``releasing``) stands beside what the
+reservation. What the core knows of a task (``allocation``, ``releasing``) is kept beside what the
 cluster shows (``pod``); ``reconcile_pass`` brings the two together. The index only assigns pods to
 tasks.
 """
@@ -18,7 +18,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Pod
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """One pod for ever: a name may come again, its uid does not."""
+    """One pod: a name may be used again, its uid is not."""
 
     namespace: str
     name: str
@@ -34,12 +34,12 @@ class ExternalPod:
         role: its role in a gang.
         node: where it was bound to; empty while it waits.
         devices: which GPUs of the node its binding names; ``None`` where it names none.
-        gated: whoever made it holds it back.
-        ending: it was told to end.
+        gated: it has scheduling gates.
+        ending: it is terminating.
         outcome: how it ended; ``None`` while it may still run.
         grace_seconds: how long it may take to end.
         started_at: when its node took it up; 0 while nobody knows.
-        told: the reason that its condition says, so that it is not said twice.
+        told: the reason in its condition, so that it is not written twice.
         refusal: why its group can not be understood, in words; empty when it can.
     """
 
@@ -76,7 +76,7 @@ class ExternalTask:
         allocation: what the core holds for it.
         releasing: the core knows that it is being freed, and counts on it until ``stuck_at``.
         sent: whether the binding of the present pod was ordered.
-        evicted: whether its pod was told to give way.
+        evicted: whether its pod is a victim.
         awaits_until: until when the next pod is awaited.
         since: when it was allocated.
         request: what its pod asks for, or the last one asked for.
@@ -130,7 +130,7 @@ class ExternalWorkload:
         not_before: it is not queued again before this time.
         queued_tasks: the tasks that the core knows, by index.
         borrowed: it runs beyond its project's quota.
-        why: the reason it waits for, as it was last told: token and sentence.
+        why: the reason why it waits, as last written: token and sentence.
     """
 
     uid: str
@@ -236,7 +236,7 @@ class ExternalPodIndex:
         return workload, task
 
     def remove_pod(self, pod_uid: str) -> tuple[ExternalWorkload, ExternalTask] | None:
-        """A pod is no more; its task stays."""
+        """A pod was deleted; its task stays."""
         home = self._by_pod.pop(pod_uid, None)
         if home is not None:
             home[1].pod = None

@@ -1,9 +1,9 @@
-"""From a pod as the cluster shows it to the event that the reconciler takes in.
+"""From a pod as the cluster shows it to the event that the reconciler handles.
 
 A pod with our scheduler's name that a task made belongs to a workload and is followed by the
 engine: the label says so in the namespaces of projects, where only scheduler and Hub may write it.
 One without such a label is an external pod; every other pod that has a node is unmanaged. A running
-pod counts as what it was bound for, whatever its labels say by now.
+pod counts as what it was bound for, whatever its labels are by now.
 """
 
 from collections.abc import Callable, Mapping
@@ -91,7 +91,7 @@ class KnownProjects:
         return name in self._projects
 
     def of_namespace(self, namespace: str) -> str:
-        """The project that a namespace says it belongs to; empty where it says nothing."""
+        """The project in a namespace's label; empty where it has none."""
         if namespace.startswith(NAMESPACE_PREFIX):
             return namespace.removeprefix(NAMESPACE_PREFIX)
         for one in self._namespaces().values():
@@ -172,6 +172,6 @@ def _told(pod: Pod) -> str:
 
 
 def _nameless(pod: Pod) -> Grouping:
-    """A group for a pod that can not be understood: it is told so, and never queued."""
+    """A group for a pod that cannot be read: its condition says so, it is never queued."""
     meta = pod.metadata
     return Grouping(uid=meta.uid, name=meta.name, project=meta.namespace)

@@ -1,6 +1,6 @@
 """Bringing the core in line with external pods: the shared state of a pass, and its steps.
 
-Everything that happened to a workload in a pass is looked at once, in this order: ended pods give
+Everything that happened to a workload in a pass is evaluated once, in this order: ended pods give
 their allocations back, bound pods get theirs, and a workload that holds nothing is queued if enough
 of its pods are there.
 """
@@ -367,7 +367,7 @@ class ReconcilePass:
     def report_pending(self, pod: ExternalPod, token: str, message: str) -> bool:
         """Tell a pending pod why it waits; returns whether it did not know.
 
-        The same kind of reason with other amounts is told again after a while only.
+        The same kind of reason with other amounts is written again after a while only.
         """
         before, at = self.reported.get(pod.ref.uid, ("", 0.0))
         again = before == token and 0.0 <= self.now - at < REPORT_AGAIN_SECONDS

@@ -1,4 +1,4 @@
-"""External pods in the reconciler: taken in as events, queued in the core, placed by its plans.
+"""External pods in the reconciler: observed as events, queued in the core, placed by its plans.
 
 The API server is their record; the ledger has only rows of their past. A pass takes events in
 (``handlers``), reconciles each workload they concern once (``reconcile_pass``), decides together

@@ -1,8 +1,8 @@
 """Usage of external pods: rows of history, over-quota marks, figures, holders of devices.
 
 Each start of a scheduler closes the open rows of all external pods; those that still run begin a
-new row as they are found, so use is counted without a gap and nothing is counted for ever. What
-others do may move running work over or under its quota, so all that run are looked at, at most once
+new row as they are found, so use is counted without a gap and nothing is counted without end. What
+others do may move running work over or under its quota, so all that run are checked, at most once
 a second.
 """
 

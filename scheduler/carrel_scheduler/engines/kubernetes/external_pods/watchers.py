@@ -119,7 +119,7 @@ class PlacementWatcher:
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Watch until cancelled."""
         watches = self._watches()
         self._unsynced = len(watches)
         async with asyncio.TaskGroup() as group:
@@ -177,7 +177,7 @@ ObjectT = TypeVar("ObjectT", Node, NodeGroup)
 
 
 async def watch_nodes(feed: Feed[Node], tell: Deliver, synced: asyncio.Event) -> None:
-    """Every node and each change; ``synced`` is set once those that are there were told."""
+    """Every node and each change; ``synced`` is set once those that exist were delivered."""
     await _watch(feed, tell, synced, NodeSeen, lambda node: NodeDeleted(node.metadata.name))
 
 
@@ -209,7 +209,7 @@ async def _watch(
 async def watch_pods(
     feed: Feed[Pod], reader: Reader, tell: Deliver, synced: asyncio.Event, quarantine: Quarantine
 ) -> None:
-    """Every pod and each change; ``synced`` is set once those that are there were told.
+    """Every pod and each change; ``synced`` is set once those that exist were delivered.
 
     A pod that cannot be read counts as unmanaged until it changes.
     """
@@ -262,7 +262,7 @@ async def _read(
 
 @dataclass(frozen=True, slots=True)
 class Feeds:
-    """What is watched; shared with whoever watches the same."""
+    """What is watched; shared with others that watch the same."""
 
     pods: Feed[Pod]
     nodes: Feed[Node]
@@ -339,7 +339,7 @@ class ExternalPodRunner:
         )
 
     async def run(self, began: asyncio.Event, ledger_epoch: int) -> None:
-        """Watch and act for ever; ``began`` is set once the reconciler may run."""
+        """Watch and act until cancelled; ``began`` is set once the reconciler may run."""
         await self._feeds.namespaces.synced()
         groups, nodes, pods = asyncio.Event(), asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:

@@ -28,7 +28,7 @@ from carrel_schema.objects import Workload, WorkloadSpec
 
 Labels = tuple[tuple[str, frozenset[str]], ...]
 _OURS: Final = (IN_GROUP, GPU_WORKER, CPU_WORKER)
-"""Labels that are told of our own work here and nowhere else."""
+"""Labels that only this module adds to workloads."""
 
 
 def confined(event: WorkloadQueued, groups: NodeGroups) -> WorkloadQueued:
@@ -44,7 +44,7 @@ def confined(event: WorkloadQueued, groups: NodeGroups) -> WorkloadQueued:
 
 
 def confine_waiting(state: State, groups: NodeGroups, external: Container[str]) -> None:
-    """Have our own work that waits and holds nothing ask for the nodes that are open to it now.
+    """Update the constraints of pending workloads to the nodes that are open to them now.
 
     ``external`` are uids of external workloads, whose pods are read again by themselves.
     """
@@ -89,7 +89,7 @@ def asked_claims(spec: WorkloadSpec) -> Claims:
 
 
 class WorkloadVolumes:
-    """Who of our own work has volumes, and where these can be reached.
+    """Which workloads have volumes, and where these can be reached.
 
     Args:
         places: asked where volumes can be reached.
@@ -103,7 +103,7 @@ class WorkloadVolumes:
         self._seen = (-1, -1)
 
     def claims_of(self, workload: Workload) -> Claims:
-        """The claims that say where work may run."""
+        """The claims that constrain where work may run."""
         found, storage = asked_claims(workload.spec), self._storage
         if not storage or storage in found or workload.spec.kind == "workspace":
             return found
@@ -120,12 +120,12 @@ class WorkloadVolumes:
         return replace(event, request=_request(event.request, nodes), gang=gang)
 
     def follow(self, uid: str, claims: Claims) -> None:
-        """Work waits from now on: it is told of changes as long as it is there."""
+        """A workload is pending from now on: its constraints follow changes."""
         if claims:
             self._claims[uid] = claims
 
     def tell(self, state: State) -> None:
-        """Have what waits and holds nothing ask for the nodes that its volumes are at now."""
+        """Update the constraints of pending workloads to the nodes that reach their volumes now."""
         seen = self._places.volumes_version
         if seen == self._seen or not self._claims:
             return

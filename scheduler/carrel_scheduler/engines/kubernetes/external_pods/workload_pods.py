@@ -2,7 +2,7 @@
 
 The engine reports how tasks end. What others begin is seen here as it begins: a node that is
 drained, another scheduler that needs the capacity. The pod then has its grace period, in which its
-owner can still be told.
+owner can still be warned.
 
 Before a task is evicted its pod gets a condition and an event, as external pods do, so that
 ``kubectl describe pod`` shows the reason.
@@ -62,7 +62,7 @@ class TaskPodIndex:
                 self._disruptions.append(Disruption(task, pod.spec.node_name, how))
 
     def gone(self, uid: str) -> None:
-        """A pod is no more."""
+        """A pod was deleted."""
         self._told.discard(uid)
         task = self._tasks.pop(uid, None)
         if task is not None and self._pods[task].uid == uid:
@@ -82,7 +82,7 @@ log = logging.getLogger(__name__)
 
 
 class DisruptionAnnouncer:
-    """See ``workloads.actor.Announcer``.
+    """See ``workloads.reconcile.executor.Announcer``.
 
     Args:
         client: of the API server.
@@ -98,7 +98,7 @@ class DisruptionAnnouncer:
         self._now, self._instance = now, instance
 
     async def announce(self, task: TaskId, why: ReasonInfo) -> None:
-        """Say it; names of other projects' work are left out, since whoever sees pods reads it."""
+        """Write it; names of other projects' work are left out: all who see pods read it."""
         pod = self._pods.of(task)
         if pod is None:
             return

@@ -177,7 +177,7 @@ class Grouper:
 
 
 def _said(found: Owned | None, rule: Rule | None) -> dict[str, str]:
-    """What an owner says in fields of its kind, as if it were labels."""
+    """The fields of an owner's kind that matter, as if they were labels."""
     if found is None or rule is None or not rule.queue:
         return {}
     return {SAID_QUEUE: _text(msgspec.structs.asdict(found), rule.queue)}
@@ -211,7 +211,7 @@ class _Reading:
             pod: the pod.
             chain: its owners with the rules of their kinds, the nearest first.
             projects: what is known of projects.
-            said: what a group that it names says, as if it were labels.
+            said: the fields of a group that it names, as if they were labels.
             beside: the metadata of such a group.
         """
         self.pod = pod

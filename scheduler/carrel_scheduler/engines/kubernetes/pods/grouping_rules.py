@@ -28,7 +28,7 @@ class How(StrEnum):
 
 
 class Shape(StrEnum):
-    """What stands where an owner speaks of roles."""
+    """The form in which an owner lists its roles."""
 
     MAP = "map"
     """Role -> entry."""
@@ -40,7 +40,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwnerFieldCondition:
-    """The owner says ``value`` at ``path``; with ``same_as`` the same number as there."""
+    """The owner has ``value`` at ``path``; with ``same_as`` the same number as there."""
 
     path: str
     value: str = ""
@@ -49,15 +49,15 @@ class OwnerFieldCondition:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Where the owner says which roles its pods have, and how many of each.
+    """Where the owner lists the roles of its pods, and how many pods each has.
 
     Attributes:
-        path: where they stand.
-        shape: what stands there.
+        path: of the list.
+        shape: its form.
         name: the key of an entry's name in a list; of a single entry the role itself.
         counts: paths in the entry whose numbers are multiplied, each 1 where it is not given.
         less: so many of them belong to another role.
-        least: path in the entry; where it is above 0 it stands for the first of ``counts``.
+        least: path in the entry; where it is above 0 it replaces the first of ``counts``.
         most: path in the entry that no entry's last count goes beyond (completions of a Job).
         skip: path in the entry; where it is true the role has no pods.
         after: path in the entry; where it is not empty the role's pods come after others ran, so
@@ -120,9 +120,9 @@ class PodGroupRule:
 
     Attributes:
         keys: labels or annotations of pods whose value is the group's name.
-        group, version, kind: of the object that says how many; empty where no object does.
+        group, version, kind: of the object with their number; empty where there is none.
         least, queue, priority: paths in it.
-        total: annotation of the pods that says how many there are, where no object does.
+        total: annotation of the pods with their number, where no object has it.
     """
 
     keys: tuple[str, ...]
@@ -320,7 +320,7 @@ def roles_of(rule: Rule, owner: Mapping[str, Any], total: int | None = None) -> 
 
 
 def condition_holds(when: OwnerFieldCondition, owner: Mapping[str, Any]) -> bool:
-    """Whether the owner says so."""
+    """Whether it holds for the owner."""
     found = value_at(owner, when.path)
     if when.same_as:
         return found is not None and found == value_at(owner, when.same_as)
@@ -328,7 +328,7 @@ def condition_holds(when: OwnerFieldCondition, owner: Mapping[str, Any]) -> bool
 
 
 def value_at(owner: object, path: str) -> Any:
-    """What stands value_at a path; ``None`` where nothing does."""
+    """The value at a path; ``None`` where there is none."""
     for key in path.split("."):
         if not isinstance(owner, Mapping):
             return None

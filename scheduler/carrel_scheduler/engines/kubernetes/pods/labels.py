@@ -46,7 +46,7 @@ class Grouping:
         priority: as the core sorts.
         controlled: pods that are lost are made again by a controller.
         created_at: of the object at the top; pods that come again keep its place in the queue.
-        preemption_delay_s: so long it makes nobody give way.
+        preemption_delay_s: it preempts nothing before it has waited so long.
     """
 
     uid: str
@@ -100,7 +100,7 @@ def counted_annotation(grouping: Grouping) -> str:
 
 
 def read_counted(annotations: Mapping[str, str]) -> Counted | None:
-    """What the annotation says; ``None`` where it is missing or means nothing."""
+    """The annotation's value; ``None`` where it is missing or cannot be read."""
     try:
         return msgspec.json.decode(annotations.get(COUNTED, ""), type=Counted)
     except msgspec.DecodeError:
@@ -139,7 +139,7 @@ PREEMPTIBLE_ALIASES: Final = ("kai.scheduler/preemptibility", "run.ai/preemptibi
 MIN_MEMBERS: Final = f"{GROUP}/min-members"
 MIN_MEMBERS_ALIASES: Final = ("kai.scheduler/batch-min-member",)
 NEVER_SECONDS: Final = 10 * 365 * 86400.0
-"""How long work of a class that preempts nobody makes nobody give way."""
+"""How long work of a class that never preempts waits before it may."""
 MOST_PRIORITY: Final = 2**31 - 1
 """Kubernetes knows no higher one."""
 MOST_PODS: Final = 100_000
@@ -159,7 +159,7 @@ class Projects(Protocol):
         ...
 
     def of_namespace(self, namespace: str) -> str:
-        """The project that a namespace belongs to; empty where none says so."""
+        """The project that a namespace belongs to; empty for none."""
         ...
 
 
@@ -174,7 +174,7 @@ class PodLabels:
         Args:
             pod: the pod.
             owners: from the nearest to the topmost.
-            said: what owners say in fields of their own, as if it were labels.
+            said: fields of owners, as if they were labels.
         """
         self.pod = pod
         self.of_owners = [part for meta in owners for part in (meta.labels, meta.annotations)]
@@ -213,7 +213,7 @@ class PodLabels:
 
     @property
     def user(self) -> str:
-        """Whose work it is, as far as anybody says."""
+        """The user whose work it is, as far as that is known."""
         return self.label(USER, *USER_ALIASES)
 
     def priority(self, default: str) -> int:
@@ -228,7 +228,7 @@ class PodLabels:
         return self.pod.spec.priority or NAMED[default]
 
     def preemptible(self, priority: int) -> Preemptibility:
-        """Who may be told to stop: as a label says, else what is below ``build``."""
+        """Whether it is preemptible: by its label, else if its priority is below ``build``."""
         said = self.label(PREEMPTIBLE, *PREEMPTIBLE_ALIASES).lower()
         if said in _YES:
             return Preemptibility.YES
@@ -242,7 +242,7 @@ class PodLabels:
 
     @property
     def preemption_delay_s(self) -> float:
-        """How long it makes nobody give way."""
+        """How long it waits before it preempts."""
         return NEVER_SECONDS if self.pod.spec.preemption_policy == "Never" else 0.0
 
     @property

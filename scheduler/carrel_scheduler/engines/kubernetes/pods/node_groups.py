@@ -20,7 +20,7 @@ class NodeGroups:
     ``version`` changes with them. A group without a resource is open to all.
 
     Args:
-        by_role: nodes take only the work that their roles say, beside that.
+        by_role: nodes take only work of their roles, beside that.
     """
 
     def __init__(self, *, by_role: bool = False) -> None:
@@ -30,7 +30,7 @@ class NodeGroups:
         self._groups: dict[str, NodeGroupSpec] = {}
 
     def set(self, name: str, spec: NodeGroupSpec) -> bool:
-        """A group appeared or changed; whether its nodes and all work are to be looked at again."""
+        """A group appeared or changed; whether its nodes and all work are to be evaluated again."""
         if self._groups.get(name) == spec:
             return False
         self._groups[name] = spec

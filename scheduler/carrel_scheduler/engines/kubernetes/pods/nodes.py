@@ -127,12 +127,12 @@ def node_set(
     Args:
         node: as Kubernetes describes it.
         used: resource -> billionths that pods of others use here (``ForeignUse.of``).
-        taken: devices that work of ours holds, or that are promised to it.
+        taken: devices that workloads hold, or that are reserved for them.
         before: devices that were reported broken last; they stay so while that is still right.
         group: the node group that a resource puts it into; else its label says so.
 
     Raises:
-        PodRefused: ``bad_quantity``: the node says what it offers in no known way.
+        PodRefused: ``bad_quantity``: a quantity of the node cannot be read.
     """
     offered = _left(parsed(node.status.allocatable, "status.allocatable"), used)
     resource = gpu_resource(node)
@@ -207,7 +207,7 @@ def labels_of(node: Node, group: str = "") -> dict[str, str]:
 
 
 def role_for(*, gpus: bool) -> tuple[str, frozenset[str]]:
-    """What work asks of nodes where these take only the work that their roles say."""
+    """The label that work requires where nodes take only work of their roles."""
     return GPU_WORKER if gpus else CPU_WORKER, frozenset({ROLE})
 
 
@@ -253,7 +253,7 @@ def _devices(
     taken: Collection[int],
     before: Collection[int],
 ) -> tuple[int, frozenset[int]]:
-    """How many devices there are, and which of them nobody of ours may get."""
+    """How many devices there are, and which of them Carrel may not allocate."""
     least = max(taken, default=-1) + 1
     if not resource:
         return least, frozenset(set(range(least)) - set(taken))

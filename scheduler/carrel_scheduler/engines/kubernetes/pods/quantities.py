@@ -12,12 +12,12 @@ from typing import Final
 
 
 class PodRefused(ValueError):  # noqa: N818 - named for what it is, as the core's refusals are
-    """A pod or node says something that cannot be understood or is not supported.
+    """A field of a pod or node cannot be understood or is not supported.
 
     Attributes:
         code: stable token, such as ``bad_quantity`` or ``resource_claims``.
         field: what is wrong, as a path in the object.
-        value: what it says.
+        value: of that field.
         expected: what would be right.
     """
 
@@ -27,7 +27,7 @@ class PodRefused(ValueError):  # noqa: N818 - named for what it is, as the core'
 
     @property
     def sentence(self) -> str:
-        """For whoever wrote the object."""
+        """For the author of the object."""
         return f"`{self.field}` is `{self.value}`; it should be {self.expected}."
 
 

@@ -264,7 +264,7 @@ def _requests(container: Container) -> Nanos:
 
 
 def requested(resources: Resources, field: str) -> Nanos:
-    """Requests; a limit stands for the request that is not given."""
+    """Requests; a limit counts as the request that is not given."""
     found = parsed(resources.limits, f"{field}.limits")
     found.update(parsed(resources.requests, f"{field}.requests"))
     return found

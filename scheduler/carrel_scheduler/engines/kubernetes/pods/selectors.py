@@ -1,11 +1,11 @@
 """Label and node selectors, taints and tolerations.
 
-The core knows taints as ``key`` or ``key=value``. A taint ``key=value:effect`` is told to it as
+The core knows taints as ``key`` or ``key=value``. A taint ``key=value:effect`` is passed to it as
 ``key:effect=value``, always with the equals sign, so that a toleration of every value
 (``key:effect``) and one of a single value are both exact. ``PreferNoSchedule`` keeps nobody away.
 
 Taints that say that a node is not in order (``CLOSING``) close it instead: what waits for such a
-node waits for it to come back, it is not told that it lacks a toleration.
+node waits for it to come back; it does not lack a toleration.
 """
 
 from collections.abc import Iterable, Mapping

@@ -19,7 +19,7 @@ Quantities = dict[str, str]
 
 
 class Kube(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A part of an object; keys are written in camel case, fields without a say left out."""
+    """A part of an object; keys are written in camel case, default values are left out."""
 
 
 class Owner(Kube, frozen=True):
@@ -318,7 +318,7 @@ class Container(Kube, frozen=True):
 
 
 class SchedulingGate(Kube, frozen=True):
-    """Holds a pod back until whoever set it takes it away."""
+    """Keeps a pod from being scheduled until its author removes it."""
 
     name: str
 
@@ -425,14 +425,14 @@ class Pod(Kube, frozen=True):
 
 
 class NodeSpec(Kube, frozen=True):
-    """What an admin, or a controller, says of a node."""
+    """What an admin, or a controller, sets for a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
 class NodeStatus(Kube, frozen=True):
-    """What the node says of itself."""
+    """What the node reports."""
 
     capacity: Quantities = msgspec.field(default_factory=dict)
     allocatable: Quantities = msgspec.field(default_factory=dict)

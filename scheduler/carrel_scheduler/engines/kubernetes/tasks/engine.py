@@ -98,7 +98,7 @@ class KubernetesEngine:
         client: of the API server; it is not closed with the engine.
         settings: of the cluster.
         clock: epoch seconds.
-        epoch: the scheduler's turn of leading, written into every binding.
+        epoch: of the scheduler's leadership, written into every binding.
         owner_of: reference to the object that a task is a part of, if there is one.
     """
 
@@ -210,7 +210,7 @@ class KubernetesEngine:
         return terminal
 
     async def listen(self) -> None:
-        """Never returns; raises what keeps the engine from hearing of its tasks."""
+        """Never returns; raises what keeps the engine from watching its tasks."""
         await self._records.listening()
 
     async def met_at(self, members: Sequence[TaskId], port: int) -> frozenset[int]:
@@ -224,7 +224,7 @@ class KubernetesEngine:
         return record
 
     async def close(self) -> None:
-        """Let go of everything; tasks go on."""
+        """Release everything; tasks go on."""
         self._closed = True
         self._streams.close()
         await asyncio.gather(*(terminal.close() for terminal in self._terminals), *self._errands)

@@ -1,14 +1,14 @@
 """The first process of a task's container: it starts the command and passes on the word to end.
 
 The first process of a container is special: the kernel shields it from signals that it has no
-handler for, and it alone is told to end. A command in that place would not hear of SIGTERM, or, if
+handler for, and it alone gets SIGTERM. A command in that place would not notice SIGTERM, or, if
 it is a shell, would keep it from the training that it started. So the first process is this small
 program, for ``/bin/sh`` as every training image has it. It
 
 * copies files that came along into the task's folder, where they may be written;
 * waits until the names of a gang's members are known, which takes a name service some seconds and
   is an error to most libraries, but no longer than a minute;
-* tells every process of the task to end, once it is told so itself, and then waits for all of them,
+* passes SIGTERM on to every process of the task once it gets it, and then waits for all of them,
   so that a shell that ends at once does not take the training with it that is saving its work;
 * ends with the command's own exit code, 128 and the number of the signal that killed it.
 

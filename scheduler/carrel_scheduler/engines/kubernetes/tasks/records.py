@@ -1,7 +1,7 @@
-"""The tasks that there are, as the API server tells of their pods.
+"""The tasks that exist, from a watch of their pods.
 
 Nothing is kept that the API server does not know, but for the ends of pods that somebody took away
-before the scheduler had heard: those are told until they are forgotten. A pod without a node is no
+before the scheduler knew: those are listed until they are forgotten. A pod without a node is no
 task yet: a start that was interrupted there is done again.
 """
 
@@ -59,7 +59,7 @@ class Records:
         self._synced = asyncio.Event()
 
     async def open(self) -> None:
-        """Know all that is there, and hear of every change from now on."""
+        """Read all that exist, and follow every change from now on."""
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         synced = asyncio.ensure_future(self._synced.wait())
@@ -135,7 +135,7 @@ class Records:
         self.wake()
 
     def _look_again(self, task: TaskId, pod: TaskPod) -> None:
-        """Nothing more may ever be heard of it: its node may be gone."""
+        """No event of it may come any more: its node may be gone."""
         old = self._timers.pop(task, None)
         if old is not None:
             old.cancel()
@@ -208,7 +208,7 @@ class Records:
 
 
 def _ran(ended: TaskStatus) -> TaskStatus | None:
-    """That a task ran, where nodes tell only of its end because it came so soon."""
+    """That a task ran, where nodes report only its end because it came so soon."""
     if ended.phase is not TaskPhase.ENDED or not ended.started_at:
         return None
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""What the engine of a cluster is told of it, and where things lie inside its containers."""
+"""Settings of the engine of a cluster, and paths inside its containers."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -18,9 +18,9 @@ RUN: Final = f"{HOME}/run"
 """Notes of terminals beside the task; memory."""
 
 FINALIZER: Final = f"{GROUP}/seen"
-"""Keeps a pod until the scheduler has taken its end in, whoever deletes it."""
+"""Keeps a pod until the scheduler has recorded its end, whoever deletes it."""
 FORGOTTEN: Final = f"{GROUP}/forgotten"
-"""Label of pods whose end was taken in: they are there for their logs only."""
+"""Label of pods whose end was recorded: they are kept for their logs only."""
 CONTAINER: Final = "task"
 LOST_AFTER_SECONDS: Final = 60
 
@@ -32,7 +32,7 @@ class PodSettings:
     Attributes:
         image: of tasks that name none.
         pull_policy: of images; empty: Kubernetes' own choice.
-        user, group: under which containers run, whatever their image says; volumes belong to the
+        user, group: under which containers run, whatever their image sets; volumes belong to the
             group. Images of workspaces use the same, so that both read each other's files.
         storage_claim: claim of the project's namespace for checkpoints and event files; empty:
             there is none, and they go with their pod.

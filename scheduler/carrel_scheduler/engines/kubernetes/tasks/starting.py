@@ -55,8 +55,8 @@ class Starter:
     Args:
         client: of the API server.
         settings: of the cluster.
-        records: told of what was started.
-        epoch: the scheduler's turn of leading; bindings of another one than the present are
+        records: gets what was started.
+        epoch: of the scheduler's leadership; bindings of another one than the present are
             refused by the cluster.
         owner_of: reference to the object that a task is a part of.
     """
@@ -143,7 +143,7 @@ class Starter:
             try:
                 return await self._client.get(PODS, name, namespace, TaskPod)
             except NotFound as error:
-                # Nobody may ever have seen it, and so nobody would tell of its end.
+                # No watch may ever have seen it, and so no event would report its end.
                 raise NotOnThisNode(f"pod {name} was deleted while it was being started") from error
             except (Unavailable, TooManyRequests):
                 continue  # the client paused before it gave up

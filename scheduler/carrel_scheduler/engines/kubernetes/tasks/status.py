@@ -1,6 +1,6 @@
-"""What a pod says of its task: pure.
+"""The status of a task from its pod: pure.
 
-A task has ended when its pod's phase says so, which the node writes once no container runs; when
+A task has ended by its pod's phase, which the node writes once no container runs; when
 its pod is gone; or when it was to be gone for some time and its node does not answer. An end that
 nobody asked for and that was not the program's own doing is *lost*: it may be run again.
 """
@@ -69,7 +69,7 @@ def read(pod: TaskPod, task: TaskId, now: float, *, asked: str = "") -> TaskStat
 
 
 def gone(pod: TaskPod, task: TaskId, now: float, *, asked: str = "") -> TaskStatus:
-    """The status of a task whose pod is no more; ``pod`` is the last that was seen of it."""
+    """The status of a task whose pod was deleted; ``pod`` is as it was last seen."""
     if pod.ended:
         return _ended(pod, task, asked=asked)
     return _lost(pod, task, now, _because(pod) or "its pod was deleted")
@@ -164,7 +164,7 @@ def _of_end(end: Terminated) -> str:
 
 
 def _because(pod: TaskPod) -> str:
-    """Why somebody else ended it, in words; empty if nobody said so."""
+    """Why another part of the cluster ended it, as a sentence; empty if unknown."""
     if pod.status.reason in _REASONS:
         return _said(_REASONS[pod.status.reason], pod.status.message)
     for condition in pod.status.conditions:
@@ -185,7 +185,7 @@ def _refused(pod: TaskPod) -> bool:
 
 
 def _waits(pod: TaskPod) -> str:
-    """What a task that has not begun waits for, where that is worth telling."""
+    """Why a task has not begun, where that is worth showing."""
     waiting = pod.state.waiting
     if waiting is None or waiting.reason in _BEGINS:
         return ""
@@ -202,7 +202,7 @@ def in_vain(pod: TaskPod, now: float, patience: float) -> str:
 
 
 def look_again_at(pod: TaskPod, patience: float) -> float | None:
-    """When something follows from nothing being heard of the pod; epoch seconds."""
+    """When something follows from the pod not changing; epoch seconds."""
     if pod.ended:
         return None
     if pod.metadata.deletion_timestamp:

@@ -28,7 +28,7 @@ class ExitCodeParser:
     """Finds it, however the output is cut.
 
     Attributes:
-        code: the command's exit code, once it was said.
+        code: the command's exit code, once known.
     """
 
     def __init__(self, mark: str) -> None:

@@ -40,7 +40,7 @@ _SEEN: Final = {
 
 
 class TaskTerminator:
-    """Ends tasks; ``records`` tells which there are."""
+    """Ends tasks; ``records`` has those that exist."""
 
     def __init__(self, client: KubeClient, records: Records) -> None:
         self._client, self._records = client, records

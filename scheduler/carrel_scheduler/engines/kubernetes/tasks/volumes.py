@@ -205,7 +205,7 @@ class Claims:
             try:
                 await self._have_made(claim, task.node)
             except Conflict:
-                continue  # written by others meanwhile: another node may have been told
+                continue  # written by others meanwhile: another node may be selected
             break
         if _is_bound(claim):
             self._bound[key] = claim
@@ -213,7 +213,7 @@ class Claims:
             self._use(key, task)
 
     async def _have_made(self, claim: PersistentVolumeClaim, node: str) -> None:
-        """A claim without a volume is told where: it may wait for a scheduler to say so."""
+        """A claim without a volume gets its node: its binding may wait for that."""
         meta = claim.metadata
         selected = meta.annotations.get(SELECTED_NODE, "")
         if _is_bound(claim) or selected == node:

@@ -26,7 +26,7 @@ def complain(text: str) -> None:
 class LogWriter:
     """Writes one task's output in segments of ``segment_bytes`` or more, of which it keeps some.
 
-    ``end`` is the end of the output, for whoever tells why the task failed.
+    ``end`` is the end of the output, for the message why the task failed.
     """
 
     def __init__(self, folder: str, segment_bytes: int, segments: int) -> None:
@@ -36,7 +36,7 @@ class LogWriter:
         self._out, self._at = self._open(self._number)
 
     def _open(self, number: int) -> tuple[int, int]:
-        # Not O_EXCL: a try that failed for want of room may have left one of the two.
+        # Not O_EXCL: a try that failed for want of disk space may have left one of the two.
         flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND
         base = f"{self._folder}/{number:08d}"
         out = os.open(base + ".out", flags, 0o600)
@@ -84,7 +84,7 @@ class LogWriter:
         self._line_ended = data.endswith(b"\n")
 
     def _rotate(self) -> None:
-        # First the new ones: if there is no room for them, what is open stays so.
+        # First the new ones: if there is no disk space for them, what is open stays so.
         out, at = self._open(self._number + 1)
         self.close()
         self._out, self._at = out, at

@@ -1,6 +1,6 @@
 """A study as the controller knows it, free of the library that keeps it.
 
-A study has trials by number, from 0; a trial is *open* until the study was told its end.
+A study has trials by number, from 0; a trial is *open* until its end is recorded in the study.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,8 +39,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     is a trial that was not let finish, which is no failure of it.
 
     Attributes:
-        latest: the last value that its workload's status has; counts where the study was told more
-            values than it keeps.
+        latest: the last value that its workload's status has; counts where more values were
+            reported than the study keeps.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A study at a glance.
+    """The counts and open trials of a study.
 
     Attributes:
         open: parameters of the open trials by number.
@@ -79,7 +79,7 @@ class Study(Protocol):
     """One experiment's study. Not for the event loop's thread; see ``studies``."""
 
     def standing(self) -> Standing:
-        """How it stands."""
+        """Its counts and open trials."""
         ...
 
     def ask(self) -> bool:

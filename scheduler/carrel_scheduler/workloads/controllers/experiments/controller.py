@@ -1,12 +1,12 @@
-"""Experiments: asks for configurations, has each of them run, and says what came of them.
+"""Experiments: asks for configurations, runs each of them, and records their results.
 
-One look: trials whose work is over are told to the study; new ones are asked for while fewer than
+One pass: ends of trials are recorded in the study; new ones are asked for while fewer than
 ``parallelism`` are under way and fewer than ``completions`` were made; every open trial that has no
 workload gets one; pruned ones are ended. The study is stored before workloads are made, and a
 trial's workload has the same uid whoever makes it, so a scheduler that is killed at any point goes
 on with the same configurations, each of which runs once.
 
-A preempted trial is still its workload, waiting for room: it runs again with the same parameters.
+A preempted trial is still its workload, pending again: it runs again with the same parameters.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -184,7 +184,7 @@ def _counts(standing: Standing) -> ExperimentStatus:
 
 
 def _changes(scene: ReconcileInput, standing: Standing) -> tuple[list[Workload], float | None]:
-    """Parts to suspend or resume, and when to look at those that were given time to end."""
+    """Parts to suspend or resume, and when to check those that were given time to end."""
     if scene.ending:
         return saying.to_suspend(tuple(scene.parts.values())), None
     patient = {number: until for number, until in standing.leaving.items() if until > scene.now}

@@ -2,7 +2,7 @@
 
 Optuna's ``JournalStorage`` describes all that happens to a study by entries of a log, and replays
 it when it is opened. Here the log is a list: what has been stored, and what is still to be. Whoever
-uses the study stores what is pending before acting on what it said, so nothing that was decided is
+uses the study stores what is pending before acting on its answers, so nothing that was decided is
 ever forgotten, and many changes are one commit.
 
 Nothing else writes the log. The same entries are what Optuna's own tools read over REST.
@@ -266,7 +266,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
 
 
 def _value(frozen: FrozenTrial, latest: float | None) -> float | None:
-    """The objective: what was said to be the result, else what was reported last."""
+    """The objective: the result that was set, else the value that was reported last."""
     if RESULT in frozen.user_attrs:
         return cast("float", frozen.user_attrs[RESULT])
     if latest is not None and len(frozen.intermediate_values) >= MOST_STEPS:

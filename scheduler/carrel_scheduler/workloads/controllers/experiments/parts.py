@@ -28,7 +28,7 @@ LONGEST_NAME: Final = 63
 
 
 def new_part(owner: Workload, number: int, parameters: Mapping[str, Any]) -> NewPart:
-    """The workload of one trial. A crash is not repeated: it says something about its values."""
+    """The workload of one trial. A crash is not repeated: it is a result of its parameters."""
     spec = owner.spec
     told = json.dumps(parameters)
     return NewPart(
@@ -67,7 +67,7 @@ def filled(command: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
 
 
 def environment(owner: Workload, number: int, parameters: Mapping[str, Any]) -> dict[str, str]:
-    """What a trial is told of itself."""
+    """The environment and files that describe a trial to its program."""
     own = {f"CARREL_PARAM_{_variable(name)}": text(value) for name, value in parameters.items()}
     experiment = owner.spec.experiment
     return own | {
@@ -94,7 +94,7 @@ LINES: Final = 30
 
 
 def error(why: str, log: str) -> str:
-    """Why a trial failed: the sentence, and the end of its log, where a traceback stands."""
+    """Why a trial failed: the sentence, and the end of its log, where a traceback is."""
     kept = log.strip()[-LONGEST_ERROR:]
     return "\n".join(text for text in (why, kept) if text)
 

@@ -2,7 +2,7 @@
 
 * A sampler is made anew for each trial, seeded by experiment and number: a scheduler that was
   killed in between draws what it would have drawn.
-* ``DistinctSampler`` stands around every sampler that may repeat itself: in a finite space each
+* ``DistinctSampler`` wraps every sampler that may repeat itself: in a finite space each
   configuration is tried once.
 * A grid is Optuna's own, whose trial n is the n-th configuration of a shuffled list.
 
@@ -89,7 +89,7 @@ def size(space: Space) -> float:
 
 
 def key(space: Space, parameters: Mapping[str, Any]) -> Key:
-    """What tells configurations apart."""
+    """What distinguishes configurations."""
     return tuple(space[name].to_internal_repr(parameters[name]) for name in sorted(space))
 
 

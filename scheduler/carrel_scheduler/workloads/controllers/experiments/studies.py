@@ -1,6 +1,6 @@
 """The studies of all experiments, and how they are stored.
 
-Studies work one at a time, in a thread, and are stored before anybody acts on what they said.
+Studies work one at a time, in a thread, and are stored before anything acts on their answers.
 
 A study is opened from its log when it is first used and kept while its experiment lives. What goes
 wrong on the way, a commit that fails among it, closes the study: the next use begins again with

@@ -1,8 +1,8 @@
-"""What trials say and ask while they run, and what people read of them.
+"""Reports and questions of trials while they run, and what people read of them.
 
-A value of the metric is stored before its sender hears that it was taken. The pruner judges it at
-once: a trial that asks is told, and has its grace period to end by itself; one that does not ask is
-stopped by the controller.
+A value of the metric is stored before its sender gets its answer. The pruner judges it at
+once: a trial that asks gets the answer, and has its grace period to end by itself; one that does
+not ask is stopped by the controller.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence

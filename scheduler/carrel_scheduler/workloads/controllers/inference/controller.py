@@ -1,8 +1,8 @@
 """Endpoints: from a specification and requests in flight to replicas that serve.
 
-``inference_plan`` decides; here is what it decides by (parts, what was probed, what gateways tell)
+``inference_plan`` decides; here is what it decides by (parts, probes, gateways' reports)
 and what follows from it. Gateways read from the endpoint's status where requests go: a replica is
-in ``targets`` from when it is ready until it is told to stop, at last as ``draining``.
+in ``targets`` from when it is ready until it terminates, at last as ``draining``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Inference:
     """The controller of endpoints.
 
     Args:
-        loads: what gateways tell.
+        loads: gateways' reports.
         prober: finds out which replicas can serve.
         host_of: where the tasks of a node listen, by its name.
         prefix: path of the gateway.

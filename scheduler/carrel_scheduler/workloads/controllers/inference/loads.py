@@ -1,7 +1,7 @@
-"""What gateways tell of the requests to each workload, in memory only.
+"""Gateways' reports of the requests to each workload, in memory only.
 
-A gateway that has not been heard of for a while counts no more, and one that has not told of
-everything yet does not count as heard: what it does not say may be the case. Whoever wants to know
+A gateway that has not reported for a while counts no more, and one that has not reported
+everything yet does not count either: what it leaves out may be the case. Whoever wants to know
 of changes is called with the uid.
 """
 
@@ -38,7 +38,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One workload's requests at all gateways; ``heard`` while there is any gateway."""
+    """One workload's requests at all gateways; ``heard`` while any gateway reports."""
 
     heard: bool = False
     in_flight: int = 0
@@ -75,7 +75,7 @@ class Loads:
         self._gateways: dict[str, _Gateway] = {}
 
     def take(self, gateway: str, reports: Sequence[LoadReport], *, everything: bool) -> None:
-        """Take what a gateway tells: of some workloads, or of ``everything`` that it knows."""
+        """Take a gateway's report: of some workloads, or of ``everything`` that it knows."""
         known = self._gateways.setdefault(gateway, _Gateway(0.0))
         known.heard_at = self._clock()
         known.complete = known.complete or everything
@@ -89,7 +89,7 @@ class Loads:
             known.reports = {uid: one for uid, one in known.reports.items() if uid in told}
 
     def of(self, uid: str) -> Load:
-        """What all gateways say of a workload."""
+        """The sum of all gateways' reports of a workload."""
         oldest = self._clock() - FORGET_SECONDS
         living = [one for one in self._gateways.values() if one.heard_at >= oldest]
         reports = [one.reports[uid] for one in living if uid in one.reports]

@@ -4,8 +4,8 @@ Scaling: up at once; down when less has been enough for ``idle_seconds``, to as 
 at most in that time. The last replica goes only when no request has come for as long.
 
 A replica that goes is drained first: gateways send it nothing new, what it has it finishes, then it
-is told to stop. Another specification is rolled out one replica at a time, the new one first; where
-there is no room for one more, an old one gives its room as long as another one serves.
+is stopped. Another specification is rolled out one replica at a time, the new one first; where
+there is no capacity for one more, an old one is stopped for it as long as another one serves.
 """
 
 import math
@@ -55,7 +55,7 @@ def scaled(spec: InferenceSpec, wanted: int, demand: Demand, low: Low | None, no
         spec: bounds and times.
         wanted: the number so far; below 0 at the beginning, when one has to prove itself.
         demand: requests now.
-        low: what the last answer said.
+        low: of the last answer.
         now: epoch seconds.
     """
     if wanted < 0:
@@ -88,7 +88,7 @@ class Replica:
     """One replica as it is.
 
     Attributes:
-        state: ``leaving`` was told to stop; ``ended`` has its record left and nothing else.
+        state: ``leaving`` is terminating; ``ended`` has its record left and nothing else.
         since: when it began to wait, to start or to drain; epoch seconds.
         in_use: whether a gateway may send it requests or waits for answers of it.
     """
@@ -108,9 +108,9 @@ class Situation:
     Attributes:
         rest: nothing is to run (suspended, or given up).
         wanted: the number of replicas so far; below 0 at the beginning.
-        heard: whether any gateway tells of requests.
+        heard: whether any gateway reports requests.
         failures: replicas that failed since one was ready last.
-        counted: numbers of replicas up to this one were looked at for failures.
+        counted: replicas up to this number were counted for failures.
         not_before: no new replica before then.
         most_failures: more of them end the attempts.
     """
@@ -165,7 +165,7 @@ def pause_seconds(failures: int) -> float:
 
 
 def plan(now_is: Situation, now: float) -> Steps:
-    """One look at an endpoint."""
+    """The next steps of an endpoint."""
     steps = Steps(failures=now_is.failures, counted=now_is.counted, not_before=now_is.not_before)
     _count_failures(now_is, steps, now)
     _end_drained(now_is, steps, now)

@@ -26,7 +26,7 @@ class Run:
 
 
 class Prober:
-    """See the module. ``changed`` hears the uid of the endpoint whose replica got ready."""
+    """See the module. ``changed`` gets the uid of the endpoint whose replica got ready."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed

@@ -1,4 +1,4 @@
-"""Replicas as workloads: what a new one is, and what one that is there says."""
+"""Replicas as workloads: a new one, and the state of one that exists."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -70,13 +70,13 @@ def task(part: Workload) -> TaskInfo | None:
 
 
 def serves(part: Workload) -> bool:
-    """Whether its process runs and was not told to stop."""
+    """Whether its process runs and is not terminating."""
     asked_to_end = part.spec.delete or part.spec.suspend
     return part.status.phase == "running" and not asked_to_end
 
 
 def state(part: Workload, now: float) -> tuple[State, float]:
-    """How a replica is, as far as it says itself, and since when."""
+    """The state of a replica from its own status, and since when."""
     status = part.status
     if at_rest(part):
         return ("leaving" if part.spec.delete else "ended"), status.ended_at or now

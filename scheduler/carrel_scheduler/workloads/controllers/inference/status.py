@@ -1,4 +1,4 @@
-"""What an endpoint shows of itself after a look: phase, reason, counts, where requests go."""
+"""The status of an endpoint after a pass: phase, reason, counts, where requests go."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -156,7 +156,7 @@ def _how(part: Workload, late: float | None) -> str:
 
 
 def _listening(part: Workload, late: float | None) -> str:
-    """What helps a server that runs and is not heard in a pod of its own."""
+    """What helps a server that runs in a pod of its own and cannot be reached."""
     info = part.status.tasks[0] if part.status.tasks else None
     if late is None or info is None or not info.address:
         return ""
@@ -174,7 +174,7 @@ def starting(number: int) -> ReasonInfo:
 
 
 def waits_for_room(part: Workload) -> ReasonInfo:
-    """An update needs room for one replica more."""
+    """An update needs capacity for one replica more."""
     why = f" {part.status.reason.sentence}" if part.status.reason else ""
     return ReasonInfo(
         token="UpdateWaits",  # noqa: S106 - a reason's name

@@ -107,7 +107,7 @@ class HostPorts:
 
 
 Condition = tuple[frozenset[str] | None, str, str]
-"""The nodes that satisfy it (``None``: all), why nothing can be said of it yet, and what it is."""
+"""The nodes that satisfy it (``None``: all), why it cannot be evaluated yet, and what it is."""
 
 
 class Known(Protocol):
@@ -237,7 +237,7 @@ class PlacementRequest:
             such as ``its volume claim `data` does not exist``. It is not queued until that ends.
         follows: the answer may become another one: ask again when ``version`` changed; every
             other pod, when ``PlacementConstraints.manner`` did.
-        checked: pods that are placed in the same turn may come in its way: ask
+        checked: pods that are placed in the same pass may conflict with it: ask
             ``PlacementConstraints.still_fits`` before it is bound.
     """
 
@@ -258,7 +258,7 @@ class PlacementConstraints:
 
     Args:
         volumes: claims and volumes, if they are followed; else claims do not matter.
-        by_role: nodes take only the work that their roles say.
+        by_role: nodes take only work of their roles.
     """
 
     def __init__(self, volumes: Volumes | None = None, *, by_role: bool = False) -> None:
@@ -291,7 +291,7 @@ class PlacementConstraints:
         volumes = 0 if self.volumes is None else self.volumes.version
         return (self.nodes.version, self.neighbours.version, self.ports.version, volumes)
 
-    # What is heard
+    # Events
 
     def set_node(self, node: Node) -> None:
         """A node appeared or changed, or the groups did."""
@@ -356,7 +356,7 @@ class PlacementConstraints:
     def reach(self, namespace: str, claims: Iterable[str]) -> frozenset[str] | None:
         """The nodes from which claims can be reached as things are; ``None`` for all.
 
-        Where one is missing or has no volume yet, nothing is said of it.
+        One that is missing or has no volume yet constrains nothing.
         """
         if self.volumes is None:
             return None

@@ -1,8 +1,8 @@
 """The nodes by their labels, and what a pod asks of them.
 
-Selectors, affinity, tolerations, kinds of GPU, roles: what the core can say (one of these values of
-a label) goes to it as it is, so that it follows nodes that come and change. The rest (``NotIn``,
-``Gt``, several terms) becomes a set of names.
+Selectors, affinity, tolerations, kinds of GPU, roles: what the core can express (one of these
+values of a label) is passed to it as it is, so that it follows nodes that come and change. The rest
+(``NotIn``, ``Gt``, several terms) becomes a set of names.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -190,7 +190,7 @@ def node_terms(
         needs: of the pod, for the kind of node that serves it.
         index: the nodes that there are.
         groups: the node groups that its project may use for such work; ``None`` for all.
-        by_role: whether nodes take only the work that their roles say.
+        by_role: whether nodes take only work of their roles.
         liked: names of nodes that are wished for beside, with weights from 1 to 100.
     """
     affinity = None if spec.affinity is None else spec.affinity.node_affinity
@@ -228,7 +228,7 @@ def _for_needs(needs: Needs, index: NodeIndex, *, by_role: bool) -> Labels:
 def _required(
     affinity: NodeAffinity | None, index: NodeIndex
 ) -> tuple[Labels, frozenset[str] | None]:
-    """What the core can say of the required terms, and the nodes that satisfy the rest."""
+    """What the core can express of the required terms, and the nodes that satisfy the rest."""
     if affinity is None or affinity.required is None:
         return (), None
     terms = [term for term in affinity.required.node_selector_terms if _says_something(term)]
@@ -264,7 +264,7 @@ def _nodes_of(terms: Iterable[NodeTerm], index: NodeIndex) -> frozenset[str]:
 def _preferred(
     affinity: NodeAffinity | None, index: NodeIndex, liked: Sequence[tuple[frozenset[str], int]]
 ) -> tuple[Labels, bool]:
-    """Wishes, each as often as its weight says; and whether any is a set of names."""
+    """Preferences, each repeated by its weight; and whether any is a set of names."""
     of_nodes = () if affinity is None else affinity.preferred
     given = [(_wish(wish, index), wish.weight) for wish in of_nodes]
     given += [((HOST, nodes), weight) for nodes, weight in liked]
@@ -273,7 +273,7 @@ def _preferred(
 
 
 def _wish(wish: PreferredNodes, index: NodeIndex) -> tuple[str, frozenset[str]]:
-    """The nodes that it likes, by a label where that says it all."""
+    """The preferred nodes, as a label where one suffices."""
     only = wish.preference.match_expressions
     if len(only) == 1 and only[0].operator == "In" and not wish.preference.match_fields:
         return only[0].key, frozenset(only[0].values)

@@ -1,6 +1,6 @@
 """Affinity between pods, and their spread over the values of a node label.
 
-A *count* follows all placed pods that a term selects, so a question costs no look at pods. Terms of
+A *count* follows all placed pods that a term selects, so answering needs no scan of pods. Terms of
 equal text share one. ``held`` are the anti-affinity terms of placed pods: they bind new pods, too,
 as in Kubernetes.
 
@@ -148,7 +148,7 @@ class Neighbours:
 
         Args:
             terms: of one pod.
-            living: leave out pods that were told to end.
+            living: leave out terminating pods.
         """
         terms = tuple(terms)
         key = (b"living" if living else b"", *(term.text for term in terms))

@@ -2,7 +2,7 @@
 
 A claim that is bound ties a pod to the nodes of its volume. One of a class that waits for its
 first consumer is decided with the pod: an existing volume is bound to it, else the class's
-provisioner is told the node (``Decision``). Any other unbound claim is waited for.
+provisioner gets the node (``Decision``). Any other unbound claim is waited for.
 ``ClaimUsers`` counts on which nodes claims are in use.
 """
 
