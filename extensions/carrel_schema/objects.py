@@ -77,16 +77,22 @@ class Work(msgspec.Struct, kw_only=True):
     A field that is added here is asked for, checked, stored, written in manifests and answered.
 
     Attributes:
-        priority: a named level or an integer, see ``core.priorities``; empty means the kind's own.
-        preemptible: ``None`` means the kind's own (training yes, workspace no).
-        backoff_limit: failed attempts that are followed by another one.
+        command: the program and its arguments.
+        environment: variables of its tasks.
+        working_dir: the folder to start in.
+        image: container image.
+        tasks: how many start together.
+        priority: its place among the project's own, a named level or a number; empty: the kind's.
+        preemptible: may it give way to others? Trainings may, interactive work may not, by default.
+        restart_policy: when to start it again after its end.
+        backoff_limit: how often to start it again when it fails.
+        grace_seconds: time to save when it must stop.
+        checkpoint_every_seconds: how often it should save.
+        continue_from: other work of its user, whose checkpoints it begins with.
         inputs: names of the notebook's variables that came along, for display.
         port: of a workspace's server.
-        node_group: on a cluster, the group of nodes that it may use only; empty: any that is open
-            to it.
-        large_shm: shared memory (``/dev/shm``) beyond the 64 MiB that containers have by default.
-        checkpoint_every_seconds: hint for the checkpoint helper.
-        continue_from: other work of the user, whose checkpoints it begins with.
+        large_shm: shared memory of its own, as large as its memory.
+        node_group: only nodes of this group of the cluster.
         routes: ports that people reach through the gateway.
         rendezvous, elastic, experiment, inference, notebook, schedule, tensorboard: see
             ``sections``; only of the kinds that have them.

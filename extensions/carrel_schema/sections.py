@@ -30,9 +30,9 @@ class Rendezvous(msgspec.Struct, frozen=True, kw_only=True):
     """How the members of a gang find each other.
 
     Attributes:
-        launcher: ``each``: every member runs the command, with the addresses in its environment;
-            ``mpi``: the first member runs it, and reaches the others through a host file.
-        join_timeout_seconds: the gang ends when a member has not joined by then.
+        launcher: each: every worker runs the command; mpi: the first one does, and reaches the
+            others through a host file.
+        join_timeout_seconds: the gang ends when a worker has not joined by then.
     """
 
     launcher: Literal["each", "mpi"] = "each"
@@ -72,8 +72,13 @@ class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         parameters: the search space by name; empty when trials define it as they run.
         metric: the reported value that counts.
-        completions: how many trials are made in all; ``parallelism``: at once.
-        max_failed_trials: the search ends as failed when more have crashed.
+        direction: whether less or more of it is better.
+        sampler: how configurations are chosen.
+        pruner: what ends trials early that look bad.
+        seed: of the sampler; the same seed, the same configurations.
+        completions: how many trials in all.
+        parallelism: how many trials at once.
+        max_failed_trials: the experiment ends when more have crashed.
     """
 
     parameters: Annotated[dict[ParameterName, Parameter], Constraint(max_length=200)] = {}
@@ -100,11 +105,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         port: that the server listens on; 0: one is chosen and told as ``PORT``.
         name: tells several routes of a workload apart; empty for the first.
-        access: who may come in: its user, its project, or everyone with an account.
-        keep_prefix: whether the server sees the gateway's path before its own.
+        access: who may come in; its user, its project, or everyone with an account.
+        keep_prefix: the server sees the gateway's path before its own.
         timeout_seconds: how long the server may take to begin an answer.
         max_request_bytes: the largest request body.
-        idle_seconds: the workload is stopped when nobody has come for so long.
+        idle_seconds: stop the work when nobody has come for so long.
     """
 
     port: Annotated[int, Constraint(ge=0, le=65_535)] = 0
@@ -120,11 +125,12 @@ class InferenceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A served endpoint.
 
     Attributes:
-        min_replicas: 0 allows scaling to zero.
+        min_replicas: never fewer; 0 allows none while nobody asks.
+        max_replicas: never more.
         in_flight_per_replica: as many requests at once as one replica should have.
-        readiness_path: answers 2xx or 3xx once a replica can serve; empty: its port accepts.
+        readiness_path: answers 2xx or 3xx once a replica can serve; without it, its port accepts.
         startup_seconds: a replica that is not ready by then has failed.
-        idle_seconds: without requests for so long it scales to ``min_replicas``.
+        idle_seconds: without requests for so long it goes down to its minimum.
         drain_seconds: how long a replica that goes may finish its requests.
         revision: counted up by every change of what replicas run.
     """
@@ -147,8 +153,8 @@ class NotebookSpec(msgspec.Struct, frozen=True, kw_only=True):
         output: where the executed notebook is written, cell by cell; ``{name}`` in it is the
             job's name, ``{date}`` the day on which it began.
         parameters: set in a cell behind the one tagged ``parameters``.
-        kernel: the kernel's name; empty: the notebook's own.
-        cell_timeout_seconds: for each cell; ``None``: no limit.
+        kernel: the kernel to run it with, if not its own.
+        cell_timeout_seconds: the longest that one cell may take.
     """
 
     path: PathText
@@ -165,7 +171,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
         cron: five fields.
         time_zone: of the IANA database.
         runs: the kind of each run; the rest of the specification is that of the runs.
-        overlap: what happens when the run before still goes on.
+        overlap: when the run before still goes on; leave this one out, run both, or end the older.
         keep: how many ended runs stay listed.
         starting_deadline_seconds: a run missed by more than this is left out.
     """
@@ -183,7 +189,7 @@ class TensorBoardSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         events: the places of these, in the same order, found at submission.
-        idle_seconds: it is stopped when nobody has looked for so long.
+        idle_seconds: stop it when nobody has looked for so long.
     """
 
     jobs: Annotated[tuple[Name, ...], Constraint(min_length=1, max_length=100), Mark.REQUIRED] = ()

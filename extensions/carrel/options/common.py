@@ -3,7 +3,7 @@
 from typing import Final
 
 from carrel.options import values
-from carrel.options.option import Option, Surface
+from carrel.options.option import Option, Surface, of_field
 
 WHAT, RESOURCES, SURROUNDINGS, RULES = (
     "What",
@@ -36,18 +36,16 @@ IDENTITY: Final = (
 )  # fmt: skip
 
 MACHINE: Final = (
-    Option("gpus", "GPUs of each task.", RESOURCES, values.GPUS, ("gpus",),
-           short="g", also=("gpu",), default=0.0),
-    Option("mig-profile", "A MIG instance in place of GPUs, on a cluster: 1g.10gb.", RESOURCES,
-           values.text("PROFILE"), ("mig_profile",), default=""),
-    Option("cpu", "Its share of a busy machine: 2, 0.5 or 500m.", RESOURCES, values.CPU,
-           ("cpu_millicores",), default=100),
-    Option("cpu-limit", "Never more processors than this.", RESOURCES, values.CPU_LIMIT,
-           ("cpu_limit_millicores",)),
-    Option("memory", "Memory: 512M, 4G.", RESOURCES, values.MEMORY, ("memory_bytes",),
-           default=2**30),
-    Option("large-shm", "Shared memory of its own, as large as its memory.", RESOURCES,
-           fields=("large_shm",), default=False),
+    of_field("gpus", RESOURCES, "gpus", text="GPUs of each task.", value=values.GPUS, short="g",
+             also=("gpu",)),
+    of_field("mig-profile", RESOURCES, "mig_profile", shown="PROFILE",
+             text="A MIG instance in place of GPUs, on a cluster: 1g.10gb."),
+    of_field("cpu", RESOURCES, "cpu_millicores", value=values.CPU,
+             text="Its share of a busy machine: 2, 0.5 or 500m."),
+    of_field("cpu-limit", RESOURCES, "cpu_limit_millicores", value=values.CPU_LIMIT,
+             text="Never more processors than this."),
+    of_field("memory", RESOURCES, "memory_bytes", text="Memory: 512M, 4G.", value=values.MEMORY),
+    of_field("large-shm", RESOURCES, "large_shm"),
 )  # fmt: skip
 
 PLACE: Final = (
@@ -57,32 +55,24 @@ PLACE: Final = (
            values.VARIABLE, ("secret_environment",), many="mapping"),
     Option("volume", "A folder to see, and where; ro: only to read; may be repeated.", SURROUNDINGS,
            values.VOLUME, ("volumes",), short="v", many="list"),
-    Option("image", "Container image.", SURROUNDINGS, values.text("IMAGE"), ("image",), short="i",
-           default=""),
-    Option("node-group", "Only nodes of this group of the cluster.", SURROUNDINGS,
-           values.text("GROUP"), ("node_group",), also=("node-type",), default=""),
+    of_field("image", SURROUNDINGS, "image", shown="IMAGE", short="i"),
+    of_field("node-group", SURROUNDINGS, "node_group", shown="GROUP", also=("node-type",)),
     Option("label", "K=V, to find it by; may be repeated.", SURROUNDINGS, values.LABEL,
            ("labels",), short="l", many="mapping"),
-    Option("working-dir", "The folder to start in; by default the present one in a workspace.",
-           SURROUNDINGS, values.text("FOLDER"), ("working_dir",), short="w", default=""),
+    of_field("working-dir", SURROUNDINGS, "working_dir", shown="FOLDER", short="w",
+             text="The folder to start in; by default the present one in a workspace."),
 )  # fmt: skip
 
 LIFE: Final = (
-    Option("priority", "Its place among the project's own: very-low to very-high, or a number.",
-           RULES, values.PRIORITY, ("priority",), default=""),
-    Option("preemptible", "May it give way to others? Trainings may, interactive work may not, "
-           "by default.", RULES, fields=("preemptible",), off="non-preemptible"),
-    Option("backoff-limit", "How often to start it again when it fails.", RULES,
-           values.whole(0, 1000), ("backoff_limit",), default=6),
-    Option("restart", "When to start it again after its end.", RULES,
-           values.choice("on-failure", "never", "always"), ("restart_policy",),
-           default="on-failure"),
-    Option("checkpoint-every", "How often it should save: 30, 5m.", RULES,
-           values.span(1, 7 * 86_400), ("checkpoint_every_seconds",)),
-    Option("continue-from", "Work of yours in the project whose checkpoints it begins with.", RULES,
-           values.text("NAME"), ("continue_from",), default=""),
-    Option("grace-period", "Time to save when it must stop: 30s.", RULES, values.span(0, 3600),
-           ("grace_seconds",), also=("grace",), default=30.0),
+    of_field("priority", RULES, "priority", value=values.PRIORITY,
+             text="Its place among the project's own: very-low to very-high, or a number."),
+    of_field("preemptible", RULES, "preemptible", off="non-preemptible"),
+    of_field("backoff-limit", RULES, "backoff_limit"),
+    of_field("restart", RULES, "restart_policy"),
+    of_field("checkpoint-every", RULES, "checkpoint_every_seconds"),
+    of_field("continue-from", RULES, "continue_from",
+             text="Work of yours in the project whose checkpoints it begins with."),
+    of_field("grace-period", RULES, "grace_seconds", also=("grace",)),
 )  # fmt: skip
 
 # Of `docker run` lines: accepted, and said to have no effect.

@@ -1,11 +1,20 @@
-"""One option: its spelling, its value, its sentence, and where it goes in a request."""
+"""One option: its spelling, its value, its sentence, and where it goes in a request.
+
+What fills a field takes its bounds, its default and, unless it has one of its own, its sentence
+from the field, as the schema says it (``of_field``).
+"""
 
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
+import msgspec
+
+from carrel.options import values
 from carrel.options.kinds import KINDS
 from carrel.options.values import Value
+from carrel_schema.constraints import Field, bare, fields
+from carrel_schema.wire import WorkloadCreate
 
 ALL_KINDS: Final = frozenset(kind.name for kind in KINDS)
 Collect = Literal["mapping", "list"]
@@ -69,3 +78,45 @@ class Option:
     def shown(self) -> str:
         """How its value is written in help texts; empty for a switch."""
         return self.value.shown if self.value else ""
+
+
+def of_field(
+    flag: str,
+    group: str,
+    *paths: str,
+    text: str = "",
+    value: Value | None = None,
+    shown: str = "NAME",
+    **more: Any,
+) -> Option:
+    """An option that fills a field of the request.
+
+    Args:
+        flag: without the dashes.
+        group: the heading it stands under.
+        paths: of the field; what is true of the first holds for the others, too.
+        text: instead of the field's own sentence.
+        value: how its text is read, where the field's type does not say it.
+        shown: how a text is written in help texts.
+        more: the option's other attributes.
+    """
+    field = field_at(paths[0])
+    default = field.default if isinstance(field.default, str | int | float) else None
+    return Option(
+        flag,
+        text or field.text,
+        group,
+        value or values.of_hint(field.hint, shown),
+        paths,
+        **({"default": default} | more),
+    )
+
+
+def field_at(path: str) -> Field:
+    """The field of a request at a path such as ``experiment.parallelism``."""
+    struct: type[msgspec.Struct] = WorkloadCreate
+    *inside, last = path.replace("[]", "").split(".")
+    for name in inside:
+        hint = bare(fields(struct)[name].hint)
+        struct = hint if isinstance(hint, type) else get_args(hint)[0]
+    return fields(struct)[last]

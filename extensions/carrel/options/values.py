@@ -12,16 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 
 from carrel.cli import units
 from carrel.errors import BadSetting
-
-MOST_GPUS: Final = 65_536
-MOST_CPU_MILLICORES: Final = 100_000_000
-LEAST_MEMORY_BYTES: Final = 2**20
-MOST_MEMORY_BYTES: Final = 2**50
-MOST_SECONDS: Final = 10 * 366 * 86_400.0
+from carrel_schema.constraints import (
+    LEAST_MEMORY_BYTES,
+    MOST_CPU_MILLICORES,
+    MOST_GPUS,
+    MOST_MEMORY_BYTES,
+    MOST_SECONDS,
+    bare,
+    constraints,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,18 @@ def choice(*words: str) -> Value:
 def text(shown: str) -> Value:
     """Any text that is not empty."""
     return Value(_text, shown)
+
+
+def of_hint(hint: Any, shown: str) -> Value | None:
+    """The value of a field with this type and these bounds; ``None``: a switch."""
+    kind, bounds = bare(hint), list(constraints(hint))
+    if kind is bool:
+        return None
+    if kind is int:
+        return whole(int(bounds[-1].ge or 0), int(bounds[-1].le or 0))
+    if kind is float:
+        return span(float(bounds[-1].ge or 0), float(bounds[-1].le or 0))
+    return choice(*get_args(kind)) if get_origin(kind) is Literal else text(shown)
 
 
 def _refuse(found: str, expected: str, right: str) -> BadSetting:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carrel import Client
-from carrel.models import Amounts, Department, Project, by_department
+from carrel.models import Department, Project, QuotaAmounts, by_department
 from carrel.testing import FakeScheduler
 from unit.cli.conftest import Run
 
@@ -49,7 +49,7 @@ def test_what_is_not_named_stays(house: FakeScheduler, run: Run) -> None:
     assert run("department", "update", "science", "--weight", "3", "--cpu", "32").code == 0
     assert run("department", "update", "science", "--limit-gpus", "none").code == 0
     found = stored(house)
-    assert found.quota == Amounts(gpus=4, cpu_millicores=32_000)
+    assert found.quota == QuotaAmounts(gpus=4, cpu_millicores=32_000)
     assert (found.weight, found.limit.gpus) == (3, None)
     told = run("department", "describe", "science").out
     assert "Guaranteed:  4 GPUs, 32 processors\nLimit:       no bound\n" in told
