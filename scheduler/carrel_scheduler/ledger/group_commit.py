@@ -27,7 +27,7 @@ from carrel_scheduler.ledger.errors import (
     is_full,
 )
 from carrel_scheduler.ledger.recent_commits import Commit, Identities, RecentCommits
-from carrel_scheduler.ledger.schema import store_state
+from carrel_scheduler.ledger.rows.tables import store_state
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_scheduler.ledger.watch import Notifier
 

@@ -47,7 +47,7 @@ async def open_ledger(
 def migrated(url: str) -> Database:
     """The database at the present schema; raises ``LedgerNotUsable``. Blocks."""
     # Imported here because it takes a while, and only where a ledger is opened.
-    from carrel_scheduler.ledger.migrate import upgrade
+    from carrel_scheduler.ledger.migrations.migrate import upgrade
 
     database = database_of(url)
     upgrade(database)

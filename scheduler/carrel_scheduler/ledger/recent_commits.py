@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from carrel_scheduler.ledger.codec import Encoded
+from carrel_scheduler.ledger.rows.codec import Encoded
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.ledger.watch import Batch
 from carrel_schema.objects import Meta, ObjectT

@@ -9,16 +9,7 @@ from typing import Any
 
 import msgspec
 
-from carrel_scheduler.ledger import (
-    history_rows,
-    metric_rows,
-    object_rows,
-    small_rows,
-    status_rows,
-    study_rows,
-    usage,
-)
-from carrel_scheduler.ledger.codec import Encoded, EncodedStatus, encode, encode_status, to_json
+from carrel_scheduler.ledger import usage
 from carrel_scheduler.ledger.records import (
     Creation,
     Decision,
@@ -27,6 +18,18 @@ from carrel_scheduler.ledger.records import (
     NewWorkload,
     Transition,
     Usage,
+)
+from carrel_scheduler.ledger.rows import curves as metric_rows
+from carrel_scheduler.ledger.rows import history as history_rows
+from carrel_scheduler.ledger.rows import objects as object_rows
+from carrel_scheduler.ledger.rows import small as small_rows
+from carrel_scheduler.ledger.rows import statuses as status_rows
+from carrel_scheduler.ledger.rows.codec import (
+    Encoded,
+    EncodedStatus,
+    encode,
+    encode_status,
+    to_json,
 )
 from carrel_scheduler.ledger.sql_store import SqlObjectStore
 from carrel_scheduler.ledger.transaction import Transaction
@@ -177,7 +180,7 @@ class SqlLedger(SqlObjectStore):
 
         def write(transaction: Transaction) -> None:
             _check_epoch(transaction, epoch)
-            study_rows.append(transaction.connection, workload_uid, arrivals, first)
+            small_rows.append_study(transaction.connection, workload_uid, arrivals, first)
 
         await self._writer.run(write, waits=True)
 
@@ -185,7 +188,7 @@ class SqlLedger(SqlObjectStore):
         self, workload_uid: str, *, first: int = 0, limit: int | None = None
     ) -> Sequence[str]:
         """See ``Ledger``."""
-        return await self._read(study_rows.read, workload_uid, first, limit)
+        return await self._read(small_rows.read_study, workload_uid, first, limit)
 
     async def usage(
         self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None

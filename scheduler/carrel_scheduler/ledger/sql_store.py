@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from carrel_scheduler.ledger import object_queries, object_rows, status_rows
-from carrel_scheduler.ledger.codec import SOURCES, Encoded, encode, encode_status
 from carrel_scheduler.ledger.database import READERS, Database
 from carrel_scheduler.ledger.errors import LedgerClosed, failed
 from carrel_scheduler.ledger.group_commit import GroupCommit
+from carrel_scheduler.ledger.rows import objects as object_rows
+from carrel_scheduler.ledger.rows import queries as object_queries
+from carrel_scheduler.ledger.rows import statuses as status_rows
+from carrel_scheduler.ledger.rows.codec import SOURCES, Encoded, encode, encode_status
 from carrel_scheduler.ledger.store import Change, Page
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_scheduler.ledger.watch import Batch, Notifier, Watch

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.metric_rows import MOST
 from carrel_scheduler.ledger.records import Ledger, MetricPoint, Transition
+from carrel_scheduler.ledger.rows.curves import MOST
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.ledger.usage import account, spans
 from carrel_schema.objects import ReasonInfo, Workload

@@ -11,8 +11,8 @@ from sqlalchemy import inspect
 
 from carrel_scheduler.ledger.database import database_of
 from carrel_scheduler.ledger.errors import LedgerNotUsable
-from carrel_scheduler.ledger.migrate import config, upgrade
-from carrel_scheduler.ledger.schema import metadata
+from carrel_scheduler.ledger.migrations.migrate import config, upgrade
+from carrel_scheduler.ledger.rows.tables import metadata
 from contract.ledger.ledger_tools import Ledgers, submit
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.metric_rows import Curve, thinned
+from carrel_scheduler.ledger.rows.curves import Curve, thinned
 
 # A busy machine breaks no law: no deadline per example.
 RELAXED = settings(deadline=None, max_examples=60)

@@ -1,8 +1,8 @@
-"""Alembic's entry: runs the steps on the connection that ``ledger.migrate`` holds."""
+"""Alembic's entry: runs the steps on the connection that ``upgrade`` holds."""
 
 from alembic import context
 
-from carrel_scheduler.ledger.schema import metadata
+from carrel_scheduler.ledger.rows.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

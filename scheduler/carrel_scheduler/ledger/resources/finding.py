@@ -13,10 +13,10 @@ from typing import Final
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import LedgerClosed
-from carrel_scheduler.ledger.object_rows import full_name
 from carrel_scheduler.ledger.resources import codec, kinds, listing
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.refusing import refusals
+from carrel_scheduler.ledger.rows.objects import full_name
 from carrel_scheduler.ledger.store import NotFound, Page
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema import names

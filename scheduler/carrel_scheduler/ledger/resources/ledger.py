@@ -27,8 +27,7 @@ from carrel_scheduler.kube.writes import Writer
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.records import Creation, Decision, Fenced, NewWorkload, Transition
 from carrel_scheduler.ledger.resources import repair
-from carrel_scheduler.ledger.resources.past import Past
-from carrel_scheduler.ledger.resources.rows import Rows, entry_of
+from carrel_scheduler.ledger.resources.rows import Past, Rows, entry_of
 from carrel_scheduler.ledger.resources.store import KubernetesStore
 from carrel_scheduler.ledger.store import AlreadyExists, NotFound
 from carrel_scheduler.quarantine import Quarantine

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from carrel_scheduler.kube import errors
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
-from carrel_scheduler.ledger.object_rows import full_name
+from carrel_scheduler.ledger.rows.objects import full_name
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_schema.objects import Object
 

@@ -20,14 +20,14 @@ import msgspec
 from carrel_scheduler.kube import errors
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.ledger.codec import encode, encode_status
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
-from carrel_scheduler.ledger.object_rows import full_name
 from carrel_scheduler.ledger.resources import changing, codec, kinds
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.finding import Finder, Place
 from carrel_scheduler.ledger.resources.refusing import Lost, refusals
 from carrel_scheduler.ledger.resources.watching import ManyWatch
+from carrel_scheduler.ledger.rows.codec import encode, encode_status
+from carrel_scheduler.ledger.rows.objects import full_name
 from carrel_scheduler.ledger.store import AlreadyExists, Change, Conflict, NotFound
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema import names

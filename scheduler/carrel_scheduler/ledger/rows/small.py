@@ -1,19 +1,20 @@
-"""Secrets, idempotency keys and settings in SQL.
+"""Secrets, idempotency keys, settings and the logs of studies in SQL.
 
 Secrets are stored as they are: on SQLite in a file that only its owner can read (mode 0600), on
-PostgreSQL under that server's rights. Nothing but ``secrets`` reads them.
+PostgreSQL under that server's rights. Nothing but ``secrets`` reads them. The log of a study is
+only appended to, and its entries are numbered from 0 without a gap.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from carrel_scheduler.ledger.codec import to_json
-from carrel_scheduler.ledger.schema import idempotency_keys, secrets, settings
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.rows.codec import to_json
+from carrel_scheduler.ledger.rows.tables import idempotency_keys, secrets, settings, study_log
+from carrel_scheduler.ledger.store import Conflict, NotFound
 
 KEY_LIFETIME_SECONDS: Final = 86_400.0
 _ENVIRONMENT: Final = msgspec.json.Decoder(dict[str, str])
@@ -29,6 +30,10 @@ _KEY: Final = select(idempotency_keys.c.digest, idempotency_keys.c.workload_uid)
     idempotency_keys.c.scope == bindparam("scope"), idempotency_keys.c.key == bindparam("key")
 )
 _NEW_KEY: Final = insert(idempotency_keys)
+_STUDY_LENGTH: Final = select(func.max(study_log.c.number)).where(
+    study_log.c.workload_uid == bindparam("uid")
+)
+_NEW_ENTRIES: Final = insert(study_log)
 
 
 def write_secrets(connection: Connection, uid: str, environment: Mapping[str, str]) -> None:
@@ -87,3 +92,32 @@ def write_setting(connection: Connection, key: str, value: str) -> None:
     """Set one; ``value`` is JSON."""
     connection.execute(delete(settings).where(settings.c.key == key))
     connection.execute(insert(settings), {"key": key, "value": value})
+
+
+def append_study(connection: Connection, uid: str, entries: Sequence[str], first: int) -> None:
+    """Append entries; raises ``Conflict`` where the log is not ``first`` long, ``NotFound``."""
+    last = connection.execute(_STUDY_LENGTH, {"uid": uid}).scalar_one()
+    length = 0 if last is None else last + 1
+    if length != first:
+        raise Conflict(f"the study of {uid} has {length} entries, not {first}")
+    rows = [
+        {"workload_uid": uid, "number": number, "entry": entry}
+        for number, entry in enumerate(entries, start=first)
+    ]
+    if not rows:
+        return
+    try:
+        connection.execute(_NEW_ENTRIES, rows)
+    except IntegrityError as error:
+        raise NotFound(f"no experiment with uid {uid!r}") from error
+
+
+def read_study(connection: Connection, uid: str, first: int, limit: int | None) -> Sequence[str]:
+    """Entries from ``first`` on, in their order."""
+    query = (
+        select(study_log.c.entry)
+        .where(study_log.c.workload_uid == uid, study_log.c.number >= first)
+        .order_by(study_log.c.number)
+        .limit(limit)
+    )
+    return connection.execute(query).scalars().all()

@@ -13,29 +13,20 @@ from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.quarantine import Source
 from carrel_schema.objects import (
+    KINDS,
     Department,
-    DepartmentSpec,
-    DepartmentStatus,
     Meta,
     ObjectT,
     Project,
-    ProjectSpec,
-    ProjectStatus,
     ReasonInfo,
     Workload,
-    WorkloadSpec,
-    WorkloadStatus,
 )
 
 _SPECS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
-    Project: msgspec.json.Decoder(ProjectSpec),
-    Department: msgspec.json.Decoder(DepartmentSpec),
-    Workload: msgspec.json.Decoder(WorkloadSpec),
+    kind: msgspec.json.Decoder(kind.__annotations__["spec"]) for kind in KINDS.values()
 }
 _STATUSES: Final[dict[type, msgspec.json.Decoder[Any]]] = {
-    Project: msgspec.json.Decoder(ProjectStatus),
-    Department: msgspec.json.Decoder(DepartmentStatus),
-    Workload: msgspec.json.Decoder(WorkloadStatus),
+    kind: msgspec.json.Decoder(kind.__annotations__["status"]) for kind in KINDS.values()
 }
 SOURCES: Final[dict[type, Source]] = {
     Project: "project",

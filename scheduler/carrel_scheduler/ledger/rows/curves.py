@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import MetricPoint
-from carrel_scheduler.ledger.schema import curves, metrics
+from carrel_scheduler.ledger.rows.tables import curves, metrics
 
 _CURVE: Final = select(curves.c.received, curves.c.stride).where(
     curves.c.workload_uid == bindparam("uid"), curves.c.name == bindparam("name")

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
-from carrel_scheduler.ledger import codec
-from carrel_scheduler.ledger.bulk import insert_tuples
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Decision, Transition
-from carrel_scheduler.ledger.schema import decisions, transitions
+from carrel_scheduler.ledger.rows import codec
+from carrel_scheduler.ledger.rows.bulk import insert_tuples
+from carrel_scheduler.ledger.rows.tables import decisions, transitions
 from carrel_scheduler.ledger.usage import WAITING, Span
 
 # Without the id, which is the database's to give.

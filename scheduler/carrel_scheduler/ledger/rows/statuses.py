@@ -11,10 +11,10 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from carrel_scheduler.ledger.bulk import pieces, placeholders
-from carrel_scheduler.ledger.codec import EncodedStatus
-from carrel_scheduler.ledger.object_rows import change_columns, check_at, meta_of, replaced
-from carrel_scheduler.ledger.schema import objects
+from carrel_scheduler.ledger.rows.bulk import pieces, placeholders
+from carrel_scheduler.ledger.rows.codec import EncodedStatus
+from carrel_scheduler.ledger.rows.objects import change_columns, check_at, meta_of, replaced
+from carrel_scheduler.ledger.rows.tables import objects
 from carrel_scheduler.ledger.store import ChangeType, Conflict, NotFound
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.objects import Meta, ObjectT
