@@ -23,16 +23,22 @@ class Access(StrEnum):
     TASK = "task"
     ADMIN = "admin"
     GATEWAY = "gateway"
+    NODE = "node"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One of ``scopes`` is needed; then membership, then ownership; or a task token instead."""
+    """One of ``scopes`` is needed; then membership, then ownership; or another token instead.
+
+    ``task_token``: that of the task whose workload the path names; ``node_token``: that of the
+    agent on the node that it names.
+    """
 
     scopes: frozenset[str]
     member: bool = False
     owner: bool = False
     task_token: bool = False
+    node_token: bool = False
 
 
 _ANYBODY: Final = frozenset({USE, SPAWN, ADMIN})
@@ -44,6 +50,7 @@ RULES: Final[Mapping[Access, Rule]] = {
     Access.TASK: Rule(_ANYBODY, member=True, owner=True, task_token=True),
     Access.ADMIN: Rule(frozenset({ADMIN})),
     Access.GATEWAY: Rule(frozenset({GATEWAY})),
+    Access.NODE: Rule(frozenset(), node_token=True),
 }
 
 
@@ -51,7 +58,7 @@ RULES: Final[Mapping[Access, Rule]] = {
 class Visitor:
     """Who was let in, and the workload that the path names.
 
-    ``principal`` is ``None`` for a task that came with its own token.
+    ``principal`` is ``None`` for a task or a node's agent that came with its own token.
     """
 
     principal: Principal | None

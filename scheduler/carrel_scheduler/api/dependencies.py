@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from prometheus_client.registry import Collector
 
@@ -10,6 +11,7 @@ from carrel_scheduler.api.identity import Identity, Membership
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.node.contract import NodeReport
 from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.inference.loads import Loads
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
@@ -35,6 +37,30 @@ class StreamTiming:
     per_user: int = 64
 
 
+class NodeAgents(Protocol):
+    """The agents on the nodes of a cluster."""
+
+    async def node_of(self, token: str) -> str | None:
+        """On which node the agent with this token runs; ``None`` if it is no agent's."""
+        ...
+
+    def take(self, node: str, report: NodeReport) -> None:
+        """Take in what the agent on a node saw."""
+        ...
+
+
+class NoNodeAgents:
+    """One machine looks at its devices itself."""
+
+    async def node_of(self, _token: str) -> str | None:
+        """Nobody's."""
+        return None
+
+    def take(self, node: str, _report: NodeReport) -> None:
+        """Nobody is let in."""
+        raise LookupError(node)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiDependencies:
     """Everything the API needs.
@@ -46,6 +72,7 @@ class ApiDependencies:
         loads: what gateways tell of requests.
         trouble: what is in the way of work as a whole, in words; empty for nothing.
         reconciler_metrics: shown with the API's own.
+        node_agents: what reports the devices of a cluster's nodes.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
 
@@ -64,3 +91,4 @@ class ApiDependencies:
     trouble: Callable[[], str] = str
     loads: Loads = field(default_factory=lambda: Loads(time.time))
     reconciler_metrics: Collector | None = None
+    node_agents: NodeAgents = field(default_factory=NoNodeAgents)

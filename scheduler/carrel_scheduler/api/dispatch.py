@@ -32,8 +32,16 @@ async def admit(
         uid = deps.task_tokens.uid(token)
         if uid is not None:
             return Visitor(None, await _own_workload(deps, uid, path))
+    if rule.node_token:
+        node = await deps.node_agents.node_of(token)
+        if node is not None:
+            return _own_node(node, path)
     principal = await principal_of(deps.identity, token)
     if not (rule.scopes | {operation.also_scope}) & principal.scopes:
+        if rule.node_token:
+            raise problems.Forbidden(
+                Code.MISSING_SCOPE, "This needs the token of the agent on that very node"
+            )
         wanted = " or ".join(f"`{scope}`" for scope in sorted(rule.scopes))
         hint = _FOR_ADMINS if operation.access is Access.ADMIN else ""
         raise problems.Forbidden(
@@ -77,6 +85,14 @@ async def _find(deps: ApiDependencies, path: Mapping[str, str]) -> Workload:
         return await deps.ledger.get(Workload, path["name"], path["project"])
     except NotFound as error:
         raise not_found(path) from error
+
+
+def _own_node(node: str, path: Mapping[str, str]) -> Visitor:
+    if node != path["node"]:
+        raise problems.Forbidden(
+            Code.WRONG_NODE_TOKEN, f"This token is that of node `{node}`, good for it only"
+        )
+    return Visitor(None)
 
 
 async def _own_workload(deps: ApiDependencies, uid: str, path: Mapping[str, str]) -> Workload:

@@ -47,6 +47,7 @@ class Code(StrEnum):
     SPAWNER_ONLY = "spawner_only"
     USER_EXPECTED = "user_expected"
     TASK_TOKEN_EXPIRED = "task_token_expired"  # noqa: S105 - a code
+    WRONG_NODE_TOKEN = "wrong_node_token"  # noqa: S105 - a code
     WRONG_TASK_TOKEN = "wrong_task_token"  # noqa: S105 - a code, not a secret
     TOO_MANY_STREAMS = "too_many_streams"
     # What is not there.
@@ -111,6 +112,7 @@ class Code(StrEnum):
     NAME_REQUIRED = "name_required"
     NAME_AND_PREFIX = "name_and_prefix"
     NAME_TWICE = "name_twice"
+    BAD_DEVICE = "bad_device"
     BAD_GPU_SHARE = "bad_gpu_share"
     BAD_MIG_PROFILE = "bad_mig_profile"
     MIG_AND_GPUS = "mig_and_gpus"

@@ -77,6 +77,9 @@ REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 """The newer group of events: the API server shows the same objects in ``v1`` too."""
+TOKEN_REVIEWS: Final = Resource(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False
+)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 POD_DISRUPTION_BUDGETS: Final = Resource(

@@ -4,9 +4,17 @@ The same structures are what an agent on a node of a cluster reports to the sche
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
+
+from carrel_schema.constraints import Constraint
+
+MOST_DEVICES: Final = 64
+Index = Annotated[int, Constraint(ge=0, le=MOST_DEVICES - 1)]
+Mib = Annotated[int, Constraint(ge=0, le=2**40)]
+Share = Annotated[float, Constraint(ge=0, le=1)]
+Text = Annotated[str, Constraint(max_length=256)]
 
 
 class HealthCondition(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,26 +26,26 @@ class HealthCondition(msgspec.Struct, frozen=True, kw_only=True):
         message: in words.
     """
 
-    key: str
+    key: Text
     severity: Literal["failed", "degraded"]
-    message: str
+    message: Text
 
 
 class MigInstance(msgspec.Struct, frozen=True, kw_only=True):
     """An instance of a divided device."""
 
-    uuid: str
-    name: str
-    memory_mib: int
-    memory_used_mib: int
+    uuid: Text
+    name: Text
+    memory_mib: Mib
+    memory_used_mib: Mib
 
 
 class DeviceLink(msgspec.Struct, frozen=True):
     """How well two devices of a node are connected; ``hops`` as in ``core.events.Link``."""
 
-    first: int
-    second: int
-    hops: int
+    first: Index
+    second: Index
+    hops: Annotated[int, Constraint(ge=0, le=9)]
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,17 +55,17 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     ``message`` says why. ``conditions``: what health checks found; ``numa_node``: -1 if unknown.
     """
 
-    index: int
-    uuid: str
-    name: str
-    memory_mib: int
+    index: Index
+    uuid: Text
+    name: Text
+    memory_mib: Mib
     simulated: bool
     broken: bool = False
     lost: bool = False
-    message: str = ""
-    conditions: tuple[HealthCondition, ...] = ()
-    instances: tuple[MigInstance, ...] = ()
-    numa_node: int = -1
+    message: Text = ""
+    conditions: Annotated[tuple[HealthCondition, ...], Constraint(max_length=64)] = ()
+    instances: Annotated[tuple[MigInstance, ...], Constraint(max_length=64)] = ()
+    numa_node: Annotated[int, Constraint(ge=-1, le=4096)] = -1
 
 
 class OwnerUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +77,9 @@ class OwnerUse(msgspec.Struct, frozen=True, kw_only=True):
         utilization: 0..1 of the device; ``None``: the device does not tell.
     """
 
-    owner: str
-    utilization: float | None
-    memory_used_mib: int
+    owner: Text
+    utilization: Share | None
+    memory_used_mib: Mib
 
 
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,14 +90,14 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
     processes use it; ``attributed`` is false while some of them belong to nobody known.
     """
 
-    index: int
-    utilization: float
-    memory_used_mib: int
+    index: Index
+    utilization: Share
+    memory_used_mib: Mib
     known: bool = True
-    pids: tuple[int, ...] = ()
-    power_watts: float | None = None
-    temperature_c: int | None = None
-    owners: tuple[OwnerUse, ...] = ()
+    pids: Annotated[tuple[int, ...], Constraint(max_length=4096)] = ()
+    power_watts: Annotated[float, Constraint(ge=0, le=100_000)] | None = None
+    temperature_c: Annotated[int, Constraint(ge=-273, le=10_000)] | None = None
+    owners: Annotated[tuple[OwnerUse, ...], Constraint(max_length=1024)] = ()
     attributed: bool = True
 
 
@@ -107,6 +115,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     counted: bool = False
     links: tuple[DeviceLink, ...] = ()
+
+
+class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One look of an agent at its node: what it sends. ``owners`` of the use are pods."""
+
+    driver: Text
+    devices: Annotated[tuple[Device, ...], Constraint(max_length=MOST_DEVICES)]
+    use: Annotated[tuple[DeviceUse, ...], Constraint(max_length=MOST_DEVICES)]
+    links: Annotated[tuple[DeviceLink, ...], Constraint(max_length=2016)] = ()
 
 
 class DeviceProvider(Protocol):

@@ -14,18 +14,20 @@ import secrets
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from carrel_scheduler.api.dependencies import NodeAgents
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.nodes import facts_of
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.watchers import ExternalPodRunner, Feeds
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader, StateFolderLock
+from carrel_scheduler.engines.kubernetes.node_tokens import NodeTokens
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
@@ -37,6 +39,7 @@ from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.resources import SECRETS
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.service.node_agents import ClusterNodeAgents
 from carrel_scheduler.service.settings import ClusterSettings, Settings
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch import fitting
@@ -45,6 +48,7 @@ from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
+from carrel_scheduler.workloads.reconcile.events import LoopEvent
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.watchers import watch_rendezvous
 from carrel_scheduler.workloads.views.live import LiveView
@@ -167,6 +171,10 @@ class Cluster:
     def trouble(self) -> str:
         """That the cluster does not know us any more, or we not it."""
         return self._client.trouble
+
+    def node_agents(self, enqueue: Callable[[LoopEvent], None]) -> NodeAgents:
+        """The agents of the DaemonSet, known by their pods' tokens."""
+        return ClusterNodeAgents(NodeTokens(self._client), self.engine.workload_of, enqueue)
 
     async def facts(self) -> Sequence[NodeFacts]:
         """The nodes there are, as far as they can be read."""

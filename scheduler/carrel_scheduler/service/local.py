@@ -3,10 +3,11 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from carrel_scheduler.api.dependencies import NodeAgents, NoNodeAgents
 from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, ReconcilerAccess
 from carrel_scheduler.node.contract import DeviceProvider, NodeFacts
 from carrel_scheduler.node.processes import met_at
@@ -16,6 +17,7 @@ from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.ports import HeldPorts, PortAllocator
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
+from carrel_scheduler.workloads.reconcile.events import LoopEvent
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.watchers import sample_devices, watch_rendezvous
 
@@ -61,6 +63,10 @@ class OneMachine:
     def trouble(self) -> str:
         """One machine needs no leadership."""
         return ""
+
+    def node_agents(self, _enqueue: Callable[[LoopEvent], None]) -> NodeAgents:
+        """One machine looks at its devices itself."""
+        return NoNodeAgents()
 
     async def facts(self) -> Sequence[NodeFacts]:
         """This machine."""

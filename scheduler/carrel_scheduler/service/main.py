@@ -10,11 +10,12 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, TypeVar
 
 from carrel_process.listening import inherited, listen
 from carrel_scheduler.api.app import ApiDependencies, make_app
+from carrel_scheduler.api.dependencies import NodeAgents
 from carrel_scheduler.api.hub import HubIdentity, HubMembership
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.collecting import collect_rarely
@@ -50,6 +51,7 @@ from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch.ports import PortAllocator
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
+from carrel_scheduler.workloads.reconcile.events import LoopEvent
 from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
@@ -91,6 +93,10 @@ class ServiceEnvironment(Protocol):
 
     async def facts(self) -> Sequence[NodeFacts]:
         """The nodes there are."""
+        ...
+
+    def node_agents(self, enqueue: Callable[[LoopEvent], None], /) -> NodeAgents:
+        """What reports the devices of other nodes."""
         ...
 
     def trouble(self) -> str:
@@ -166,6 +172,7 @@ class Service:
                     results=self._results,
                     prefix=settings.prefix,
                     reconciler_metrics=self.loop.metrics.registry,
+                    node_agents=around.node_agents(self.loop.enqueue),
                 )
             )
         )

@@ -18,6 +18,7 @@ from carrel_scheduler.engines.contract import LogRequest, TaskId, TaskSpec, Task
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.node.contract import NodeReport
 from carrel_scheduler.workloads.launch.fitting import UnsupportedField, on_machine
 from carrel_scheduler.workloads.views.contract import (
     Activity,
@@ -106,6 +107,19 @@ class FakeMembership:
     async def delete_group(self, project: str) -> None:
         self._check()
         self.groups.pop(project, None)
+
+
+class FakeAgents:
+    """Agents on nodes with tokens such as ``agent-node-1``."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[str, NodeReport]] = []
+
+    async def node_of(self, token: str) -> str | None:
+        return token.removeprefix("agent-") if token.startswith("agent-") else None
+
+    def take(self, node: str, report: NodeReport) -> None:
+        self.reports.append((node, report))
 
 
 COLORS = {"vision": 4, "speech": 7}

@@ -33,7 +33,14 @@ from carrel_schema.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from contract.api.fakes import FakeEngine, FakeIdentity, FakeLive, FakeMembership, waiting_reason
+from contract.api.fakes import (
+    FakeAgents,
+    FakeEngine,
+    FakeIdentity,
+    FakeLive,
+    FakeMembership,
+    waiting_reason,
+)
 
 
 def nobody(kind: str, workload: Workload) -> None:
@@ -98,6 +105,7 @@ class Desk:
     tokens: TaskTokens
     session: aiohttp.ClientSession
     url: str = ""
+    agents: FakeAgents = field(default_factory=FakeAgents)
     uids: dict[str, str] = field(default_factory=dict)
 
     async def ask(
@@ -263,6 +271,7 @@ async def running(
                 ids=ids,
                 task_tokens=tokens,
                 results=Results(folder / "results"),
+                node_agents=desk.agents,
                 timing=timing,
             )
         )

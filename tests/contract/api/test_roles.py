@@ -69,6 +69,7 @@ SAMPLES = {
     "list_nodes": Sample({}),
     "read_node": Sample({"node": "node-1"}),
     "uncordon_device": Sample({"node": "node-1", "index": "1"}),
+    "report_node": Sample({"node": "node-1"}, {"driver": "", "devices": [], "use": []}),
     "read_queue": Sample({}),
     "read_usage": Sample({}),
     "whoami": Sample({}),
@@ -97,6 +98,8 @@ ROLES = {
     "spawner": "spawner-token",
     "scraper": "scraper-token",
     "gateway": "gateway-token",
+    "agent": "agent-node-1",
+    "agent of another node": "agent-node-2",
     "own task": "task:uid-vision-train-1",
     "other task": "task:uid-speech-train-1",
 }
@@ -115,6 +118,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "spawner": {"spawner": OK},
     "admin": {"admin": OK},
     "gateway": {"gateway": OK},
+    "node": {"agent": OK},
 }
 # Beside the rule of their access: what the operation itself says to a role.
 OF_THEIR_OWN = {

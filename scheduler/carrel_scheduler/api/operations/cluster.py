@@ -7,6 +7,7 @@ from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.node.contract import NodeReport
 from carrel_schema.answers import NodeView
 
 WEEK_SECONDS: Final = 7 * 86_400.0
@@ -27,6 +28,22 @@ async def read_node(call: Call) -> Answer:
         if found.name == call.path["node"]:
             return Answer(redact.node(found, call.visitor.person))
     raise problems.Missing(Code.NOT_FOUND, f"There is no node `{call.path['node']}`")
+
+
+@Operation("POST", "/nodes/{node}/report", access=Access.NODE, body=NodeReport, answers={204: None})
+async def report_node(call: Call) -> Answer:
+    """What the agent on a node sees of its GPUs; of that agent."""
+    report: NodeReport = call.body
+    known = {device.index for device in report.devices}
+    if len(known) < len(report.devices):
+        raise problems.invalid_field("devices", Code.BAD_DEVICE, None, "each index once")
+    named = [one.index for one in report.use]
+    if len(set(named)) < len(named) or not known.issuperset(named):
+        raise problems.invalid_field("use", Code.BAD_DEVICE, None, "each index of `devices` once")
+    if any({link.first, link.second} - known for link in report.links):
+        raise problems.invalid_field("links", Code.BAD_DEVICE, None, "indices of `devices`")
+    call.services.deps.node_agents.take(call.path["node"], report)
+    return Answer(status=204)
 
 
 @Operation(
@@ -90,6 +107,7 @@ async def read_usage(call: Call) -> Answer:
 OPERATIONS: Final = (
     list_nodes,
     read_node,
+    report_node,
     uncordon_device,
     read_queue,
     read_usage,

@@ -111,8 +111,8 @@ def origin(event: LoopEvent) -> tuple[Source, str, str]:
             return _of_task(task)
         case DevicesSampled(facts):
             return "node", facts.name, ""
-        case NodeReported(report):
-            return "node", report.node, ""
+        case NodeReported(node):
+            return "node", node, ""
         case CordonEnded(node):
             return "node", node, ""
         case ExternalEvents() | Wake() | UsedLately():

@@ -24,6 +24,7 @@ from carrel_scheduler.node.contract import (
     DeviceUse,
     HealthCondition,
     NodeFacts,
+    NodeReport,
 )
 from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.gangs import membership
@@ -31,7 +32,7 @@ from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
 from carrel_scheduler.workloads.nodes import gpu_use, health
 from carrel_scheduler.workloads.nodes.health import Cordons
-from carrel_scheduler.workloads.nodes.reported import NodeReport, places_of
+from carrel_scheduler.workloads.nodes.reported import places_of
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 
@@ -172,8 +173,8 @@ def observe(
 def take_report(
     changes: PassChanges, node: NodeState, report: NodeReport, withheld: WithheldDevices
 ) -> None:
-    """Take in what the agent of a node of a cluster reports."""
-    name, cache = report.node, changes.cache
+    """Take in what the agent of a node of a cluster reports, with workloads as owners."""
+    name, cache = node.facts.name, changes.cache
     owners = {one.index: {own.owner for own in one.owners} for one in report.use}
     held: dict[int, set[str]] = {}
     for entry in cache.holding:

@@ -7,19 +7,7 @@ Work is judged by its own processes, never by the place that it was counted at.
 
 from collections.abc import Collection, Mapping, Sequence
 
-import msgspec
-
-from carrel_scheduler.node.contract import Device, DeviceLink, DeviceUse
-
-
-class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One look of an agent at its node. ``owners`` of the use are uids of workloads."""
-
-    node: str
-    driver: str
-    devices: tuple[Device, ...]
-    use: tuple[DeviceUse, ...]
-    links: tuple[DeviceLink, ...] = ()
+from carrel_scheduler.node.contract import Device
 
 
 def places_of(

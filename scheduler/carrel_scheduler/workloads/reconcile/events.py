@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.ledger.store import Change
-from carrel_scheduler.node.contract import DeviceUse, NodeFacts
-from carrel_scheduler.workloads.nodes.reported import NodeReport
+from carrel_scheduler.node.contract import DeviceUse, NodeFacts, NodeReport
 from carrel_schema.objects import Department, Project, Workload
 
 
@@ -82,8 +81,9 @@ class DevicesSampled:
 
 @dataclass(frozen=True, slots=True)
 class NodeReported:
-    """The agent of a node of a cluster looked at its devices."""
+    """The agent of a node of a cluster looked at its devices; owners are workloads."""
 
+    node: str
     report: NodeReport
 
 

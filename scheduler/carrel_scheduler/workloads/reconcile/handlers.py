@@ -244,8 +244,8 @@ class EventHandlers:
             case DevicesSampled(facts, use):
                 devices.observe(changes, self.nodes, facts, use, self._withheld)
                 self._devices_read(changes)
-            case NodeReported(report):
-                node = self.nodes.get(report.node)
+            case NodeReported(name, report):
+                node = self.nodes.get(name)
                 if node is not None:  # else it has left the cluster
                     devices.take_report(changes, node, report, self._withheld)
                     self._devices_read(changes)

@@ -137,6 +137,11 @@ class KubernetesEngine:
         self._errands.add(errand)
         errand.add_done_callback(self._errands.discard)
 
+    def workload_of(self, pod: str) -> str | None:
+        """The workload whose pod this is, by the pod's uid or by ``namespace/name``."""
+        task = self._records.task_of(pod)
+        return None if task is None else task.workload_uid
+
     async def start(self, task: TaskSpec) -> None:
         """Start once."""
         await self.open()

@@ -51,6 +51,7 @@ class Records:
         self._clock, self._patience = clock, patience
         self._changed, self._give_up = changed, give_up
         self._records: dict[TaskId, Record] = {}
+        self._of_pods: dict[str, TaskId] = {}
         self._asked: dict[TaskId, str] = {}
         self._timers: dict[TaskId, asyncio.TimerHandle] = {}
         self._unbound: dict[TaskId, TaskPod] = {}
@@ -127,6 +128,10 @@ class Records:
     def _put(self, task: TaskId, record: Record) -> None:
         before = self._records.get(task)
         self._records[task] = record
+        if before is not None and before.pod.metadata.uid != record.pod.metadata.uid:
+            self._unname(before.pod)
+        for name in _names_of(record.pod):
+            self._of_pods[name] = task
         if before is None or before.status != record.status:
             ran = _ran(record.status)
             if ran is not None and (before is None or before.status.phase is TaskPhase.STARTING):
@@ -166,6 +171,14 @@ class Records:
         """What is known of a task."""
         return self._records.get(task)
 
+    def task_of(self, pod: str) -> TaskId | None:
+        """The task that a pod is, by its uid or by ``namespace/name``."""
+        return self._of_pods.get(pod)
+
+    def _unname(self, pod: TaskPod) -> None:
+        for name in _names_of(pod):
+            self._of_pods.pop(name, None)
+
     def unbound(self, task: TaskId) -> TaskPod | None:
         """The pod of a task that has no place yet."""
         return self._unbound.get(task)
@@ -176,7 +189,9 @@ class Records:
 
     def drop(self, task: TaskId) -> None:
         """Know nothing of a task any more."""
-        self._records.pop(task, None)
+        known = self._records.pop(task, None)
+        if known is not None:
+            self._unname(known.pod)
         self._asked.pop(task, None)
         timer = self._timers.pop(task, None)
         if timer is not None:
@@ -205,6 +220,11 @@ class Records:
             self._listening.cancel()
             await asyncio.wait([self._listening])
         self.wake()
+
+
+def _names_of(pod: TaskPod) -> tuple[str, str]:
+    meta = pod.metadata
+    return meta.uid, f"{meta.namespace}/{meta.name}"
 
 
 def _ran(ended: TaskStatus) -> TaskStatus | None:

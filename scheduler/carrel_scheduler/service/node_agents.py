@@ -1,0 +1,37 @@
+"""Agents on the nodes of a cluster, as the API hears them: see ``api.dependencies.NodeAgents``."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from carrel_scheduler.engines.kubernetes.node_tokens import NodeTokens
+from carrel_scheduler.node.contract import NodeReport
+from carrel_scheduler.workloads.nodes import gpu_use
+from carrel_scheduler.workloads.reconcile.events import LoopEvent, NodeReported
+
+
+class ClusterNodeAgents:
+    """Lets agents in and turns what they report into events.
+
+    Args:
+        tokens: knows the agents.
+        workload_of: the workload whose pod this is, by the pod's uid or by namespace and name.
+        enqueue: takes events of the reconciler.
+    """
+
+    def __init__(
+        self,
+        tokens: NodeTokens,
+        workload_of: Callable[[str], str | None],
+        enqueue: Callable[[LoopEvent], None],
+    ) -> None:
+        self._tokens, self._workload_of, self._enqueue = tokens, workload_of, enqueue
+
+    async def node_of(self, token: str) -> str | None:
+        """On which node the agent with this token runs."""
+        return await self._tokens.node_of(token)
+
+    def take(self, node: str, report: NodeReport) -> None:
+        """Take in what the agent on a node saw."""
+        use = tuple(gpu_use.named(one, self._workload_of) for one in report.use)
+        self._enqueue(NodeReported(node, msgspec.structs.replace(report, use=use)))

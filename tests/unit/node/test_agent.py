@@ -1,0 +1,97 @@
+"""The agent on a node of a cluster: what it sends, to whom, and what it does when that fails."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pynvml
+import pytest
+
+from carrel_scheduler.node import dcgm
+from carrel_scheduler.node.agent import AgentSettings, BadSetting, look
+from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.node.dcgm import DcgmProvider, DcgmUnavailable
+from carrel_scheduler.node.nvml import NvmlProvider, open_nvml
+from carrel_scheduler.node.owners import PodOwners
+from gpu_driver.session import machine
+from gpu_driver.state import MIB, GpuState
+
+POD = "0a0b0c0d-1111-2222-3333-444455556666"
+NODE = NodeFacts(name="node-1", cpu_milli=0, memory_mib=0, devices=(), simulated=False)
+ENVIRONMENT = {"CARREL_NODE_NAME": "node-1", "CARREL_API_URL": "http://127.0.0.1:1/x/"}
+
+
+@pytest.fixture
+def gpus(tmp_path: Path) -> Iterator[GpuState]:
+    with machine(tmp_path / "gpus", devices=2) as state:
+        assert open_nvml(pynvml)
+        yield state
+
+
+def of_pod(proc: Path, pid: int, pod: str = POD) -> None:
+    (proc / str(pid)).mkdir(parents=True)
+    (proc / str(pid) / "cgroup").write_text(f"0::/kubepods/pod{pod}/c\n")
+
+
+def test_a_look_tells_the_use_of_each_pod_and_no_numbers_of_processes(
+    gpus: GpuState, tmp_path: Path
+) -> None:
+    of_pod(tmp_path / "proc", 70)
+    of_pod(tmp_path / "proc", 71)
+    gpus.layout.devices[1].utilization_gpu = 80
+    for pid in (70, 71):
+        gpus.list_process(1, pid, memory=10 * MIB, sm_percent=30, sampled_us=5)
+    report = look(NvmlProvider(NODE, pynvml, owners=PodOwners(tmp_path / "proc")))
+    assert [device.index for device in report.devices] == [0, 1]
+    [own] = report.use[1].owners
+    assert (own.owner, own.utilization, own.memory_used_mib) == (POD, 0.6, 20)
+    assert b"70" not in msgspec.json.encode(report.use[1].pids)
+    gpus.list_process(0, 99, memory=MIB)
+    assert not look(NvmlProvider(NODE, pynvml, owners=PodOwners(tmp_path))).use[0].attributed
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"CARREL_NODE_NAME": ""}, "CARREL_NODE_NAME"),
+        ({"CARREL_API_URL": "file:///etc/passwd"}, "http"),
+        ({"CARREL_DCGM_URL": "ftp://x"}, "http"),
+        ({"CARREL_NODE_SECONDS": "0"}, "1 to 30"),
+        ({"CARREL_NODE_SECONDS": "often"}, "1 to 30"),
+    ],
+)
+def test_senseless_settings_are_refused(change: dict[str, str], word: str) -> None:
+    with pytest.raises(BadSetting, match=word):
+        AgentSettings.from_environment(ENVIRONMENT | change)
+
+
+LABELS = 'gpu="%d",UUID="GPU-%d",modelName="NVIDIA H200",namespace="carrel-v",pod="%s"'
+METRICS = "\n".join(
+    f"{name}{{{LABELS % (index, index, pod)}}} {value}"
+    for index, pod, values in (
+        (0, "train", {"GPU_UTIL": 75, "FB_USED": 1000, "FB_FREE": 9000, "GPU_TEMP": 60}),
+        (1, "", {"GPU_UTIL": 0, "FB_USED": 0, "FB_FREE": 10000, "POWER_USAGE": 70.5}),
+    )
+    for name, value in ((f"DCGM_FI_DEV_{name}", value) for name, value in values.items())
+)
+
+
+def test_an_exporter_of_dcgm_in_place_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [METRICS]
+    monkeypatch.setattr(DcgmProvider, "_fetch", lambda _: said[0])
+    provider = DcgmProvider(NODE, "http://127.0.0.1:9400/metrics", lambda: 1000.0)
+    report = look(provider)
+    assert [(one.uuid, one.name, one.memory_mib) for one in report.devices] == [
+        ("GPU-0", "H200", 10_000),
+        ("GPU-1", "H200", 10_000),
+    ]
+    busy, idle = report.use
+    assert (busy.utilization, busy.temperature_c, busy.known) == (0.75, 60, True)
+    assert [(one.owner, one.utilization) for one in busy.owners] == [("carrel-v/train", 0.75)]
+    assert (idle.utilization, idle.power_watts, idle.owners) == (0.0, 70.5, ())
+    said[0] += f"\nDCGM_FI_DEV_XID_ERRORS{{{LABELS % (1, 1, '')}}} 79\n"
+    assert [one.message for one in look(provider).devices[1].conditions] == [
+        "Xid 79: the GPU has fallen off the bus"
+    ]
+    with pytest.raises(DcgmUnavailable):
+        dcgm.read("DCGM_FI_DEV_GPU_UTIL{ not metrics")

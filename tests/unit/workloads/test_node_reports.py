@@ -1,0 +1,128 @@
+"""Reports of agents on nodes of a cluster, where processes tell whose a GPU is."""
+
+import msgspec
+import pytest
+
+from carrel_scheduler.node.contract import (
+    Device,
+    DeviceLink,
+    DeviceUse,
+    HealthCondition,
+    NodeReport,
+    OwnerUse,
+)
+from carrel_scheduler.workloads.nodes.reported import places_of
+from carrel_scheduler.workloads.reconcile.events import NodeReported
+from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.objects import TrainingLimits
+from unit.workloads.desk import NODE, Desk
+from unit.workloads.test_lost_gpus import on_device, shown
+
+REAL = tuple(
+    Device(index=i, uuid=f"GPU-{i}", name="H200", memory_mib=143_000, simulated=False)
+    for i in range(4)
+)
+
+
+def use(index: int, *owners: tuple[str, float | None], attributed: bool = True) -> DeviceUse:
+    found = tuple(
+        OwnerUse(owner=uid, utilization=work, memory_used_mib=100) for uid, work in owners
+    )
+    busy = max((work or 0.0 for _, work in owners), default=0.0)
+    return DeviceUse(
+        index=index,
+        utilization=busy,
+        memory_used_mib=100 * len(owners),
+        owners=found,
+        attributed=attributed,
+    )
+
+
+async def report(desk: Desk, *found: DeviceUse, devices: tuple[Device, ...] = REAL) -> None:
+    told = {one.index: one for one in found}
+    whole = tuple(told.get(index, use(index)) for index in range(len(devices)))
+    links = (DeviceLink(0, 1, 0),)
+    desk.loop.enqueue(
+        NodeReported(NODE, NodeReport(driver="580", devices=devices, use=whole, links=links))
+    )
+    await desk.settle()
+
+
+@pytest.fixture
+async def cluster(desk: Desk) -> Desk:
+    """The node's GPUs are counted only, as a cluster tells of them."""
+    desk.facts = msgspec.structs.replace(desk.facts, counted=True)
+    desk.loop = desk._fresh()
+    await desk.recover()
+    return desk
+
+
+async def test_a_gpu_is_shown_where_its_work_is_and_work_is_judged_by_its_processes(
+    cluster: Desk,
+) -> None:
+    """The kubelet gave `busy` GPU 3 and `idle` GPU 0; the core counted 0 and 1."""
+    limits = TrainingLimits(idle_gpu_seconds=120.0)
+    await cluster.project("vision", 4, training=limits)
+    busy = await cluster.submit("vision", "busy")
+    idle = await cluster.submit("vision", "idle")
+    await cluster.runs(busy, idle)
+    for _ in range(5):
+        await report(cluster, use(3, (busy, 0.8)), use(0, (idle, 0.0)))
+        await cluster.wait(30.0)
+    assert await cluster.phases(busy, idle) == ["running", "stopping"]
+    places = {holder.name: device for device in shown(cluster) for holder in device.holders}
+    assert (places["busy"].uuid, places["busy"].utilization) == ("GPU-3", 0.8)
+    assert (places["idle"].uuid, places["idle"].utilization) == ("GPU-0", 0.0)
+    assert places["busy"].holders[0].utilization == 0.8
+    assert places["busy"].memory_mib == 143_000
+    [node] = LiveView(cluster.loop).nodes()
+    assert node.driver == "580"
+
+
+@pytest.mark.parametrize("doubt", ["nobody's process", "no counters", "silence", "elsewhere"])
+async def test_doubt_stops_nothing_on_a_cluster(cluster: Desk, doubt: str) -> None:
+    await cluster.project("vision", 4, training=TrainingLimits(idle_gpu_seconds=120.0))
+    uid = await cluster.submit("vision", "train")
+    await cluster.runs(uid)
+    await report(cluster, use(0, (uid, 0.0)))
+    for _ in range(20):
+        await cluster.wait(30.0)
+        match doubt:
+            case "nobody's process":
+                await report(cluster, use(2, attributed=False))
+            case "no counters":
+                await report(cluster, use(0, (uid, None)))
+            case "elsewhere":
+                told = NodeReport(driver="", devices=REAL, use=(use(0, (uid, 0.0)),))
+                cluster.loop.enqueue(NodeReported("another", told))
+                await cluster.settle()
+    assert await cluster.phase(uid) == "running"
+
+
+async def test_a_sick_gpu_ends_the_work_whose_processes_are_there(cluster: Desk) -> None:
+    await cluster.project("vision", 4)
+    uids = [await cluster.submit("vision", f"job-{number}") for number in range(2)]
+    await cluster.runs(*uids)
+    sick = HealthCondition(key="xid:79:1", severity="failed", message="Xid 79: off the bus")
+    devices = (*REAL[:3], msgspec.structs.replace(REAL[3], conditions=(sick,)))
+    other = on_device(cluster, 0).workload_uid
+    theirs = on_device(cluster, 1)
+    await report(cluster, use(3, (theirs.workload_uid, 0.5)), use(1, (other, 0.5)), devices=devices)
+    assert list(cluster.engine.stopping) == [theirs]
+    assert [device.broken for device in shown(cluster)] == [False, True, False, False]
+    cluster.finish(theirs, None, signal=15)
+    await cluster.settle()
+    assert on_device(cluster, 2).workload_uid == theirs.workload_uid
+    await report(cluster, use(1, (other, 0.5)))
+    assert not any(device.broken for device in shown(cluster))
+
+
+def test_places_follow_processes_then_what_was_before_then_what_is_free() -> None:
+    held = {0: {"a"}, 1: {"b"}}
+    first = places_of(REAL, {2: {"b"}}, held, {}, 4)
+    assert first == {2: 1, 0: 2, 1: 3, 3: 0}
+    before = {f"GPU-{index}": place for index, place in first.items()}
+    assert places_of(REAL, {2: {"b"}, 3: {"a"}}, held, before, 4) == first
+    assert places_of(REAL, {}, {}, before, 4) == first
+    moved = places_of(REAL, {0: {"a"}, 2: {"b"}}, held, before, 4)
+    assert (moved[0], moved[2], len(set(moved.values()))) == (0, 1, 4)
