@@ -23,7 +23,7 @@ from tornado.httpserver import HTTPServer
 from tornado.log import access_log, app_log, enable_pretty_logging
 from tornado.web import Application, StaticFileHandler
 
-from carrel_hub.console.handlers import compare, events, job, overview, projects, session
+from carrel_hub.console.handlers import compare, events, job, log, overview, projects, session, work
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
@@ -115,16 +115,18 @@ def _routes(prefix: str, console: Console) -> list[Any]:
     one_project = rf"projects/{_NAME}"
     pages: list[tuple[str, Any]] = [
         ("", overview.HomePage),
-        ("jobs", overview.JobsPage),
+        ("jobs", work.WorkPage),
         ("cluster", overview.ClusterPage),
         ("queue", overview.QueuePage),
         ("submit", job.SubmitPage),
+        ("marked", work.MarkedWork),
         ("compare", compare.ComparePage),
         ("curves", compare.CompareCurves),
         (r"compare\.csv", compare.CompareTable),
         (one_job, job.JobPage),
-        (rf"{one_job}/(suspend|resume|extend)", job.JobVerb),
+        (rf"{one_job}/(suspend|resume|extend|rerun)", job.JobVerb),
         (rf"{one_job}/delete", job.JobDeletion),
+        (rf"{one_job}/log", log.LogFile),
         ("projects", projects.ProjectsPage),
         ("new-project", projects.ProjectCreation),
         (one_project, projects.ProjectPage),

@@ -83,6 +83,11 @@ class Urls:
         query = urlencode([("run", run) for run in runs], safe="/")
         return f"{self.prefix}{part}?{query}" if query else f"{self.prefix}{part}"
 
+    @property
+    def services(self) -> str:
+        """The path below which the Hub's services are."""
+        return f"{self.hub_prefix.removesuffix('hub/')}services/"
+
     def hub(self, name: str) -> str:
         """A page of the Hub, such as ``spawn`` or ``logout``."""
         return f"{self.hub_prefix}{name}"

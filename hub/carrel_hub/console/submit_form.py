@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+import msgspec
+
 from carrel import options
 from carrel.errors import BadSetting
+from carrel.models import Workload
 from carrel.options import EVERY, Kind, Option, Surface
 from carrel_hub.console.forms import Form
 
@@ -76,6 +79,65 @@ def empty_form(project: str, kind: str = USUAL) -> Form:
     if kind in ("tensorboard", "schedule", "notebook"):
         first.pop("gpus", None)
     return Form({"project": project, "kind": kind, **first})
+
+
+def form_again(job: Workload) -> Form:
+    """The form of an earlier piece of work, filled with what it asked for; it has no name yet."""
+    kind = kind_named(job.spec.kind)
+    asked = msgspec.to_builtins(job.spec) | {"labels": dict(job.labels)}
+    texts = {row.flag: _spelt(row, asked) for row in _rows(kind.name)}
+    values = {flag: text for flag, text in texts.items() if text}
+    values |= {"project": job.project, "kind": kind.name, "again": f"{job.project}/{job.name}"}
+    if kind.command or (job.spec.schedule is not None and job.spec.schedule.runs == "training"):
+        values["command"] = shlex.join(job.spec.command)
+    return Form(values)
+
+
+def changes_of(body: dict[str, Any], job: Workload) -> dict[str, Any]:
+    """What a request says otherwise than an earlier piece of work, for running that again.
+
+    What a form shows and is left empty gets its usual value; what it does not show stays.
+    """
+    changes = {name: value for name, value in body.items() if name not in ("kind", "project")}
+    for row in _rows(job.spec.kind):
+        name = row.fields[0] if len(row.fields) == 1 else ""
+        if row.flag != "secret" and name and not {".", "["} & {*name}:
+            changes.setdefault(name, None)
+    if changes.get("routes") == [{}]:  # nothing was said of ports
+        del changes["routes"]
+    if changes.get("name") is None:  # numbered behind the earlier one
+        changes.pop("name", None)
+        changes.pop("name_prefix", None)
+    changes.pop("project", None)
+    return changes
+
+
+def _spelt(row: Option, asked: dict[str, Any]) -> str:
+    """An option as it would be typed for what was asked; empty for what is usual or not shown."""
+    if len(row.fields) != 1 or row.flag in OWN_FIELDS | {"secret"} or "[" in row.fields[0]:
+        return ""
+    found: Any = asked
+    for part in row.fields[0].split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if found is None or found == row.default:
+        return ""
+    if row.value is None:
+        return "yes" if found else "no"
+    if row.flag == "volume":
+        return "\n".join(_volume(one) for one in found)
+    if row.many == "mapping":
+        return "\n".join(f"{key}={value}" for key, value in found.items() if _is_plain(value))
+    return row.value.spell(found) if isinstance(found, str | int | float) else ""
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float) and "\n" not in str(value)
+
+
+def _volume(found: dict[str, Any]) -> str:
+    where = found["destination"]
+    ending = ":ro" if found["read_only"] else ""
+    return f"{found['source']}{f':{where}' if where else ''}{ending}"
 
 
 def fields_of(kind: str) -> dict[str, str]:

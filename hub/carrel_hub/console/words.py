@@ -17,6 +17,7 @@ from carrel.models import (
     WorkloadSpec,
 )
 from carrel_hub.console import format as fmt
+from carrel_hub.console.kinds import noun
 from carrel_hub.console.pictures.timeline import Span
 
 _NAME = re.compile(r"`([^`]+)`")
@@ -40,9 +41,13 @@ def prose(text: str) -> Markup:
     return Markup(_NAME.sub(r"<b>\1</b>", str(escape(text))))  # noqa: S704 - escaped before
 
 
-def noun(workload: Workload) -> str:
-    """What kind of thing it is: ``workspace``, ``training``."""
-    return workload.spec.kind
+def ran(workload: Workload, now: float) -> str:
+    """How long it has run since its first start; empty before that."""
+    status = workload.status
+    began = status.first_started_at or status.started_at
+    if began is None:
+        return ""
+    return fmt.duration(max((status.ended_at or now) - began, 0.0))
 
 
 def request(gpus: float, cpu_millicores: int, memory_bytes: int, tasks: int = 1) -> str:
@@ -124,6 +129,8 @@ def progress(workload: Workload, now: float) -> str:
     if seen is None:
         return ""
     unit = seen.unit if seen.total == 1 else f"{seen.unit}s"
+    if workload.status.phase == "succeeded":
+        return f"{fmt.number(seen.done)} {unit} reported"
     if seen.total is None:
         return f"{fmt.number(seen.done)} {unit}"
     text = f"{fmt.number(seen.done)} of {fmt.number(seen.total)} {unit}"
@@ -236,9 +243,9 @@ def free_by_size(nodes: list[Node]) -> list[tuple[int, int]]:
     return [(size, sum(room_on(node) // size for node in nodes)) for size in sizes]
 
 
-def change_note(span: Span, workload: Workload, first: bool) -> str:
+def change_note(span: Span, workload: Workload) -> str:
     """What to say about a change of state that has no reason of its own."""
-    if first and span.phase == "pending":
+    if span.first and span.phase == "pending":
         return f"Submitted by {workload.created_by or workload.spec.user}."
     if span.phase == "starting":
         return f"A place was found for attempt {span.attempt + 1}."

@@ -64,6 +64,15 @@ async def test_changes_replace_fields_and_are_checked(desk: Desk) -> None:
     assert (tried.status, tried.body["workload"]["name"]) == (200, "work-1")
 
 
+async def test_a_section_is_changed_field_by_field(desk: Desk) -> None:
+    body = {"name": "work", "project": "vision", "kind": "experiment", **PARTS["experiment"]}
+    await desk.ask("POST", "/workloads", json=body)
+    changes = {"experiment": {"completions": 3}}
+    reply = await desk.ask("POST", "/workloads/vision/work/rerun", json={"changes": changes})
+    assert reply.body["spec"]["experiment"]["completions"] == 3
+    assert list(reply.body["spec"]["experiment"]["parameters"]) == ["lr"]
+
+
 async def test_only_its_user_runs_it_again(desk: Desk) -> None:
     body = {"name": "work", "project": "vision", **PARTS["training"]}
     await desk.ask("POST", "/workloads", json=body)

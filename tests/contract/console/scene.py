@@ -92,6 +92,7 @@ def build(fake: FakeScheduler, clock: Clock) -> None:
         },
     )
     _waiting(fake, clock)
+    _of_every_kind(fake, clock)
     _finished(fake, clock)
     clock.forward(420)
 
@@ -212,6 +213,48 @@ def _waiting(fake: FakeScheduler, clock: Clock) -> None:
     )
     fake.submit("speech", "align-9", user="ben", gpus=1)
     fake.wait("speech", "align-9", "Starts in a moment: its GPU is being freed.", "HeldFor")
+
+
+def _of_every_kind(fake: FakeScheduler, clock: Clock) -> None:
+    space = {"lr": {"type": "float", "low": 0.001, "high": 0.1}}
+    search = {"parameters": space, "metric": "loss", "completions": 8, "parallelism": 2}
+    fake.submit("vision", "sweep", kind="experiment", gpus=1, experiment=search)
+    uid = fake.workload("vision", "sweep")["uid"]
+    best = {"running": 1, "completed": 1, "best_trial": 0, "best_value": 0.25}
+    fake.status(
+        "vision", "sweep", phase="running", experiment=best | {"best_parameters": {"lr": 0.01}}
+    )
+    for number in range(2):
+        trial = {"number": number, "parameters": {"lr": 0.01 * (number + 1)}}
+        fake.submit("vision", f"sweep-{number}", kind="trial", owner=uid, trial=trial)
+        fake.run("vision", f"sweep-{number}")
+        fake.report("vision", f"sweep-{number}", step=1, metrics={"loss": 0.25 + number})
+    fake.finish("vision", "sweep-0")
+    serving = {"min_replicas": 1, "max_replicas": 3}
+    fake.submit("vision", "digits", kind="inference", gpus=0.5, inference=serving, routes=[{}])
+    endpoint = {"wanted": 2, "ready": 1, "starting": 1, "revision": 1, "in_flight": 3}
+    latency = {"latency_p50_seconds": 0.02, "latency_p99_seconds": 0.4}
+    fake.status(
+        "vision",
+        "digits",
+        phase="running",
+        endpoint=endpoint | latency | {"requests_per_second": 12.5, "last_request_at": clock.at},
+    )
+    board = {"jobs": ["train-7", "train-8"]}
+    fake.submit("vision", "curves", kind="tensorboard", tensorboard=board, routes=[{}])
+    fake.run("vision", "curves")
+    notebook = {"path": "/home/ada/report.ipynb", "parameters": {"month": 3}}
+    fake.submit("vision", "report-1", kind="notebook", notebook=notebook)
+    fake.run("vision", "report-1")
+    fake.status("vision", "report-1", notebook={"cell": 3, "cells": 9, "output": "/home/ada/out"})
+    fake.submit(
+        "vision",
+        "nightly",
+        kind="schedule",
+        notebook=notebook,
+        schedule={"cron": "0 3 * * *", "time_zone": "Europe/Berlin"},
+    )
+    fake.status("vision", "nightly", phase="running", schedule={"next_at": clock.at + 3600.0})
 
 
 def _finished(fake: FakeScheduler, clock: Clock) -> None:

@@ -118,7 +118,7 @@ async def test_the_queue_hides_foreign_names(ada: Visitor, root: Visitor) -> Non
 async def test_the_job_page_tells_its_story(ada: Visitor) -> None:
     page = await ada.get("jobs/vision/train-7")
     assert "Giving way to speech: it needs 1 GPU of its guarantee back." in page.words
-    assert "Gave way 10 min ago to a member of speech" in page.words
+    assert "Preempted 10 min ago for a member of speech" in page.words
     assert "1 min 40 s of work was lost; it goes on from the checkpoint at step 1,200" in page.words
     assert "Submitted by ada." in page.words
     assert "python train.py --epochs 40 --name 'two words'" in page.words
@@ -164,6 +164,99 @@ async def test_an_admin_sees_all_projects_and_their_rules(root: Visitor) -> None
     assert 'name="time_limit" type="text" value="12 h"' in page
     assert 'name="idle_timeout" type="text" value="1 h"' in page
     assert "Remove" in page
+
+
+KINDS = {
+    "sweep": ("running experiment of ada", "the smallest loss, by tpe", "1 running · 1 completed"),
+    "digits": ("running endpoint of ada", "1 ready of 2 wanted, 1 starting; 1 to 3 allowed"),
+    "curves": (
+        "running TensorBoard of ada",
+        "/services/gateway/vision/curves/",
+        "train-7, train-8",
+    ),
+    "report-1": ("running notebook job of ada", "Cells done 3 of 9", "month=3"),
+    "nightly": ("running schedule of ada", "0 3 * * * (Europe/Berlin)", "Next run in 52 min"),
+    "desk": ("running workspace of ada", "/user/ada/"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_each_kind_has_a_page_that_says_what_it_is(ada: Visitor, name: str) -> None:
+    page = await ada.get(f"jobs/vision/{name}")
+    for words in KINDS[name]:
+        assert words in page.words
+    assert ("No metrics yet" in page.words) is (name == "report-1")
+    made_of_others = name in ("sweep", "digits", "nightly")
+    assert ("Last output" in page.words) is not made_of_others
+
+
+async def test_work_is_run_again_as_it_was_or_changed(site: Site, ada: Visitor) -> None:
+    made = await ada.post("jobs/vision/train-5/rerun", {}, form_at="jobs/vision/train-5")
+    assert made.address.endswith("/jobs/vision/train-1")
+    form = (await ada.get("submit?again=vision/train-8")).text
+    assert 'name="memory" value="16G"' in form
+    assert "python train.py --epochs 40 --name &#39;two words&#39;</textarea>" in form
+    typed = {"kind": "training", "project": "vision", "again": "vision/train-8", "gpus": "2"}
+    sent = await ada.post("submit", {**typed, "command": "python b.py", "name": "train-20"})
+    assert sent.address.endswith("/jobs/vision/train-20")
+    spec = site.scheduler.workload("vision", "train-20")["spec"]
+    assert (spec["command"], spec["gpus"]) == (["python", "b.py"], 2)
+    wrong = await ada.post("submit", {**typed, "command": "python b.py", "gpus": "many"})
+    assert wrong.status == 422
+    assert 'name="again" value="vision/train-8"' in wrong.text
+
+
+async def test_the_output_is_searched_and_downloaded(ada: Visitor) -> None:
+    found = await ada.get("jobs/vision/train-7?find=STEP++1700")
+    assert found.text.count("loss 0.0768") == 1
+    assert "loss 0.0739" not in found.text
+    whole = await ada.get("jobs/vision/train-7/log")
+    assert whole.headers["Content-Disposition"] == 'attachment; filename="train-7-2.log"'
+    assert "<script>alert('not run')</script>" in whole.text
+    assert whole.headers["Content-Type"].startswith("text/plain")
+    assert (await ada.get("jobs/vision/train-7?attempt=0")).status == 400
+    assert (await ada.get("jobs/speech/align-9/log")).status == 404
+
+
+async def test_lists_are_searched_filtered_and_paged(site: Site, ada: Visitor) -> None:
+    for number in range(60):
+        site.scheduler.submit("vision", f"many-{number}")
+    first = await ada.get("jobs?search=many")
+    assert first.text.count('name="run"') == 50
+    following = re.search(r'href="([^"]+)" rel="next"', first.text)
+    assert following is not None
+    address = following[1].replace("&amp;", "&").removeprefix("/services/console/")
+    rest = await ada.get(address)
+    assert rest.text.count('name="run"') == 10
+    assert ">sweep</a>" in (await ada.get("jobs?kind=experiment")).text
+    assert 'aria-current="true">failed<' in (await ada.get("jobs?state=failed")).text
+
+
+async def test_admins_see_everybodys_work(ada: Visitor, root: Visitor) -> None:
+    everything = await root.get("jobs?whose=all&search=ben")
+    assert ">align-9</a>" in everything.text
+    assert ">align-9</a>" not in (await ada.get("jobs?whose=all&search=ben")).text
+
+
+async def test_marked_work_is_compared_suspended_and_deleted(site: Site, ada: Visitor) -> None:
+    marked = [("run", "vision/train-7"), ("run", "vision/train-8")]
+    token = ("_xsrf", await ada.token("jobs"))
+
+    async def send(*more: tuple[str, str]) -> str:
+        url = site.url("marked")
+        async with ada.session.post(url, data=[token, *more]) as answer:
+            return f"{answer.status} {answer.url} {await answer.text()}"
+
+    assert "Parameters and last values" in await send(*marked, ("action", "compare"))
+    assert "2 suspended." in await send(*marked, ("action", "suspend"))
+    assert site.scheduler.workload("vision", "train-7")["status"]["phase"] == "stopped"
+    asked = await send(*marked, ("action", "delete"))
+    assert "Delete these 2?" in asked
+    assert site.scheduler.workload("vision", "train-7")["name"] == "train-7"
+    foreign = ("run", "speech/align-9")
+    done = await send(*marked, foreign, ("action", "delete"), ("sure", "yes"))
+    assert "2 deleted. Refused: align-9" in done
+    assert (await send(("action", "delete")))[:3] == "400"
 
 
 async def test_a_comparison_has_parameters_values_curves_and_a_file(ada: Visitor) -> None:

@@ -1,5 +1,7 @@
 """Sentences that the console makes."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -196,7 +198,7 @@ def test_how_a_task_ended() -> None:
 def test_changes_without_a_reason_are_explained() -> None:
     def note(phase: str, attempt: int = 0, first: bool = False) -> str:
         span = Span(phase, 0, None, borrowed=False, attempt=attempt, where="", reason=None)
-        return words.change_note(span, job(), first)
+        return words.change_note(replace(span, first=first), job())
 
     assert note("pending", first=True) == "Submitted by ada."
     assert note("starting", 1) == "A place was found for attempt 2."

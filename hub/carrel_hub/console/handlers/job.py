@@ -1,23 +1,23 @@
 """One workload: its page, its buttons, its deletion, and the form that submits a new one."""
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
-from contextlib import aclosing
+from typing import Any
 
 from typing_extensions import override
 
-from carrel.client import AsyncClient
+from carrel.comparing import parameters_of
 from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel.options import KINDS
-from carrel_hub.console import submit_form
+from carrel_hub.console import kinds, submit_form
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
+from carrel_hub.console.handlers.log import attempt_of, last_lines
 from carrel_hub.console.pictures.timeline import spans_of, timeline
+from carrel_schema.answers import Trials
 
-LOG_LINES = 200
-_LOG_CHARACTERS = 100_000
+REGIONS = ("state", "facts", "trials", "past", "curves", "last-values", "log", "tasks")
 
 
 class JobPage(SignedInPage):
@@ -26,19 +26,24 @@ class JobPage(SignedInPage):
     @override
     async def get(self, project: str, name: str) -> None:
         """Show it."""
+        attempt = attempt_of(self.get_query_argument("attempt", ""))
+        word = self.get_query_argument("find", "").strip()[:200]
         job, history, log, identity = await asyncio.gather(
             self.client.get_workload(project, name),
             self.client.history(project, name),
-            last_lines(self.client, project, name),
+            last_lines(self.client, project, name, attempt, word),
             self.client.whoami(),
         )
+        trials: Trials | None = None
+        if job.spec.kind == "experiment":
+            trials = await self.client.trials(project, name)
         now = self.console.clock()
         spans = spans_of(history.transitions)
         self.show(
             "job.html",
-            section="home" if job.spec.user == self.user else "",
+            section="jobs",
             live=Live(
-                ("state", "past", "curves", "last-values", "log", "tasks"),
+                REGIONS,
                 every=2 if job.holds_resources else 10,
                 events=f"?project={project}&name={name}",
             ),
@@ -46,6 +51,14 @@ class JobPage(SignedInPage):
             spans=spans,
             picture=timeline(spans, now),
             log=log,
+            attempt=attempt,
+            word=word,
+            trials=trials,
+            has_tasks=kinds.has_tasks(job),
+            kinds_reports=kinds.reports(job),
+            parameters=parameters_of(job),
+            facts=kinds.facts(job, now),
+            addresses=kinds.addresses(job, self.console.urls),
             keep_seconds=await self._keep_seconds(job),
             may_steer=identity.admin or job.spec.user == self.user,
         )
@@ -59,7 +72,7 @@ class JobPage(SignedInPage):
 
 
 class JobVerb(SignedInPage):
-    """Suspend, resume and keep: buttons without a question."""
+    """Suspend, resume, keep and run again: buttons without a question."""
 
     @override
     async def post(self, project: str, name: str, verb: str) -> None:
@@ -68,6 +81,8 @@ class JobVerb(SignedInPage):
             await self.client.suspend(project, name)
         elif verb == "resume":
             await self.client.resume(project, name)
+        elif verb == "rerun":
+            name = (await self.client.rerun(project, name)).name
         else:
             await self.client.extend(project, name)
         self.see_other(self.console.urls.job(project, name))
@@ -96,8 +111,12 @@ class SubmitPage(SignedInPage):
     async def get(self) -> None:
         """Show it."""
         identity = await self.client.whoami()
-        kind = submit_form.kind_named(self.get_query_argument("kind", ""))
-        form = submit_form.empty_form(identity.default_project or "", kind.name)
+        again = self.get_query_argument("again", "")
+        if again:
+            form = submit_form.form_again(await self._original(again))
+        else:
+            kind = submit_form.kind_named(self.get_query_argument("kind", ""))
+            form = submit_form.empty_form(identity.default_project or "", kind.name)
         self._show(form, identity.projects)
 
     @override
@@ -108,7 +127,7 @@ class SubmitPage(SignedInPage):
         job: Workload | None = None
         if not form.refused:
             try:
-                job = await self.client.create_workload(body)
+                job = await self._submit(form, body)
             except ApiError as error:
                 if error.status not in {400, 403, 409, 422}:
                     raise
@@ -119,6 +138,19 @@ class SubmitPage(SignedInPage):
         self.set_status(422)
         identity = await self.client.whoami()
         self._show(form, identity.projects)
+
+    async def _submit(self, form: Form, body: dict[str, Any]) -> Workload:
+        """A new one; or an earlier one with its files and secrets, changed as the form says."""
+        again = form.value("again")
+        if not again:
+            return await self.client.create_workload(body)
+        original = await self._original(again)
+        changes = submit_form.changes_of(body, original)
+        return await self.client.rerun(original.project, original.name, changes)
+
+    async def _original(self, again: str) -> Workload:
+        project, _, name = again.partition("/")
+        return await self.client.get_workload(project, name)
 
     def _show(self, form: Form, projects: Sequence[str]) -> None:
         kind = submit_form.kind_named(form.value("kind"))
@@ -132,20 +164,3 @@ class SubmitPage(SignedInPage):
             kinds=KINDS,
             groups=submit_form.groups(kind.name),
         )
-
-
-async def last_lines(client: AsyncClient, project: str, name: str) -> str:
-    """The end of the output; empty where there is none yet."""
-    pieces: deque[str] = deque()
-    held = 0
-    try:
-        async with aclosing(client.logs(project, name, tail=LOG_LINES)) as output:
-            async for piece in output:
-                pieces.append(piece)
-                held += len(piece)
-                while held - len(pieces[0]) > _LOG_CHARACTERS:
-                    held -= len(pieces.popleft())
-    except ApiError as error:
-        if error.status not in {404, 409}:
-            raise
-    return "".join(pieces)

@@ -1,24 +1,15 @@
-"""Home, the list of one's own work, the cluster and the queue."""
+"""Home, the cluster and the queue."""
 
 import asyncio
 from typing import Final
 
 from typing_extensions import override
 
-from carrel.models import AT_REST, Workload
+from carrel.models import Workload
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.pictures.gpu_map import gpu_map
 
 ACTIVE: Final = ("starting", "running", "preempting", "stopping")
-FILTERS: Final[dict[str, tuple[str, ...]]] = {
-    "all": (),
-    "running": ACTIVE,
-    "pending": ("pending",),
-    "failed": ("failed",),
-    "succeeded": ("succeeded",),
-    "stopped": ("stopped",),
-}
-_LONGEST_LIST = 200
 
 
 class HomePage(SignedInPage):
@@ -44,28 +35,6 @@ class HomePage(SignedInPage):
             pending=sorted(pending, key=_place),
             projects=own,
             may_submit=bool(own),
-        )
-
-
-class JobsPage(SignedInPage):
-    """All of one's own work, newest first."""
-
-    @override
-    async def get(self) -> None:
-        """Show it; ``?state=`` names a filter."""
-        state = self.get_query_argument("state", "all")
-        phases = FILTERS.get(state, ())
-        found = await self.client.list_workloads(user=self.user, phases=phases)
-        found.sort(key=_newest_first)
-        self.show(
-            "jobs.html",
-            section="home",
-            live=Live(("jobs",), 15),
-            jobs=found[:_LONGEST_LIST],
-            hidden=max(len(found) - _LONGEST_LIST, 0),
-            state=state if state in FILTERS else "all",
-            filters=list(FILTERS),
-            at_rest=AT_REST,
         )
 
 

@@ -40,12 +40,16 @@ STATES: Final[dict[str, State]] = {
     "succeeded": State("succeeded", "done", _CHECK),
     "failed": State("failed", "failed", _CROSS),
     "stopped": State("stopped", "stopped", _SQUARE),
+    # Of trials:
+    "completed": State("completed", "done", _CHECK),
+    "pruned": State("pruned", "stopped", _SQUARE),
 }
 
 
 def state_of(phase: str) -> State:
     """The state of a phase; one that this console does not know yet is shown by its own name."""
-    return STATES.get(phase) or State(phase, "stopped", _SQUARE)
+    known = "pending" if phase == "waiting" else phase  # a trial that has not begun
+    return STATES.get(known) or State(phase, "stopped", _SQUARE)
 
 
 def badge(phase: str) -> Markup:

@@ -30,6 +30,7 @@ class Span:
     attempt: int
     where: str
     reason: Reason | None
+    first: bool = False
 
     def seconds(self, now: float) -> float:
         """How long it has lasted."""
@@ -48,6 +49,7 @@ def spans_of(transitions: list[Transition]) -> list[Span]:
             attempt=change.attempt,
             where=_where(change),
             reason=change.reason,
+            first=change is transitions[0],
         )
         for change, end in zip(transitions, following, strict=True)
     ]

@@ -21,7 +21,7 @@
     if (!over && planned === null) planned = setTimeout(refresh, Math.max(0, last + SHORTEST_PAUSE_MS - Date.now()));
   };
 
-  const inUse = (region) => region.matches(":hover") || region.contains(document.activeElement);
+  const inUse = (region) => region.matches(":hover") || region.contains(document.activeElement) || region.querySelector("input:checked") !== null;
   document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
     if (!inUse(event.detail.target)) return;
     event.detail.shouldSwap = false;

@@ -36,7 +36,8 @@ def request_again(
 ) -> WorkloadCreate:
     """The request; ``changes`` are fields of it that are to be otherwise, ``null`` its default.
 
-    Without a ``name`` among them it is numbered behind the workload's. Raises ``Conflicting`` for
+    Fields of a section (``experiment``, ``inference``, ...) are changed one by one. Without a
+    ``name`` among them it is numbered behind the workload's. Raises ``Conflicting`` for
     what cannot be run again, ``Invalid`` for changes that are refused.
     """
     if workload.spec.kind == "workspace" or workload.spec.kind in PARTS:
@@ -56,7 +57,8 @@ def request_again(
     if "name" not in changes and "name_prefix" not in changes:
         body["name_prefix"] = prefix
     for name, value in changes.items():
-        body[name] = value
+        section = isinstance(getattr(workload.spec, name, None), msgspec.Struct)
+        body[name] = {**body[name], **value} if section and isinstance(value, dict) else value
         if value is None:
             del body[name]
     try:
