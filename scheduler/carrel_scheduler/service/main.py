@@ -141,6 +141,7 @@ class Service:
             settings=settings.core,
             quarantine=quarantine,
             external_pods=around.external_pods,
+            gpu_memory=settings.gpu_memory_enforcement,
         )
         experiments, trials, self._studies = experiments_controller(
             ledger, engine, self.loop.composites, clock=time.time

@@ -27,6 +27,7 @@ from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
+from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
 from carrel_scheduler.workloads.reconcile.events import (
     DevicesSampled,
     ProjectChanged,
@@ -156,6 +157,7 @@ class Desk:
             checkpoint_root=tmp_path / "checkpoints",
             tokens=TaskTokens(b"k" * 32),
         )
+        self.gpu_memory: Enforcement = "warn"
         self.busy: tuple[int, ...] | None = None
         self.uids = (f"uid{number}" for number in itertools.count(1))
         self.loop = self._fresh()
@@ -163,7 +165,11 @@ class Desk:
     def _fresh(self) -> Reconciler:
         executor = Executor(self.engine, self.ledger, self.settings, self.hub)
         return Reconciler(
-            self.ledger, executor, clock=lambda: self.now, external_pods=self.external_pods
+            self.ledger,
+            executor,
+            clock=lambda: self.now,
+            external_pods=self.external_pods,
+            gpu_memory=self.gpu_memory,
         )
 
     async def recover(self) -> None:

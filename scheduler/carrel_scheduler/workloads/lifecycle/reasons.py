@@ -15,6 +15,7 @@ from carrel_schema.objects import Failure, Preemption, ReasonInfo, WorkloadSpec
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
 GANG_LOST: Final = "GangLost"
+GPU_MEMORY_EXCEEDED: Final = "GpuMemoryExceeded"
 SHRINKS: Final = "Shrinks"
 GROWS: Final = "Grows"
 RESIZING: Final = frozenset({SHRINKS, GROWS})
@@ -211,6 +212,23 @@ def idle(
         ),
         help=_after_a_stop(kind),
         data={"timeout_seconds": timeout_seconds, "idle_seconds": idle_seconds},
+    )
+
+
+def gpu_memory_exceeded(
+    spec: WorkloadSpec, held_mib: int, own_mib: int, *, ended: bool
+) -> ReasonInfo:
+    """It holds more of its GPU's memory than its fraction; ``ended``: and is stopped for it."""
+    fraction = f"{spec.resources.gpu_milli / 1000:g}"
+    amounts = (
+        f"{held_mib} MiB of GPU memory, and {own_mib} MiB are its own with {fraction} of a GPU"
+    )
+    return ReasonInfo(
+        token=GPU_MEMORY_EXCEEDED,
+        cls="stopped" if ended else "",
+        sentence=f"Stopped: it held {amounts}." if ended else f"It holds {amounts}.",
+        help="Ask for a larger part, or have the program take less.",
+        data={"held_mib": held_mib, "own_mib": own_mib},
     )
 
 

@@ -35,6 +35,7 @@ from carrel_scheduler.workloads.lifecycle import (
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.nodes import devices
 from carrel_scheduler.workloads.nodes.devices import NodeState, WithheldDevices
+from carrel_scheduler.workloads.nodes.gpu_memory import GpuMemoryWatch
 from carrel_scheduler.workloads.reconcile import usage_history
 from carrel_scheduler.workloads.reconcile.deciding import Timers
 from carrel_scheduler.workloads.reconcile.events import (
@@ -78,6 +79,7 @@ class EventHandlers:
         deleted_projects: drains projects that are deleted.
         withheld: devices of tasks that no live workload owns.
         publish: writes a workload as it is now to the event stream.
+        gpu_memory: watches what work holds of shared GPUs.
 
     Attributes:
         nodes: facts and use of nodes by name.
@@ -95,10 +97,12 @@ class EventHandlers:
         deleted_projects: DeletedProjects,
         withheld: WithheldDevices,
         publish: Callable[[str, Workload], None],
+        gpu_memory: GpuMemoryWatch,
     ) -> None:
         self._cache, self._state = cache, state
         self._composites, self._timers, self._steps = composites, timers, steps
         self._deleted_projects, self._withheld, self._publish = deleted_projects, withheld, publish
+        self._gpu_memory = gpu_memory
         self.nodes: dict[str, NodeState] = {}
         self.input_version = 0
 
@@ -243,6 +247,7 @@ class EventHandlers:
         match event:
             case DevicesSampled(facts, use):
                 devices.observe(changes, self.nodes, facts, use, self._withheld)
+                self._gpu_memory.look(changes, facts, use)
                 self._devices_read(changes)
             case NodeReported(name, report):
                 node = self.nodes.get(name)

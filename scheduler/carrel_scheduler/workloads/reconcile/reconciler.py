@@ -38,6 +38,7 @@ from carrel_scheduler.workloads.gangs.membership import CLAIM_SECONDS
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
+from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement, GpuMemoryWatch
 from carrel_scheduler.workloads.reconcile import deciding, plan_execution
 from carrel_scheduler.workloads.reconcile.adoption import rebuild
 from carrel_scheduler.workloads.reconcile.deciding import Decider
@@ -76,6 +77,7 @@ class Reconciler:
         settings: of the core.
         quarantine: where inputs go that cannot be processed.
         external_pods: makes what decides about pods that others made.
+        gpu_memory: what is done about work that holds more of a GPU than its fraction.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Reconciler:
         settings: Settings = DEFAULTS,
         quarantine: Quarantine | None = None,
         external_pods: Callable[[ReconcilerAccess], ExternalPods] = lambda _: NoExternalPods(),
+        gpu_memory: Enforcement = "warn",
     ) -> None:
         self.ledger, self.executor, self.clock = ledger, executor, clock
         self.ports = ports or FixedPorts()
@@ -124,6 +127,7 @@ class Reconciler:
             deleted_projects=self._deleted_projects,
             withheld=self.withheld,
             publish=self.publish,
+            gpu_memory=GpuMemoryWatch(gpu_memory),
         )
         executor.connect(self.enqueue, clock, self.handlers.nodes)
         self.decider = Decider(

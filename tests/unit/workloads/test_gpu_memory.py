@@ -1,0 +1,88 @@
+"""Work that holds more of a shared GPU's memory than its fraction says so, or is ended."""
+
+import pytest
+
+from carrel_scheduler.node.contract import DeviceUse, OwnerUse
+from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
+from carrel_scheduler.workloads.reconcile.events import DevicesSampled
+from carrel_schema.objects import ReasonInfo
+from unit.workloads.desk import Desk
+
+OWN = 24_000 * 3 // 10
+ROOM = 1024 + OWN // 50
+
+
+async def looks(desk: Desk, times: int, **held: int) -> None:
+    """The device is looked at so often while these workloads hold so many MiB."""
+    owners = tuple(
+        OwnerUse(owner=uid, utilization=0.5, memory_used_mib=mib) for uid, mib in held.items()
+    )
+    use = DeviceUse(index=0, utilization=1.0, memory_used_mib=sum(held.values()), owners=owners)
+    for _ in range(times):
+        desk.loop.enqueue(DevicesSampled(desk.facts, (use,)))
+        await desk.settle()
+
+
+async def reason(desk: Desk, uid: str) -> ReasonInfo | None:
+    return (await desk.stored(uid)).status.reason
+
+
+@pytest.fixture
+async def shares(desk: Desk) -> tuple[str, str]:
+    await desk.project("vision", 1)
+    uids = await desk.submit("vision", "small", 0.3), await desk.submit("vision", "half", 0.5)
+    await desk.runs(*uids)
+    return uids
+
+
+async def test_the_owner_is_told_for_as_long_as_it_lasts(
+    desk: Desk, shares: tuple[str, str]
+) -> None:
+    small, half = shares
+    await looks(desk, 2, **{small: OWN + ROOM + 1, half: 12_000})
+    assert await reason(desk, small) is None, "a moment is nothing"
+    await looks(desk, 1, **{small: OWN + ROOM + 1, half: 12_000})
+    told = await reason(desk, small)
+    assert told is not None
+    assert told.token == "GpuMemoryExceeded"
+    assert f"{OWN + ROOM + 1} MiB" in told.sentence
+    assert f"{OWN} MiB are its own with 0.3 of a GPU" in told.sentence
+    assert await reason(desk, half) is None
+    assert await desk.phase(small) == "running"
+    await looks(desk, 1, **{small: OWN, half: 12_000})
+    assert await reason(desk, small) is None
+
+
+async def test_contexts_of_programs_within_their_part_are_no_excess(
+    desk: Desk, shares: tuple[str, str]
+) -> None:
+    await looks(desk, 9, **{shares[0]: OWN + ROOM})
+    assert await reason(desk, shares[0]) is None
+
+
+async def test_looks_in_between_begin_the_count_anew(desk: Desk, shares: tuple[str, str]) -> None:
+    for _ in range(4):
+        await looks(desk, 2, **{shares[0]: 20_000})
+        await looks(desk, 1, **{shares[0]: 100})
+    assert await reason(desk, shares[0]) is None
+
+
+@pytest.mark.parametrize(("enforcement", "ended"), [("end", True), ("off", False)])
+async def test_the_admin_chooses_what_is_done(
+    desk: Desk, shares: tuple[str, str], enforcement: Enforcement, ended: bool
+) -> None:
+    desk.gpu_memory = enforcement
+    await desk.recover()
+    small, half = shares
+    await looks(desk, 5, **{small: 20_000, half: 12_000})
+    assert await desk.phases(small, half) == ["stopping" if ended else "running", "running"]
+    told = await reason(desk, small)
+    assert (told is not None and told.sentence.startswith("Stopped: it held 20000")) is ended
+
+
+async def test_whole_gpus_are_nobodys_business(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    uid = await desk.submit("vision", "whole", 1)
+    await desk.runs(uid)
+    await looks(desk, 5, **{uid: 24_000})
+    assert await reason(desk, uid) is None
