@@ -45,6 +45,7 @@ SAMPLES = {
     "suspend_workload": Sample(TRAINING),
     "resume_workload": Sample(TRAINING),
     "extend_workload": Sample(WORKSPACE),
+    "rerun_workload": Sample(TRAINING, {}),
     "claim_workload": Sample(WORKSPACE, CLAIM),
     "read_logs": Sample(TRAINING),
     "read_history": Sample(TRAINING),
@@ -103,6 +104,7 @@ ROLES = {
     "own task": "task:uid-vision-train-1",
     "other task": "task:uid-speech-train-1",
 }
+AGENTS = ("agent", "agent of another node")
 OK, WHO, NO, HIDDEN = "2xx", "401", "403", "404"
 # access -> role -> answer; roles that are not named are refused with 403.
 EXPECTED: dict[str, dict[str, str]] = {
@@ -164,7 +166,8 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def expected(operation: dict[str, Any], role: str) -> str:
     access, name = operation["x-carrel-access"], operation["operationId"]
-    if role in ("nobody", "unknown token") or (role.endswith("task") and access != "task"):
+    tokens = {"own task": "task", "other task": "task"} | dict.fromkeys(AGENTS, "node")
+    if role in ("nobody", "unknown token") or tokens.get(role, access) != access:
         return WHO
     return OF_THEIR_OWN.get((name, role)) or EXPECTED[access].get(role, NO)
 

@@ -1,0 +1,87 @@
+"""The agent's manifest on a real API server, and whose token it takes for which node's."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.engines.kubernetes.node_tokens import ACCOUNT, AUDIENCE, NAMESPACE, NodeTokens
+from carrel_scheduler.kube.client import KubeClient
+from k8s.cluster.control_plane import ControlPlane
+from k8s.ours import DEPLOY, MARKS, Kubectl, client, kubectl, until
+
+__all__ = ["client", "kubectl"]
+
+pytestmark = MARKS
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+
+
+@pytest.fixture(scope="module")
+def installed(plane: ControlPlane, kubectl: Kubectl) -> Iterator[ControlPlane]:
+    kubectl("apply", "--server-side", "-f", str(DEPLOY / "namespace.yaml"))
+    told = kubectl.run("apply", "--server-side", "-k", str(DEPLOY / "node"))
+    assert told.code == 0, told.error
+    assert "PodSecurity" not in told.error
+    until(lambda: _is_there(plane, f"{ACCOUNTS}/{ACCOUNT}"), "service account")
+    yield plane
+    kubectl("delete", "-k", str(DEPLOY / "node"), "--wait=false")
+
+
+def _is_there(plane: ControlPlane, path: str) -> bool:
+    return bool(plane.get(path)["metadata"]["uid"])
+
+
+def agent_on(plane: ControlPlane, node: str) -> dict[str, Any]:
+    """The agent's pod of a node, as the DaemonSet's controller makes it."""
+    template = plane.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/carrel-node")
+    spec = template["spec"]["template"]["spec"] | {"nodeName": node}
+    body = {"metadata": {"name": f"agent-{node}"}, "spec": spec}
+    made: dict[str, Any] = plane.ask("POST", PODS, body)
+    return made
+
+
+def token_of(plane: ControlPlane, audience: str, pod: dict[str, Any] | None) -> str:
+    """As the kubelet asks for it."""
+    spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 3600}
+    if pod is not None:
+        meta = pod["metadata"]
+        spec["boundObjectRef"] = {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "name": meta["name"],
+            "uid": meta["uid"],
+        }
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    answer = plane.ask("POST", f"{ACCOUNTS}/{ACCOUNT}/token", body)
+    return str(answer["status"]["token"])
+
+
+async def test_a_token_speaks_for_the_node_of_its_pod_alone(
+    installed: ControlPlane, client: KubeClient
+) -> None:
+    pods = {}
+    for name in ("agents-1", "agents-2"):
+        installed.ask("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+        pods[name] = agent_on(installed, name)
+    tokens = NodeTokens(client)
+    for name, pod in pods.items():
+        assert await tokens.node_of(token_of(installed, AUDIENCE, pod)) == name
+    other_audience = token_of(installed, "https://elsewhere", pods["agents-1"])
+    assert await tokens.node_of(other_audience) is None
+    assert await tokens.node_of(token_of(installed, AUDIENCE, None)) is None
+    token = token_of(installed, AUDIENCE, pods["agents-1"])
+    installed.ask("DELETE", f"{PODS}/agent-agents-1?gracePeriodSeconds=0")
+    assert await tokens.node_of(token) is None, "its pod is gone"
+
+
+async def test_nobody_else_in_a_namespace_of_a_project_is_an_agent(
+    installed: ControlPlane, client: KubeClient
+) -> None:
+    """Also an account of the same name."""
+    where = "/api/v1/namespaces/default/serviceaccounts"
+    installed.ask("POST", where, {"metadata": {"name": ACCOUNT}})
+    body = {"spec": {"audiences": [AUDIENCE], "expirationSeconds": 3600}}
+    answer = installed.ask("POST", f"{where}/{ACCOUNT}/token", body)
+    assert await NodeTokens(client).node_of(answer["status"]["token"]) is None
+    installed.ask("DELETE", f"{where}/{ACCOUNT}")
