@@ -88,11 +88,11 @@ def _one_by_one(body: bytes, kind: type[T]) -> Page[T]:
         page = _RAW_PAGE.decode(body)
     except UNREADABLE as error:
         raise Undecodable(0, "Undecodable", f"list of {kind.__name__}: {error}") from error
-    items = [found for raw in page.items or () if (found := decode_or_tell(raw, kind)) is not None]
+    items = [found for raw in page.items or () if (found := decode_or_log(raw, kind)) is not None]
     return Page(page.metadata, items)
 
 
-def decode_or_tell(raw: msgspec.Raw, kind: type[T]) -> T | None:
+def decode_or_log(raw: msgspec.Raw, kind: type[T]) -> T | None:
     """One object, or ``None`` and a line in the log that names it and its wrong field."""
     try:
         return decode(bytes(raw), kind)
@@ -219,5 +219,5 @@ class EventReader(Generic[T]):
         identity = Identity(metadata.uid, metadata.resource_version)
         if event.type == "BOOKMARK":
             return Event(Seen.NOTHING, identity)
-        decode_or_tell(event.object, self._kind)
+        decode_or_log(event.object, self._kind)
         return Event(Seen.GONE, identity)

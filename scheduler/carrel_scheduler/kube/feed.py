@@ -17,12 +17,12 @@ from carrel_scheduler.kube.reflector import (
     SYNCED,
     Change,
     ChangeKind,
+    ObjectChange,
     Pending,
     Reflector,
     Selection,
     Source,
     Timing,
-    Told,
 )
 from carrel_scheduler.kube.resources import Resource
 
@@ -78,9 +78,9 @@ class Subscription(Generic[T]):
         self._synced = True
         self._wake.set()
 
-    def _put(self, told: Told[T]) -> None:
+    def _put(self, change: ObjectChange[T]) -> None:
         if self._synced:
-            self._pending.put(*told)
+            self._pending.put(*change)
             self._wake.set()
 
     def _end(self, error: BaseException | None) -> None:
@@ -120,7 +120,7 @@ class Feed(Generic[T]):
     ) -> None:
         selection = Selection(resource, namespace, label_selector, field_selector)
         self._reflector: Reflector[T] = Reflector(
-            client, selection, kind, self._tell, self._listed, timing, chance, pause, now
+            client, selection, kind, self._on_change, self._listed, timing, chance, pause, now
         )
         self._subscriptions: list[Subscription[T]] = []
         self._task: asyncio.Task[None] | None = None
@@ -177,9 +177,9 @@ class Feed(Generic[T]):
             self._task.add_done_callback(self._ended)
         return self._task
 
-    def _tell(self, told: Told[T]) -> None:
+    def _on_change(self, change: ObjectChange[T]) -> None:
         for subscription in self._subscriptions:
-            subscription._put(told)  # noqa: SLF001 - see above
+            subscription._put(change)  # noqa: SLF001 - see above
 
     def _listed(self) -> None:
         if not self._synced.is_set():

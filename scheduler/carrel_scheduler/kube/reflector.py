@@ -100,7 +100,7 @@ def merge(earlier: Change[T], later: Change[T]) -> Change[T] | None:
     return later
 
 
-Told = tuple[str, Change[T]]
+ObjectChange = tuple[str, Change[T]]
 """The uid of an object with what happened to it."""
 
 
@@ -116,7 +116,7 @@ class Store(Generic[T]):
         """By uid; changes as time goes on."""
         return self._objects
 
-    def put(self, found: T) -> Told[T] | None:
+    def put(self, found: T) -> ObjectChange[T] | None:
         """An object is there, as ``found``; ``None`` if that is known."""
         uid, version = self._identity(found)
         known = self._objects.get(uid)
@@ -128,20 +128,20 @@ class Store(Generic[T]):
         self._objects[uid] = found
         return uid, Change(ChangeKind.MODIFIED, found)
 
-    def remove(self, uid: str, last: T | None = None) -> Told[T] | None:
+    def remove(self, uid: str, last: T | None = None) -> ObjectChange[T] | None:
         """An object is gone; ``last`` is what it was in the end, if that is known."""
         known = self._objects.pop(uid, None)
         if known is None:
             return None
         return uid, Change(ChangeKind.DELETED, known if last is None else last)
 
-    def replace(self, listed: Iterable[T]) -> list[Told[T]]:
+    def replace(self, listed: Iterable[T]) -> list[ObjectChange[T]]:
         """All objects that exist now; deletions come first, so that their capacity is free."""
         there: dict[str, Any] = {self._identity(found).uid: found for found in listed}
         gone = [uid for uid in self._objects if uid not in there]
-        told = [self.remove(uid) for uid in gone]
-        told += [self.put(found) for found in there.values()]
-        return [one for one in told if one is not None]
+        changes = [self.remove(uid) for uid in gone]
+        changes += [self.put(found) for found in there.values()]
+        return [one for one in changes if one is not None]
 
 
 log = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ class Reflector(Generic[T]):
         source: the client.
         selection: what is watched.
         kind: type of the objects.
-        tell: told of each change, in order.
+        on_change: called with each change, in order.
         synced: called after each full listing was delivered.
         timing: spans.
         chance: jitter, in [0, 1).
@@ -223,7 +223,7 @@ class Reflector(Generic[T]):
         source: Source,
         selection: Selection,
         kind: type[T],
-        tell: Callable[[Told[T]], None],
+        on_change: Callable[[ObjectChange[T]], None],
         synced: Callable[[], None],
         timing: Timing,
         chance: Jitter = random.random,
@@ -233,7 +233,7 @@ class Reflector(Generic[T]):
         self.store: Store[T] = Store(kind)
         self.trouble: Exception | None = None
         self._source, self._selection, self._kind = source, selection, kind
-        self._tell, self._synced = tell, synced
+        self._on_change, self._synced = on_change, synced
         self._timing, self._chance, self._pause, self._now = timing, chance, pause, now
         self._reader: EventReader[T] = EventReader(kind)
         self._version = ""
@@ -261,23 +261,23 @@ class Reflector(Generic[T]):
             selection.label_selector,
             selection.field_selector,
         )
-        for told in self.store.replace(listing.items):
-            self._tell(told)
+        for change in self.store.replace(listing.items):
+            self._on_change(change)
         self._version = listing.version
         self._synced()
 
     async def _watch(self) -> None:
         """Watch until the server ends it. Raises what ends it otherwise."""
         began = self._now()
-        heard = await self._hear()
-        if heard or self._now() - began >= self._timing.works:
+        received = await self._receive()
+        if received or self._now() - began >= self._timing.works:
             self._works()
         else:
             await self._pause(self._backoff.next())
 
-    async def _hear(self) -> bool:
+    async def _receive(self) -> bool:
         """Returns whether any event arrived."""
-        selection, heard = self._selection, False
+        selection, received = self._selection, False
         chunks = self._source.watch(
             selection.resource,
             self._version,
@@ -290,10 +290,10 @@ class Reflector(Generic[T]):
             async for lines in batches:
                 for line in lines:
                     self._apply(self._read(line))
-                    heard = True
-                if heard:
+                    received = True
+                if received:
                     self._works()
-        return heard
+        return received
 
     def _read(self, line: bytes) -> Event[T]:
         try:
@@ -303,14 +303,14 @@ class Reflector(Generic[T]):
             raise
 
     def _apply(self, event: Event[T]) -> None:
-        told: Told[T] | None = None
+        change: ObjectChange[T] | None = None
         if event.seen is Seen.THERE and event.found is not None:
-            told = self.store.put(event.found)
+            change = self.store.put(event.found)
         elif event.seen is Seen.GONE:
-            told = self.store.remove(event.identity.uid, event.found)
+            change = self.store.remove(event.identity.uid, event.found)
         self._version = event.identity.version
-        if told is not None:
-            self._tell(told)
+        if change is not None:
+            self._on_change(change)
 
     def _works(self) -> None:
         if self.trouble is not None:

@@ -126,17 +126,17 @@ class Cluster:
     def __init__(
         self, settings: Settings, client: KubeClient, ledger: KubernetesLedger, lead: Lead
     ) -> None:
-        told, leader = settings.need_cluster(), lead.leader
-        self._told = told
+        cluster, leader = settings.need_cluster(), lead.leader
+        self._cluster = cluster
         self.tokens = TaskTokens(lead.key)
         self.ports: PortAllocator = FixedPorts()
-        self.fits: Fitting = fitting.on_cluster(partial(check_runnable, settings=told.pods))
+        self.fits: Fitting = fitting.on_cluster(partial(check_runnable, settings=cluster.pods))
         self.launch = on_cluster(
-            told.task_api_url, self.tokens, settings.gateway_prefix, settings.gateway_url
+            cluster.task_api_url, self.tokens, settings.gateway_prefix, settings.gateway_url
         )
         self.engine = KubernetesEngine(
             client,
-            told.pods,
+            cluster.pods,
             clock=time.time,
             epoch=lambda: leader.epoch,
             owner_of=Owners(client, ledger),
@@ -146,10 +146,10 @@ class Cluster:
         self._namespaces = Namespaces(
             ledger,
             client,
-            system=told.namespace,
-            checkpoints=told.storage,
+            system=cluster.namespace,
+            checkpoints=cluster.storage,
             chance=random.random,
-            closed=told.closed_networks,
+            closed=cluster.closed_networks,
         )
         self._feeds = Feeds.of(client, ours=True)
         self._work: ExternalPodRunner | None = None
@@ -158,9 +158,9 @@ class Cluster:
         """What places the pods that others made."""
         self._external_pods = ExternalPodReconciler(
             access,
-            stale_grace_s=self._told.stale_gang_s,
-            places=PlacementConstraints(by_role=self._told.by_role),
-            storage_claim=self._told.pods.storage_claim,
+            stale_grace_s=self._cluster.stale_gang_s,
+            places=PlacementConstraints(by_role=self._cluster.by_role),
+            storage_claim=self._cluster.pods.storage_claim,
         )
         return self._external_pods
 
@@ -183,11 +183,11 @@ class Cluster:
         for node in self._feeds.nodes.objects.values():
             name = node.metadata.name
             try:
-                told = node_set(node, UnmanagedUse().of(name), (), ())
+                fact = node_set(node, UnmanagedUse().of(name), (), ())
             except PodRefused as error:
                 log.warning("node %s is left out: %s", name, error)
                 continue
-            found.append(facts_of(node, told))
+            found.append(facts_of(node, fact))
         return found
 
     async def begin(
@@ -245,25 +245,25 @@ async def lead(settings: Settings, client: KubeClient) -> Lead:
         raise
 
 
-async def _lead(told: ClusterSettings, client: KubeClient, seat: StateFolderLock) -> Lead:
+async def _lead(cluster: ClusterSettings, client: KubeClient, seat: StateFolderLock) -> Lead:
     instance = f"{socket.gethostname()}-{secrets.token_hex(6)}"
     clocks = Clocks(time.monotonic, time.time)
-    leader = Leader(client, told.namespace, instance, clocks, seat=seat.name)
+    leader = Leader(client, cluster.namespace, instance, clocks, seat=seat.name)
     await leader.acquire()
     keeping = asyncio.create_task(leader.keep())
     try:
         if not await leader.fenced():
             log.warning("the cluster has no policy that keeps former schedulers from binding pods")
-        return Lead(leader, instance, await task_key(client, told), seat, keeping)
+        return Lead(leader, instance, await task_key(client, cluster), seat, keeping)
     except BaseException:
         keeping.cancel()
         raise
 
 
-async def task_key(client: KubeClient, told: ClusterSettings) -> bytes:
+async def task_key(client: KubeClient, cluster: ClusterSettings) -> bytes:
     """The key that signs task tokens: a secret, made by the first scheduler there is."""
     with suppress(NotFound):
-        return _key(await client.get(SECRETS, TASK_KEY, told.namespace))
+        return _key(await client.get(SECRETS, TASK_KEY, cluster.namespace))
     fresh = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -272,8 +272,8 @@ async def task_key(client: KubeClient, told: ClusterSettings) -> bytes:
         "data": {"key": base64.b64encode(os.urandom(32)).decode("ascii")},
     }
     with suppress(AlreadyExists):
-        return _key(await client.create(SECRETS, fresh, told.namespace))
-    return _key(await client.get(SECRETS, TASK_KEY, told.namespace))
+        return _key(await client.create(SECRETS, fresh, cluster.namespace))
+    return _key(await client.get(SECRETS, TASK_KEY, cluster.namespace))
 
 
 def _key(secret: dict[str, Any]) -> bytes:

@@ -70,7 +70,7 @@ class _Nothing(web.RequestHandler):
         not_ready(self, self._trouble())
 
 
-async def say_trouble(trouble: Callable[[], str], port: int, host: str) -> None:
+async def serve_trouble(trouble: Callable[[], str], port: int, host: str) -> None:
     """Listen as long as there is trouble, until cancelled.
 
     Args:
@@ -98,7 +98,7 @@ def _listening(trouble: Callable[[], str], port: int, host: str) -> HTTPServer |
     server = http_server(app)
     with suppress(OSError):
         server.listen(port, host)
-        log.info("saying so on %s:%d", host, port)
+        log.info("answering 503 on %s:%d", host, port)
         return server
     return None
 

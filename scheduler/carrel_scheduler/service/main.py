@@ -36,7 +36,7 @@ from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.cluster import Cluster, Lead, lead
-from carrel_scheduler.service.listening import http_server, say_trouble
+from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import OneMachine
 from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
 from carrel_scheduler.workloads.controllers.experiments.trials import (
@@ -122,7 +122,7 @@ class Service:
         settings: Settings,
         ledger: Ledger,
         engine: Engine,
-        around: ServiceEnvironment,
+        environment: ServiceEnvironment,
         quarantine: Quarantine | None = None,
         listener: socket.socket | None = None,
     ) -> None:
@@ -130,17 +130,17 @@ class Service:
         self._listener = listener
         self._ledger = ledger
         self._engine = engine
-        self._around = around
-        launch = around.launch
+        self._environment = environment
+        launch = environment.launch
         starter = WorkspaceStarter(settings.hub_api_url, settings.hub_token)
         self.loop = Reconciler(
             ledger,
             Executor(engine, ledger, launch, starter),
             clock=time.time,
-            ports=around.ports,
+            ports=environment.ports,
             settings=settings.core,
             quarantine=quarantine,
-            external_pods=around.external_pods,
+            external_pods=environment.external_pods,
             gpu_memory=settings.gpu_memory_enforcement,
         )
         experiments, trials, self._studies = experiments_controller(
@@ -150,7 +150,7 @@ class Service:
         loads = Loads(time.time, self.loop.composites.wake)
         self._prober = Prober(self.loop.composites.wake)
         self.loop.composites.add(
-            Inference(loads, self._prober, around.host_of, launch.gateway_prefix)
+            Inference(loads, self._prober, environment.host_of, launch.gateway_prefix)
         )
         self._results = Results(settings.state_dir / "results")
         self.loop.composites.add(Schedules())
@@ -160,20 +160,20 @@ class Service:
             make_app(
                 ApiDependencies(
                     ledger=ledger,
-                    live=LiveView(self.loop, around.fits),
+                    live=LiveView(self.loop, environment.fits),
                     engine=engine,
-                    trouble=lambda: around.trouble() or ledger.trouble,
+                    trouble=lambda: environment.trouble() or ledger.trouble,
                     identity=self._identity,
                     membership=self._membership,
                     loads=loads,
                     trials=trials,
                     clock=time.time,
                     ids=new_id,
-                    task_tokens=around.tokens,
+                    task_tokens=environment.tokens,
                     results=self._results,
                     prefix=settings.prefix,
                     reconciler_metrics=self.loop.metrics.registry,
-                    node_agents=around.node_agents(self.loop.enqueue),
+                    node_agents=environment.node_agents(self.loop.enqueue),
                 )
             )
         )
@@ -183,12 +183,12 @@ class Service:
         collect_rarely()
         await self._results.begin()
         async with asyncio.TaskGroup() as group:
-            facts = await self._around.facts()
+            facts = await self._environment.facts()
             seen = asyncio.Event()
             work = [group.create_task(watch_engine(self._engine, self.loop, seen))]
             await seen.wait()
             projects, workloads = await recover(self.loop, facts, await self._engine.list())
-            work += await self._around.begin(self.loop, group)
+            work += await self._environment.begin(self.loop, group)
             work += [
                 group.create_task(watch_projects(self._ledger, self.loop, projects)),
                 group.create_task(watch_departments(self._ledger, self.loop, projects)),
@@ -275,8 +275,8 @@ async def _serve_machine(
         settings.database_url, clock=time.time, ids=new_id, quarantine=quarantine
     )
     try:
-        around = OneMachine(settings, provider)
-        await Service(settings, ledger, engine, around, quarantine, listener).run(stop)
+        environment = OneMachine(settings, provider)
+        await Service(settings, ledger, engine, environment, quarantine, listener).run(stop)
     finally:
         await engine.close()
         await ledger.close()
@@ -292,12 +292,14 @@ async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
             leading = await _unless(stop, _led(settings, client))
             if leading is None:
                 return
-            around = Cluster(settings, client, ledger, leading)
+            environment = Cluster(settings, client, ledger, leading)
             try:
-                await Service(settings, ledger, around.engine, around, quarantine).run(stop)
+                await Service(settings, ledger, environment.engine, environment, quarantine).run(
+                    stop
+                )
             finally:
-                await around.engine.close()
-                await around.close()
+                await environment.engine.close()
+                await environment.close()
         finally:
             await ledger.close()
     finally:
@@ -306,12 +308,14 @@ async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
 
 async def _led(settings: Settings, client: KubeClient) -> Lead:
     """Wait until this process leads; meanwhile the port answers why it waits."""
-    saying = asyncio.create_task(say_trouble(lambda: client.trouble, settings.port, settings.host))
+    answering = asyncio.create_task(
+        serve_trouble(lambda: client.trouble, settings.port, settings.host)
+    )
     try:
         return await lead(settings, client)
     finally:
-        saying.cancel()
-        await asyncio.gather(saying, return_exceptions=True)
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
 
 
 async def _unless(stop: asyncio.Event, wanted: Coroutine[None, None, T]) -> T | None:

@@ -15,7 +15,7 @@ from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.transport import NOT_KNOWN, CredentialsBreaker, Transport
-from carrel_scheduler.service.listening import say_trouble
+from carrel_scheduler.service.listening import serve_trouble
 from k8s.cluster.waiting import free_port
 
 PATIENCE_SECONDS = 60.0
@@ -100,7 +100,7 @@ async def test_it_waits_unready_with_the_reason_until_it_is_known(
     clocks = Clocks(lambda: 0.0, lambda: 0.0, times.pause)
     leader = Leader(client, "carrel-system", "me", clocks)
     port = free_port()
-    saying = asyncio.create_task(say_trouble(lambda: client.trouble, port, "127.0.0.1"))
+    saying = asyncio.create_task(serve_trouble(lambda: client.trouble, port, "127.0.0.1"))
     with caplog.at_level(logging.INFO):
         leading = asyncio.create_task(leader.acquire())
         assert await told(port) == (503, {"ready": False, "reason": NOT_KNOWN})

@@ -87,7 +87,7 @@ async def test_a_pod_that_is_gone_needs_no_end(there: str) -> None:
 
 async def test_a_stop_that_is_refused_for_good_is_an_error() -> None:
     cluster = Cluster(refusals=1000)
-    with pytest.raises(EngineError, match="could not be told to end: 409"):
+    with pytest.raises(EngineError, match="could not be ended: 409"):
         await ender(cluster).stop(TASK, float(GRACE))
 
 

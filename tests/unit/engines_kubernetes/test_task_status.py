@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.kubernetes.tasks import status
-from carrel_scheduler.engines.kubernetes.tasks.status import TOLD
+from carrel_scheduler.engines.kubernetes.tasks.status import ENDED_EARLY
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 
 TASK = TaskId("u1", 0, 0)
@@ -76,7 +76,7 @@ def test_told_by_us_with_a_deadline_is_an_end_like_any_other() -> None:
 
 def test_told_to_end_before_it_began() -> None:
     found = read(a_pod(phase="Failed", reason="DeadlineExceeded"))
-    assert (found.exit_code, found.signal, found.message) == (None, 15, TOLD)
+    assert (found.exit_code, found.signal, found.message) == (None, 15, ENDED_EARLY)
     waited = read(a_pod(phase="Failed"), asked="its image cannot be pulled")
     assert (waited.signal, waited.message) == (0, "its image cannot be pulled")
     unbound = a_pod(metadata={"deletionTimestamp": ENDED}, spec={"nodeName": ""}, phase="Pending")
@@ -107,7 +107,7 @@ def test_ended_by_others_is_lost_and_says_by_whom(told: dict[str, Any], words: s
 
 def test_deleted_by_us_is_not_lost() -> None:
     pod = a_pod(phase="Failed", state=terminated(143), metadata={"deletionTimestamp": ENDED})
-    assert not read(pod, asked=TOLD).lost
+    assert not read(pod, asked=ENDED_EARLY).lost
 
 
 def test_a_silent_node_loses_its_pods_after_a_while() -> None:

@@ -222,7 +222,7 @@ def test_a_goodbye_is_found_however_it_is_cut(size: int) -> None:
     sent = text + b"17\x07 late"
     for at in range(0, len(sent), size):
         if goodbye.code is None:
-            heard += goodbye.heard(sent[at : at + size])
+            heard += goodbye.feed(sent[at : at + size])
     assert heard == text.removesuffix(b"\x1b]carrel;m;")
     assert goodbye.code == 17
     assert goodbye.rest() == b""
@@ -230,9 +230,9 @@ def test_a_goodbye_is_found_however_it_is_cut(size: int) -> None:
 
 def test_what_was_no_goodbye_is_output() -> None:
     goodbye = ExitCodeParser("m")
-    assert goodbye.heard(b"out\x1b]carrel;m") == b"out"
-    assert goodbye.heard(b"any") == b"\x1b]carrel;many"
-    assert goodbye.heard(b"\x1b]carrel;m;1") == b""
+    assert goodbye.feed(b"out\x1b]carrel;m") == b"out"
+    assert goodbye.feed(b"any") == b"\x1b]carrel;many"
+    assert goodbye.feed(b"\x1b]carrel;m;1") == b""
     assert goodbye.rest() == b"\x1b]carrel;m;1"
     assert goodbye.code is None
 
@@ -242,6 +242,6 @@ def test_what_was_no_goodbye_is_output() -> None:
 )
 def test_what_only_begins_like_a_goodbye_is_output(wrong: bytes) -> None:
     goodbye = ExitCodeParser("m")
-    assert goodbye.heard(wrong) == wrong
-    assert goodbye.heard(b"on\x1b]carrel;m;0\x07") == b"on"
+    assert goodbye.feed(wrong) == wrong
+    assert goodbye.feed(b"on\x1b]carrel;m;0\x07") == b"on"
     assert goodbye.code == 0

@@ -338,7 +338,7 @@ def test_a_pod_that_is_not_evicted_is_told_and_its_room_not_counted_on(world: Wo
     world.evictions.clear()
     world.news.append(EvictionRefused(order.pod, "a disruption budget protects it"))
     world.turn()
-    (note,) = [one for one in world.notes if one.token == "EvictionRefused"]
+    (note,) = [one for one in world.event_reports if one.token == "EvictionRefused"]
     assert note.pod == order.pod
     assert "disruption budget protects it. That is tried again." in note.message
     world.settle()

@@ -84,7 +84,7 @@ class World:
     evictions: list[Evict] = field(default_factory=list)
     told: dict[str, str] = field(default_factory=dict)
     rows: list[Any] = field(default_factory=list)
-    notes: list[ReportEvent] = field(default_factory=list)
+    event_reports: list[ReportEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.restart()
@@ -114,8 +114,8 @@ class World:
         self.binds += orders.binds
         self.evictions += orders.evictions
         self.rows += orders.rows
-        self.notes += orders.notes
-        self.told |= {one.pod.name: one.message for one in orders.tells}
+        self.event_reports += orders.event_reports
+        self.told |= {one.pod.name: one.message for one in orders.pending_reports}
 
     def turn(self) -> None:
         """One turn of the loop over all news."""

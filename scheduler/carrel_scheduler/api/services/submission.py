@@ -29,7 +29,6 @@ from carrel_schema.wire import WorkloadCreate
 
 NAME_ATTEMPTS: Final = 20
 # Rows that the edge writes belong to no scheduler's term of office.
-NO_EPOCH: Final = 0
 
 
 class Submission:

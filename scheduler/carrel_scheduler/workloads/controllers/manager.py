@@ -138,19 +138,19 @@ class Manager:
         while True:
             uid = await queue.next(self._clock)
             with self._quarantine.guard("composite", uid, fatal=(Fenced,)) as guard:
-                again = await self._look_or_say(uid, controller)
+                again = await self._reconcile_or_report(uid, controller)
             if guard.failed:
                 queue.put_at(uid, self._clock() + AGAIN_SECONDS)
             elif again is not None:
                 queue.put_at(uid, again)
 
-    async def _look_or_say(self, uid: str, controller: Controller) -> float | None:
+    async def _reconcile_or_report(self, uid: str, controller: Controller) -> float | None:
         """When to reconcile again; at once after a conflict."""
         try:
             try:
-                return await self._look(uid, controller)
+                return await self._reconcile(uid, controller)
             except NameTaken as error:
-                await self._say_taken(uid, error)
+                await self._report_name_taken(uid, error)
                 return self._clock() + AGAIN_SECONDS
         except Conflict:
             return self._clock() + CONFLICT_SECONDS
@@ -160,7 +160,7 @@ class Manager:
         for queue in self._queues.values():
             queue.set_back(seconds)
 
-    async def _look(self, uid: str, controller: Controller) -> float | None:
+    async def _reconcile(self, uid: str, controller: Controller) -> float | None:
         known = self._known.get(uid)
         if known is None or not await self._refresh(known):
             return None
@@ -273,7 +273,7 @@ class Manager:
         known.owner = changed
         self._publish("workload", changed)
 
-    async def _say_taken(self, uid: str, error: "NameTaken") -> None:
+    async def _report_name_taken(self, uid: str, error: "NameTaken") -> None:
         """Tell people why it does not go on; the next look that succeeds takes it back."""
         known = self._known.get(uid)
         if known is None:

@@ -92,7 +92,7 @@ class Executor:
         self._settings = settings
         self._hub = hub
         self.announcer: Announcer | None = None
-        self._enqueue: Callable[[LoopEvent], None] = _nobody_listens
+        self._enqueue: Callable[[LoopEvent], None] = _not_connected
         self._clock: Callable[[], float] = float
         self._nodes: Mapping[str, NodeState] = {}
         self._orders: dict[str, deque[Coroutine[None, None, None]]] = {}
@@ -154,7 +154,7 @@ class Executor:
                 for index in ready.tasks:
                     self._enqueue(StartRefused(entry.task_id(index), refusal))
             else:
-                self._spawn(_line_of(entry), self._start(ready.specs))
+                self._spawn(_order_queue(entry), self._start(ready.specs))
 
     async def listed(self) -> Sequence[TaskStatus]:
         """The tasks that the engine knows."""
@@ -217,7 +217,7 @@ class Executor:
     async def _undo_start(self, task: TaskId, text: str) -> None:
         """End what may have been started; its allocation is free once that has ended."""
         try:
-            await self._insist(f"ending task {task}", lambda: self._engine.stop(task, 0.0))
+            await self._retry(f"ending task {task}", lambda: self._engine.stop(task, 0.0))
         except UnknownTask:
             self._enqueue(StartRefused(task, text))
 
@@ -229,7 +229,7 @@ class Executor:
         except UnknownTask:
             self._enqueue(TaskSeen(_vanished(stop.task, self._clock())))
         except Exception as error:  # noqa: BLE001 - logged, and tried again
-            _say_failed(f"ending task {stop.task}", error)
+            _log_failed(f"ending task {stop.task}", error)
             # In an order of its own: other tasks of the workload are ended meanwhile.
             self._spawn(f"stop {stop.task}", self._stop_again(stop))
 
@@ -242,7 +242,7 @@ class Executor:
 
         await asyncio.sleep(PAUSES.first)
         try:
-            await self._insist(f"ending task {stop.task}", end, show)
+            await self._retry(f"ending task {stop.task}", end, show)
         except UnknownTask:
             self._enqueue(TaskSeen(_vanished(stop.task, self._clock())))
 
@@ -251,14 +251,14 @@ class Executor:
             try:
                 await _known(self._engine.forget(task))
             except Exception as error:  # noqa: BLE001 - the next start forgets it
-                _say_failed(f"dropping the record of task {task}", error)
+                _log_failed(f"dropping the record of task {task}", error)
 
     async def _remove(self, uid: str) -> None:
-        await self._insist(
+        await self._retry(
             f"removing what workload {uid} left", lambda: self._engine.remove_workload(uid)
         )
 
-    async def _insist(
+    async def _retry(
         self,
         doing: str,
         work: Callable[[], Awaitable[None]],
@@ -275,7 +275,7 @@ class Executor:
             except UnknownTask:
                 raise
             except Exception as error:  # noqa: BLE001 - logged, and tried again
-                _say_failed(doing, error, pause)
+                _log_failed(doing, error, pause)
                 if number + 1 >= SHOWN_FROM and str(error) != shown:
                     shown = str(error)
                     show(shown)
@@ -292,11 +292,11 @@ class Executor:
             self._enqueue(ClaimRefused(entry.uid, str(error)))
 
 
-def _nobody_listens(event: LoopEvent) -> None:
+def _not_connected(event: LoopEvent) -> None:
     raise RuntimeError(f"the executor is not connected: {event}")
 
 
-def _line_of(entry: CachedWorkload) -> str:
+def _order_queue(entry: CachedWorkload) -> str:
     """The queue of orders in which the starts of a workload wait.
 
     A pod that somebody else makes may have to be waited for: a stop does not wait behind that.
@@ -304,7 +304,7 @@ def _line_of(entry: CachedWorkload) -> str:
     return f"{entry.uid} (outside)" if entry.workload.spec.external else entry.uid
 
 
-def _say_failed(doing: str, error: Exception, pause: float = PAUSES.first) -> None:
+def _log_failed(doing: str, error: Exception, pause: float = PAUSES.first) -> None:
     trace = None if isinstance(error, EngineError) else error
     log.warning("%s failed, tried again in %g s: %s", doing, pause, error, exc_info=trace)
 

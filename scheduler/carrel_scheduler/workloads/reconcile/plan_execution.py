@@ -37,11 +37,11 @@ RULES: Final = {
 
 def put_into(changes: PassChanges, plan: Plan, steps: GuardedSteps) -> None:
     """Put a plan into entries, rows and orders for the engine; ``explaining`` has its reasons."""
-    came: dict[str, list[int]] = {}
+    placed: dict[str, list[int]] = {}
     for binding in plan.bindings:
         with steps.step(changes, "decision", binding.uid, binding.uid):
-            _bind(changes, binding, came)
-    for uid, parts in came.items():
+            _bind(changes, binding, placed)
+    for uid, parts in placed.items():
         entry = changes.cache.get(uid)
         if entry is not None:
             with steps.step(changes, "decision", uid, uid):
@@ -64,7 +64,7 @@ def _nominate(changes: PassChanges, nomination: Nomination) -> None:
         changes.external_pods.nominate(nomination)
 
 
-def _bind(changes: PassChanges, binding: Binding, came: dict[str, list[int]]) -> None:
+def _bind(changes: PassChanges, binding: Binding, placed: dict[str, list[int]]) -> None:
     entry = changes.cache.get(binding.uid)
     if entry is None:
         changes.external_pods.place(binding)
@@ -72,7 +72,7 @@ def _bind(changes: PassChanges, binding: Binding, came: dict[str, list[int]]) ->
     place = Place(binding.node, binding.devices)
     changes.place(entry, binding.index, place, changes.now)
     changes.decide(entry, "bind", place=place)
-    came.setdefault(entry.uid, []).append(binding.index)
+    placed.setdefault(entry.uid, []).append(binding.index)
 
 
 def _evict(changes: PassChanges, eviction: Eviction) -> None:
@@ -87,8 +87,8 @@ def _evict(changes: PassChanges, eviction: Eviction) -> None:
     if not entry.holding:
         _give_back_unbegun(changes, entry, parts)
     elif len(stays) - len(parts) >= shape.least_parts(entry.workload.spec):
-        story = reasons.gives_back(reason, _words(entry, len(parts), len(stays)))
-        membership.give_back(changes, entry, parts, story)
+        history = reasons.gives_back(reason, _words(entry, len(parts), len(stays)))
+        membership.give_back(changes, entry, parts, history)
     else:
         preempt(changes, entry, RULES[eviction.reason.token], reason, eviction.reason)
 
@@ -164,7 +164,7 @@ class Explaining:
         """Write the next reasons that are new or differ from what is stored."""
         written, plan = 0, self._look()
         for uid, place in self._coming(plan.queue):
-            written += _tell(changes, plan, uid, place)
+            written += _write_reason(changes, plan, uid, place)
             if written >= WRITTEN_AT_ONCE:
                 return
 
@@ -181,7 +181,7 @@ class Explaining:
             yield queue[place], self._next
 
 
-def _tell(changes: PassChanges, plan: ExplainedPlan, uid: str, place: int | None) -> int:
+def _write_reason(changes: PassChanges, plan: ExplainedPlan, uid: str, place: int | None) -> int:
     """Put a reason that differs into the status; returns how many that were.
 
     A place in the queue moves with everybody else's, so it is written along with a changed reason
@@ -192,36 +192,36 @@ def _tell(changes: PassChanges, plan: ExplainedPlan, uid: str, place: int | None
         return int(changes.external_pods.explain(uid, reason))
     if reason is None or entry is None or entry.workload.status.phase != "pending":
         return 0
-    promised = uid in changes.state.reserved
-    if _same(entry.workload.status.reason, reason, promised=promised):
+    reserved = uid in changes.state.reserved
+    if _same(entry.workload.status.reason, reason, reserved=reserved):
         return 0
-    entry.workload.status.reason = _with_story(entry, reason, promised=promised)
+    entry.workload.status.reason = _with_history(entry, reason, reserved=reserved)
     entry.workload.status.queue_position = place or changes.cache.positions.get(uid)
     changes.mark(entry)
     return 1
 
 
-def _with_story(entry: CachedWorkload, reason: Reason, *, promised: bool) -> ReasonInfo:
+def _with_history(entry: CachedWorkload, reason: Reason, *, reserved: bool) -> ReasonInfo:
     """The reason with what the owner of a pending workload wants to know beside it.
 
     ``nominated``: capacity is reserved for this workload, so waiting is worth it.
     ``preempted``: it ran before and was evicted.
     """
-    said = reasons.from_core(reason, entry.workload.meta.project)
+    info = reasons.from_core(reason, entry.workload.meta.project)
     last = entry.workload.status.last_preemption
-    data = {**said.data, "nominated": promised, "preempted": last is not None}
+    data = {**info.data, "nominated": reserved, "preempted": last is not None}
     if last is None:
-        return msgspec.structs.replace(said, data=data)
-    story = reasons.gave_way(last)
-    unnamed = f"{story} {data['sentence_without_names']}"
+        return msgspec.structs.replace(info, data=data)
+    history = reasons.gave_way(last)
+    unnamed = f"{history} {data['sentence_without_names']}"
     return msgspec.structs.replace(
-        said,
-        sentence=f"{story} {said.sentence}",
+        info,
+        sentence=f"{history} {info.sentence}",
         data={**data, "sentence_without_names": unnamed},
     )
 
 
-def _same(stored: ReasonInfo | None, reason: Reason, *, promised: bool) -> bool:
+def _same(stored: ReasonInfo | None, reason: Reason, *, reserved: bool) -> bool:
     """Whether the stored reason is the same: token, amounts, holders."""
     if stored is None or stored.token != reason.token.value:
         return False
@@ -230,7 +230,7 @@ def _same(stored: ReasonInfo | None, reason: Reason, *, promised: bool) -> bool:
     return (
         known.get("short") == reason.short
         and known.get("bound") == reason.bound
-        and known.get("nominated") == promised
+        and known.get("nominated") == reserved
         and known.get("workload_uid", "") == reason.workload_uid
         and holders == [(one.uid, one.amount) for one in reason.holders]
     )

@@ -103,15 +103,15 @@ def pod_group_status(
     token, reason = {"placed": ("Placed", ""), "ended": ("Ended", "Its pods have ended.")}.get(
         phase
     ) or _waits(group, workloads, lost, pods)
-    told = {SCHEDULED: (phase == "placed", token, reason)}
+    observed = {SCHEDULED: (phase == "placed", token, reason)}
     if phase == "ended":
-        told[COMPLETE] = (True, token, reason)
+        observed[COMPLETE] = (True, token, reason)
     return {
         "phase": phase,
         "pods": pods,
         "placed": placed,
         "reason": reason if phase == "pending" else "",
-        **_observed(group, told, now),
+        **_observed(group, observed, now),
     }
 
 
@@ -145,26 +145,30 @@ def node_group_status(group: NodeGroup, nodes: Sequence[Node], now: float) -> St
     available = sum(in_order(node) for node in nodes)
     if nodes:
         count = "1 node" if len(nodes) == 1 else f"{len(nodes):,} nodes"
-        told = (True, "NodesFound", f"{count}, of which {available:,} may be given new work.")
+        observed = (
+            True,
+            "NodesFound",
+            f"{count}, of which {available:,} may be given new work.",
+        )
     else:
         text = "No node is in it. A node is in the first group, by name, whose labels it has."
-        told = (False, "NoNodes", text)
+        observed = (False, "NoNodes", text)
     return {
         "nodes": len(nodes),
         "available": available,
         "gpus": sum(gpu_count(node) for node in nodes),
-        **_observed(group, {HAS_NODES: told}, now),
+        **_observed(group, {HAS_NODES: observed}, now),
     }
 
 
 def _observed(
-    group: PodGroup | NodeGroup, told: dict[str, tuple[bool, str, str]], now: float
+    group: PodGroup | NodeGroup, observed: dict[str, tuple[bool, str, str]], now: float
 ) -> Status:
     """The generation that a status is of, and its conditions; each since it is as it is."""
     generation = group.metadata.generation
     before = {one["type"]: one for one in group.status.get("conditions", ())}
     conditions = []
-    for kind, (holds, reason, message) in told.items():
+    for kind, (holds, reason, message) in observed.items():
         known, status = before.get(kind, {}), "True" if holds else "False"
         since = known.get("lastTransitionTime") if known.get("status") == status else None
         conditions.append(
@@ -221,8 +225,8 @@ class GroupStatuses:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _follow(self, feed: Feed[PodGroup] | Feed[NodeGroup]) -> None:
-        heard = feed.subscribe()
-        while await heard.batch():
+        subscription = feed.subscribe()
+        while await subscription.batch():
             self._changed.set()
 
     async def _look_at_pods(self) -> None:
@@ -236,13 +240,13 @@ class GroupStatuses:
         for pods in self._current.index.without_queue.values():
             for pod in pods.values():
                 without_queue[pod.grouping.uid].append(pod)
-        told: list[tuple[PodGroup, Status]] = []
+        statuses: list[tuple[PodGroup, Status]] = []
         for one in groups:
             uid = one.metadata.uid
             with self._current.quarantine.guard("pod", f"group {uid}"):
                 status = pod_group_status(one, workloads[uid], without_queue[uid], self._now())
-                told.append((one, status))
-        for one, status in told:
+                statuses.append((one, status))
+        for one, status in statuses:
             await self._write(POD_GROUP.resource, one, status)
 
     async def _look_at_nodes(self) -> None:

@@ -80,7 +80,7 @@ class PodExecutor:
     Args:
         client: of the API server.
         ledger: where history goes.
-        tell: delivers events to the reconciler.
+        deliver: delivers events to the reconciler.
         now: epoch seconds.
         instance: the name of this process, for events.
         limits: see ``Limits``.
@@ -90,7 +90,7 @@ class PodExecutor:
         self,
         client: KubeClient,
         ledger: Ledger,
-        tell: Callable[[ExternalEvents], None],
+        deliver: Callable[[ExternalEvents], None],
         *,
         now: Callable[[], float],
         instance: str,
@@ -98,16 +98,16 @@ class PodExecutor:
     ) -> None:
         self.counts = Counts()
         self.epoch = 0
-        self._client, self._ledger, self._tell_loop = client, ledger, tell
+        self._client, self._ledger, self._deliver = client, ledger, deliver
         self._now, self._instance, self._limits = now, instance, limits
         self._binds: deque[Bind] = deque()
         self._evictions: deque[Evict] = deque()
         self._refusals: Counter[str] = Counter()
-        self._tells: dict[tuple[type, str], Notification] = {}
+        self._notifications: dict[tuple[type, str], Notification] = {}
         self._rows: list[Transition] = []
         self._written: asyncio.Future[Sequence[Meta]] | None = None
         self._binding, self._evicting = asyncio.Semaphore(0), asyncio.Semaphore(0)
-        self._telling, self._writing = asyncio.Event(), asyncio.Event()
+        self._notified, self._writing = asyncio.Event(), asyncio.Event()
 
     def __call__(self, orders: PodOrders) -> None:
         """Take orders; returns at once."""
@@ -117,10 +117,14 @@ class PodExecutor:
             self._binding.release()
         for _ in orders.evictions:
             self._evicting.release()
-        notice: list[Notification] = [*orders.tells, *orders.notes, *orders.nominations]
+        notice: list[Notification] = [
+            *orders.pending_reports,
+            *orders.event_reports,
+            *orders.nominations,
+        ]
         for one in notice:
-            self._tells[type(one), one.pod.uid] = one
-            self._telling.set()
+            self._notifications[type(one), one.pod.uid] = one
+            self._notified.set()
         if orders.rows:
             self._rows += orders.rows
             self._writing.set()
@@ -132,7 +136,7 @@ class PodExecutor:
                 group.create_task(self._bind_all())
             for _ in range(self._limits.evictions):
                 group.create_task(self._evict_all())
-            group.create_task(self._tell_all())
+            group.create_task(self._notify_all())
             group.create_task(self._write_rows())
 
     async def flush(self) -> None:
@@ -177,16 +181,16 @@ class PodExecutor:
             except KubeError as error:
                 self.counts.failed += 1
                 passing = isinstance(error, Conflict | Unavailable | TooManyRequests)
-                self._news(BindingFailed(pod, str(error), final=not passing))
+                self._report(BindingFailed(pod, str(error), final=not passing))
             except NotBound as error:
                 if error.fenced:
                     raise Fenced(str(error)) from error
                 self.counts.failed += 1
-                self._news(BindingFailed(pod, str(error), error.final))
+                self._report(BindingFailed(pod, str(error), error.final))
             except Exception as error:
                 log.exception("binding pod %s failed", pod.name)
                 self.counts.failed += 1
-                self._news(BindingFailed(pod, repr(error), final=False))
+                self._report(BindingFailed(pod, repr(error), final=False))
             else:
                 self.counts.bound += 1
 
@@ -203,8 +207,10 @@ class PodExecutor:
             else:
                 del self._refusals[pod.uid]
                 self.counts.evicted += 1
-                self._tells[ReportEvent, pod.uid] = ReportEvent(pod, order.reason, order.message)
-                self._telling.set()
+                self._notifications[ReportEvent, pod.uid] = ReportEvent(
+                    pod, order.reason, order.message
+                )
+                self._notified.set()
 
     def _refused(self, order: Evict, error: Exception) -> None:
         """Try again later; a victim stays one until it is gone."""
@@ -216,24 +222,24 @@ class PodExecutor:
         if of_the_moment and refusals < EVICT_TRIES:
             pause = EVICT_PAUSES.after(refusals)
         else:
-            self._news(EvictionRefused(pod, str(error)))
+            self._report(EvictionRefused(pod, str(error)))
         asyncio.get_running_loop().call_later(pause, self._evict_again, order)
 
     def _evict_again(self, order: Evict) -> None:
         self._evictions.append(order)
         self._evicting.release()
 
-    async def _tell_all(self) -> None:
+    async def _notify_all(self) -> None:
         while True:
-            await self._telling.wait()
-            if not self._tells:
-                self._telling.clear()
+            await self._notified.wait()
+            if not self._notifications:
+                self._notified.clear()
                 continue
-            key = next(iter(self._tells))
-            await self._say(self._tells.pop(key))
+            key = next(iter(self._notifications))
+            await self._notify(self._notifications.pop(key))
             await asyncio.sleep(1.0 / self._limits.notifications_per_second)
 
-    async def _say(self, order: Notification) -> None:
+    async def _notify(self, order: Notification) -> None:
         pod = order.pod
         try:
             if isinstance(order, Nominate):
@@ -252,9 +258,9 @@ class PodExecutor:
                 )
             self.counts.told += 1
         except KubeError as error:
-            log.info("pod %s was not told why it waits: %s", pod.name, error)
+            log.info("pod %s did not get its condition: %s", pod.name, error)
         except Exception:
-            log.exception("pod %s was not told why it waits", pod.name)
+            log.exception("pod %s did not get its condition", pod.name)
 
     async def _write_rows(self) -> None:
         while True:
@@ -263,5 +269,5 @@ class PodExecutor:
             await self.flush()
             await asyncio.sleep(ROWS_SECONDS)
 
-    def _news(self, news: ExternalEvent) -> None:
-        self._tell_loop(ExternalEvents((news,)))
+    def _report(self, news: ExternalEvent) -> None:
+        self._deliver(ExternalEvents((news,)))

@@ -164,7 +164,7 @@ class EventHandlers:
                 one = task.pod
                 if one is None or one.node != node or (ending_only and not one.ending):
                     continue
-                self._pass.orders.notes.append(
+                self._pass.orders.event_reports.append(
                     ReportEvent(one.ref, conditions.NODE_LOST, conditions.node_lost(node))
                 )
                 self._add_tombstone(one.ref.uid)
@@ -261,7 +261,9 @@ class EventHandlers:
         if task.allocation is not None and task.releasing and task.pod is not None:
             self._pass.state.apply(TaskStuck(workload.uid, task.index))
             told = conditions.does_not_give_way(news.text)
-            self._pass.orders.notes.append(ReportEvent(task.pod.ref, conditions.PROTECTED, told))
+            self._pass.orders.event_reports.append(
+                ReportEvent(task.pod.ref, conditions.PROTECTED, told)
+            )
 
     def report_missing(self, task: ExternalTask) -> None:
         """ReportPending a pod why no node serves it."""

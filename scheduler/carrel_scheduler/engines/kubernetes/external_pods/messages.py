@@ -171,8 +171,8 @@ class PodOrders:
 
     binds: list[Bind] = field(default_factory=list)
     evictions: list[Evict] = field(default_factory=list)
-    tells: list[ReportPending] = field(default_factory=list)
-    notes: list[ReportEvent] = field(default_factory=list)
+    pending_reports: list[ReportPending] = field(default_factory=list)
+    event_reports: list[ReportEvent] = field(default_factory=list)
     nominations: list[Nominate] = field(default_factory=list)
     rows: list[Transition] = field(default_factory=list)
 
@@ -181,8 +181,8 @@ class PodOrders:
         return bool(
             self.binds
             or self.evictions
-            or self.tells
-            or self.notes
+            or self.pending_reports
+            or self.event_reports
             or self.nominations
             or self.rows
         )

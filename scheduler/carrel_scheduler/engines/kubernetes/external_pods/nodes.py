@@ -150,13 +150,13 @@ class ClusterNodes:
         if known is None:
             self._drop(state, name)
             return None
-        told = self._told(state, known)
-        fact = told or state.nodes.fact(state.nodes.slot(name))
+        changed = self._changed_fact(state, known)
+        fact = changed or state.nodes.fact(state.nodes.slot(name))
         if fact.devices - len(fact.broken_devices) > gpu_count(known.object):
             self._short.add(name)  # one in use is missing: the core learns of it once it is free
-        if told is None:
+        if changed is None:
             return None
-        _apply(state, told)
+        _apply(state, changed)
         return facts_of(known.object, state.nodes.fact(state.nodes.slot(name)))
 
     def _drop(self, state: State, name: str) -> None:
@@ -168,7 +168,7 @@ class ClusterNodes:
         if name in state.nodes.slots:
             state.apply(NodeRemoved(name))
 
-    def _told(self, state: State, known: ClusterNode) -> NodeSet | None:
+    def _changed_fact(self, state: State, known: ClusterNode) -> NodeSet | None:
         """The node for the core; ``None`` where that is known. Raises ``PodRefused``."""
         name = known.object.metadata.name
         slot = state.nodes.slots.get(name)
@@ -176,28 +176,28 @@ class ClusterNodes:
         taken = () if slot is None else _taken(state, slot)
         broken = () if before is None else before.broken_devices
         group = self._groups.of(known.object)
-        told = node_set(known.object, self._unmanaged.of(name), taken, broken, group)
-        told = self._withheld(told)
-        return None if told == before else told
+        fact = node_set(known.object, self._unmanaged.of(name), taken, broken, group)
+        fact = self._withheld(fact)
+        return None if fact == before else fact
 
 
-def facts_of(node: Node, told: NodeSet) -> NodeFacts:
+def facts_of(node: Node, fact: NodeSet) -> NodeFacts:
     """A node's hardware as people see it."""
     model = gpu_model(node) or "GPU"
     return NodeFacts(
-        name=told.name,
-        cpu_milli=told.cpu_milli,
-        memory_mib=told.memory_mib,
+        name=fact.name,
+        cpu_milli=fact.cpu_milli,
+        memory_mib=fact.memory_mib,
         devices=tuple(
             Device(
                 index=index,
-                uuid=f"{told.name}/{index}",
+                uuid=f"{fact.name}/{index}",
                 name=model,
-                memory_mib=told.gpu_memory_mib,
+                memory_mib=fact.gpu_memory_mib,
                 simulated=False,
-                broken=index in told.broken_devices,
+                broken=index in fact.broken_devices,
             )
-            for index in range(told.devices)
+            for index in range(fact.devices)
         ),
         simulated=False,
         counted=True,
@@ -211,14 +211,14 @@ def _taken(state: State, slot: int) -> list[int]:
     return [index for index in range(devices) if free[index] < MILLI or promised[index]]
 
 
-def _apply(state: State, told: NodeSet) -> None:
+def _apply(state: State, fact: NodeSet) -> None:
     """ReportPending the core; devices that went away under work that runs there count as broken."""
     try:
-        state.apply(told)
+        state.apply(fact)
     except InvalidEvent as error:
-        before = state.nodes.fact(state.nodes.slot(told.name))
-        if told.devices >= before.devices:
+        before = state.nodes.fact(state.nodes.slot(fact.name))
+        if fact.devices >= before.devices:
             raise
-        log.warning("node %s shows fewer GPUs than are in use there: %s", told.name, error)
-        broken = told.broken_devices | frozenset(range(told.devices, before.devices))
-        state.apply(replace(told, devices=before.devices, broken_devices=broken))
+        log.warning("node %s shows fewer GPUs than are in use there: %s", fact.name, error)
+        broken = fact.broken_devices | frozenset(range(fact.devices, before.devices))
+        state.apply(replace(fact, devices=before.devices, broken_devices=broken))

@@ -64,8 +64,8 @@ class OwnerLookup:
         if key not in self._kinds:
             group, _, version = owner.api_version.rpartition("/")
             root = f"/apis/{owner.api_version}" if group else f"/api/{version}"
-            told = msgspec.json.decode(await self._client.raw("GET", root), type=_Kinds)
-            for one in told.resources:
+            kinds = msgspec.json.decode(await self._client.raw("GET", root), type=_Kinds)
+            for one in kinds.resources:
                 if "/" not in one.name:
                     found = Resource(group, version, one.name, one.kind, one.namespaced)
                     self._kinds[owner.api_version, one.kind] = found

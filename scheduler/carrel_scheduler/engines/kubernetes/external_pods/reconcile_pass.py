@@ -375,5 +375,5 @@ class ReconcilePass:
             return False
         self.reported[pod.ref.uid] = (token, self.now)
         self.attempts[UNSCHEDULABLE] += 1
-        self.orders.tells.append(ReportPending(pod.ref, token, message))
+        self.orders.pending_reports.append(ReportPending(pod.ref, token, message))
         return True

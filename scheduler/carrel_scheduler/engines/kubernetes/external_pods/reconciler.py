@@ -107,7 +107,7 @@ class ExternalPodReconciler:
                 if guard.failed:
                     self._set_aside(workload)
         self._settle_nodes()
-        self.current.volumes.tell(self.current.state)
+        self.current.volumes.update(self.current.state)
         return due
 
     def _set_aside(self, workload: ExternalWorkload) -> None:
@@ -186,9 +186,9 @@ class ExternalPodReconciler:
         if workload is None:
             return False
         tasks = [workload.at(index) for index in eviction.indices] or workload.tasks
-        told = conditions.evicted(eviction.reason, workload.grouping.project)
+        message = conditions.evicted(eviction.reason, workload.grouping.project)
         for task in tuple(tasks):
-            self.current.evict(workload, task, *told)
+            self.current.evict(workload, task, *message)
         return True
 
     def nominate(self, nomination: Nomination) -> bool:
@@ -212,11 +212,11 @@ class ExternalPodReconciler:
             return False  # its binding says so
         token, message = workload.why = conditions.waits(reason, workload.grouping.project)
         self.current.notify()
-        told = False
+        written = False
         for task in workload:
             if task.pod is not None and task.allocation is None and not task.waits:
-                told |= self.current.report_pending(task.pod, token, message)
-        return told
+                written |= self.current.report_pending(task.pod, token, message)
+        return written
 
     def act(self) -> None:
         """Have carried out what was decided."""

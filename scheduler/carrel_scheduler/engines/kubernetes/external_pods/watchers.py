@@ -176,38 +176,39 @@ Deliver = Callable[[ExternalEvents], None]
 ObjectT = TypeVar("ObjectT", Node, NodeGroup)
 
 
-async def watch_nodes(feed: Feed[Node], tell: Deliver, synced: asyncio.Event) -> None:
+async def watch_nodes(feed: Feed[Node], deliver: Deliver, synced: asyncio.Event) -> None:
     """Every node and each change; ``synced`` is set once those that exist were delivered."""
-    await _watch(feed, tell, synced, NodeSeen, lambda node: NodeDeleted(node.metadata.name))
+    await _watch(feed, deliver, synced, NodeSeen, lambda node: NodeDeleted(node.metadata.name))
 
 
-async def watch_groups(feed: Feed[NodeGroup], tell: Deliver, synced: asyncio.Event) -> None:
+async def watch_groups(feed: Feed[NodeGroup], deliver: Deliver, synced: asyncio.Event) -> None:
     """Every group of nodes and each change; ``synced`` as for nodes."""
     await _watch(
-        feed, tell, synced, NodeGroupSeen, lambda group: NodeGroupDeleted(group.metadata.name)
+        feed, deliver, synced, NodeGroupSeen, lambda group: NodeGroupDeleted(group.metadata.name)
     )
 
 
 async def _watch(
     feed: Feed[ObjectT],
-    tell: Deliver,
+    deliver: Deliver,
     synced: asyncio.Event,
     seen: Callable[[ObjectT], ExternalEvent],
     left: Callable[[ObjectT], ExternalEvent],
 ) -> None:
     subscription = feed.subscribe()
     while changes := await subscription.batch():
-        told = [change for change in changes if change.kind is not ChangeKind.SYNCED]
+        objects = [change for change in changes if change.kind is not ChangeKind.SYNCED]
         news = [
-            (left if change.kind is ChangeKind.DELETED else seen)(change.object) for change in told
+            (left if change.kind is ChangeKind.DELETED else seen)(change.object)
+            for change in objects
         ]
-        tell(ExternalEvents(tuple(news)))
-        if len(told) < len(changes):
+        deliver(ExternalEvents(tuple(news)))
+        if len(objects) < len(changes):
             synced.set()
 
 
 async def watch_pods(
-    feed: Feed[Pod], reader: Reader, tell: Deliver, synced: asyncio.Event, quarantine: Quarantine
+    feed: Feed[Pod], reader: Reader, deliver: Deliver, synced: asyncio.Event, quarantine: Quarantine
 ) -> None:
     """Every pod and each change; ``synced`` is set once those that exist were delivered.
 
@@ -225,7 +226,7 @@ async def watch_pods(
             return
         news = await _read(reader, changes, unread, quarantine)
         if news:
-            tell(ExternalEvents(tuple(news)))
+            deliver(ExternalEvents(tuple(news)))
         if any(change.kind is ChangeKind.SYNCED for change in changes):
             synced.set()
 
@@ -300,7 +301,7 @@ class ExternalPodRunner:
         client: of the API server; ``feeds`` made of it.
         pods: of the reconciler.
         ledger: has their history.
-        tell: delivers events to the reconciler.
+        deliver: delivers events to the reconciler.
         projects: by name, as the reconciler knows them.
         epoch: of this scheduler's leadership.
         instance: the name of this process.
@@ -314,7 +315,7 @@ class ExternalPodRunner:
         feeds: Feeds,
         pods: ExternalPodReconciler,
         ledger: Ledger,
-        tell: Callable[[ExternalEvents], None],
+        deliver: Callable[[ExternalEvents], None],
         projects: Mapping[str, Any],
         *,
         epoch: int,
@@ -323,10 +324,12 @@ class ExternalPodRunner:
         limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> None:
         self._client, self._feeds, self._pods, self._now = client, feeds, pods, now
-        self._ledger, self._tell = ledger, tell
+        self._ledger, self._deliver = ledger, deliver
         known = KnownProjects(projects, lambda: feeds.namespaces.objects)
         self.reader = Reader(Grouper(Owners(OwnerLookup(client)), known))
-        self.executor = PodExecutor(client, ledger, tell, now=now, instance=instance, limits=limits)
+        self.executor = PodExecutor(
+            client, ledger, deliver, now=now, instance=instance, limits=limits
+        )
         self.executor.epoch = epoch
         pods.current.execute = self.executor
         self.announcer = DisruptionAnnouncer(client, pods.current.task_pods, now, instance)
@@ -334,7 +337,7 @@ class ExternalPodRunner:
             pods.current.places,
             feeds.namespaces,
             feeds.storage,
-            lambda: tell(ExternalEvents(())),
+            lambda: deliver(ExternalEvents(())),
             pods.current.quarantine,
         )
 
@@ -346,18 +349,22 @@ class ExternalPodRunner:
             group.create_task(self._circumstances.run())
             await self._circumstances.synced()
             if self._feeds.groups is not None:
-                group.create_task(watch_groups(self._feeds.groups, self._tell, groups))
+                group.create_task(watch_groups(self._feeds.groups, self._deliver, groups))
                 await groups.wait()
-            group.create_task(watch_nodes(self._feeds.nodes, self._tell, nodes))
+            group.create_task(watch_nodes(self._feeds.nodes, self._deliver, nodes))
             await nodes.wait()
             group.create_task(
                 watch_pods(
-                    self._feeds.pods, self.reader, self._tell, pods, self._pods.current.quarantine
+                    self._feeds.pods,
+                    self.reader,
+                    self._deliver,
+                    pods,
+                    self._pods.current.quarantine,
                 )
             )
             await pods.wait()
             await close_left_open(self._ledger, epoch=ledger_epoch, now=self._now())
-            self._tell(ExternalEvents((Ready(),)))
+            self._deliver(ExternalEvents((Ready(),)))
             began.set()
             group.create_task(self.executor.run())
             if self._feeds.groups is not None and self._feeds.pod_groups is not None:

@@ -124,7 +124,7 @@ class WorkloadVolumes:
         if claims:
             self._claims[uid] = claims
 
-    def tell(self, state: State) -> None:
+    def update(self, state: State) -> None:
         """Update the constraints of pending workloads to the nodes that reach their volumes now."""
         seen = self._places.volumes_version
         if seen == self._seen or not self._claims:

@@ -110,4 +110,4 @@ class DisruptionAnnouncer:
                 self._client, notice, now=self._now(), instance=self._instance
             )
         except KubeError as error:
-            log.info("pod %s is not told why it gives way: %s", pod.name, error)
+            log.info("pod %s gets no condition of its eviction: %s", pod.name, error)

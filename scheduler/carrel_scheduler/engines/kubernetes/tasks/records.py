@@ -55,7 +55,7 @@ class Records:
         self._asked: dict[TaskId, str] = {}
         self._timers: dict[TaskId, asyncio.TimerHandle] = {}
         self._unbound: dict[TaskId, TaskPod] = {}
-        self._news = asyncio.Event()
+        self._changes = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
         self._synced = asyncio.Event()
 
@@ -156,12 +156,12 @@ class Records:
 
     def wake(self) -> None:
         """Have those who wait for a change look again."""
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changes.set()
+        self._changes = asyncio.Event()
 
     async def next_change(self) -> None:
         """Wait until anything changes."""
-        await self._news.wait()
+        await self._changes.wait()
 
     def asked(self, task: TaskId, why: str) -> None:
         """The engine asks for its end."""
@@ -208,7 +208,7 @@ class Records:
         await self.open()
         if self._listening is not None:
             await asyncio.shield(self._listening)
-        raise RuntimeError("nothing more is heard of pods")
+        raise RuntimeError("the watch of pods has ended")
 
     async def close(self) -> None:
         """Hear nothing more."""

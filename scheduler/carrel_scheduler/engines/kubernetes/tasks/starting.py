@@ -27,7 +27,7 @@ from carrel_scheduler.engines.kubernetes.tasks import environment
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod as manifest
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
-from carrel_scheduler.engines.kubernetes.tasks.status import TOLD
+from carrel_scheduler.engines.kubernetes.tasks.status import ENDED_EARLY
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.volumes import Claims, storage
 from carrel_scheduler.kube.client import KubeClient, PatchKind
@@ -221,7 +221,7 @@ class Starter:
         finally:
             self._awaiting.discard(task.id)
         if withdrawn:  # while it was being bound
-            self._records.asked(task.id, TOLD)
+            self._records.asked(task.id, ENDED_EARLY)
             meta = pod.metadata
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
 
@@ -247,7 +247,7 @@ class Starter:
     async def _awaited(self, task: TaskSpec) -> TaskPod:
         while True:
             if task.id not in self._awaiting:
-                raise EngineError(f"task {task.id} was told to end before its pod was made")
+                raise EngineError(f"task {task.id} was ended before its pod was made")
             if self._records.get(task.id) is not None:
                 raise AlreadyStarted(f"task {task.id} was started before")
             pod = self._records.unbound(task.id)

@@ -43,7 +43,7 @@ _WAITING: Final = {
 }
 _BEGINS: Final = ("", "ContainerCreating", "PodInitializing")
 _IN_VAIN: Final = ("InvalidImageName", "ErrImageNeverPull")
-TOLD: Final = "it was told to end before it began"
+ENDED_EARLY: Final = "it was ended before it began"
 
 
 def read(pod: TaskPod, task: TaskId, now: float, *, asked: str = "") -> TaskStatus:
@@ -104,8 +104,8 @@ def _ended(pod: TaskPod, task: TaskId, *, asked: str) -> TaskStatus:
 
 def _never_began(pod: TaskPod, task: TaskId, at: float, asked: str) -> TaskStatus:
     """Told to end before it had begun."""
-    signal = SIGTERM if asked in ("", TOLD) else 0
-    message = asked or TOLD
+    signal = SIGTERM if asked in ("", ENDED_EARLY) else 0
+    message = asked or ENDED_EARLY
     return _status(pod, task, TaskPhase.ENDED, ended_at=at, signal=signal, message=message)
 
 

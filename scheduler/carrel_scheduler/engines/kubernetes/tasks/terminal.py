@@ -36,7 +36,7 @@ class ExitCodeParser:
         self._kept = b""
         self.code: int | None = None
 
-    def heard(self, data: bytes) -> bytes:
+    def feed(self, data: bytes) -> bytes:
         """What of the output so far is the command's for certain, and was not given yet."""
         text = self._kept + data
         before, found, after = text.partition(self._begins)
@@ -90,7 +90,7 @@ class PodTerminal:
                     self._code = await self._code_unseen()
                     log.info("a terminal's end was not seen: %s; its code: %d", error, self._code)
                     piece = None
-                said = self._goodbye.rest() if piece is None else self._goodbye.heard(piece.data)
+                said = self._goodbye.rest() if piece is None else self._goodbye.feed(piece.data)
                 self._ended = piece is None or self._goodbye.code is not None
                 if said:
                     return said
@@ -163,12 +163,14 @@ class PodTerminal:
     async def _tell_of_the_end(self) -> None:
         """Tell all processes of the terminal that nobody is there any more."""
         meta, command = self._pod.metadata, program.hang_up(self._mark)
-        told = await execute(self._client, meta.namespace, meta.name, command, self._pod.container)
+        killing = await execute(
+            self._client, meta.namespace, meta.name, command, self._pod.container
+        )
         try:
-            while await told.read() is not None:
+            while await killing.read() is not None:
                 pass
         finally:
-            await told.close()
+            await killing.close()
 
     async def _to_the_end(self) -> None:
         while await self.read():

@@ -19,7 +19,7 @@ from carrel_scheduler.engines.kubernetes.tasks import program
 from carrel_scheduler.engines.kubernetes.tasks.manifest import grace_seconds as whole_seconds
 from carrel_scheduler.engines.kubernetes.tasks.records import Record, Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, FORGOTTEN
-from carrel_scheduler.engines.kubernetes.tasks.status import TOLD
+from carrel_scheduler.engines.kubernetes.tasks.status import ENDED_EARLY
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import KubeError, NotFound
@@ -53,7 +53,7 @@ class TaskTerminator:
             raise EngineError(f"grace_seconds={grace_seconds!r}: a number from 0 is right")
         record = await self._known(task)
         if record.status.phase is not TaskPhase.ENDED:
-            await self._stop(task, record.pod, whole_seconds(grace_seconds), TOLD)
+            await self._stop(task, record.pod, whole_seconds(grace_seconds), ENDED_EARLY)
 
     async def give_up(self, task: TaskId, why: str) -> None:
         """End a task that will not begin."""
@@ -76,17 +76,17 @@ class TaskTerminator:
         self._records.asked(task, why)
         keeps_log = pod.ours and grace == pod.grace_seconds
 
-        async def tell() -> None:
+        async def end() -> None:
             if not keeps_log or meta.deletion_timestamp:
                 await self._delete(pod, grace)
             elif spec.active_deadline_seconds is None:
                 await self._end_now(pod)
 
         try:
-            if not await unless_gone(self._client, meta, tell):
+            if not await unless_gone(self._client, meta, end):
                 return
         except KubeError as error:
-            raise EngineError(f"task {task} could not be told to end: {error}") from error
+            raise EngineError(f"task {task} could not be ended: {error}") from error
         if grace < self._grace.setdefault(task, grace):
             self._grace[task] = grace
             errand = asyncio.create_task(self._kill(task, pod, grace))

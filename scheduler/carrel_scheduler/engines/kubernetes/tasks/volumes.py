@@ -221,11 +221,11 @@ class Claims:
         if selected and is_of_one_node(claim):
             raise NotOnThisNode(f"the volume of claim {meta.name!r} is made on node {selected}")
         if not selected:
-            told = {
+            metadata = {
                 "annotations": {SELECTED_NODE: node},
                 "resourceVersion": meta.resource_version,
             }
-            body = {"metadata": told}
+            body = {"metadata": metadata}
             await self._client.patch(PERSISTENT_VOLUME_CLAIMS, meta.name, body, meta.namespace)
 
     def _use(self, key: tuple[str, str], task: TaskSpec) -> None:

@@ -231,7 +231,7 @@ def _required(
     """What the core can express of the required terms, and the nodes that satisfy the rest."""
     if affinity is None or affinity.required is None:
         return (), None
-    terms = [term for term in affinity.required.node_selector_terms if _says_something(term)]
+    terms = [term for term in affinity.required.node_selector_terms if _constrains(term)]
     if len(terms) != 1:
         return (), _nodes_of(terms, index)
     plain = tuple(
@@ -245,10 +245,10 @@ def _required(
         tuple(one for one in terms[0].match_expressions if one.operator != "In"),
         tuple(one for one in terms[0].match_fields if one not in fields),
     )
-    return plain, _nodes_of([rest], index) if _says_something(rest) else None
+    return plain, _nodes_of([rest], index) if _constrains(rest) else None
 
 
-def _says_something(term: NodeTerm) -> bool:
+def _constrains(term: NodeTerm) -> bool:
     return bool(term.match_expressions or term.match_fields)
 
 
