@@ -39,6 +39,18 @@ class WhoAmI(Answer, frozen=True, kw_only=True):
     default_project: str | None = None
 
 
+class UploadedCode(Answer, frozen=True, kw_only=True):
+    """What is known of an uploaded folder.
+
+    Attributes:
+        digest: to submit work with.
+        missing: chunks that have to be sent; once they are, the list is uploaded again.
+    """
+
+    digest: str
+    missing: Sequence[str] = ()
+
+
 class Amounts(Answer, frozen=True, kw_only=True):
     """An amount of each resource; ``null`` means no bound."""
 

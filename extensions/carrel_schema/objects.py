@@ -85,7 +85,9 @@ class Work(msgspec.Struct, kw_only=True):
         priority: its place among the project's own, a named level or a number; empty: the kind's.
         preemptible: may it give way to others? Trainings may, interactive work may not, by default.
         restart_policy: when to start it again after its end.
-        backoff_limit: how often to start it again when it fails.
+        backoff_limit: how often to start it again when it fails; given, also after its own errors.
+        retries: failures by class that are followed by another attempt, see ``sections``.
+        code: the code that its tasks find in their folder, see ``sections``.
         grace_seconds: time to save when it must stop.
         checkpoint_every_seconds: how often it should save.
         continue_from: other work of its user, whose checkpoints it begins with.
@@ -110,6 +112,8 @@ class Work(msgspec.Struct, kw_only=True):
     preemptible: bool | None = None
     restart_policy: RestartPolicy = "on-failure"
     backoff_limit: Annotated[int, Constraint(ge=0, le=1000)] = 6
+    retries: sections.Retries | None = None
+    code: sections.CodeSource | None = None
     grace_seconds: Annotated[float, Constraint(ge=0, le=3600)] = 30.0
     checkpoint_every_seconds: Annotated[float, Constraint(ge=1, le=7 * 86_400)] | None = None
     continue_from: ShortText = ""

@@ -3,7 +3,7 @@
 A section is ``None`` for every other kind. Times are seconds, amounts carry their unit.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -24,6 +24,46 @@ from carrel_schema.constraints import (
 Access = Literal["user", "project", "everyone"]
 ParameterType = Literal["float", "int", "categorical"]
 Choice = str | int | float | bool | None
+
+
+Retry = Annotated[int, Constraint(ge=0, le=1000)]
+GIT_ADDRESS: Final = (
+    r"^((https?|git)://[A-Za-z0-9][^\s@\x00]*|ssh://([A-Za-z0-9._-]+@)?[A-Za-z0-9][^\s@\x00]*"
+    r"|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^\s\x00-][^\s@\x00]*)?$"
+)
+
+
+class Retries(msgspec.Struct, frozen=True, kw_only=True):
+    """How many failures of a class are followed by another attempt; null: what is usual.
+
+    Attributes:
+        application: errors of the program itself, usually 0; with a backoff limit that is asked
+            for, as many as that.
+        memory: more memory used than asked for; usually the backoff limit.
+        crash: any other exit; usually the backoff limit.
+        lost: its node or GPU went away; usually 50 in a row.
+    """
+
+    application: Retry | None = None
+    memory: Retry | None = None
+    crash: Retry | None = None
+    lost: Retry | None = None
+
+
+class CodeSource(msgspec.Struct, frozen=True, kw_only=True):
+    """The code that a task finds in its folder: an uploaded folder, or a revision of a repository.
+
+    Attributes:
+        digest: of the list of files of a folder that was uploaded to the project.
+        git: address of a Git repository, without a password.
+        revision: a branch, tag or commit; empty: the default branch.
+    """
+
+    digest: Annotated[str, Constraint(pattern=r"^([0-9a-f]{64})?$")] = ""
+    git: Annotated[str, Constraint(max_length=2048, pattern=GIT_ADDRESS)] = ""
+    revision: Annotated[
+        str, Constraint(max_length=255, pattern=r"^([A-Za-z0-9_][A-Za-z0-9_./@~^{}+-]*)?$")
+    ] = ""
 
 
 class Rendezvous(msgspec.Struct, frozen=True, kw_only=True):

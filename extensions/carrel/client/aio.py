@@ -9,13 +9,14 @@ from typing import Self
 import aiohttp
 
 from carrel.client import config
+from carrel.client.resources.code import CodeMethods
 from carrel.client.resources.endpoints import EndpointMethods
 from carrel.client.resources.experiments import ExperimentMethods
 from carrel.client.resources.map import MapMethods
 from carrel.client.transport import Pauses, Transport
 
 
-class AsyncClient(MapMethods, ExperimentMethods, EndpointMethods):
+class AsyncClient(MapMethods, ExperimentMethods, EndpointMethods, CodeMethods):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 
     Example::

@@ -205,6 +205,8 @@ class Client:
     study_log = blocking(AsyncClient.study_log)
     change_endpoint = blocking(AsyncClient.change_endpoint)
     share = blocking(AsyncClient.share)
+    upload_code = blocking(AsyncClient.upload_code)
+    send_folder = blocking(AsyncClient.send_folder)
     outcomes = iterating(AsyncClient.outcomes)
 
     def endpoint(self, project: str, name: str, route: str = "") -> Endpoint:

@@ -7,6 +7,7 @@ token must not travel.
 """
 
 import asyncio
+import io
 import os
 import random
 import ssl
@@ -157,8 +158,7 @@ class Transport:
     ) -> bytes:
         """Send a request, again where that is safe, and return the body of its answer."""
         again = method != "POST" if repeatable is None else repeatable
-        content = None if body is None else msgspec.json.encode(body)
-        more = {"Content-Type": "application/json"} if content is not None else {}
+        content, more = encoded(body)
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:
@@ -166,7 +166,7 @@ class Transport:
                     method,
                     self.url(path),
                     params=pairs(parameters),
-                    data=content,
+                    data=None if content is None else io.BytesIO(content),
                     headers=self.headers(more | dict(headers or {})),
                     timeout=self._timeouts.get(method, self._timeout),
                     allow_redirects=False,
@@ -245,6 +245,15 @@ class Transport:
     def _unreachable(self, error: Exception) -> Unreachable:
         why = "it took too long" if isinstance(error, TimeoutError) else _plain(error)
         return Unreachable(f"No answer from {self.settings.url}: {why}.")
+
+
+def encoded(body: Any) -> tuple[bytes | None, dict[str, str]]:
+    """A body and what it says of itself: bytes as they are, anything else as JSON."""
+    if body is None:
+        return None, {}
+    if isinstance(body, bytes):
+        return body, {"Content-Type": "application/octet-stream"}
+    return msgspec.json.encode(body), {"Content-Type": "application/json"}
 
 
 def problem(status: int, content: bytes) -> ApiError:

@@ -61,6 +61,12 @@ PLACE: Final = (
            ("labels",), short="l", many="mapping"),
     of_field("working-dir", SURROUNDINGS, "working_dir", shown="FOLDER", short="w",
              text="The folder to start in; by default the present one in a workspace."),
+    Option("code", "A folder to take along; by default the present one where the command names a "
+           "file in it that jobs do not see.", SURROUNDINGS, values.text("FOLDER"),
+           surfaces=Surface.CLI),
+    Option("no-code", "Take no folder along.", SURROUNDINGS, surfaces=Surface.CLI),
+    Option("git", "A Git repository to take the code from.", SURROUNDINGS, values.GIT_SOURCE,
+           ("code",)),
 )  # fmt: skip
 
 LIFE: Final = (
@@ -68,6 +74,9 @@ LIFE: Final = (
              text="Its place among the project's own: very-low to very-high, or a number."),
     of_field("preemptible", RULES, "preemptible", off="non-preemptible"),
     of_field("backoff-limit", RULES, "backoff_limit"),
+    Option("retry", "How many failures of a class it may have: application (errors of its own, by "
+           "default 0), memory, crash, lost; may be repeated.", RULES, values.RETRY, ("retries",),
+           many="mapping"),
     of_field("restart", RULES, "restart_policy"),
     of_field("checkpoint-every", RULES, "checkpoint_every_seconds"),
     of_field("continue-from", RULES, "continue_from",

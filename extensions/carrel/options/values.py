@@ -253,6 +253,36 @@ def _spell_memory(amount: int) -> str:
     return str(amount)
 
 
+def _retry(found: str) -> tuple[str, int]:
+    """``CLASS=N``."""
+    name, sign, number = found.partition("=")
+    if not sign or name not in FAILURES:
+        listed = f"{', '.join(FAILURES[:-1])} or {FAILURES[-1]}"
+        raise BadSetting(
+            f"{found!r} should be CLASS=N, where CLASS is {listed}.", code="unknown_value"
+        )
+    return name, _whole(0, 1000, number)
+
+
+def _git(found: str) -> dict[str, str]:
+    """``URL@REV``."""
+    parts = GIT.fullmatch(found)
+    if parts is None:
+        raise BadSetting(
+            f"{found!r} should be URL[@REVISION], as https://host/group/project.git@main, without "
+            "a password.",
+            code="bad_value",
+        )
+    return {"git": parts["url"], **({"revision": parts["rev"]} if parts["rev"] else {})}
+
+
+FAILURES: Final = ("application", "memory", "crash", "lost")
+GIT: Final = re.compile(
+    r"(?P<url>(?:https?|git)://[^/@\s-][^/@\s]*/[^@\s]+|ssh://(?:[\w.-]+@)?[^/@\s-][^/@\s]*/[^@\s]+"
+    r"|\w[\w.-]*@[^/@:\s-][^/@:\s]*:[^@\s]+)(?:@(?P<rev>[^\s-]\S*))?"
+)
+RETRY: Final = Value(_retry, "CLASS=N", "object")
+GIT_SOURCE: Final = Value(_git, "URL[@REV]", "object")
 GPUS: Final = Value(_gpus, "N", "number", 0, MOST_GPUS, spell="{:g}".format)
 CPU: Final = Value(
     partial(_processors, 1), "N", "integer", 1, MOST_CPU_MILLICORES, spell="{}m".format

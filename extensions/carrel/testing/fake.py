@@ -13,6 +13,7 @@ from aiohttp import web
 from carrel.client.loop import BackgroundLoop
 from carrel.testing.server import Server
 from carrel.testing.state import Json, SchedulerState
+from carrel_schema.code import CodeFolder
 
 T = TypeVar("T")
 
@@ -109,6 +110,10 @@ class FakeScheduler:
     def reports(self) -> list[tuple[str, str, Json]]:
         """All reports so far: project, name, body."""
         return self._do(lambda: list(self._state.reports))
+
+    def uploaded(self, digest: str) -> CodeFolder:
+        """The list of files of a folder that was uploaded."""
+        return self._state.folders[digest]
 
     def workload(self, project: str, name: str) -> Json:
         """A workload as it looks on the wire."""

@@ -16,6 +16,7 @@ from carrel.testing.state import (
     merged,
     trials_of,
 )
+from carrel_schema import code
 
 NEW_DEPARTMENT: Json = {"description": "", "over_quota": True, "weight": None, "rank": 0}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -58,6 +59,8 @@ class Server:
             ("GET", WORKLOAD + "/result", self._result),
             ("PUT", WORKLOAD + "/result", self._hand_back),
             ("GET", WORKLOAD + "/exec", self._exec),
+            ("POST", "/projects/{project}/code", self._upload_code),
+            ("PUT", "/projects/{project}/code/chunks/{digest}", self._upload_chunk),
             ("GET", "/experiments/{project}/{name}/trials", self._trials),
             ("POST", "/experiments/{project}/{name}/best", self._best),
             ("GET", "/events", self._events),
@@ -342,6 +345,19 @@ class Server:
     async def _hand_back(self, request: web.Request) -> web.Response:
         self.state.find(*self._key(request))
         self.state.results[self._key(request)] = await request.read()
+        return web.Response(status=204)
+
+    async def _upload_code(self, request: web.Request) -> web.Response:
+        content = await request.read()
+        folder, known = code.decode(content), self.state.chunks
+        missing = [digest for digest in folder.chunks if digest not in known]
+        digest = code.digest_of(folder.encode())
+        if not missing:
+            self.state.folders[digest] = folder
+        return web.json_response({"digest": digest, "missing": missing})
+
+    async def _upload_chunk(self, request: web.Request) -> web.Response:
+        self.state.chunks[request.match_info["digest"]] = await request.read()
         return web.Response(status=204)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:

@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from carrel_schema.code import CodeFolder
+
 Json = dict[str, Any]
 NOT_PREEMPTIBLE = ("workspace", "inference", "replica", "tensorboard")
 AT_REST = ("succeeded", "failed", "stopped")
@@ -58,6 +60,8 @@ class SchedulerState:
         self.metrics: dict[tuple[str, str], dict[str, list[Json]]] = {}
         self.reports: list[tuple[str, str, Json]] = []
         self.results: dict[tuple[str, str], bytes] = {}
+        self.chunks: dict[str, bytes] = {}
+        self.folders: dict[str, CodeFolder] = {}
         self.keys: dict[str, tuple[str, str]] = {}
         self.files: dict[tuple[str, str], dict[str, str]] = {}
         self.secrets: dict[tuple[str, str], dict[str, str]] = {}

@@ -65,6 +65,9 @@ def to_workload(
         "priority": usual if body.priority == "" else body.priority,
         "preemptible": preemptible,
         "backoff_limit": _or_usual(body, "backoff_limit", builtin_programs.BACKOFF_LIMIT.get(runs)),
+        "retries": builtin_programs.retries(
+            body.retries, body.backoff_limit if "backoff_limit" in body.given else 0
+        ),
         "routes": body.routes or builtin_programs.routes_for(runs, body.tensorboard),
     }
     spec = WorkloadSpec(

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from prometheus_client.registry import Collector
 
+from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.identity import Identity, Membership
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
@@ -69,6 +70,7 @@ class ApiDependencies:
         clock: epoch seconds.
         ids: a new workload uid each time.
         results: what jobs handed back.
+        code: what was uploaded for jobs.
         loads: what gateways tell of requests.
         trouble: what is in the way of work as a whole, in words; empty for nothing.
         reconciler_metrics: shown with the API's own.
@@ -86,6 +88,7 @@ class ApiDependencies:
     ids: Callable[[], str]
     task_tokens: TaskTokens
     results: Results
+    code: CodeStore
     prefix: str = "/services/carrel"
     timing: StreamTiming = field(default_factory=StreamTiming)
     trouble: Callable[[], str] = str

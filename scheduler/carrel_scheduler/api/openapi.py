@@ -20,6 +20,7 @@ REFERENCE: Final = "#/components/schemas/"
 _PATH_PARTS: Final[Mapping[str, Any]] = {
     "project": {"type": "string", "pattern": DNS_LABEL, "maxLength": 63},
     "name": {"type": "string", "pattern": DNS_LABEL, "maxLength": 63},
+    "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "node": {"type": "string", "minLength": 1, "maxLength": 255},
     "user": {"type": "string", "minLength": 1, "maxLength": 255},
     "index": {"type": "string", "pattern": "^[0-9]{1,3}$"},

@@ -105,6 +105,8 @@ class Code(StrEnum):
     BAD_RANGE = "bad_range"
     BAD_CRON = "bad_cron"
     UNKNOWN_JOB = "unknown_job"
+    UNKNOWN_CODE = "unknown_code"
+    BAD_CODE = "bad_code"
     OWN_PROGRAM = "own_program"
     BAD_TIME_ZONE = "bad_time_zone"
     FIXED_PORT = "fixed_port"

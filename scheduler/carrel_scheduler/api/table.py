@@ -8,6 +8,7 @@ from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.operations import (
     caller,
     cluster,
+    code,
     departments,
     endpoints,
     events,
@@ -37,6 +38,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *insight.OPERATIONS,
     *experiments.OPERATIONS,
     *results.OPERATIONS,
+    *code.OPERATIONS,
     *events.OPERATIONS,
     TERMINAL,
     *projects.OPERATIONS,

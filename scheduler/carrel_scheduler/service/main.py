@@ -11,10 +11,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from carrel_process.listening import inherited, listen
 from carrel_scheduler.api.app import ApiDependencies, make_app
+from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import NodeAgents
 from carrel_scheduler.api.hub import HubIdentity, HubMembership
 from carrel_scheduler.api.results import Results
@@ -68,6 +69,7 @@ from carrel_schema.objects import Workload
 
 T = TypeVar("T")
 log = logging.getLogger("carrel_scheduler")
+SWEEP_SECONDS: Final = 3600.0
 
 
 class ServiceEnvironment(Protocol):
@@ -153,6 +155,7 @@ class Service:
             Inference(loads, self._prober, environment.host_of, launch.gateway_prefix)
         )
         self._results = Results(settings.state_dir / "results")
+        self._code = CodeStore(settings.state_dir / "code")
         self.loop.composites.add(Schedules())
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
@@ -171,6 +174,7 @@ class Service:
                     ids=new_id,
                     task_tokens=environment.tokens,
                     results=self._results,
+                    code=self._code,
                     prefix=settings.prefix,
                     reconciler_metrics=self.loop.metrics.registry,
                     node_agents=environment.node_agents(self.loop.enqueue),
@@ -196,6 +200,7 @@ class Service:
                 group.create_task(self.loop.run()),
                 group.create_task(self.loop.composites.run()),
                 group.create_task(self._sweep()),
+                group.create_task(self._sweep_code()),
             ]
             if self._settings.past_use.factor:
                 past = PastUse(self._ledger, self._settings.past_use.half_life_s)
@@ -211,6 +216,18 @@ class Service:
         """Results that cannot be deleted stay until the next start."""
         with self.loop.quarantine.guard("message", "results", fatal=FATAL):
             await self._results.sweep(self._known)
+
+    async def _sweep_code(self) -> None:
+        """Remove, once an hour, the code of jobs that are gone."""
+        while True:
+            needed: dict[str, set[str]] = {name: set() for name in self.loop.cache.projects}
+            for entry in self.loop.cache:
+                source = entry.workload.spec.code
+                if source is not None:
+                    needed.setdefault(entry.workload.meta.project, set()).add(source.digest)
+            with self.loop.quarantine.guard("message", "code", fatal=FATAL):
+                await self._code.sweep(needed, time.time())
+            await asyncio.sleep(SWEEP_SECONDS)
 
     async def _known(self, uid: str) -> bool:
         """Whether there is a workload of this uid."""

@@ -12,6 +12,7 @@ from typing import Any, Self
 import aiohttp
 
 from carrel_scheduler.api.app import make_app
+from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.ledger.open import open_ledger
@@ -48,6 +49,7 @@ def nobody(kind: str, workload: Workload) -> None:
 
 
 ROOT = "/services/carrel/api/v1"
+MOST_CODE_BYTES = 2**20
 PATIENCE_SECONDS = 60.0
 TIMING = StreamTiming(keep_alive=0.05, verify=0.0, doubt=0.2, first_piece=0.05, per_user=5)
 
@@ -272,6 +274,7 @@ async def running(
                 task_tokens=tokens,
                 results=Results(folder / "results"),
                 node_agents=desk.agents,
+                code=CodeStore(folder / "code", most_bytes=MOST_CODE_BYTES),
                 timing=timing,
             )
         )

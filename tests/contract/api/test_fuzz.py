@@ -32,6 +32,7 @@ ENDLESS = ["stream_events", "stream_workload_events", "open_terminal"]
 KNOWN = {
     "project": ["vision", "speech", "nowhere"],
     "name": ["train-1", "desk", "missing"],
+    "digest": ["0" * 64, "zz"],
     "node": ["node-1", "node-9"],
     "user": ["ada", "dora", "zoe"],
 }

@@ -6,6 +6,7 @@ rule, without a sample or with an access that this table does not know fails.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -53,6 +54,10 @@ SAMPLES = {
     "report": Sample(TRAINING, {"step": 1}),
     "write_result": Sample(TRAINING, b"a result"),
     "read_result": Sample(TRAINING),
+    "upload_code": Sample(IN_VISION, b'{"files": []}'),
+    "upload_chunk": Sample(IN_VISION | {"digest": sha256(b"a chunk").hexdigest()}, b"a chunk"),
+    "read_code": Sample(TRAINING),
+    "read_chunk": Sample(TRAINING | {"digest": "0" * 64}),
     "stream_events": Sample({}, query="?project=vision"),
     "stream_workload_events": Sample(TRAINING),
     "open_terminal": Sample(TRAINING),
@@ -143,6 +148,12 @@ OF_THEIR_OWN = {
     **{
         (name, role): "409"
         for name in ("report_trial", "suggest_parameter")
+        for role in ("owner", "admin", "own task")
+    },
+    # No code of its own, but let in.
+    **{
+        (name, role): "404"
+        for name in ("read_code", "read_chunk")
         for role in ("owner", "admin", "own task")
     },
     # No route of its own, but let in.

@@ -32,6 +32,36 @@ def test_everything_at_once(run: Run, fake: FakeScheduler, tmp_path: Path) -> No
     assert "hidden" not in str(job)
 
 
+def test_the_folder_goes_along_where_the_command_names_a_file_in_it(
+    run: Run, fake: FakeScheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("1")
+    done = run("submit", "x", "--", "python", "train.py")
+    assert (done.code, done.err) == (0, f"The job takes 1 file (0.0 MiB) of {tmp_path} along.\n")
+    digest = fake.workload("vision", "x")["spec"]["code"]["digest"]
+    assert [file.path for file in fake.uploaded(digest).files] == ["train.py"]
+    for words in (["-w", "/data"], ["--no-code"]):
+        assert run("submit", f"y{words[0]}", *words, "--", "python", "train.py").err == ""
+    assert run("submit", "z", "--", "true").err == ""
+    assert run("submit", "a", "--code", ".", "--dry-run", "--", "true").code == 0
+    refused = run("submit", "b", "--code", ".", "-w", "/data", "--", "true")
+    assert (refused.code, refused.err) == (2, "Either --code or -w: leave one of them out.\n")
+
+
+def test_retries_and_repositories_are_asked_for(run: Run, fake: FakeScheduler) -> None:
+    address = "git@github.com:lab/project.git"
+    done = run("submit", "x", "--retry", "application=2", "--retry", "crash=0", "--git",
+               f"{address}@v1.2/rc", "--", "python", "train.py")  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    spec = fake.workload("vision", "x")["spec"]
+    assert spec["retries"] == {"application": 2, "crash": 0}
+    assert spec["code"] == {"git": address, "revision": "v1.2/rc"}
+    assert "should be CLASS=N" in run("submit", "y", "--retry", "cell=1", "--", "true").err
+    for address in ("https://ada:secret@host/x.git", "file:///x", "ext::sh", "ssh://-o/x"):
+        assert "should be URL[@REVISION]" in run("submit", "y", "--git", address, "--", "a").err
+
+
 def test_replace_takes_the_place_of_the_job_of_that_name(run: Run, fake: FakeScheduler) -> None:
     assert run("submit", "x", "--", "true").code == 0
     assert run("submit", "x", "--", "false").code == 1

@@ -3,9 +3,11 @@
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.workloads.launch.builtin_programs import retries
 from carrel_scheduler.workloads.lifecycle.failures import cause_of, failure_of
 from carrel_scheduler.workloads.lifecycle.outcomes import outcome
 from carrel_schema.objects import WorkloadSpec, WorkloadStatus
+from carrel_schema.sections import Retries
 
 TRACEBACK = """epoch 1
 Traceback (most recent call last):
@@ -93,3 +95,24 @@ def test_a_crash_is_retried_and_says_so() -> None:
     assert result.reason.sentence == (
         "Crashed: bad (exit code 3). This was attempt 1 of 7; the next one begins after 5 s."
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "phase"),
+    [
+        (WorkloadSpec(retries=Retries(application=1)), "pending"),
+        (WorkloadSpec(retries=Retries(crash=5)), "failed"),
+        (WorkloadSpec(retries=Retries(application=1), restart_policy="never"), "failed"),
+        (WorkloadSpec(retries=retries(None, 3)), "pending"),
+        (WorkloadSpec(retries=retries(Retries(application=0), 3)), "failed"),
+        (WorkloadSpec(retries=retries(None, 0)), "failed"),
+    ],
+)
+def test_retries_that_are_asked_for_come_first(asked: WorkloadSpec, phase: str) -> None:
+    task = failed(TRACEBACK.format("NameError: x"))
+    assert outcome(asked, WorkloadStatus(phase="running"), [task], 12.0).phase == phase
+
+
+def test_losses_have_a_limit_of_their_own() -> None:
+    spec, status = WorkloadSpec(retries=Retries(lost=1)), WorkloadStatus(phase="running", losses=1)
+    assert outcome(spec, status, [failed("", None, lost=True)], 12.0).phase == "failed"

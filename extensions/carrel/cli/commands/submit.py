@@ -18,6 +18,7 @@ import typer
 from carrel import options
 from carrel.cli.common import Invocation, Output, connected, document, note, project_of, say
 from carrel.cli.typer_options import Texts, with_table
+from carrel.client.working_folder import names_files, pack
 from carrel.errors import BadSetting
 from carrel.options import EVERY, Surface
 from carrel.volumes import hint_unmounted, in_workspace, set_working_dir
@@ -134,10 +135,16 @@ def submit(context: typer.Context, words: Words = None, **chosen: Any) -> None:
     name = name or chosen["name"] or ""
     _say_what_has_no_effect(name, chosen)
     bodies = [_body(written, name, command, chosen) for written in load(chosen.pop("file"))]
+    folders = [_folder(body, chosen) for body in bodies]
     if name and len(bodies) > 1:
         raise BadSetting(f"The file has {len(bodies)} requests; one name cannot be that of all.")
-    for body in bodies:
-        send(body, dry_run=bool(chosen["dry-run"]), replace=bool(chosen["replace"]))
+    for body, folder in zip(bodies, folders, strict=True):
+        send(
+            body,
+            dry_run=bool(chosen["dry-run"]),
+            replace=bool(chosen["replace"]),
+            folder=folder,
+        )
 
 
 def _body(
@@ -166,11 +173,26 @@ def _body(
         fields["schedule"].setdefault("runs", "training")
     if "name" not in fields:
         fields.setdefault("name_prefix", kind.prefix)
-    if in_workspace():
-        if not fields.get("working_dir") and (hint := hint_unmounted(Path.cwd())):
-            note(hint)
+    if in_workspace() and not (chosen["code"] or fields.get("code")):
         set_working_dir(fields, Path.cwd())
     return {"kind": kind.name, **fields}
+
+
+def _folder(body: Mapping[str, Any], chosen: Mapping[str, Any]) -> Path | None:
+    """The folder that goes along with a request. Raises ``BadSetting``."""
+    asked = chosen["code"]
+    if asked and (chosen["no-code"] or body.get("code") or body.get("working_dir")):
+        other = "--no-code" if chosen["no-code"] else "--git" if body.get("code") else "-w"
+        raise BadSetting(f"Either --code or {other}: leave one of them out.")
+    if asked:
+        return Path(asked).expanduser()
+    if chosen["no-code"] or body.get("code") or body.get("working_dir"):
+        return None
+    if names_files(body.get("command", ()), Path.cwd()):
+        return Path.cwd()
+    if in_workspace() and (hint := hint_unmounted(Path.cwd())):
+        note(hint)
+    return None
 
 
 def _say_what_has_no_effect(name: str, chosen: Mapping[str, Any]) -> None:
@@ -180,12 +202,22 @@ def _say_what_has_no_effect(name: str, chosen: Mapping[str, Any]) -> None:
         note("--rm has no effect: a job stays listed until `carrel delete job`.")
 
 
-def send(body: dict[str, Any], *, dry_run: bool, replace: bool = False) -> None:
-    """Submit a request, or say what would become of it; the project may be left out."""
+def send(
+    body: dict[str, Any], *, dry_run: bool, replace: bool = False, folder: Path | None = None
+) -> None:
+    """Submit a request, or say what would become of it; the project may be left out.
+
+    ``folder`` goes along.
+    """
     from carrel.client.submit import replacing
 
     with connected() as client:
         body["project"] = project_of(client, body.get("project"))
+        if folder is not None:
+            packed = pack(folder)
+            if not dry_run:
+                body["code"] = {"digest": client.send_folder(body["project"], packed)}
+            note(f"The job takes {packed.told} along.")
         if dry_run:
             answer = client.create_workload(body, dry_run=True)
             say(f"Nothing was submitted. {answer.forecast.sentence}".rstrip())

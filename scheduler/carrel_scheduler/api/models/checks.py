@@ -53,11 +53,25 @@ def _workload(asked: WorkloadCreate) -> None:
         refuse(Code.EXTERNAL_WORKSPACE, "either a `command` or `external`, not both")
     if asked.mig_profile and asked.gpus:
         refuse(Code.MIG_AND_GPUS, "`gpus` 0 with a `mig_profile`: one or the other")
+    _code(asked)
     _routes(asked.kind, asked.routes)
     _elastic(asked.elastic, asked.rendezvous, tasks=asked.tasks, gpus=asked.gpus)
     if asked.tasks != 1 and not KINDS[asked.kind].gang:
         refuse(Code.WORKSPACE_SINGLE_TASK, f"`tasks` 1: a {asked.kind} is one task")
     files_fit(asked.files)
+
+
+def _code(asked: WorkloadCreate) -> None:
+    """The code of work is either a folder or a repository, and lies in the task's own folder."""
+    code = asked.code
+    if code is None:
+        return
+    if bool(code.digest) == bool(code.git):
+        refuse(Code.BAD_CODE, "`code` with either `digest` or `git`")
+    if code.revision and not code.git:
+        refuse(Code.BAD_CODE, "`code.revision` with `code.git` only")
+    if asked.working_dir or asked.external or asked.kind == "workspace":
+        refuse(Code.BAD_CODE, "no `code` with a `working_dir`, and none for a workspace")
 
 
 def files_fit(files: Mapping[str, str]) -> None:

@@ -68,8 +68,22 @@ class Submission:
         name = body.name or f"{body.name_prefix}-1"
         workload = convert.to_workload(body, principal, name=name, uid=deps.ids(), now=deps.clock())
         await sources.find(deps.ledger, workload)
+        await self._check_code(workload)
         admission.admit(workload, deps.live)
         return workload
+
+    async def _check_code(self, workload: Workload) -> None:
+        """Refuse code that nobody uploaded; what is there is kept for longer."""
+        source = workload.spec.code
+        if source is None or not source.digest:
+            return
+        if not await self._deps.code.keep_folder(workload.meta.project, source.digest):
+            raise problems.invalid_field(
+                "code.digest",
+                Code.UNKNOWN_CODE,
+                source.digest,
+                f"that of a folder uploaded to the project `{workload.meta.project}`",
+            )
 
     async def _check_spawned_user(self, body: WorkloadCreate) -> None:
         if body.user is None:

@@ -6,20 +6,23 @@ command that begins with it.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import WorkloadSpec
-from carrel_schema.sections import Route, TensorBoardSpec
+from carrel_schema.sections import Retries, Route, TensorBoardSpec
 
 MODULES: Final[Mapping[WorkloadKind, str]] = {
     "notebook": "carrel.job.notebook",
     "tensorboard": "carrel.job.tensorboard",
 }
 ORDERS: Final = ".carrel"
+FETCH: Final = f"{ORDERS}/code.py"
+FETCH_PROGRAM: Final = Path(__file__).with_name("code_client.py")
 CPU_MILLI: Final[Mapping[WorkloadKind, int]] = {"tensorboard": 500}
 BACKOFF_LIMIT: Final[Mapping[WorkloadKind, int]] = {"notebook": 0}
 """A cell that fails does so again; what was lost or evicted is run again all the same."""
@@ -27,7 +30,7 @@ SEALED: Final = frozenset({"tensorboard"})
 """Kinds whose tasks run a program of ours and nothing of their user's."""
 _FIELDS_OF_A_PROGRAM: Final = (
     *("command", "environment", "secret_environment", "files"),
-    *("image", "routes", "volumes", "working_dir"),
+    *("image", "routes", "volumes", "working_dir", "code"),
 )
 
 
@@ -59,7 +62,15 @@ def sealed(spec: WorkloadSpec) -> WorkloadSpec:
         volumes=[],
         read_only=[],
         working_dir="",
+        code=None,
     )
+
+
+def retries(asked: Retries | None, backoff_limit: int) -> Retries | None:
+    """Retries by class; a backoff limit that was asked for holds for the program's errors, too."""
+    if not backoff_limit or (asked is not None and asked.application is not None):
+        return asked
+    return msgspec.structs.replace(asked or Retries(), application=backoff_limit)
 
 
 def command_for(kind: WorkloadKind) -> list[str]:
@@ -94,9 +105,17 @@ def events_of(uid: str, spec: WorkloadSpec) -> str:
 
 def files_of(spec: WorkloadSpec) -> Mapping[str, str]:
     """The files that the task finds: those that came along, and what our program has to do."""
-    if spec.kind not in MODULES:
-        return spec.files
-    section = spec.notebook if spec.kind == "notebook" else spec.tensorboard
-    order = {**msgspec.to_builtins(section), "grace_seconds": spec.grace_seconds}
-    text = msgspec.json.encode(order).decode()
-    return {**spec.files, f"{ORDERS}/{spec.kind}.json": text}
+    found = dict(spec.files)
+    if spec.code is not None:
+        found[FETCH] = FETCH_PROGRAM.read_text(encoding="utf-8")
+        found[f"{ORDERS}/code.json"] = msgspec.json.encode(spec.code).decode()
+    if spec.kind in MODULES:
+        section = spec.notebook if spec.kind == "notebook" else spec.tensorboard
+        order = {**msgspec.to_builtins(section), "grace_seconds": spec.grace_seconds}
+        found[f"{ORDERS}/{spec.kind}.json"] = msgspec.json.encode(order).decode()
+    return found
+
+
+def fetching(command: Sequence[str], python: str) -> tuple[str, ...]:
+    """A command that begins once the code is in the task's folder; see ``code_client``."""
+    return (python, FETCH, *command)

@@ -223,7 +223,9 @@ def _command(
         given = tuple(spec.command)
     asked = ports.filled_in(given, _ports(entry, index, settings))
     if settings.python and asked[:1] == (sys.executable,):
-        return (settings.python, *asked[1:])
+        asked = (settings.python, *asked[1:])
+    if spec.code is not None:
+        return builtin_programs.fetching(asked, settings.python or sys.executable)
     return asked
 
 

@@ -13,7 +13,14 @@ from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.failures import cause_of, failure_of
 from carrel_scheduler.workloads.lifecycle.reasons import GANG_LOST
-from carrel_schema.objects import Failure, Phase, ReasonInfo, WorkloadSpec, WorkloadStatus
+from carrel_schema.objects import (
+    Failure,
+    FailureClass,
+    Phase,
+    ReasonInfo,
+    WorkloadSpec,
+    WorkloadStatus,
+)
 
 PAUSES = Pauses(5.0, 300.0)
 LOSSES_AT_MOST = 50
@@ -81,7 +88,7 @@ def outcome(
     if any(task.misplaced for task in ended):
         return Outcome("pending", reasons.not_begun(how), not_before=now + ELSEWHERE_SECONDS)
     if lost:
-        return _loss(status, how, now)
+        return _loss(spec, status, how, now)
     return _failure(
         spec, status, failure_of(worst, status, now, said), said.rstrip(".") or how, now
     )
@@ -95,11 +102,20 @@ def _worst(ended: Sequence[TaskStatus], broken: ReasonInfo | None) -> TaskStatus
     return next(named, None) or next(failed, None) or ended[0]
 
 
-def _loss(status: WorkloadStatus, how: str, now: float) -> Outcome:
+def retry_limit(spec: WorkloadSpec, cls: FailureClass) -> int:
+    """How many failures of a class are followed by another attempt."""
+    asked: int | None = None if spec.retries is None else getattr(spec.retries, cls)
+    if asked is not None:
+        return asked
+    usual = {"application": APPLICATION_RETRIES, "lost": LOSSES_AT_MOST}
+    return usual.get(cls, spec.backoff_limit)
+
+
+def _loss(spec: WorkloadSpec, status: WorkloadStatus, how: str, now: float) -> Outcome:
     """Nobody's fault: another attempt follows, after a pause that grows while losses go on."""
     began = status.started_at if status.started_at is not None else now
     losses = 1 if now - began >= STEADY_SECONDS else status.losses + 1
-    if losses > LOSSES_AT_MOST:
+    if losses > retry_limit(spec, "lost"):
         reason = reasons.lost_too_often(how, losses)
         return Outcome("failed", reason, losses=losses)
     pause = loss_pause_seconds(losses)
@@ -135,7 +151,7 @@ def _failure(
     spec: WorkloadSpec, status: WorkloadStatus, failure: Failure, how: str, now: float
 ) -> Outcome:
     failures = status.failures + 1
-    limit = APPLICATION_RETRIES if failure.cls == "application" else spec.backoff_limit
+    limit = retry_limit(spec, failure.cls)
     if spec.restart_policy == "never" or failures > limit:
         reason = reasons.failed(how, failures, limit, spec.restart_policy, failure)
         return Outcome("failed", reason, failure)

@@ -272,6 +272,9 @@ def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
     spec.routes = spec.routes or builtin_programs.routes_for(runs, spec.tensorboard)
     if "backoffLimit" not in given and runs in builtin_programs.BACKOFF_LIMIT:
         spec.backoff_limit = builtin_programs.BACKOFF_LIMIT[runs]
+    spec.retries = builtin_programs.retries(
+        spec.retries, spec.backoff_limit if "backoffLimit" in given else 0
+    )
     if "cpu" not in given.get("resources", {}) and runs in builtin_programs.CPU_MILLI:
         spec.resources = msgspec.structs.replace(
             spec.resources, cpu_milli=builtin_programs.CPU_MILLI[runs]

@@ -1,0 +1,56 @@
+"""The code of jobs: folders that are uploaded once, and afterwards only what changed."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from carrel.client.transport import Transport, segment
+from carrel.client.working_folder import LocalFolder, pack
+from carrel_schema.answers import UploadedCode
+
+AT_ONCE: Final = 8
+
+
+class CodeMethods:
+    """Upload the folders that jobs work in."""
+
+    _transport: Transport
+
+    async def upload_code(self, project: str, folder: str | Path) -> tuple[str, LocalFolder]:
+        """Upload what is not there yet of a folder.
+
+        Returns:
+            Its digest, for ``{"code": {"digest": ...}}`` of a workload, and what was sent.
+
+        Raises:
+            BadSetting: for a folder that is too large, or a file that cannot be read.
+            CarrelError: when refused or unreachable.
+        """
+        packed = await asyncio.to_thread(pack, Path(folder))
+        return await self.send_folder(project, packed), packed
+
+    async def send_folder(self, project: str, packed: LocalFolder) -> str:
+        """Upload what is not there yet of a listed folder; returns its digest."""
+        listed = packed.listed.encode()
+        path = f"/projects/{segment(project)}/code"
+        while True:
+            answer = await self._transport.ask(
+                "POST", path, UploadedCode, body=listed, repeatable=True
+            )
+            if not answer.missing:
+                return answer.digest
+            await self._send_chunks(f"{path}/chunks", packed, list(answer.missing))
+
+    async def _send_chunks(self, path: str, packed: LocalFolder, missing: list[str]) -> None:
+        async def send() -> None:
+            while missing:
+                digest = missing.pop()
+                content = await asyncio.to_thread(packed.read_chunk, digest)
+                await self._transport.send("PUT", f"{path}/{digest}", body=content)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(AT_ONCE, len(missing))):
+                    group.create_task(send())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors

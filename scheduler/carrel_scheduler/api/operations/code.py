@@ -1,0 +1,111 @@
+"""The code of jobs: members of a project upload it, and its tasks fetch it with their tokens."""
+
+from typing import Final
+
+import msgspec
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.access import Access
+from carrel_scheduler.api.code_store import QuotaUsed
+from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation
+from carrel_scheduler.api.operations.paths import PROJECT, WORKLOAD
+from carrel_scheduler.api.problems import Code
+from carrel_schema import code
+from carrel_schema.answers import UploadedCode
+from carrel_schema.code import CHUNK_BYTES, MOST_LIST_BYTES, UnusableFolder
+
+
+@Operation(
+    "POST",
+    f"{PROJECT}/code",
+    access=Access.MEMBER,
+    raw_bytes=MOST_LIST_BYTES,
+    answers={200: UploadedCode},
+    problems=(409,),
+)
+async def upload_code(call: Call) -> Answer:
+    """Upload the list of a folder's files; answers which chunks of them have to be sent."""
+    project, store = await _project(call), call.services.deps.code
+    try:
+        folder = code.decode(call.body)
+    except UnusableFolder as error:
+        raise problems.invalid_field(
+            error.field, Code.INVALID, error.value, error.expected
+        ) from error
+    missing = await store.missing(project, folder)
+    digest = code.digest_of(folder.encode())
+    if not missing:
+        try:
+            await store.put_folder(project, folder)
+        except QuotaUsed as error:
+            raise _no_room(project) from error
+    return Answer(UploadedCode(digest=digest, missing=missing))
+
+
+@Operation(
+    "PUT",
+    f"{PROJECT}/code/chunks/{{digest}}",
+    access=Access.MEMBER,
+    raw_bytes=CHUNK_BYTES,
+    answers={204: None},
+    problems=(409,),
+)
+async def upload_chunk(call: Call) -> Answer:
+    """Upload a chunk of a file; its path is the SHA-256 of the body."""
+    project, asked = await _project(call), call.path["digest"]
+    found = code.digest_of(call.body)
+    if asked != found:
+        raise problems.invalid_field("digest", Code.INVALID, asked, f"{found}, as the body's is")
+    try:
+        await call.services.deps.code.put_chunk(project, call.body)
+    except QuotaUsed as error:
+        raise _no_room(project) from error
+    return Answer(status=204)
+
+
+@Operation("GET", f"{WORKLOAD}/code", access=Access.TASK, answers={200: bytes}, media=BYTES)
+async def read_code(call: Call) -> Answer:
+    """The list of files of the job's working folder."""
+    return Answer(await _folder(call), media=BYTES)
+
+
+@Operation(
+    "GET", f"{WORKLOAD}/code/{{digest}}", access=Access.TASK, answers={200: bytes}, media=BYTES
+)
+async def read_chunk(call: Call) -> Answer:
+    """One chunk of the files of the job's working folder."""
+    digest, content = call.path["digest"], None
+    folder = msgspec.json.decode(await _folder(call), type=code.CodeFolder)
+    if digest in folder.chunks:
+        project = call.workload.meta.project
+        content = await call.services.deps.code.get_chunk(project, digest)
+    if content is None:
+        raise problems.Missing(Code.NOT_FOUND, "The job's working folder has no such chunk")
+    return Answer(content, media=BYTES)
+
+
+async def _project(call: Call) -> str:
+    """The project of the path, which has to be there. Raises ``Missing``."""
+    project = call.path["project"]
+    await call.services.projects.get(project)
+    return project
+
+
+async def _folder(call: Call) -> bytes:
+    source, content = call.workload.spec.code, None
+    if source is not None and source.digest:
+        project = call.workload.meta.project
+        content = await call.services.deps.code.get_folder(project, source.digest)
+    if content is None:
+        raise problems.Missing(Code.NOT_FOUND, "The job has no working folder that was uploaded")
+    return content
+
+
+def _no_room(project: str) -> problems.Conflicting:
+    return problems.Conflicting(
+        Code.STORAGE_FULL,
+        f"The room for code of `{project}` is used up; delete jobs that are no longer needed",
+    )
+
+
+OPERATIONS: Final = (upload_code, upload_chunk, read_code, read_chunk)
