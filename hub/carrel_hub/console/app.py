@@ -23,7 +23,17 @@ from tornado.httpserver import HTTPServer
 from tornado.log import access_log, app_log, enable_pretty_logging
 from tornado.web import Application, StaticFileHandler
 
-from carrel_hub.console.handlers import compare, events, job, log, overview, projects, session, work
+from carrel_hub.console.handlers import (
+    compare,
+    events,
+    guide,
+    job,
+    log,
+    overview,
+    projects,
+    session,
+    work,
+)
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
@@ -132,6 +142,8 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (one_project, projects.ProjectPage),
         (rf"{one_project}/members/(add|remove)", projects.MemberForm),
         (rf"{one_project}/delete", projects.ProjectDeletion),
+        ("find", guide.FindWork),
+        ("help", guide.HelpPage),
         ("events", events.EventRelay),
         ("oauth_callback", session.SignInCallback),
         ("sign-in", session.SignInAgain),

@@ -129,9 +129,9 @@ class SqlObjectStore:
             "wanted_labels": labels,
             "search": search,
         }
-        turn = object_queries.Turn(limit, after, newest_first)
+        page = object_queries.PageQuery(limit, after, newest_first)
         damaged: object_queries.Damaged = {}
-        found = await self._read(object_queries.list_objects, kind, filters, turn, damaged)
+        found = await self._read(object_queries.list_objects, kind, filters, page, damaged)
         self._set_aside(kind, [obj.meta.uid for obj in found.items], damaged)
         return found
 

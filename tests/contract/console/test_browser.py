@@ -16,6 +16,7 @@ PAGES = {
     "ada": (
         "",
         "jobs",
+        "help",
         "cluster",
         "queue",
         "submit",
@@ -148,6 +149,34 @@ async def test_runs_are_compared_by_curves_and_a_table(chrome: Browser, site: Si
     assert errors == []
 
 
+async def test_the_palette_finds_pages_and_work_by_keyboard(chrome: Browser, site: Site) -> None:
+    page = await opened(chrome, site, "")
+    errors = complaints(page)
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("train-8")
+    await expect(page.locator(".palette li")).to_have_count(1)
+    await page.keyboard.press("Enter")
+    await expect(page.locator("h1")).to_have_text("train-8")
+    assert errors == []
+
+
+async def test_the_chosen_look_stays(chrome: Browser, site: Site) -> None:
+    page = await opened(chrome, site, "", color_scheme="light")
+    await page.get_by_role("button", name="Change between light and dark").click()
+    ground = "getComputedStyle(document.body).backgroundColor"
+    assert await page.evaluate(ground) == "rgb(19, 21, 24)"
+    await page.goto(site.url("queue"))
+    assert await page.evaluate(ground) == "rgb(19, 21, 24)"
+
+
+async def test_a_page_says_when_the_scheduler_is_silent(chrome: Browser, site: Site) -> None:
+    page = await opened(chrome, site, "")
+    await expect(page.locator("#live-note")).to_have_text("Live")
+    await page.evaluate("const now = Date.now; Date.now = () => now() + 60000;")
+    note = page.locator("#live-note")
+    await expect(note).to_contain_text("Nothing heard from the scheduler for 6")
+
+
 async def test_rows_stay_while_the_pointer_or_the_keyboard_is_on_them(
     chrome: Browser, site: Site
 ) -> None:
@@ -174,7 +203,7 @@ async def test_rows_stay_while_the_pointer_or_the_keyboard_is_on_them(
 
 async def test_it_says_when_one_is_signed_out(chrome: Browser, site: Site) -> None:
     page = await opened(chrome, site, "jobs/vision/train-7")
-    await expect(page.locator("#live-note")).to_have_text("")
+    await expect(page.locator("#live-note")).to_have_text("Live")
     site.hub.revoked.add("token-of-ada")
     site.app.console.hub_auth.cache.clear()
     note = page.locator("#live-note")

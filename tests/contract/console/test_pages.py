@@ -12,6 +12,7 @@ from contract.console.site import Clock, Site, Visitor
 PAGES = {
     "": "My running work",
     "jobs": "My work",
+    "help": "What the words mean",
     "jobs?state=failed": "train-6",
     "cluster": "Largest job that would start now: 1 GPU on one node.",
     "queue": "In the order of service.",
@@ -63,7 +64,8 @@ async def test_nothing_comes_from_elsewhere(ada: Visitor) -> None:
         text = (await ada.get(path)).text
         for attribute in ('src="', 'href="', 'action="'):
             for found in text.split(attribute)[1:]:
-                assert found.startswith(("/services/console/", "/hub/", "/user/", "#")), found[:40]
+                own = ("/services/console/", "/services/carrel/", "/hub/", "/user/", "#")
+                assert found.startswith(own), found[:40]
 
 
 async def test_home_shows_work_quota_and_what_comes_next(ada: Visitor) -> None:
@@ -257,6 +259,13 @@ async def test_marked_work_is_compared_suspended_and_deleted(site: Site, ada: Vi
     done = await send(*marked, foreign, ("action", "delete"), ("sure", "yes"))
     assert "2 deleted. Refused: align-9" in done
     assert (await send(("action", "delete")))[:3] == "400"
+
+
+async def test_work_is_found_by_name(ada: Visitor) -> None:
+    answer = await ada.get("find?search=train-7")
+    (found,) = json.loads(answer.text)["found"]
+    assert found["address"] == "/services/console/jobs/vision/train-7"
+    assert json.loads((await ada.get("find?search=align")).text) == {"found": []}
 
 
 async def test_a_comparison_has_parameters_values_curves_and_a_file(ada: Visitor) -> None:

@@ -1,5 +1,7 @@
 """The relay: one websocket a page, which says that something visible changed, never what.
 
+It also says every 15 s that the scheduler answers.
+
 The scheduler decides what the signed-in user may see; the browser then reads its page again. Many
 changes at once are one message, at most two a second.
 
@@ -19,6 +21,7 @@ from carrel.errors import CarrelError
 from carrel_hub.console.handlers.base import SignedInPage
 
 SHORTEST_PAUSE_SECONDS: Final = 0.5
+BEAT_SECONDS: Final = 15.0
 LONGEST_MESSAGE_BYTES: Final = 1024
 
 
@@ -34,6 +37,7 @@ class EventRelay(SignedInPage, WebSocketHandler):
         self._tasks = (
             asyncio.create_task(self._listen(changed)),
             asyncio.create_task(self._tell(changed)),
+            asyncio.create_task(self._beat()),
         )
 
     @override
@@ -56,6 +60,15 @@ class EventRelay(SignedInPage, WebSocketHandler):
         except CarrelError as error:
             app_log.warning("The stream of events for %s ended: %s", self.user, error)
         self.close()
+
+    async def _beat(self) -> None:
+        """Say again and again that the scheduler answers: pages notice when it does not."""
+        with suppress(WebSocketClosedError):
+            while True:
+                with suppress(CarrelError):
+                    await self.client.whoami()
+                    await self.write_message("alive")
+                await asyncio.sleep(BEAT_SECONDS)
 
     async def _tell(self, changed: asyncio.Event) -> None:
         with suppress(WebSocketClosedError):

@@ -5,6 +5,7 @@
   const SHORTEST_PAUSE_MS = 500;
   const FIRST_RETRY_MS = 1000;
   const LONGEST_RETRY_MS = 15000;
+  const SILENT_SECONDS = 40;
   const refresher = document.getElementById("refresher");
   if (!refresher) return;
   const note = document.getElementById("live-note");
@@ -36,6 +37,15 @@
 
   const say = (text) => { if (note) note.textContent = text; };
 
+  let heardAt = null;
+  const heard = () => { heardAt = Date.now(); tellHeard(); };
+  const tellHeard = () => {
+    if (heardAt === null || over || stream === null) return;
+    const seconds = Math.round((Date.now() - heardAt) / 1000);
+    say(seconds > SILENT_SECONDS ? `Nothing heard from the scheduler for ${seconds} s: what is shown may be old.` : "Live");
+  };
+  setInterval(tellHeard, 5000);
+
   let stream = null;
   let pause = FIRST_RETRY_MS;
   const start = () => {
@@ -43,12 +53,12 @@
     const address = new URL(refresher.dataset.events, window.location.href);
     address.protocol = address.protocol.replace("http", "ws");
     stream = new WebSocket(address);
-    stream.onopen = () => { pause = FIRST_RETRY_MS; say(""); };
-    stream.onmessage = plan;
+    stream.onopen = () => { pause = FIRST_RETRY_MS; heard(); };
+    stream.onmessage = (event) => { heard(); if (event.data === "change") plan(); };
     stream.onclose = () => {
       stream = null;
       if (document.hidden) return;
-      say("Not live at the moment: trying again.");
+      say(`Not live at the moment: trying again.${heardAt === null ? "" : ` Last heard from the scheduler at ${new Date(heardAt).toLocaleTimeString()}.`}`);
       setTimeout(start, pause);
       pause = Math.min(pause * 2, LONGEST_RETRY_MS);
     };

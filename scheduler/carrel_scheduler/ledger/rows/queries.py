@@ -28,7 +28,7 @@ _CHANGES: Final = (
 )
 
 
-class Turn(msgspec.Struct, frozen=True):
+class PageQuery(msgspec.Struct, frozen=True):
     """Which page of a list, and in which order; see ``ObjectStore.list``."""
 
     limit: int | None
@@ -40,7 +40,7 @@ def list_objects(
     connection: Connection,
     kind: type[ObjectT],
     filters: Mapping[str, Any],
-    turn: Turn,
+    page: PageQuery,
     damaged: Damaged,
 ) -> Page[ObjectT]:
     """One page in creation order; ``filters`` are those of ``ObjectStore.list``.
@@ -48,11 +48,11 @@ def list_objects(
     Objects that cannot be read are left out and put into ``damaged``.
     """
     query = _filtered(STORED.where(objects.c.kind == kind.__name__), **filters)
-    made, limit = objects.c.created_version, turn.limit
-    if turn.after:
-        begin = _position(turn.after)
-        query = query.where(made < begin if turn.newest_first else made > begin)
-    query = query.order_by(made.desc() if turn.newest_first else made)
+    made, limit = objects.c.created_version, page.limit
+    if page.after:
+        begin = _position(page.after)
+        query = query.where(made < begin if page.newest_first else made > begin)
+    query = query.order_by(made.desc() if page.newest_first else made)
     if limit is not None:
         if limit < 1:
             raise InvalidArgument("limit", limit, "at least 1")
