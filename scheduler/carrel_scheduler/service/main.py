@@ -144,6 +144,7 @@ class Service:
             quarantine=quarantine,
             external_pods=environment.external_pods,
             gpu_memory=settings.gpu_memory_enforcement,
+            stall_rule=settings.stall_rule,
         )
         experiments, trials, self._studies = experiments_controller(
             ledger, engine, self.loop.composites, clock=time.time

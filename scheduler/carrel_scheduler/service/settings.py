@@ -13,6 +13,10 @@ variable                        meaning
 ``CARREL_PAST_USE_HALF_LIFE``   hours after which use counts half as much; default 168, a week
 ``CARREL_RECLAIM_DELAY``        seconds for which preemptible work that waits lets what other
                                 projects borrowed run, before it reclaims them; default 0
+``CARREL_STALLED_AFTER``        seconds without GPU work and reports after which a gang stands
+                                still; default 1800, 0: never
+``CARREL_STALLED_GANGS``        ``tell`` their owners (default), or ``restart`` the workers, which
+                                counts as a failure
 ``CARREL_GATEWAY_URL``          where tasks reach the gateway; empty: they do not get it
 ``JUPYTERHUB_*``                what the Hub gives every service: URL, token, prefix
 **on one machine**
@@ -73,6 +77,7 @@ from carrel_scheduler.engines.local.network.addressing import (
     Network,
     installation_of,
 )
+from carrel_scheduler.workloads.gangs.stalling import DEFAULT_SECONDS, StallRule
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 from carrel_schema.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
@@ -147,6 +152,7 @@ class Settings:
     system_accounts: frozenset[str] = frozenset()
     user_namespaces: bool = False
     gpu_memory_enforcement: Literal["off", "warn", "end"] = "warn"
+    stall_rule: StallRule = field(default_factory=StallRule)
     network: Network | None = None
 
     @classmethod
@@ -176,6 +182,7 @@ class Settings:
             system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
             user_namespaces=env.get("CARREL_USER_NAMESPACES", "") == "allow",
             gpu_memory_enforcement=_enforcement(env),
+            stall_rule=_stall_rule(env),
             network=_network(env, state_dir) if engine == "local" else None,
         )
 
@@ -246,6 +253,17 @@ def _network(env: Mapping[str, str], state_dir: Path) -> Network | None:
     installation = installation_of(state_dir)
     shown = int(public) if public.isdecimal() else None
     return Network(installation=installation, block=block, ports=numbers, public=shown)
+
+
+def _stall_rule(env: Mapping[str, str]) -> StallRule:
+    after = _number(env, "CARREL_STALLED_AFTER", DEFAULT_SECONDS, least=0.0)
+    match env.get("CARREL_STALLED_GANGS") or "tell":
+        case "tell":
+            return StallRule(after)
+        case "restart":
+            return StallRule(after, "restart")
+        case other:
+            raise BadSetting("CARREL_STALLED_GANGS", other, "`tell` or `restart`")
 
 
 def _past_use(env: Mapping[str, str]) -> PastUseRules:

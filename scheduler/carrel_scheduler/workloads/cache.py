@@ -62,6 +62,7 @@ class CachedWorkload:
         claimed: whether the Hub has come for the present attempt.
         gpu_active_at: when one of its GPUs last worked.
         gpu_readings: by node, the last reading of its GPUs; see ``nodes.gpu_use``.
+        reported_at: when its job last reported something.
         hear_until: until when a first sign of life is waited for before it may count as idle.
         visited_at: when somebody last came through the gateway; 0: nobody yet.
         look_at: when its limits are checked next.
@@ -87,6 +88,7 @@ class CachedWorkload:
     activity: Activity | None = None
     gpu_active_at: float = 0.0
     gpu_readings: dict[str, GpuReading] = field(default_factory=dict)
+    reported_at: float = 0.0
     hear_until: float = 0.0
     visited_at: float = 0.0
     look_at: float = 0.0

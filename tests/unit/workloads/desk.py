@@ -26,6 +26,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.reconciler import Externa
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
+from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
 from carrel_scheduler.workloads.reconcile.events import (
@@ -159,6 +160,7 @@ class Desk:
         )
         self.gpu_memory: Enforcement = "warn"
         self.busy: tuple[int, ...] | None = None
+        self.stall_rule = StallRule()
         self.uids = (f"uid{number}" for number in itertools.count(1))
         self.loop = self._fresh()
 

@@ -52,7 +52,6 @@ async def report(desk: Desk, *found: DeviceUse, devices: tuple[Device, ...] = RE
 async def cluster(desk: Desk) -> Desk:
     """The node's GPUs are counted only, as a cluster tells of them."""
     desk.facts = msgspec.structs.replace(desk.facts, counted=True)
-    desk.loop = desk._fresh()
     await desk.recover()
     return desk
 

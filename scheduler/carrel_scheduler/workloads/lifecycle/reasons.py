@@ -14,6 +14,7 @@ from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Failure, Preemption, ReasonInfo, WorkloadSpec
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
+STALLED: Final = "Stalled"
 GANG_LOST: Final = "GangLost"
 GPU_MEMORY_EXCEEDED: Final = "GpuMemoryExceeded"
 SHRINKS: Final = "Shrinks"
@@ -309,6 +310,21 @@ def gang_lost(how: str, *, lost: bool, alone: bool = False, index: int | None = 
         if alone
         else "They start again together from the last checkpoint.",
         data={"how": how, "lost": lost, "index": index},
+    )
+
+
+def stood_still(seconds: float) -> str:
+    """A gang did nothing for so long."""
+    return f"no GPU work and no report for {duration(seconds)}"
+
+
+def stalled(seconds: float) -> ReasonInfo:
+    """A gang runs and does nothing."""
+    return ReasonInfo(
+        token=STALLED,
+        sentence=f"It stands still: {stood_still(seconds)}.",
+        help="Look at the workers' logs, and restart it if they wait for each other.",
+        data={"seconds": seconds},
     )
 
 

@@ -23,7 +23,8 @@ from carrel_scheduler.workloads.cache import (
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import GuardedSteps
-from carrel_scheduler.workloads.gangs import membership
+from carrel_scheduler.workloads.gangs import membership, stalling
+from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.lifecycle import (
     disruptions,
     reasons,
@@ -80,6 +81,7 @@ class EventHandlers:
         withheld: devices of tasks that no live workload owns.
         publish: writes a workload as it is now to the event stream.
         gpu_memory: watches what work holds of shared GPUs.
+        stall_rule: when gangs count as standing still.
 
     Attributes:
         nodes: facts and use of nodes by name.
@@ -98,11 +100,12 @@ class EventHandlers:
         withheld: WithheldDevices,
         publish: Callable[[str, Workload], None],
         gpu_memory: GpuMemoryWatch,
+        stall_rule: StallRule,
     ) -> None:
         self._cache, self._state = cache, state
         self._composites, self._timers, self._steps = composites, timers, steps
         self._deleted_projects, self._withheld, self._publish = deleted_projects, withheld, publish
-        self._gpu_memory = gpu_memory
+        self._gpu_memory, self._stall_rule = gpu_memory, stall_rule
         self.nodes: dict[str, NodeState] = {}
         self.input_version = 0
 
@@ -265,10 +268,11 @@ class EventHandlers:
                 log.warning("GPU %d of %s was returned to service by an admin", index, name)
 
     def _devices_read(self, changes: PassChanges) -> None:
-        for busy in tuple(self._cache.holding):
-            if session_limits.resumed_work(busy, changes.now):
-                with self._steps.step(changes, "message", busy.uid, busy.uid):
-                    self._apply_limits(changes, busy)
+        for entry in tuple(self._cache.holding):
+            with self._steps.step(changes, "message", entry.uid, entry.uid):
+                stalling.check(changes, entry, self._stall_rule)
+                if session_limits.resumed_work(entry, changes.now):
+                    self._apply_limits(changes, entry)
 
     def observe_nodes_again(self, changes: PassChanges) -> None:
         """Match work with nodes once more, after all of it was recovered."""

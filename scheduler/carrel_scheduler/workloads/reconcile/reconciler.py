@@ -35,6 +35,7 @@ from carrel_scheduler.workloads.faults.audit import Audit
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps, Rebuilds
 from carrel_scheduler.workloads.gangs.membership import CLAIM_SECONDS
+from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
@@ -66,6 +67,9 @@ SLOW_PASS_SECONDS: Final = 0.05
 """The pause where, pass after pass, something is due at once and no event arrives."""
 
 
+STALLS: Final = StallRule()
+
+
 class Reconciler:
     """See the module.
 
@@ -78,6 +82,7 @@ class Reconciler:
         quarantine: where inputs go that cannot be processed.
         external_pods: makes what decides about pods that others made.
         gpu_memory: what is done about work that holds more of a GPU than its fraction.
+        stall_rule: when gangs count as standing still.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class Reconciler:
         quarantine: Quarantine | None = None,
         external_pods: Callable[[ReconcilerAccess], ExternalPods] = lambda _: NoExternalPods(),
         gpu_memory: Enforcement = "warn",
+        stall_rule: StallRule = STALLS,
     ) -> None:
         self.ledger, self.executor, self.clock = ledger, executor, clock
         self.ports = ports or FixedPorts()
@@ -128,6 +134,7 @@ class Reconciler:
             withheld=self.withheld,
             publish=self.publish,
             gpu_memory=GpuMemoryWatch(gpu_memory),
+            stall_rule=stall_rule,
         )
         executor.connect(self.enqueue, clock, self.handlers.nodes)
         self.decider = Decider(

@@ -161,6 +161,7 @@ class LiveView:
         """Take a job's report."""
         loop, entry = self._loop, self._entry(workload_uid)
         loop.reports.take(entry, report, loop.state, loop.clock())
+        entry.reported_at = loop.clock()
         loop.publish("report", entry.workload, report)
         loop.enqueue(Wake())
 

@@ -1,0 +1,83 @@
+"""Gangs that run and do nothing: their owner is told, or the workers start again together."""
+
+from pathlib import Path
+
+import pytest
+
+from carrel_scheduler.service.settings import BadSetting, Settings
+from carrel_scheduler.workloads.gangs.stalling import Reaction, StallRule
+from carrel_scheduler.workloads.views.contract import Report
+from carrel_scheduler.workloads.views.live import LiveView
+from unit.workloads.desk import Desk
+
+
+async def gang(desk: Desk, reaction: Reaction = "tell") -> str:
+    desk.stall_rule = StallRule(after_s=600.0, reaction=reaction)
+    await desk.recover()
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "gang", kind="distributed", tasks=2)
+    await desk.runs(uid)
+    await desk.gpus_work()
+    return uid
+
+
+async def reason(desk: Desk, uid: str) -> str:
+    found = (await desk.stored(uid)).status.reason
+    return "" if found is None else found.sentence
+
+
+async def test_the_owner_is_told_once_and_no_more_when_it_goes_on(desk: Desk) -> None:
+    uid = await gang(desk)
+    await desk.wait(590.0)
+    assert await reason(desk, uid) == ""
+    await desk.wait(60.0)
+    assert await reason(desk, uid) == ("It stands still: no GPU work and no report for 10 min.")
+    await desk.wait(600.0)
+    assert await desk.phase(uid) == "running"
+    rows = await desk.ledger.transitions(workload_uid=uid)
+    assert [row.reason.token for row in rows if row.reason].count("Stalled") == 1
+    await desk.gpus_work(0)
+    assert await reason(desk, uid) == ""
+
+
+@pytest.mark.parametrize("sign", ["a report", "one GPU works", "not measured", "no gang"])
+async def test_whoever_gives_a_sign_does_not_stand_still(desk: Desk, sign: str) -> None:
+    uid = await gang(desk)
+    if sign == "no gang":
+        uid = await desk.submit("vision", "alone")
+        await desk.runs(uid)
+    if sign == "not measured":
+        desk.busy = None
+    for _ in range(30):
+        await desk.wait(60.0)
+        if sign == "a report":
+            await LiveView(desk.loop).report(uid, Report(at=desk.now, step=1))
+        if sign == "one GPU works":
+            await desk.gpus_work(1)
+            await desk.gpus_work()
+        assert await reason(desk, uid) == ""
+
+
+async def test_by_the_admins_choice_the_workers_start_again_and_it_counts(desk: Desk) -> None:
+    uid = await gang(desk, reaction="restart")
+    await desk.wait(660.0)
+    assert len(desk.engine.stopping) == 2
+    assert "no GPU work and no report for 10 min" in await reason(desk, uid)
+    await desk.ends(uid, None, signal=15)
+    stored = await desk.stored(uid)
+    assert (stored.status.phase, stored.status.failures) == ("pending", 1)
+
+
+def test_nothing_is_looked_for_where_the_admin_says_so(tmp_path: Path) -> None:
+    told = {
+        "CARREL_STATE_DIR": str(tmp_path),
+        "JUPYTERHUB_SERVICE_PREFIX": "/services/carrel/",
+        "JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:1/",
+        "JUPYTERHUB_API_URL": "http://127.0.0.1:2/hub/api",
+        "JUPYTERHUB_API_TOKEN": "t",
+    }
+    assert Settings.from_environment(told).stall_rule == StallRule(1800.0, "tell")
+    chosen = {"CARREL_STALLED_AFTER": "0", "CARREL_STALLED_GANGS": "restart"}
+    assert Settings.from_environment(told | chosen).stall_rule == StallRule(0.0, "restart")
+    with pytest.raises(BadSetting, match="`tell` or `restart`"):
+        Settings.from_environment(told | {"CARREL_STALLED_GANGS": "kill"})
