@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel_scheduler.api.identity import Principal, group_of
 from carrel_scheduler.api.models import answers, validators
 from carrel_scheduler.api.models.workloads import ReportIn
+from carrel_scheduler.api.principals.identity import Principal, group_of
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry, Report

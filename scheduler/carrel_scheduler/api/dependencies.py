@@ -8,7 +8,7 @@ from typing import Protocol
 from prometheus_client.registry import Collector
 
 from carrel_scheduler.api.code_store import CodeStore
-from carrel_scheduler.api.identity import Identity, Membership
+from carrel_scheduler.api.principals.identity import Identity, Membership
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger

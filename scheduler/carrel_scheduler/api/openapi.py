@@ -9,10 +9,10 @@ from pydantic.json_schema import models_json_schema
 
 import carrel_scheduler
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.access import RULES
 from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.models.forms import DNS_LABEL
 from carrel_scheduler.api.operation import BYTES, ROOT, Operation
+from carrel_scheduler.api.principals.access import RULES
 from carrel_schema.answers import Answer
 from carrel_schema.wire import ALWAYS_SAID, WorkloadSpecOut
 

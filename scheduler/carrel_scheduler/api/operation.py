@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from carrel_scheduler.api.access import Access, Visitor
 from carrel_scheduler.api.models.queries import NoQuery
+from carrel_scheduler.api.principals.access import Access, Visitor
 from carrel_scheduler.api.services import Services
 from carrel_schema.objects import Workload
 

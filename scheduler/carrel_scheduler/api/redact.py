@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.api import convert
-from carrel_scheduler.api.identity import Principal
 from carrel_scheduler.api.models import answers
+from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.views.contract import LiveEvent, QueueEntry
 from carrel_schema.answers import DeviceHolder, NodeView, QueueEntryOut

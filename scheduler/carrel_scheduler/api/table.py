@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models.queries import ExecQuery
 from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.operations import (
@@ -20,6 +19,7 @@ from carrel_scheduler.api.operations import (
     workloads,
 )
 from carrel_scheduler.api.operations.paths import WORKLOAD
+from carrel_scheduler.api.principals.access import Access
 
 TERMINAL: Final = Operation(
     "GET",

@@ -14,10 +14,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, Protocol, TypeVar
 
 from carrel_process.listening import inherited, listen
-from carrel_scheduler.api.app import ApiDependencies, make_app
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import NodeAgents
-from carrel_scheduler.api.hub import HubIdentity, HubMembership
+from carrel_scheduler.api.http.app import ApiDependencies, make_app
+from carrel_scheduler.api.principals.hub import HubIdentity, HubMembership
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.collecting import collect_rarely
 from carrel_scheduler.engines.contract import Engine

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from carrel_scheduler.api import identity
-from carrel_scheduler.api.identity import (
+from carrel_scheduler.api.principals import identity
+from carrel_scheduler.api.principals.identity import (
     IdentityUnavailable,
     Principal,
     UnknownHubUser,

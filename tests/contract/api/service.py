@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import aiohttp
 
-from carrel_scheduler.api.app import make_app
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
+from carrel_scheduler.api.http.app import make_app
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition

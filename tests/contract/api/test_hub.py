@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from carrel_scheduler.api import hub, identity
-from carrel_scheduler.api.hub import HubIdentity, HubMembership
-from carrel_scheduler.api.identity import IdentityUnavailable, UnknownHubUser
-from carrel_scheduler.api.members import REMEMBER_SECONDS
+from carrel_scheduler.api.principals import hub, identity
+from carrel_scheduler.api.principals.hub import HubIdentity, HubMembership
+from carrel_scheduler.api.principals.identity import IdentityUnavailable, UnknownHubUser
+from carrel_scheduler.api.principals.members import REMEMBER_SECONDS
 
 SERVICE = "service-token"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ports import free_ports
-from carrel_scheduler.api import identity
-from carrel_scheduler.api.hub import HubClient, HubIdentity, HubMembership
-from carrel_scheduler.api.identity import UnknownHubUser
+from carrel_scheduler.api.principals import identity
+from carrel_scheduler.api.principals.hub import HubClient, HubIdentity, HubMembership
+from carrel_scheduler.api.principals.identity import UnknownHubUser
 
 SERVICE, SPAWNER, MAKER = "service-token-0123456789", "spawner-token-0123456789", "maker-0123456789"
 CONFIG = """

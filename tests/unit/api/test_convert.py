@@ -6,10 +6,10 @@ import pytest
 from pydantic import ValidationError
 
 from carrel_scheduler.api import convert
-from carrel_scheduler.api.identity import USE, Principal
 from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.models.validators import read, read_changes
 from carrel_scheduler.api.models.workloads import ReportIn
+from carrel_scheduler.api.principals.identity import USE, Principal
 from carrel_schema.answers import ProjectCreate
 from carrel_schema.objects import InteractiveLimits, Project, Quota, TrainingLimits
 from carrel_schema.wire import WorkloadCreate

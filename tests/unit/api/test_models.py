@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from carrel_scheduler.api import refusals
+from carrel_scheduler.api.http.requests import read_body, read_query
 from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.models.queries import LogQuery, UsageQuery
 from carrel_scheduler.api.models.validators import Validator
 from carrel_scheduler.api.models.workloads import ActivityIn, Claim, EndpointChanges, ReportIn
 from carrel_scheduler.api.problems import Problem
-from carrel_scheduler.api.requests import read_body, read_query
 from carrel_schema.answers import ProjectCreate
 from carrel_schema.wire import WorkloadCreate
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.api import convert
-from carrel_scheduler.api.identity import USE, Principal
+from carrel_scheduler.api.http.requests import read_body
 from carrel_scheduler.api.models.validators import read
 from carrel_scheduler.api.models.workloads import ReportIn
+from carrel_scheduler.api.principals.identity import USE, Principal
 from carrel_scheduler.api.problems import Problem
-from carrel_scheduler.api.requests import read_body
 from carrel_schema.sections import NotebookStatus, Route
 from carrel_schema.wire import WorkloadCreate
 

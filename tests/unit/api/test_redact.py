@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrel_scheduler.api import redact
-from carrel_scheduler.api.identity import ADMIN, USE, Principal, group_of
+from carrel_scheduler.api.principals.identity import ADMIN, USE, Principal, group_of
 from carrel_schema.objects import (
     Meta,
     Preemption,

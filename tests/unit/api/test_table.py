@@ -8,8 +8,8 @@ import pytest
 from openapi_spec_validator import validate
 
 from carrel_scheduler.api import openapi
-from carrel_scheduler.api.access import RULES, Access
-from carrel_scheduler.api.app import check_operation
+from carrel_scheduler.api.http.app import check_operation
+from carrel_scheduler.api.principals.access import RULES, Access
 from carrel_scheduler.api.table import OPERATIONS, TERMINAL
 
 

@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 import pytest
 
+from carrel_scheduler.api.http.requests import read_body
 from carrel_scheduler.api.models.validators import read, validator_of
 from carrel_scheduler.api.problems import Problem
-from carrel_scheduler.api.requests import read_body
 from carrel_scheduler.manifests.schema import of_struct
 from carrel_schema.constraints import Constraint, Mark, fields
 from carrel_schema.objects import Work, WorkloadSpec

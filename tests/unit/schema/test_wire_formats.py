@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from carrel_scheduler.api import convert, encoding, openapi
-from carrel_scheduler.api.identity import Principal
+from carrel_scheduler.api.http.requests import read_body
 from carrel_scheduler.api.models.validators import read
+from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Problem
-from carrel_scheduler.api.requests import read_body
 from carrel_scheduler.api.table import OPERATIONS
 from carrel_scheduler.ledger.resources import codec as manifests
 from carrel_scheduler.ledger.rows import codec as rows

@@ -3,10 +3,10 @@
 from typing import Final
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.access import Access
-from carrel_scheduler.api.identity import METRICS
 from carrel_scheduler.api.models.workloads import ActivityIn
 from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.identity import METRICS
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.metrics import MEDIA_TYPE
 from carrel_scheduler.workloads.views.contract import Activity

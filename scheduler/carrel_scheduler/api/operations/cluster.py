@@ -3,9 +3,9 @@
 from typing import Final
 
 from carrel_scheduler.api import problems, redact
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.node.contract import NodeReport
 from carrel_schema.answers import NodeView

@@ -5,10 +5,10 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.code_store import QuotaUsed
 from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import PROJECT, WORKLOAD
+from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_schema import code
 from carrel_schema.answers import UploadedCode

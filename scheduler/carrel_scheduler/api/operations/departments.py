@@ -3,10 +3,10 @@
 from typing import Final
 
 from carrel_scheduler.api import convert
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import DEPARTMENT, DEPARTMENTS
+from carrel_scheduler.api.principals.access import Access
 from carrel_schema.answers import DepartmentFields, DepartmentOut
 
 

@@ -3,10 +3,10 @@
 from typing import Final
 
 from carrel_scheduler.api import redact
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models.workloads import EndpointChanges, Sharing
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD
+from carrel_scheduler.api.principals.access import Access
 from carrel_schema.wire import WorkloadOut
 
 

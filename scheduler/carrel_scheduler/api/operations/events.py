@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from carrel_scheduler.api.access import Access
-from carrel_scheduler.api.identity import GATEWAY
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.operation import Call, Operation, Stream
 from carrel_scheduler.api.operations.paths import WORKLOAD
+from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.identity import GATEWAY
 from carrel_scheduler.api.services.event_stream import Filter
 
 MEDIA: Final = "text/event-stream"

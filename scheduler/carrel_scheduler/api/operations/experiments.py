@@ -5,10 +5,10 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.api import convert, problems
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import experiments as models
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
+from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.experiments.contract import BadSuggestion, Trial

@@ -5,9 +5,9 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models.gateway import LoadsIn, TaskIn, TaskOut
 from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.inference.loads import LoadReport

@@ -6,11 +6,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from carrel_scheduler.api import convert, problems, redact
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.api.operation import Answer, Call, Operation, Stream
 from carrel_scheduler.api.operations.paths import WORKLOAD
+from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.merged_logs import merged
 from carrel_scheduler.engines.contract import EngineError, LogRequest, UnknownTask

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from carrel_scheduler.api import convert
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import PROJECT, PROJECTS
+from carrel_scheduler.api.principals.access import Access
 from carrel_schema.answers import ProjectCreate, ProjectImpact, ProjectOut
 from carrel_schema.objects import Project
 

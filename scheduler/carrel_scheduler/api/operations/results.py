@@ -3,9 +3,9 @@
 from typing import Final
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD
+from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 
 MOST_BYTES: Final = 33 * 2**20

@@ -3,11 +3,11 @@
 from typing import Final, Literal
 
 from carrel_scheduler.api import problems, redact
-from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.models.workloads import Claim, Rerun, WorkloadBatch
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
+from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.rerunning import request_again
 from carrel_schema.kinds import PARTS

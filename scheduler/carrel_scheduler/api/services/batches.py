@@ -12,8 +12,8 @@ import msgspec
 
 from carrel_scheduler.api import convert, problems, refusals
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.identity import Principal
 from carrel_scheduler.api.models.answers import BatchItem
+from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code, Problem
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.projects import Projects

@@ -3,7 +3,7 @@
 from typing import Final
 
 from carrel_scheduler.api import convert, problems
-from carrel_scheduler.api.identity import Principal
+from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound

@@ -16,7 +16,7 @@ from typing import Final, get_args
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.encoding import server_sent_event
-from carrel_scheduler.api.identity import IdentityUnavailable, Principal
+from carrel_scheduler.api.principals.identity import IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.lifecycle.phases import AT_REST

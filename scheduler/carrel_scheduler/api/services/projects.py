@@ -14,9 +14,9 @@ import msgspec
 from pydantic import ValidationError
 
 from carrel_scheduler.api import convert, problems, refusals
-from carrel_scheduler.api.authentication import asking_the_hub
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.identity import Principal, UnknownHubUser
+from carrel_scheduler.api.principals.authentication import asking_the_hub
+from carrel_scheduler.api.principals.identity import Principal, UnknownHubUser
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.api import convert, problems
-from carrel_scheduler.api.authentication import asking_the_hub
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.identity import Principal
+from carrel_scheduler.api.principals.authentication import asking_the_hub
+from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.naming import Naming

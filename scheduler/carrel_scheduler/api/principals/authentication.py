@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.identity import Identity, IdentityUnavailable, Principal
+from carrel_scheduler.api.principals.identity import Identity, IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
 
 

@@ -18,7 +18,7 @@ from tornado.iostream import StreamClosedError
 from typing_extensions import override
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.handler import ApiHandler
+from carrel_scheduler.api.http.handler import ApiHandler
 from carrel_scheduler.api.operation import Call
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.event_stream import Watcher

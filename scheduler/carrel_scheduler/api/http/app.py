@@ -7,13 +7,13 @@ from tornado import web
 from tornado.routing import URLSpec
 
 from carrel_scheduler.api import health, openapi
-from carrel_scheduler.api.access import RULES
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.handler import ApiHandler, NothingHere, OperationHandler
+from carrel_scheduler.api.http.handler import ApiHandler, NothingHere, OperationHandler
+from carrel_scheduler.api.http.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
 from carrel_scheduler.api.operation import ROOT, Operation
+from carrel_scheduler.api.principals.access import RULES
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.table import OPERATIONS
-from carrel_scheduler.api.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
 
 __all__ = ["ApiDependencies", "make_app"]
 

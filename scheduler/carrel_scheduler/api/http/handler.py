@@ -15,15 +15,16 @@ from tornado import web
 from tornado.http1connection import HTTP1Connection
 from typing_extensions import override
 
-from carrel_scheduler.api import dispatch, problems, refusals, requests
-from carrel_scheduler.api.access import Visitor
-from carrel_scheduler.api.authentication import token_of
+from carrel_scheduler.api import problems, refusals
 from carrel_scheduler.api.encoding import to_json
+from carrel_scheduler.api.http import dispatch, requests
+from carrel_scheduler.api.http.streaming import Sender
 from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
+from carrel_scheduler.api.principals.access import Visitor
+from carrel_scheduler.api.principals.authentication import token_of
 from carrel_scheduler.api.problems import Broken, Code, Problem
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.services.event_stream import Watcher
-from carrel_scheduler.api.streaming import Sender
 
 log = logging.getLogger(__name__)
 LEAST_PAUSE_SECONDS: Final = 0.05

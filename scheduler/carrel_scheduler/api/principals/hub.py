@@ -17,14 +17,14 @@ from urllib.parse import quote
 
 import aiohttp
 
-from carrel_scheduler.api.identity import (
+from carrel_scheduler.api.principals.identity import (
     USE,
     IdentityUnavailable,
     Principal,
     UnknownHubUser,
     group_of,
 )
-from carrel_scheduler.api.members import Members
+from carrel_scheduler.api.principals.members import Members
 
 REMEMBER_SECONDS: Final = 5.0
 REMEMBER_UNKNOWN_SECONDS: Final = 5.0

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.access import RULES, Access, Visitor
-from carrel_scheduler.api.authentication import principal_of
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.operation import Operation
+from carrel_scheduler.api.principals.access import RULES, Access, Visitor
+from carrel_scheduler.api.principals.authentication import principal_of
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.lifecycle.phases import has_token

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from carrel_scheduler.api.identity import ADMIN, GATEWAY, SPAWN, USE, Principal
+from carrel_scheduler.api.principals.identity import ADMIN, GATEWAY, SPAWN, USE, Principal
 from carrel_schema.objects import Workload
 
 

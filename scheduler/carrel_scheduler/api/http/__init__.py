@@ -1,0 +1,1 @@
+"""The operations over HTTP: routing, reading requests, admitting callers, sending answers."""

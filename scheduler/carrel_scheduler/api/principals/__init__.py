@@ -1,0 +1,1 @@
+"""Who asks, by the Hub's word, and what they may do."""
