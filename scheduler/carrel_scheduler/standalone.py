@@ -51,6 +51,7 @@ from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_scheduler.workloads.reconcile.executor import Executor, HubRefused
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
@@ -198,7 +199,10 @@ async def serve() -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     state = Path(os.environ["CARREL_STATE_DIR"])
     ledger = await open_ledger(
-        os.environ["CARREL_DATABASE_URL"], clock=time.time, ids=lambda: uuid.uuid4().hex
+        os.environ["CARREL_DATABASE_URL"],
+        clock=time.time,
+        ids=lambda: uuid.uuid4().hex,
+        keys=SecretKeys.load_or_create(state / KEYS_FILE),
     )
     client = KubeClient(find())
     instance = f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}"

@@ -84,7 +84,8 @@ def test_what_was_saved_comes_back(
 
         saved = [_exported(kubectl, "projects.carrel.dev", PROJECT)]
         saved += _exported(kubectl, "trainings.carrel.dev", "-n", NAMESPACE)["items"]
-        secrets = [_exported(kubectl, "secret", "carrel-task-key", "-n", SYSTEM)]
+        keys = ("carrel-task-key", "carrel-ledger-keys")
+        secrets = [_exported(kubectl, "secret", name, "-n", SYSTEM) for name in keys]
         secrets += _exported(kubectl, "secret", "-n", NAMESPACE)["items"]
         ledger, hub = tmp_path / "ledger.backup", tmp_path / "hub.backup"
         states = {ledger: house.folder / "scheduler", hub: house.settings.state_dir}

@@ -34,6 +34,7 @@ from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
 GROUP: Final = "carrel.commands"
 HELP: Final = {
     "backup": "Write users, keys, projects, history and pending work into one file.",
+    "keys": "Rotate the keys of this machine (administrators).",
     "restore": "Bring back what `carrel backup` wrote; Carrel has to be stopped.",
     "up": "Start everything on this machine: Hub, scheduler, console.",
     "user": "Manage the people who may sign in (administrators).",

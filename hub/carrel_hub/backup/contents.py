@@ -12,7 +12,7 @@ from typing import Final
 MANIFEST: Final = "carrel-backup.json"
 DATABASES: Final = ("carrel.sqlite", "hub/jupyterhub.sqlite", "jupyterhub.sqlite")
 FILES: Final = (
-    *("keys.json", "task-token.key"),
+    *("keys.json", "task-token.key", "ledger-secrets.key"),
     *("hub/accounts.json", "hub/ports.json", "hub/routes.yaml", "hub/acme.json"),
 )
 FOLDERS: Final = ("results", "engine/accounts")

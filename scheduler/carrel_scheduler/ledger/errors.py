@@ -36,12 +36,18 @@ class LedgerNotUsable(StoreError):  # noqa: N818 - see above
     Attributes:
         code: ``unknown_database``, ``driver_missing``, ``folder_missing``,
             ``folder_not_writable``, ``file_not_usable``, ``server_not_reachable``,
-            ``newer_schema``.
+            ``newer_schema``, ``keys_not_usable``, ``secrets_unreadable``.
     """
 
     def __init__(self, code: str, database: str, detail: str) -> None:
         super().__init__(f"{database}: {detail}")
         self.code, self.database, self.detail = code, database, detail
+
+
+class SecretsUnreadable(StoreError):  # noqa: N818 - see above
+    """No key of the ledger fits the secrets of a workload."""
+
+    code = "secrets_unreadable"
 
 
 class LedgerUnavailable(StoreError):  # noqa: N818 - see above

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from carrel_scheduler.ledger.database import Database, database_of
-from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.errors import InvalidArgument, LedgerNotUsable
+from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_scheduler.quarantine import Quarantine
 
@@ -20,11 +20,11 @@ async def open_ledger(
     ids: Callable[[], str],
     keep_changes: int = KEEP_CHANGES,
     quarantine: Quarantine | None = None,
-) -> Ledger:
+    keys: SecretKeys | None = None,
+) -> SqlLedger:
     """Open, migrating to the present schema if needed; close it with ``close``.
 
-    The ledger belongs to the running event loop. Secrets of workloads are stored unencrypted: on
-    SQLite in a file of mode 0600, on PostgreSQL under that server's rights.
+    The ledger belongs to the running event loop.
 
     Args:
         url: the database. A SQLite file is made when missing, its folder is not.
@@ -32,6 +32,7 @@ async def open_ledger(
         ids: new unique ids.
         keep_changes: how many changes watches can go back.
         quarantine: where objects go that cannot be read.
+        keys: for secrets; those of the file beside a SQLite database by default.
 
     Raises:
         LedgerNotUsable: the URL, folder, file, server or schema does not serve; says why.
@@ -40,8 +41,21 @@ async def open_ledger(
         raise InvalidArgument("keep_changes", keep_changes, "at least 1")
     database = await asyncio.to_thread(migrated, url)
     return SqlLedger(
-        database, clock=clock, ids=ids, keep_changes=keep_changes, quarantine=quarantine
+        database,
+        keys=keys or keys_beside(database),
+        clock=clock,
+        ids=ids,
+        keep_changes=keep_changes,
+        quarantine=quarantine,
     )
+
+
+def keys_beside(database: Database) -> SecretKeys:
+    """Keys in the folder of a SQLite database; raises ``LedgerNotUsable``."""
+    if database.file is None:
+        lacks = "needs keys for the secrets of work, which a server's database cannot keep"
+        raise LedgerNotUsable("keys_not_usable", database.label, lacks)
+    return SecretKeys.load_or_create(database.file.with_name(KEYS_FILE))
 
 
 def migrated(url: str) -> Database:

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from carrel_scheduler.ledger import usage
+from carrel_scheduler.ledger.database import Database
+from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
 from carrel_scheduler.ledger.records import (
     Creation,
     Decision,
@@ -31,13 +33,18 @@ from carrel_scheduler.ledger.rows.codec import (
     encode_status,
     to_json,
 )
+from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_store import SqlObjectStore
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.objects import Meta, Workload
 
 
 class SqlLedger(SqlObjectStore):
-    """See ``Ledger``; the constructor is that of ``SqlObjectStore``."""
+    """See ``Ledger``; the constructor is that of ``SqlObjectStore``, with keys for secrets."""
+
+    def __init__(self, database: Database, *, keys: SecretKeys, **options: Any) -> None:
+        super().__init__(database, **options)
+        self._keys = keys
 
     async def begin_epoch(self) -> int:
         """See ``Ledger``."""
@@ -76,13 +83,13 @@ class SqlLedger(SqlObjectStore):
     ) -> Workload:
         """See ``Ledger``. The transition gets the workload's uid."""
         new = self._named(encode(workload))
-        environment = dict(secrets)
+        encrypted = self._encrypted(new.meta.uid, secrets)
         row = msgspec.structs.replace(transition, workload_uid=new.meta.uid)
 
         def write(transaction: Transaction) -> Encoded[Workload]:
             made = object_rows.create(transaction, new)
             history_rows.add_transitions(transaction.connection, [row])
-            small_rows.add_secrets(transaction.connection, made.meta.uid, environment)
+            small_rows.add_secrets(transaction.connection, made.meta.uid, encrypted)
             return made
 
         return (await self._writer.run(write)).decode()
@@ -94,7 +101,10 @@ class SqlLedger(SqlObjectStore):
             new.meta.uid: msgspec.structs.replace(item.transition, workload_uid=new.meta.uid)
             for new, item in zip(named, items, strict=True)
         }
-        secrets = {new.meta.uid: dict(item.secrets) for new, item in zip(named, items, strict=True)}
+        secrets = {
+            new.meta.uid: self._encrypted(new.meta.uid, item.secrets)
+            for new, item in zip(named, items, strict=True)
+        }
 
         def write(transaction: Transaction) -> list[Creation]:
             creations = object_rows.create_many(transaction, named)
@@ -108,20 +118,54 @@ class SqlLedger(SqlObjectStore):
 
     async def set_secrets(self, workload_uid: str, secrets: Mapping[str, str]) -> None:
         """See ``Ledger``; raises ``NotFound``."""
-        environment = dict(secrets)
+        encrypted = self._encrypted(workload_uid, secrets)
         await self._writer.run(
             lambda transaction: small_rows.write_secrets(
-                transaction.connection, workload_uid, environment
+                transaction.connection, workload_uid, encrypted
             )
         )
 
     async def secrets(self, workload_uid: str) -> Mapping[str, str]:
         """See ``Ledger``."""
-        return await self._read(small_rows.read_secrets, workload_uid)
+        return (await self.secrets_of([workload_uid])).get(workload_uid, {})
 
     async def secrets_of(self, workload_uids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         """See ``Ledger``."""
-        return await self._read(small_rows.read_secrets_of, tuple(workload_uids))
+        found = await self._read(small_rows.read_secrets, tuple(workload_uids))
+        return {uid: self._keys.decrypt(uid, stored) for uid, stored in found.items()}
+
+    async def encrypt_secrets_anew(self, *, discard: bool = False) -> tuple[int, int]:
+        """Encrypt by the newest key what is not; returns how many those were and were dropped.
+
+        Nothing is written unless all can be read; then raises ``LedgerNotUsable``. With ``discard``
+        what cannot be read is dropped.
+        """
+
+        def write(transaction: Transaction) -> tuple[int, int]:
+            stored = small_rows.read_secrets(transaction.connection)
+            old = {uid: text for uid, text in stored.items() if not self._keys.is_newest(text)}
+            fresh: dict[str, str] = {}
+            for uid, text in old.items():
+                try:
+                    fresh[uid] = self._encrypted(uid, self._keys.decrypt(uid, text))
+                except SecretsUnreadable:
+                    fresh[uid] = ""
+            dropped = sum(not text for text in fresh.values())
+            if dropped and not discard:
+                raise LedgerNotUsable(
+                    "secrets_unreadable",
+                    self._database.label,
+                    f"no key fits the secrets of {dropped} workloads: restore the file of keys "
+                    "that belongs to it, or drop these secrets (docs/security.md)",
+                )
+            for uid, text in fresh.items():
+                small_rows.write_secrets(transaction.connection, uid, text)
+            return len(fresh) - dropped, dropped
+
+        return await self._writer.run(write)
+
+    def _encrypted(self, uid: str, environment: Mapping[str, str]) -> str:
+        return self._keys.encrypt(uid, environment) if environment else ""
 
     async def claim_idempotency_key(
         self, scope: str, key: str, digest: str, workload_uid: str, now: float

@@ -38,6 +38,7 @@ from carrel_scheduler.kube.errors import AlreadyExists, NotFound
 from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.resources import SECRETS
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
+from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys, new_key
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.service.node_agents import ClusterNodeAgents
 from carrel_scheduler.service.settings import ClusterSettings, Settings
@@ -55,6 +56,7 @@ from carrel_scheduler.workloads.views.live import LiveView
 
 log = logging.getLogger(__name__)
 TASK_KEY: Final = "carrel-task-key"
+LEDGER_KEYS: Final = "carrel-ledger-keys"
 MOST_OWNERS: Final = 10_000
 LOOK_SECONDS: Final = 5.0
 """Looking into pods is a command in each: not as often as on one machine."""
@@ -261,20 +263,33 @@ async def _lead(cluster: ClusterSettings, client: KubeClient, seat: StateFolderL
 
 
 async def task_key(client: KubeClient, cluster: ClusterSettings) -> bytes:
-    """The key that signs task tokens: a secret, made by the first scheduler there is."""
+    """The key that signs task tokens."""
+    fresh = {"immutable": True, "data": {"key": _encoded(os.urandom(32))}}
+    return _key(await _kept(client, cluster.namespace, TASK_KEY, fresh), "key")
+
+
+async def secret_keys(client: KubeClient, cluster: ClusterSettings) -> SecretKeys:
+    """The keys of secrets in the ledger, to which an admin may add. Raises ``LedgerNotUsable``."""
+    fresh = {"data": {KEYS_FILE: _encoded(new_key().encode())}}
+    text = _key(await _kept(client, cluster.namespace, LEDGER_KEYS, fresh), KEYS_FILE).decode()
+    return SecretKeys.from_text(text, f"secret {cluster.namespace}/{LEDGER_KEYS}")
+
+
+async def _kept(
+    client: KubeClient, namespace: str, name: str, fresh: dict[str, Any]
+) -> dict[str, Any]:
+    """A secret, made by the first scheduler there is."""
     with suppress(NotFound):
-        return _key(await client.get(SECRETS, TASK_KEY, cluster.namespace))
-    fresh = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": TASK_KEY},
-        "immutable": True,
-        "data": {"key": base64.b64encode(os.urandom(32)).decode("ascii")},
-    }
+        return await client.get(SECRETS, name, namespace)
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, **fresh}
     with suppress(AlreadyExists):
-        return _key(await client.create(SECRETS, fresh, cluster.namespace))
-    return _key(await client.get(SECRETS, TASK_KEY, cluster.namespace))
+        return await client.create(SECRETS, body, namespace)
+    return await client.get(SECRETS, name, namespace)
 
 
-def _key(secret: dict[str, Any]) -> bytes:
-    return base64.b64decode(secret["data"]["key"])
+def _encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+def _key(secret: dict[str, Any], name: str) -> bytes:
+    return base64.b64decode(secret["data"][name])

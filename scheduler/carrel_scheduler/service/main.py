@@ -32,11 +32,12 @@ from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Fenced, Ledger
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.resources.rows import open_rows
+from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.service.cluster import Cluster, Lead, lead
+from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
 from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import OneMachine
 from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
@@ -290,9 +291,14 @@ async def _serve_machine(
         log.info("%s", await asyncio.to_thread(gpu_memory.summary))
     quarantine = Quarantine(time.time)
     ledger = await open_ledger(
-        settings.database_url, clock=time.time, ids=new_id, quarantine=quarantine
+        settings.database_url,
+        clock=time.time,
+        ids=new_id,
+        quarantine=quarantine,
+        keys=SecretKeys.load_or_create(settings.state_dir / KEYS_FILE),
     )
     try:
+        await ledger.encrypt_secrets_anew()
         environment = OneMachine(settings, provider)
         await Service(settings, ledger, engine, environment, quarantine, listener).run(stop)
     finally:
@@ -303,13 +309,15 @@ async def _serve_machine(
 async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
     client = KubeClient(find())
     try:
-        rows = await open_rows(settings.database_url, clock=time.time, ids=new_id)
+        keys = await secret_keys(client, settings.need_cluster())
+        rows = await open_rows(settings.database_url, clock=time.time, ids=new_id, keys=keys)
         quarantine = Quarantine(time.time)
         ledger = KubernetesLedger(client, rows, clock=time.time, ids=new_id, quarantine=quarantine)
         try:
             leading = await _unless(stop, _led(settings, client))
             if leading is None:
                 return
+            await rows.encrypt_secrets_anew()
             environment = Cluster(settings, client, ledger, leading)
             try:
                 await Service(settings, ledger, environment.engine, environment, quarantine).run(

@@ -3,6 +3,7 @@
 import itertools
 
 from carrel_scheduler.ledger.open import open_ledger
+from carrel_scheduler.ledger.secret_keys import SecretKeys, new_key
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 
 
@@ -10,7 +11,7 @@ class Ledgers:
     """Opens a database as often as asked, and closes what is open."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self.url, self.keys = url, SecretKeys([new_key()])
         self._ids, self._ticks = itertools.count(), itertools.count(1)
         self._opened: list[SqlLedger] = []
 
@@ -21,6 +22,7 @@ class Ledgers:
             clock=lambda: 1_790_000_000.0 + next(self._ticks),
             ids=lambda: f"uid-{next(self._ids)}",
             keep_changes=keep_changes,
+            keys=self.keys,
         )
         assert isinstance(ledger, SqlLedger)
         self._opened.append(ledger)

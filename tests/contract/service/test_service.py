@@ -1,6 +1,9 @@
 """The scheduler service as a process: on PostgreSQL like on SQLite, and over a kill."""
 
 import asyncio
+import gzip
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +18,14 @@ from contract.postgresql import PostgreSQL, postgresql
 __all__ = ["postgresql"]
 
 PATIENCE_SECONDS = 240.0
-WAITS = 'echo done; until [ -e "$CARREL_CHECKPOINT_DIR/go" ]; do sleep 0.1; done'
+PLANTED = "planted-4711-hush"
+WAITS = 'echo done ${#PASSWORD}; until [ -e "$CARREL_CHECKPOINT_DIR/go" ]; do sleep 0.1; done'
 JOB = {
     "name": "train-1",
     "project": "vision",
     "command": ["sh", "-c", WAITS],
     "gpus": 1,
-    "secret_environment": {"PASSWORD": "hush"},
+    "secret_environment": {"PASSWORD": PLANTED},
 }
 
 
@@ -42,6 +46,16 @@ async def until(session: aiohttp.ClientSession, url: str, phase: str) -> dict[st
             await asyncio.sleep(0.1)
 
 
+def files_with(text: str, folder: Path) -> list[str]:
+    """Names of the files below a folder that hold a text."""
+    assert (folder / "ledger-secrets.key").stat().st_mode & 0o777 == 0o600
+    return [
+        str(path)
+        for path in folder.rglob("*")
+        if path.is_file() and text.encode() in path.read_bytes()
+    ]
+
+
 async def walk(scheduler: SchedulerProcess, session: aiohttp.ClientSession) -> None:
     """Submit, kill the scheduler while the job runs, start it again, and see the job through."""
     await scheduler.start()
@@ -51,10 +65,11 @@ async def walk(scheduler: SchedulerProcess, session: aiohttp.ClientSession) -> N
         assert answer.status == 201, await answer.text()
     async with session.post(f"{scheduler.api}/workloads", json=JOB) as answer:
         assert answer.status == 201, await answer.text()
-        assert "hush" not in await answer.text()
+        assert PLANTED not in await answer.text()
         uid = (await answer.json())["uid"]
     url = f"{scheduler.api}/workloads/vision/train-1"
     await until(session, url, "running")
+    assert files_with(PLANTED, scheduler.state_dir) == []
     await scheduler.kill()
     await scheduler.start()
     await scheduler.ready(session)
@@ -70,8 +85,17 @@ async def walk(scheduler: SchedulerProcess, session: aiohttp.ClientSession) -> N
         "succeeded",
     ]
     async with session.get(f"{url}/logs") as answer:
-        assert await answer.text() == "done\n"
-    assert "hush" not in scheduler.log.read_text()
+        assert await answer.text() == f"done {len(PLANTED)}\n"
+    assert PLANTED not in scheduler.log.read_text()
+    assert files_with(PLANTED, scheduler.state_dir) == []
+    backup = scheduler.state_dir / "one.backup"
+    command = [sys.executable, "-m", "carrel.cli", "backup", str(backup)]
+    await asyncio.to_thread(
+        subprocess.run, [*command, "--state-dir", str(scheduler.state_dir)], check=True
+    )
+    content = gzip.decompress(backup.read_bytes())
+    assert b"ledger-secrets.key" in content
+    assert PLANTED.encode() not in content
 
 
 @pytest.mark.parametrize(

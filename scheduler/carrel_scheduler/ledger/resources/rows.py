@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
-from carrel_scheduler.ledger.open import KEEP_CHANGES, migrated
+from carrel_scheduler.ledger.open import KEEP_CHANGES, keys_beside, migrated
 from carrel_scheduler.ledger.records import (
     Decision,
     Fenced,
@@ -24,6 +24,7 @@ from carrel_scheduler.ledger.rows import codec
 from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows.tables import changes, objects, specs, store_state, transitions
+from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
@@ -121,10 +122,17 @@ def _last_rows(connection: Connection, uids: list[str]) -> list[Transition]:
     return [codec.transition(dict(row)) for row in rows]
 
 
-async def open_rows(url: str, *, clock: Callable[[], float], ids: Callable[[], str]) -> Rows:
+async def open_rows(
+    url: str,
+    *,
+    clock: Callable[[], float],
+    ids: Callable[[], str],
+    keys: SecretKeys | None = None,
+) -> Rows:
     """Open the database of rows, see ``ledger.open``; raises ``LedgerNotUsable``."""
     database = await asyncio.to_thread(migrated, url)
-    return Rows(database, clock=clock, ids=ids, keep_changes=KEEP_CHANGES)
+    found = keys or keys_beside(database)
+    return Rows(database, keys=found, clock=clock, ids=ids, keep_changes=KEEP_CHANGES)
 
 
 class Past:

@@ -1,8 +1,6 @@
-"""Secrets, idempotency keys, settings and the logs of studies in SQL.
+"""Encrypted secrets, idempotency keys, settings and the logs of studies in SQL.
 
-Secrets are stored as they are: on SQLite in a file that only its owner can read (mode 0600), on
-PostgreSQL under that server's rights. Nothing but ``secrets`` reads them. The log of a study is
-only appended to, and its entries are numbered from 0 without a gap.
+The log of a study is only appended to, and its entries are numbered from 0 without a gap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,17 +10,14 @@ import msgspec
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from carrel_scheduler.ledger.rows.codec import to_json
 from carrel_scheduler.ledger.rows.tables import idempotency_keys, secrets, settings, study_log
 from carrel_scheduler.ledger.store import Conflict, NotFound
 
 KEY_LIFETIME_SECONDS: Final = 86_400.0
-_ENVIRONMENT: Final = msgspec.json.Decoder(dict[str, str])
 _FORGET_SECRETS: Final = delete(secrets).where(secrets.c.workload_uid == bindparam("uid"))
 _NEW_SECRETS: Final = insert(secrets)
-_SECRETS_OF: Final = select(secrets.c.workload_uid, secrets.c.environment).where(
-    secrets.c.workload_uid.in_(bindparam("uids", expanding=True))
-)
+_SECRETS: Final = select(secrets.c.workload_uid, secrets.c.environment)
+_SECRETS_OF: Final = _SECRETS.where(secrets.c.workload_uid.in_(bindparam("uids", expanding=True)))
 # Well below the number of parameters that a statement may have.
 _AT_ONCE: Final = 500
 _OLD_KEYS: Final = delete(idempotency_keys).where(idempotency_keys.c.at <= bindparam("cutoff"))
@@ -36,17 +31,17 @@ _STUDY_LENGTH: Final = select(func.max(study_log.c.number)).where(
 _NEW_ENTRIES: Final = insert(study_log)
 
 
-def write_secrets(connection: Connection, uid: str, environment: Mapping[str, str]) -> None:
-    """Replace the secrets of a workload; raises ``NotFound``."""
+def write_secrets(connection: Connection, uid: str, encrypted: str) -> None:
+    """Replace the secrets of a workload, or remove them if empty; raises ``NotFound``."""
     connection.execute(_FORGET_SECRETS, {"uid": uid})
-    add_secrets(connection, uid, environment)
+    add_secrets(connection, uid, encrypted)
 
 
-def add_secrets(connection: Connection, uid: str, environment: Mapping[str, str]) -> None:
-    """Write the secrets of a workload that has none; raises ``NotFound``."""
-    if not environment:
+def add_secrets(connection: Connection, uid: str, encrypted: str) -> None:
+    """Write the secrets, if any, of a workload that has none; raises ``NotFound``."""
+    if not encrypted:
         return
-    row = {"workload_uid": uid, "environment": to_json(dict(environment), "secrets")}
+    row = {"workload_uid": uid, "environment": encrypted}
     try:
         connection.execute(_NEW_SECRETS, row)
     except IntegrityError:
@@ -54,19 +49,14 @@ def add_secrets(connection: Connection, uid: str, environment: Mapping[str, str]
         raise NotFound(f"no workload with uid {uid!r}") from None
 
 
-def read_secrets(connection: Connection, uid: str) -> Mapping[str, str]:
-    """The secrets of a workload; empty when none."""
-    query = select(secrets.c.environment).where(secrets.c.workload_uid == uid)
-    text = connection.execute(query).scalar_one_or_none()
-    return {} if text is None else _ENVIRONMENT.decode(text)
-
-
-def read_secrets_of(connection: Connection, uids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-    """The secrets of those workloads that have any, by uid."""
-    found: dict[str, Mapping[str, str]] = {}
+def read_secrets(connection: Connection, uids: Sequence[str] | None = None) -> dict[str, str]:
+    """The encrypted secrets of those workloads that have any, by uid; of all without ``uids``."""
+    if uids is None:
+        return dict(map(tuple, connection.execute(_SECRETS)))
+    found: dict[str, str] = {}
     for start in range(0, len(uids), _AT_ONCE):
-        for uid, text in connection.execute(_SECRETS_OF, {"uids": uids[start : start + _AT_ONCE]}):
-            found[uid] = _ENVIRONMENT.decode(text)
+        part = {"uids": uids[start : start + _AT_ONCE]}
+        found |= dict(map(tuple, connection.execute(_SECRETS_OF, part)))
     return found
 
 
