@@ -15,8 +15,8 @@ from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.workloads.faults.audit import MOST_SECONDS, Audit
-from carrel_scheduler.workloads.lifecycle import spec_changes, task_events
-from carrel_scheduler.workloads.reconcile import reconciler
+from carrel_scheduler.workloads.lifecycle import task_events
+from carrel_scheduler.workloads.reconcile import handlers, reconciler
 from carrel_scheduler.workloads.reconcile.events import (
     CheckLimits,
     DepartmentChanged,
@@ -147,7 +147,7 @@ async def test_a_handler_that_fails_takes_its_workload_in_anew(
     await desk.project("vision", 4)
     uid = await desk.submit("vision", "job")
     await desk.runs(uid)
-    follow = spec_changes.follow
+    follow = handlers.follow_specification
 
     def failing(cycle: Any, entry: Any) -> None:
         follow(cycle, entry)
@@ -155,7 +155,7 @@ async def test_a_handler_that_fails_takes_its_workload_in_anew(
             monkeypatch.undo()
             raise KeyError(entry.uid)
 
-    monkeypatch.setattr(spec_changes, "follow", failing)
+    monkeypatch.setattr(handlers, "follow_specification", failing)
     await desk.change(uid, suspend=True)
     assert await desk.phase(uid) == "stopping"
     assert list(desk.engine.stopping) == [TaskId(uid, 0, 0)]
@@ -174,11 +174,8 @@ async def test_what_fails_for_good_holds_up_nobody_and_doubles_no_gpu(
     await desk.runs(bad, good)
     [task] = desk.tasks_of(bad)
     [device] = desk.engine.specs[task].devices
-    for module in (spec_changes, task_events):
-        for name in ("follow", "on_task"):
-            handler = getattr(module, name, None)
-            if handler is not None:
-                monkeypatch.setattr(module, name, _failing_for(bad, handler))
+    for module, name in ((handlers, "follow_specification"), (task_events, "on_task")):
+        monkeypatch.setattr(module, name, _failing_for(bad, getattr(module, name)))
     await desk.change(bad, priority="high")
     assert desk.loop.cache.get(bad) is None
     assert [one.key for one in desk.loop.quarantine.items if one.source == "workload"] == [bad]

@@ -20,10 +20,10 @@ from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.faults import deleted_projects
 from carrel_scheduler.workloads.faults.guarding import Savepoint
 from carrel_scheduler.workloads.gangs import membership, shape
-from carrel_scheduler.workloads.lifecycle import reasons, session_limits, spec_changes, task_events
+from carrel_scheduler.workloads.lifecycle import reasons, session_limits, task_events
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
-from carrel_scheduler.workloads.reconcile import deciding
+from carrel_scheduler.workloads.reconcile import deciding, handlers
 from carrel_scheduler.workloads.reconcile.executor import NO_TRACE
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 from carrel_schema.objects import TaskInfo, Workload
@@ -89,7 +89,7 @@ def take(changes: PassChanges, workload: Workload, seen: Collection[TaskId]) -> 
     deciding.limit_pause(entry, changes.now)
     if entry.holding:
         _adopt(changes, entry, seen)
-    elif spec_changes.waits_for_room(workload):
+    elif handlers.wants_resources(workload):
         changes.enqueue(entry)
     if status.phase == "running":
         session_limits.take_over(entry, changes.now)
@@ -99,7 +99,7 @@ def take(changes: PassChanges, workload: Workload, seen: Collection[TaskId]) -> 
 
 def follow(changes: PassChanges, entry: CachedWorkload) -> None:
     """Do what its specification asks for, now that the engine's word about its tasks is known."""
-    spec_changes.follow(changes, entry)
+    handlers.follow_specification(changes, entry)
     for when in (entry.workload.status.not_before, entry.claim_until, entry.meet_until):
         if when is not None:
             changes.wakes.append((when, entry.uid))

@@ -26,10 +26,8 @@ from carrel_scheduler.workloads.faults.guarding import GuardedSteps
 from carrel_scheduler.workloads.gangs import membership, stalling
 from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.lifecycle import (
-    disruptions,
     reasons,
     session_limits,
-    spec_changes,
     task_events,
     termination,
 )
@@ -128,7 +126,7 @@ class EventHandlers:
                 self._of_devices(changes, event)
             case ExternalEvents(news):
                 changes.external_pods.handle(news, changes.now)
-                disruptions.follow(changes)
+                task_events.follow_disruptions(changes)
             case UsedLately(average):
                 usage_history.take(self._state, average)
             case Wake():
@@ -143,7 +141,7 @@ class EventHandlers:
     ) -> None:
         match event:
             case SpecRead():
-                spec_changes.follow(changes, entry)
+                follow_specification(changes, entry)
             case WorkloadDeleted():
                 termination.object_gone(changes, entry)
             case StatusChanged():
@@ -179,7 +177,7 @@ class EventHandlers:
         if entry is None:
             if workload.status.phase in FINAL and not workload.spec.delete:
                 return
-            entry = spec_changes.take_in(changes, workload)
+            entry = add_workload(changes, workload)
             self._publish("workload", workload)
         elif workload.meta.resource_version <= entry.workload.meta.resource_version:
             return
@@ -188,7 +186,7 @@ class EventHandlers:
             entry.workload.meta, entry.workload.spec = workload.meta, workload.spec
             if opened:
                 self._publish("workload", entry.workload)
-        spec_changes.follow(changes, entry)
+        follow_specification(changes, entry)
 
     def _project_changed(self, changes: PassChanges, change: Change[Project]) -> None:
         project = change.object
@@ -205,7 +203,7 @@ class EventHandlers:
                 continue
             if session_limits.watched(entry):
                 self._timers.set(changes.now, entry.uid)
-            elif spec_changes.waits_for_project(entry):
+            elif lacks_project(entry):
                 changes.enqueue(entry)
 
     def _department_changed(self, change: Change[Department]) -> None:
@@ -318,3 +316,53 @@ class EventHandlers:
         if again is not None and not changes.now < entry.look_at <= again:
             entry.look_at = again
             self._timers.set(again, entry.uid)
+
+
+def add_workload(changes: PassChanges, workload: Workload) -> CachedWorkload:
+    """Add a new workload to the cache and queue it, unless it is suspended."""
+    entry = changes.cache.add(workload)
+    workload.status.observed_generation = workload.meta.generation
+    if workload.status.phase == "pending" and not asks_for_end(workload):
+        changes.enqueue(entry)
+    return entry
+
+
+def asks_for_end(workload: Workload) -> bool:
+    """Whether its owner wants it stopped or gone."""
+    return workload.spec.suspend or workload.spec.delete
+
+
+def wants_resources(workload: Workload) -> bool:
+    """Whether it is to run now, and does not yet."""
+    wants = workload.status.phase == "pending" and not asks_for_end(workload)
+    return wants and workload.status.not_before is None
+
+
+def lacks_project(entry: CachedWorkload) -> bool:
+    """Whether it wants to run and is not in the core's queue: its project was not known."""
+    return wants_resources(entry.workload) and not entry.queued
+
+
+def follow_specification(changes: PassChanges, entry: CachedWorkload) -> None:
+    """Bring a workload to where its specification wants it."""
+    workload = entry.workload
+    status, spec = workload.status, workload.spec
+    if status.observed_generation != workload.meta.generation:
+        status.observed_generation = workload.meta.generation
+        changes.mark(entry)
+    if spec.delete:
+        termination.delete(changes, entry)
+    elif spec.suspend:
+        termination.stop(changes, entry, reasons.suspended(spec), spec.grace_seconds)
+    elif status.phase == "stopped" and spec.resumes > status.observed_resumes:
+        _resume(changes, entry)
+
+
+def _resume(changes: PassChanges, entry: CachedWorkload) -> None:
+    status = entry.workload.status
+    status.observed_resumes = entry.workload.spec.resumes
+    status.failures = status.losses = 0
+    status.ended_at = None
+    status.not_before = None
+    changes.move(entry, "pending")
+    changes.enqueue(entry)

@@ -48,6 +48,7 @@ from carrel_scheduler.workloads.reconcile.events import (
     Inbox,
     LoopEvent,
     StatusChanged,
+    Stream,
     Wake,
 )
 from carrel_scheduler.workloads.reconcile.executor import Executor
@@ -57,7 +58,6 @@ from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_scheduler.workloads.reconcile.plan_execution import Explaining
 from carrel_scheduler.workloads.reconcile.recording import PendingReports, Recorder, ReportWriter
 from carrel_scheduler.workloads.views.contract import LiveEvent, Report
-from carrel_scheduler.workloads.views.stream import Stream
 from carrel_schema.objects import Workload
 
 log = logging.getLogger(__name__)

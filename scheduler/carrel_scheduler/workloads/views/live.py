@@ -29,6 +29,7 @@ from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, NodeState
 from carrel_scheduler.workloads.reconcile.events import (
     CheckLimits,
     CordonEnded,
+    Listener,
     StatusChanged,
     Wake,
 )
@@ -41,7 +42,6 @@ from carrel_scheduler.workloads.views.contract import (
     QueueEntry,
     Report,
 )
-from carrel_scheduler.workloads.views.stream import Listener
 from carrel_schema.answers import (
     DeviceHolder,
     DeviceLinkView,
