@@ -13,6 +13,7 @@ from carrel_hub import product
 from carrel_hub.accounts.authenticator import CarrelAuthenticator
 from carrel_hub.accounts.signing_out import ending_sessions
 from carrel_hub.accounts.store import Accounts
+from carrel_hub.directory import configuration as directory
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Settings
 from carrel_spawner.spawner import CarrelSpawner
@@ -23,7 +24,7 @@ OWN: Final = "carrel"
 def install(c: Any, settings: Settings, keys: Keys) -> None:
     """Fill the traitlets configuration ``c`` of a Hub."""
     _addresses(c, settings, keys)
-    _identity(c, settings)
+    _identity(c, settings, keys)
     product.rights(c)
     product.registered(c, settings, keys)
     workspaces = product.workspaces(c, CarrelSpawner, settings, keys)
@@ -67,8 +68,13 @@ def _addresses(c: Any, settings: Settings, keys: Keys) -> None:
         c.StoppedRoutes.tls_key = str(settings.tls.key or "")
 
 
-def _identity(c: Any, settings: Settings) -> None:
-    """Accounts of this machine."""
+def _identity(c: Any, settings: Settings, keys: Keys) -> None:
+    """A directory, or accounts of this machine."""
+    if settings.sign_in is not None:
+        directory.install(
+            c, settings.sign_in, settings.groups_file, settings.public_url, keys.crypt
+        )
+        return
     accounts = Accounts(settings.accounts_file).all()
     c.JupyterHub.authenticator_class = ending_sessions(CarrelAuthenticator)
     c.CarrelAuthenticator.accounts_file = str(settings.accounts_file)

@@ -6,6 +6,7 @@ from typing import Final, Self
 import msgspec
 
 from carrel_hub.front.traefik import Tls
+from carrel_hub.sign_in import GROUPS_FILE, SignIn
 
 HTTP_PORT: Final = 80
 HTTPS_PORT: Final = 443
@@ -43,6 +44,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         environments: Python environments that workspaces are offered, name to prefix.
         tls: how the public port speaks TLS; without, it speaks plain HTTP.
         trusted_proxies: networks of proxies before ours, whose word on who asks is believed.
+        sign_in: people sign in with a directory; without, with accounts of this machine.
     """
 
     state_dir: Path
@@ -57,6 +59,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     environments: dict[str, str] = {}
     tls: Tls | None = None
     trusted_proxies: list[str] = []
+    sign_in: SignIn | None = None
 
     @property
     def hub_dir(self) -> Path:
@@ -82,6 +85,11 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     def accounts_file(self) -> Path:
         """Names and password hashes."""
         return self.hub_dir / "accounts.json"
+
+    @property
+    def groups_file(self) -> Path:
+        """From groups of the directory to projects and admins."""
+        return self.hub_dir / GROUPS_FILE
 
     @property
     def public_url(self) -> str:

@@ -7,10 +7,9 @@ removed account or a replaced password takes effect at once, whether the Hub ran
 """
 
 import asyncio
-import secrets
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from jupyterhub import orm
 from jupyterhub.auth import Authenticator
@@ -21,11 +20,9 @@ from typing_extensions import override
 from carrel_hub.accounts import sessions
 from carrel_hub.accounts.controller import AccountsController, stop_servers
 from carrel_hub.accounts.passwords import LONGEST, hash_password, verify
+from carrel_hub.accounts.sources import remember_browser, source_of_attempt
 from carrel_hub.accounts.store import Account, AccountError, Accounts
-from carrel_hub.accounts.throttle import Busy, HashingSlots, Throttle, source_of
-
-KNOWN_BROWSER: Final = "carrel-known-browser"
-KNOWN_BROWSER_DAYS: Final = 90
+from carrel_hub.accounts.throttle import Busy, HashingSlots, Throttle
 
 
 class CarrelAuthenticator(Authenticator):
@@ -67,7 +64,7 @@ class CarrelAuthenticator(Authenticator):
         normalize: Any = self.normalize_username
         name = normalize(data.get("username", ""))
         password = data.get("password", "")
-        source = self._source(handler, name)
+        source = source_of_attempt(handler, name, self._app.trusted_downstream_ips)
         wait = self.throttle.begin(source, name)
         if wait > 0:
             raise web.HTTPError(429, f"Too many wrong passwords; try again in {round(wait)} s.")
@@ -86,7 +83,7 @@ class CarrelAuthenticator(Authenticator):
         user = handler.db.query(orm.User).filter_by(name=name).first()
         if user is not None:
             self.controller.apply(user)
-        _remember_browser(handler, name)
+        remember_browser(handler, name)
         return {"name": name, "admin": account.admin}
 
     @override
@@ -133,26 +130,3 @@ class CarrelAuthenticator(Authenticator):
         except AccountError as error:
             self.log.exception("Nobody can sign in")
             raise web.HTTPError(503, "The accounts cannot be read; ask an admin.") from error
-
-    def _source(self, handler: Any, name: str) -> str:
-        """Where an attempt comes from; a browser that signed in before is a source of its own."""
-        known = handler.get_secure_cookie(KNOWN_BROWSER, max_age_days=KNOWN_BROWSER_DAYS)
-        owner, _, browser = (known or b"").decode("utf-8", "replace").rpartition(" ")
-        if known and owner == name:
-            return f"browser {browser}"
-        request = handler.request
-        forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
-        return source_of(forwarded, request.remote_ip, self._app.trusted_downstream_ips)
-
-
-def _remember_browser(handler: Any, name: str) -> None:
-    """Give the browser a counter of its own for this account, so that no stranger locks it out."""
-    handler.set_secure_cookie(
-        KNOWN_BROWSER,
-        f"{name} {secrets.token_hex(16)}",
-        expires_days=KNOWN_BROWSER_DAYS,
-        path=handler.hub.base_url,
-        httponly=True,
-        samesite="Lax",
-        secure=handler.request.protocol == "https",
-    )

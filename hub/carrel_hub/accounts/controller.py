@@ -40,7 +40,7 @@ class AccountsController:
             return
         if account.revoke == "everything":
             sessions.revoke(user)
-            self._to_stop[user.name] = _servers(user)
+            self._to_stop[user.name] = servers_of(user)
         elif account.revoke == "sessions":
             sessions.end_sessions(user)
         _join(user, account)
@@ -77,7 +77,7 @@ class AccountsController:
         if any(one.pending == "check" for one in user.spawners.values()):
             return False
         if delete:
-            await stop_servers(app, user, _servers(user.orm_user))
+            await stop_servers(app, user, servers_of(user.orm_user))
             if self._accounts.find(user.name) is not None:
                 return False  # made anew meanwhile
             self._log.info("Deleting %s, whose account was removed", user.name)
@@ -89,7 +89,7 @@ class AccountsController:
         return True
 
 
-def _servers(user: Any) -> list[str]:
+def servers_of(user: Any) -> list[str]:
     """Names of the servers that run or start, of a user's row."""
     return [name for name, one in user.orm_spawners.items() if one.server is not None]
 
@@ -120,11 +120,11 @@ def _join(user: Any, account: Account) -> None:
     database: Any = object_session(user)
     user.groups = [group for group in user.groups if group.name not in no_more]
     for name in sorted(wanted - present):
-        user.groups.append(_group(database, name))
+        user.groups.append(group_named(database, name))
     database.commit()
 
 
-def _group(database: Any, name: str) -> Any:
+def group_named(database: Any, name: str) -> Any:
     """The Hub's group, made when it is missing."""
     group = database.query(orm.Group).filter_by(name=name).first()
     if group is None:

@@ -7,8 +7,7 @@ forgotten after a minute and bounded in number.
 """
 
 import asyncio
-import ipaddress
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -95,22 +94,3 @@ class HashingSlots:
                 yield
         finally:
             self._inside -= 1
-
-
-def source_of(forwarded_for: str, peer: str, trusted: Collection[str] = ()) -> str:
-    """The address that an attempt comes from: the last one that no trusted proxy of ours added.
-
-    An IPv6 source is its network of 64 bits, which one subscriber has to himself.
-    """
-    hops = [one.strip() for one in forwarded_for.split(",") if one.strip()]
-    named = next((one for one in reversed(hops) if one not in trusted), peer)
-    try:
-        address = ipaddress.ip_address(named.partition("%")[0])
-    except ValueError:
-        return peer
-    if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped
-        if mapped is None:
-            return str(ipaddress.ip_network((address, 64), strict=False))
-        return str(mapped)
-    return str(address)

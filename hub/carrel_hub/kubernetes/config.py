@@ -15,6 +15,7 @@ from carrel_hub import product
 from carrel_hub.accounts.authenticator import CarrelAuthenticator
 from carrel_hub.accounts.signing_out import authenticator_named, ending_sessions
 from carrel_hub.accounts.store import Accounts
+from carrel_hub.directory import configuration as directory
 from carrel_hub.front.provided import PROVIDED_PATH, ProvidedRoutes
 from carrel_hub.keys import Keys
 from carrel_hub.kubernetes.settings import ACCOUNTS, ClusterSettings
@@ -88,6 +89,12 @@ def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
 
 def _identity(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     c.CryptKeeper.keys = [bytes.fromhex(keys.crypt)]
+    if settings.sign_in is not None:
+        settings.directory_groups.parent.mkdir(parents=True, exist_ok=True)
+        directory.install(
+            c, settings.sign_in, settings.directory_groups, settings.public_url, keys.crypt
+        )
+        return
     if settings.authenticator != ACCOUNTS:
         theirs = authenticator_named(settings.authenticator)
         c.JupyterHub.authenticator_class = ending_sessions(theirs)

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from carrel_hub import scopes
+from carrel_hub.sign_in import GROUPS_FILE, SignIn, as_path
 
 ACCOUNTS: Final = "accounts"
 PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
@@ -29,6 +30,8 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
             every user's servers and every route of work have an origin of their own.
         authenticator: ``accounts`` is Carrel's own, with a file in ``state_dir``; else the name or
             the dotted path of a JupyterHub authenticator.
+        sign_in: people sign in with a directory; then ``authenticator`` stays as it is.
+        groups_file: from groups of the directory to projects and admins; empty: in ``state_dir``.
         demo: demo notebooks in every home.
         trusted_proxies: networks of what stands before the proxy, such as an Ingress, whose word on
             who asks is believed.
@@ -48,6 +51,8 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     image_pull_secrets: list[str] = []
     separate_origins: bool = False
     authenticator: str = ACCOUNTS
+    sign_in: SignIn | None = None
+    groups_file: Path | None = None
     demo: bool = False
     trusted_proxies: list[str] = msgspec.field(default_factory=lambda: list(PRIVATE))
     traits: dict[str, dict[str, Any]] = {}
@@ -61,6 +66,10 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
                 raise ValueError(f"{name} is {value!r}; it should be http(s)://host:port")
             if name in _SERVICES and where.port is None:
                 raise ValueError(f"{name} is {value!r}; it should say the port")
+        if self.sign_in is not None and self.authenticator != ACCOUNTS:
+            raise ValueError(
+                f"authenticator is {self.authenticator!r}; it should not be set beside sign_in"
+            )
 
     @property
     def api_url(self) -> str:
@@ -78,6 +87,11 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
         return self.state_dir / "hub" / "accounts.json"
 
     @property
+    def directory_groups(self) -> Path:
+        """From groups of the directory to projects and admins."""
+        return self.groups_file or self.state_dir / "hub" / GROUPS_FILE
+
+    @property
     def routes_file(self) -> Path:
         """What the proxy is told when it asks the Hub."""
         return self.state_dir / "hub" / "routes.yaml"
@@ -85,12 +99,7 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read YAML (or JSON). Raises ``OSError``, ``msgspec.ValidationError``."""
-        return msgspec.yaml.decode(path.read_bytes(), type=cls, dec_hook=_path)
-
-
-def _path(kind: type, value: object) -> object:
-    """Paths, the only type here that YAML has not."""
-    return kind(value)
+        return msgspec.yaml.decode(path.read_bytes(), type=cls, dec_hook=as_path)
 
 
 _SERVICES: Final = ("proxy_api_url", "scheduler_url", "console_url", "gateway_url")

@@ -67,6 +67,15 @@ Environments = Annotated[
         help="A Python environment that workspaces are offered; may be repeated.",
     ),
 ]
+SignInFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--sign-in",
+        metavar="FILE",
+        help="People sign in with the directory (OpenID Connect or LDAP) that this file tells of.",
+        show_default="accounts of this machine",
+    ),
+]
 StopJobs = Annotated[
     bool, typer.Option("--stop-jobs", help="At Ctrl-C, stop workspaces and jobs too.")
 ]
@@ -89,6 +98,7 @@ def up(
     trusted_proxy: TrustedProxies = None,
     database: Database = "",
     environment: Environments = None,
+    sign_in: SignInFile = None,
     stop_jobs: StopJobs = False,
 ) -> None:
     """Run Carrel on this machine: JupyterHub, the scheduler and the console."""
@@ -114,6 +124,7 @@ def up(
             tls=encrypted,
             domain=options.domain(domain, host, encrypted),
             trusted_proxies=options.networks(trusted_proxy or []),
+            sign_in=options.sign_in(sign_in, demo=demo),
             stop_jobs=stop_jobs,
         )
         run(chosen, screen)

@@ -69,10 +69,12 @@ def _prepare(options: Options, screen: Screen) -> tuple[Settings, Keys, list[New
         domain=options.domain,
         tls=options.tls,
         trusted_proxies=options.trusted_proxies,
+        sign_in=options.sign_in,
     )
     try:
         keys = Keys.load_or_create(options.state_dir / KEYS_FILE)
-        new = first_accounts(Accounts(settings.accounts_file), demo=options.demo)
+        accounts = Accounts(settings.accounts_file)
+        new = [] if options.sign_in else first_accounts(accounts, demo=options.demo)
     except (msgspec.MsgspecError, OSError, AccountError) as error:
         raise StartupError(f"The state folder {options.state_dir} is damaged: {error}") from error
     return settings, keys, new

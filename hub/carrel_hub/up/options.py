@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from carrel_hub.config import OWN
 from carrel_hub.front.traefik import Tls
 from carrel_hub.settings import Gpus
+from carrel_hub.sign_in import SignIn, read_secret
 from carrel_hub.up.checks import StartupError
 
 LOCALHOST: Final = "localhost"
@@ -38,6 +41,7 @@ class Options:
     domain: str
     tls: Tls | None
     trusted_proxies: list[str]
+    sign_in: SignIn | None
     stop_jobs: bool
 
 
@@ -126,6 +130,20 @@ def environments(texts: Iterable[str]) -> dict[str, str]:
                 f"--environment {text!r}: {prefix} is no Python environment: it has no bin/python."
             )
         found[name] = str(prefix)
+    return found
+
+
+def sign_in(file: Path | None, *, demo: bool) -> SignIn | None:
+    """What the file says about the directory; ``None``: accounts of this machine."""
+    if file is None:
+        return None
+    if demo:
+        raise StartupError("--sign-in and --demo exclude each other: the demo has its own people.")
+    try:
+        found = SignIn.load(file.expanduser())
+        read_secret(found.secret_file)
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        raise StartupError(f"--sign-in {file}: {error}") from None
     return found
 
 

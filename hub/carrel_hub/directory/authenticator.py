@@ -1,0 +1,121 @@
+"""What both ways to sign in with a directory share: names, who may come, rights, being asked again.
+
+The Hub's own refreshing is off (``auth_refresh_age`` 0), since it would let requests wait for the
+directory: ``DirectoryController`` asks beside them.
+"""
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Final
+
+from cachetools import TTLCache
+from jupyterhub import orm
+from jupyterhub.auth import Authenticator
+from tornado import web
+from traitlets import Any as AnyTrait
+from traitlets import Unicode
+from typing_extensions import override
+
+from carrel_hub.accounts.controller import stop_servers
+from carrel_hub.accounts.store import AccountError, check_name
+from carrel_hub.directory.controller import DirectoryController, Standing
+from carrel_hub.directory.group_rules import GroupRuleError, GroupRules
+from carrel_hub.directory.membership import Membership, apply, forget, membership
+
+ASK_AN_ADMIN: Final = "Ask an admin."
+ARRIVING: Final = 1000
+ARRIVING_SECONDS: Final = 60.0
+"""Between the answer of the directory and the row that the Hub makes for a new user."""
+
+
+class DirectoryAuthenticator(Authenticator):
+    """Base of the authenticators; ``sign_in`` and ``groups_file`` come by the configuration."""
+
+    sign_in: Any = AnyTrait(help="The settings, a ``SignIn``.").tag(config=True)
+    groups_file = Unicode(help="The table of groups, absolute.").tag(config=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        base: Any = super()
+        base.__init__(**kwargs)
+        self.allow_all = True  # whoever is not to come is refused with a sentence in ``admit``
+        self.auth_refresh_age = 0
+        self.rules = GroupRules(Path(self.groups_file))
+        self.app: Any = None
+        self._arriving: TTLCache[str, Membership] = TTLCache(ARRIVING, ARRIVING_SECONDS)
+        self._running: asyncio.Task[None] | None = None
+
+    @override
+    def get_handlers(self, app: Any) -> list[Any]:
+        """Called once by the Hub, inside its event loop; begins to look after its users."""
+        self.app = app
+        controller = DirectoryController(self, self.sign_in.refresh_seconds, self.log)
+        self._running = asyncio.create_task(controller.run())
+        base: Any = super()
+        handlers: list[Any] = base.get_handlers(app)
+        return handlers
+
+    async def ask(self, user: Any) -> Standing:
+        """Ask the directory again about a user of the Hub, and apply the answer.
+
+        Raises ``DirectoryUnreachableError`` when it gives none.
+        """
+        raise NotImplementedError
+
+    def local_name(self, name: str) -> str:
+        """The user name here. Raises ``HTTPError`` 403 with a sentence when it can be none."""
+        local = name.strip().lower()
+        try:
+            check_name(local)
+        except AccountError as error:
+            raise web.HTTPError(403, f"You cannot sign in here: {error} {ASK_AN_ADMIN}") from None
+        return local
+
+    def admit(self, name: str, groups: Collection[str]) -> bool:
+        """Apply what the groups make of the user; returns whether they manage everything.
+
+        Raises ``HTTPError`` 403 for who is in none of the required groups, and 503 when the table
+        of groups cannot be read.
+        """
+        required = self.sign_in.required_groups
+        if required and not set(required) & set(groups):
+            raise web.HTTPError(
+                403,
+                f"You cannot sign in here: {name} is in none of the groups "
+                f"{', '.join(required)}. {ASK_AN_ADMIN}",
+            )
+        try:
+            rules = self.rules.all()
+        except GroupRuleError as error:
+            self.log.exception("Nobody can sign in")
+            raise web.HTTPError(503, f"The table of groups cannot be read. {ASK_AN_ADMIN}") from (
+                error
+            )
+        wanted = membership(rules, groups, admin=name in self.sign_in.admins)
+        row = self._row(name)
+        if row is None:
+            self._arriving[name] = wanted  # the Hub makes the row next
+        else:
+            apply(row, wanted)
+        return wanted.admin
+
+    @override
+    def add_user(self, user: Any) -> None:
+        """Called for every user at the Hub's start, with its row, and for each new one."""
+        base: Any = super()
+        base.add_user(user)
+        row: Any = getattr(user, "orm_user", user)
+        wanted = self._arriving.pop(row.name, None)
+        if wanted is not None:
+            apply(row, wanted)
+
+    @override
+    async def delete_user(self, user: Any) -> None:
+        """Called when an admin deletes a user: nothing of the name's rights may stay."""
+        forget(user.orm_user)
+        await stop_servers(self.app, user, list(user.orm_spawners))
+        base: Any = super()
+        base.delete_user(user)
+
+    def _row(self, name: str) -> Any:
+        return self.app.db.query(orm.User).filter_by(name=name).first()

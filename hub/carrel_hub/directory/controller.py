@@ -1,0 +1,93 @@
+"""Asks the directory again, every few minutes, about everybody whom the Hub knows.
+
+Who is gone from it loses everything and their workspaces stop, as with a removed account; jobs go
+on. Who has to sign in again loses sessions and tokens, while running workspaces keep theirs. While
+the directory does not answer nothing changes: nobody is locked out, and nobody gains anything.
+"""
+
+import asyncio
+import logging
+from enum import Enum
+from typing import Any, Protocol
+
+from jupyterhub import orm
+from tornado import web
+
+from carrel_hub.accounts import sessions
+from carrel_hub.accounts.controller import servers_of, stop_servers
+from carrel_hub.directory.membership import forget
+
+
+class Standing(Enum):
+    """What the directory says of somebody who signed in before."""
+
+    KNOWN = "known"
+    SIGN_IN_AGAIN = "sign in again"
+    GONE = "gone"
+
+
+class DirectoryUnreachableError(Exception):
+    """The directory did not answer, or not usefully; nothing follows from that for anybody."""
+
+
+class Asked(Protocol):
+    """Who asks the directory: an authenticator of the Hub ``app``."""
+
+    app: Any
+
+    async def ask(self, user: Any) -> Standing:
+        """Ask about a user of the Hub, and apply the answer.
+
+        Raises ``DirectoryUnreachableError``; ``HTTPError`` 403 for who may not be here any more.
+        """
+
+
+class DirectoryController:
+    """Keeps the Hub's users what the directory says."""
+
+    def __init__(self, authenticator: Asked, seconds: float, log: logging.Logger) -> None:
+        self._authenticator, self._seconds, self._log = authenticator, seconds, log
+        self._unreachable = False
+
+    async def run(self) -> None:
+        """Ask for as long as the Hub runs; first soon after its start."""
+        await asyncio.sleep(min(self._seconds, 10.0))
+        while True:
+            try:
+                await self.ask_about_all()
+            except Exception:  # noqa: BLE001 - whatever it is, people have to be asked about again
+                self._log.exception("Users could not be compared with the directory; trying again")
+            await asyncio.sleep(self._seconds)
+
+    async def ask_about_all(self) -> None:
+        """One round; it ends early when the directory does not answer."""
+        app = self._authenticator.app
+        for name in [row.name for row in app.db.query(orm.User).all()]:
+            user = app.users.get(name)
+            if user is None:
+                continue  # deleted meanwhile
+            try:
+                await self._ask_about(app, user)
+            except DirectoryUnreachableError as error:
+                if not self._unreachable:
+                    self._log.warning("The directory does not answer, rights stay: %s", error)
+                self._unreachable = True
+                return
+        if self._unreachable:
+            self._log.warning("The directory answers again")
+        self._unreachable = False
+
+    async def _ask_about(self, app: Any, user: Any) -> None:
+        try:
+            standing = await self._authenticator.ask(user)
+        except web.HTTPError as error:
+            if error.status_code != 403:
+                raise
+            standing = Standing.GONE  # known there, and not to come here any more
+        if standing is Standing.SIGN_IN_AGAIN:
+            sessions.end_sessions(user.orm_user)
+        elif standing is Standing.GONE:
+            self._log.info("%s may not be here any more", user.name)
+            forget(user.orm_user)
+            sessions.revoke(user.orm_user)
+            await stop_servers(app, user, servers_of(user.orm_user))
