@@ -19,7 +19,7 @@ help: ## Show the commands
 up: $(VENV)/.installed ## Install into .venv and start everything on this machine (ARGS="--port 8001 --demo")
 	@exec $(BIN)/carrel up $(ARGS)
 
-test: $(VENV)/.installed-dev browser cluster ## Run every check and test
+test: $(VENV)/.installed-dev browser directory cluster ## Run every check and test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"
 	PYTHONPATH=tests $(BIN)/python -m e2e.open_mpi
 	$(MAKE) --no-print-directory lint types contracts
@@ -71,6 +71,11 @@ clean: ## Remove what was built; the state folder of `carrel up` stays
 .PHONY: browser
 browser:
 	@bash tests/install-browser.sh
+
+# An LDAP server for the tests of sign-in.
+.PHONY: directory
+directory:
+	@bash tests/install-directory.sh
 
 # A Kubernetes for tests: built once from Go modules, kept in the user's cache.
 .PHONY: cluster

@@ -30,7 +30,7 @@ class DirectoryUnreachableError(Exception):
     """The directory did not answer, or not usefully; nothing follows from that for anybody."""
 
 
-class Asked(Protocol):
+class UserSource(Protocol):
     """Who asks the directory: an authenticator of the Hub ``app``."""
 
     app: Any
@@ -45,7 +45,7 @@ class Asked(Protocol):
 class DirectoryController:
     """Keeps the Hub's users what the directory says."""
 
-    def __init__(self, authenticator: Asked, seconds: float, log: logging.Logger) -> None:
+    def __init__(self, authenticator: UserSource, seconds: float, log: logging.Logger) -> None:
         self._authenticator, self._seconds, self._log = authenticator, seconds, log
         self._unreachable = False
 

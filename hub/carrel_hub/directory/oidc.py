@@ -153,11 +153,13 @@ def discover(provider: Oidc) -> dict[str, Any]:
             raise DirectoryUnreachableError(
                 f"issuer is {provider.issuer!r}, but {url} calls itself {said['issuer']!r}"
             )
-        methods = said.get("token_endpoint_auth_methods_supported") or [BASIC]
-        addresses = {trait: str(said[key]) for trait, key in ENDPOINTS.items()}
-        return {**addresses, "basic_auth": BASIC in methods}
+        found: dict[str, Any] = {trait: str(said[key]) for trait, key in ENDPOINTS.items()}
+        found["basic_auth"] = BASIC in (
+            said.get("token_endpoint_auth_methods_supported") or [BASIC]
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DirectoryUnreachableError(f"{url} cannot be used: {error}") from error
+    return found
 
 
 def configure(c: Any, provider: Oidc, public_url: str) -> None:

@@ -1,6 +1,7 @@
 """A real LDAP server (slapd) and a provider of OpenID Connect, each a process on loopback."""
 
 import hashlib
+import html
 import os
 import re
 import socket
@@ -213,4 +214,4 @@ class OidcProvider:
 
 def sentence(page: str) -> str:
     """The text of an error page in one line."""
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))

@@ -55,7 +55,7 @@ async def test_a_wrong_or_empty_password_is_refused(stack: DirectoryStack, passw
         assert not await signed_in(mary)
 
 
-@pytest.mark.parametrize("name", ["*", "ada)(uid=*", "ada*", "nobody-there", "ada\0"])
+@pytest.mark.parametrize("name", ["*", "ada)(uid=*", "ada*", "nobody-there"])
 async def test_names_are_no_patterns(stack: DirectoryStack, name: str) -> None:
     async with browser(stack, name) as stranger:
         await stranger.sign_in()

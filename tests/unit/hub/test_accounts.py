@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from carrel_hub.accounts import command, passwords
 from carrel_hub.accounts.store import AccountError, Accounts
+from carrel_hub.accounts.sources import source_of
 from carrel_hub.accounts.throttle import (
     HASHES_AT_ONCE,
     MOST_COUNTERS,
@@ -17,7 +18,6 @@ from carrel_hub.accounts.throttle import (
     Busy,
     HashingSlots,
     Throttle,
-    source_of,
 )
 
 PASSWORD = "correct-horse"
