@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from carrel_hub.accounts import command, passwords
-from carrel_hub.accounts.store import AccountError, Accounts
 from carrel_hub.accounts.sources import source_of
+from carrel_hub.accounts.store import AccountError, Accounts
 from carrel_hub.accounts.throttle import (
     HASHES_AT_ONCE,
     MOST_COUNTERS,
