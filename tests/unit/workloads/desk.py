@@ -172,6 +172,7 @@ class Desk:
             clock=lambda: self.now,
             external_pods=self.external_pods,
             gpu_memory=self.gpu_memory,
+            stall_rule=self.stall_rule,
         )
 
     async def recover(self) -> None:
