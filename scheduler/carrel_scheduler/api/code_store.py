@@ -9,7 +9,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -60,9 +60,9 @@ class CodeStore:
         """Keep a folder's list for longer; whether it is there."""
         return await asyncio.to_thread(_touch, self._path(project, "folders", digest))
 
-    async def get_chunk(self, project: str, digest: str) -> bytes | None:
-        """A chunk; ``None`` when it is not there."""
-        return await asyncio.to_thread(self._read, self._path(project, "chunks", digest))
+    async def get_chunks(self, project: str, digests: Sequence[str]) -> bytes | None:
+        """Chunks, one behind the other; ``None`` when one is not there."""
+        return await asyncio.to_thread(self._read_all, project, digests)
 
     async def sweep(self, needed: Mapping[str, Collection[str]], now: float) -> None:
         """Remove what no work needs and nobody asked for in a week.
@@ -106,6 +106,10 @@ class CodeStore:
             raise
         self._used[project] = used + len(content)
         return digest
+
+    def _read_all(self, project: str, digests: Sequence[str]) -> bytes | None:
+        found = [self._read(self._path(project, "chunks", digest)) for digest in digests]
+        return None if None in found else b"".join(part for part in found if part is not None)
 
     @staticmethod
     def _read(path: Path) -> bytes | None:

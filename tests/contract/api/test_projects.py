@@ -147,7 +147,7 @@ async def test_whoami_tells_projects_and_the_usual_one(desk: Desk) -> None:
     assert (root["admin"], root["projects"], root["default_project"]) == (
         True,
         ["speech", "vision"],
-        "speech",
+        None,
     )
     await desk.ledger.put_setting("default_project", "vision")
     assert (await desk.ask("GET", "/whoami", "root")).body["default_project"] == "vision"

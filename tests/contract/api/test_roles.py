@@ -57,7 +57,7 @@ SAMPLES = {
     "upload_code": Sample(IN_VISION, b'{"files": []}'),
     "upload_chunk": Sample(IN_VISION | {"digest": sha256(b"a chunk").hexdigest()}, b"a chunk"),
     "read_code": Sample(TRAINING),
-    "read_chunk": Sample(TRAINING | {"digest": "0" * 64}),
+    "read_code_content": Sample(TRAINING),
     "stream_events": Sample({}, query="?project=vision"),
     "stream_workload_events": Sample(TRAINING),
     "open_terminal": Sample(TRAINING),
@@ -153,7 +153,7 @@ OF_THEIR_OWN = {
     # No code of its own, but let in.
     **{
         (name, role): "404"
-        for name in ("read_code", "read_chunk")
+        for name in ("read_code", "read_code_content")
         for role in ("owner", "admin", "own task")
     },
     # No route of its own, but let in.

@@ -23,7 +23,8 @@ async def whoami(call: Call) -> Answer:
     visible = [project.meta.name for project in await call.services.projects.visible(caller)]
     own = [name for name in visible if name in caller.projects] or visible
     usual = (await call.services.deps.ledger.settings()).get(DEFAULT_PROJECT)
-    default = usual if usual in own else next(iter(own), None)
+    # With several, none is the first that comes: work goes where its user means it to.
+    default = usual if usual in own else own[0] if len(own) == 1 else None
     return Answer(
         WhoAmI(user=caller.name, admin=caller.admin, projects=visible, default_project=default)
     )

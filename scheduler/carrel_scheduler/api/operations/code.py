@@ -1,18 +1,22 @@
 """The code of jobs: members of a project upload it, and its tasks fetch it with their tokens."""
 
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 import msgspec
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.code_store import QuotaUsed
-from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation
+from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
 from carrel_scheduler.api.operations.paths import PROJECT, WORKLOAD
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_schema import code
 from carrel_schema.answers import UploadedCode
 from carrel_schema.code import CHUNK_BYTES, MOST_LIST_BYTES, UnusableFolder
+
+AT_ONCE: Final = 8
+"""Chunks that are read together, of at most 1 MiB each."""
 
 
 @Operation(
@@ -69,19 +73,21 @@ async def read_code(call: Call) -> Answer:
     return Answer(await _folder(call), media=BYTES)
 
 
-@Operation(
-    "GET", f"{WORKLOAD}/code/{{digest}}", access=Access.TASK, answers={200: bytes}, media=BYTES
-)
-async def read_chunk(call: Call) -> Answer:
-    """One chunk of the files of the job's working folder."""
-    digest, content = call.path["digest"], None
+@Operation("GET", f"{WORKLOAD}/code/content", access=Access.TASK, answers={200: bytes}, media=BYTES)
+async def read_code_content(call: Call) -> Stream:
+    """The content of all files of the job's working folder, one behind the other as listed."""
     folder = msgspec.json.decode(await _folder(call), type=code.CodeFolder)
-    if digest in folder.chunks:
-        project = call.workload.meta.project
-        content = await call.services.deps.code.get_chunk(project, digest)
-    if content is None:
-        raise problems.Missing(Code.NOT_FOUND, "The job's working folder has no such chunk")
-    return Answer(content, media=BYTES)
+    chunks = [chunk for file in folder.files for chunk in file.chunks]
+    return Stream(_content(call, chunks), media=BYTES, ends=True)
+
+
+async def _content(call: Call, chunks: Sequence[str]) -> AsyncGenerator[bytes, None]:
+    project, store = call.workload.meta.project, call.services.deps.code
+    for at in range(0, len(chunks), AT_ONCE):
+        content = await store.get_chunks(project, chunks[at : at + AT_ONCE])
+        if content is None:
+            raise problems.Missing(Code.NOT_FOUND, "A part of the job's working folder is gone")
+        yield content
 
 
 async def _project(call: Call) -> str:
@@ -108,4 +114,4 @@ def _no_room(project: str) -> problems.Conflicting:
     )
 
 
-OPERATIONS: Final = (upload_code, upload_chunk, read_code, read_chunk)
+OPERATIONS: Final = (upload_code, upload_chunk, read_code, read_code_content)

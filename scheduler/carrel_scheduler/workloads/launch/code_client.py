@@ -12,14 +12,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import urlsplit
 
-AT_ONCE: Final = 8
+CHUNK_BYTES: Final = 2**20
+PAUSE_SECONDS: Final = 1.0
 TRIES: Final = 5
 TIMEOUT_SECONDS: Final = 60.0
 NOT_FETCHED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
@@ -88,70 +90,66 @@ def clone(url: str, revision: str, folder: Path) -> None:
 
 def download(digest: str, folder: Path) -> None:
     """Make the files of an uploaded folder. Raises ``CodeMissing``, ``OSError``."""
-    content = Api().get("code")
-    if hashlib.sha256(content).hexdigest() != digest:
+    for left in reversed(range(TRIES)):
+        try:
+            make_files(digest, folder)
+        except (OSError, HTTPException):
+            if not left:
+                raise
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return
+
+
+def make_files(digest: str, folder: Path) -> None:
+    """One try of it: the list of files, and the content of all of them in that order."""
+    with get("code") as answer:
+        listed = answer.read()
+    if hashlib.sha256(listed).hexdigest() != digest:
         raise CodeMissing("its list of files is not the one that was submitted")
-    files: list[dict[str, Any]] = json.loads(content)["files"]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in pool.map(lambda part: make_files(part, folder), parts(files)):
-            pass
+    with get("code/content") as answer:
+        for file in json.loads(listed)["files"]:
+            make_file(file, answer, folder)
 
 
-def parts(files: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
-    """The files in as many parts as are fetched at once."""
-    return (files[number::AT_ONCE] for number in range(min(AT_ONCE, len(files))))
+def make_file(file: dict[str, Any], content: BinaryIO, folder: Path) -> None:
+    """Write a file, unless one came with the request; its part of the content is next."""
+    names, left = file["path"].split("/"), file["size"]
+    if any(name in ("", ".", "..") for name in names):
+        raise CodeMissing(f"{file['path']!r} lies outside the folder")
+    path = folder.joinpath(*names)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as out:
+        for chunk in file["chunks"]:
+            piece = content.read(min(left, CHUNK_BYTES))
+            left -= len(piece)
+            if hashlib.sha256(piece).hexdigest() != chunk:
+                raise ConnectionError(f"{file['path']} did not come whole")
+            out.write(piece)
+    part.chmod(0o755 if file["executable"] else 0o644)
+    if path.exists():
+        part.unlink()
+    else:
+        part.rename(path)
 
 
-def make_files(files: Sequence[dict[str, Any]], folder: Path) -> None:
-    """Write files, over one connection."""
-    api = Api()
-    for file in files:
-        names = file["path"].split("/")
-        if any(name in ("", ".", "..") for name in names):
-            raise CodeMissing(f"{file['path']!r} lies outside the folder")
-        path = folder.joinpath(*names)
-        if path.exists():
-            continue  # it came with the request
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as out:
-            for chunk in file["chunks"]:
-                content = api.get(f"code/{chunk}")
-                if hashlib.sha256(content).hexdigest() != chunk:
-                    raise CodeMissing(f"{file['path']} came damaged")
-                out.write(content)
-        path.chmod(0o755 if file["executable"] else 0o644)
-
-
-class Api:
-    """The scheduler, asked with the task's token over one connection."""
-
-    def __init__(self) -> None:
-        env = os.environ
-        address = urlsplit(env["CARREL_URL"].rstrip("/"))
-        self._base = (
-            f"{address.path}/api/v1/workloads/{env['CARREL_PROJECT']}/{env['CARREL_WORKLOAD']}"
-        )
-        self._headers = {"Authorization": f"token {env['CARREL_TASK_TOKEN']}"}
-        kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
-        self._connection = kind(address.netloc, timeout=TIMEOUT_SECONDS)
-
-    def get(self, part: str) -> bytes:
-        """What lies at a part of the workload. Raises ``CodeMissing``, ``OSError``."""
-        for left in reversed(range(TRIES)):
-            try:
-                self._connection.request("GET", f"{self._base}/{part}", headers=self._headers)
-                answer = self._connection.getresponse()
-                content = answer.read()
-            except (OSError, HTTPException):
-                self._connection.close()
-                if not left:
-                    raise
-                continue
-            if answer.status == 200:
-                return content
-            if answer.status < 500 or not left:
-                raise CodeMissing(f"the scheduler answered with status {answer.status}")
-        raise CodeMissing("the scheduler does not answer")
+@contextmanager
+def get(part: str) -> Iterator[BinaryIO]:
+    """What lies at a part of the workload. Raises ``CodeMissing``, ``OSError``."""
+    env = os.environ
+    address = urlsplit(env["CARREL_URL"].rstrip("/"))
+    kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
+    path = f"{address.path}/api/v1/workloads/{env['CARREL_PROJECT']}/{env['CARREL_WORKLOAD']}"
+    with closing(kind(address.netloc, timeout=TIMEOUT_SECONDS)) as connection:
+        headers = {"Authorization": f"token {env['CARREL_TASK_TOKEN']}"}
+        connection.request("GET", f"{path}/{part}", headers=headers)
+        answer = connection.getresponse()
+        if answer.status >= 500:
+            raise ConnectionError(f"the scheduler answered with status {answer.status}")
+        if answer.status != 200:
+            raise CodeMissing(f"the scheduler answered with status {answer.status}")
+        yield answer
 
 
 if __name__ == "__main__":
