@@ -6,6 +6,7 @@ that scripts and tests can read it. State colours are always next to the state's
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -158,13 +159,45 @@ def _for_people(
     from rich.table import Table
     from rich.text import Text
 
+    width = UNBOUND if no_headers else shutil.get_terminal_size((UNBOUND, 24)).columns
+    kept = fitting(headers, rows, width)
+    room = width - sum(_widest(rows, index) + GAP for index in kept[:-1])
+    fits = room >= LEAST_TEXT
     shown = Table(box=None, pad_edge=False, show_header=not no_headers, header_style="bold")
-    for header in headers:
-        side = "right" if header in right else "left"
-        shown.add_column(Text(header), justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for index in kept:
+        side = "right" if headers[index] in right else "left"
+        widest = _widest(rows, index)
+        if index == kept[-1] and fits:
+            widest = min(widest, room)
+        shown.add_column(
+            Text(headers[index]),
+            justify=side,
+            no_wrap=not fits,
+            min_width=widest,  # type: ignore[arg-type]
+        )
     for row in rows:
-        shown.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    Console(width=UNBOUND).print(shown, soft_wrap=True)
+        shown.add_row(*(Text(row[i], style=STYLES.get(row[i], "")) for i in kept))
+    Console(width=width if fits else UNBOUND).print(shown, soft_wrap=not fits)
+
+
+GAP: Final = 2
+LEAST_TEXT: Final = 16
+"""A last column of sentences is folded, but not narrower than this."""
+
+
+def fitting(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The columns to show: where all do not fit, those are left out that say nothing in any row."""
+    kept = list(range(len(headers)))
+    for index in reversed(kept[1:]):
+        if sum(_widest(rows, one) + GAP for one in kept) <= width:
+            break
+        if all(row[index] in ("", "-") for row in rows):
+            kept.remove(index)
+    return kept
+
+
+def _widest(rows: Sequence[Sequence[str]], index: int) -> int:
+    return max((len(row[index]) for row in rows), default=0)
 
 
 def document(content: Any, output: Output) -> None:

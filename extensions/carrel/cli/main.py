@@ -16,6 +16,7 @@ from carrel import options
 from carrel.cli.commands import (
     cluster,
     departments,
+    ending,
     endpoints,
     experiments,
     jobs,
@@ -112,6 +113,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "share": endpoints.share,
     "queue": cluster.queue,
     "usage": cluster.usage,
+    "wait": ending.wait,
+    "rerun": ending.rerun,
+    "prune": ending.prune,
     "version": session.version,
 }
 GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
@@ -181,7 +185,8 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
 
 def build() -> typer.Typer:
     """The whole application."""
-    app = _group("Carrel: workspaces and preemptible jobs on shared GPUs.")
+    app = _group("Carrel: workspaces and preemptible jobs on shared GPUs.", completion=True)
+    app.callback()(session.start)
     for name, command in COMMANDS.items():
         app.command(name)(command)
     for name, (help_text, verbs) in GROUPS.items():
@@ -193,11 +198,11 @@ def build() -> typer.Typer:
     return app
 
 
-def _group(help_text: str) -> typer.Typer:
+def _group(help_text: str, *, completion: bool = False) -> typer.Typer:
     return typer.Typer(
         help=help_text,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=completion,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

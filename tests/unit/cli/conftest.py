@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from carrel.cli import main
-from carrel.cli.commands import cluster, jobs
+from carrel.cli.commands import cluster, ending, jobs
 from carrel.testing import FakeScheduler
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,7 +36,7 @@ Run = Callable[..., Done]
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [NOW]
-    for module in (cluster, jobs):
+    for module in (cluster, ending, jobs):
         monkeypatch.setattr(module, "now", lambda: now[0])
     return now
 

@@ -87,6 +87,6 @@ def test_what_is_shown(run: Run, kinds: FakeScheduler, name: str, words: list[st
 def test_a_dry_run_of_every_kind(run: Run) -> None:
     for words in (["--workers", "2"], ["--experiment"], ["--inference"]):
         done = run("submit", *words, "--dry-run", "--", "true")
-        assert done.out.startswith("Nothing was submitted. It would start now.\nname: ")
+        assert done.out.startswith("Nothing was submitted. It would start now.\nName: ")
     refused = run("logs", "x", "--index", "some")
     assert refused.err == "--index 'some' is no task; write 0, 1, ... or all.\n"

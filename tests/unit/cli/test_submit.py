@@ -130,7 +130,7 @@ def test_a_folder_that_jobs_do_not_see_is_told(
 
 def test_a_dry_run_says_what_would_happen(run: Run) -> None:
     done = run("submit", "x", "-g", "1", "--dry-run", "--", "python", "train.py")
-    assert done.out.startswith("Nothing was submitted. It would start now.\nname: x\n")
+    assert done.out.startswith("Nothing was submitted. It would start now.\nName:         x\n")
     assert "no jobs" not in done.out
     assert run("list", "jobs", "--no-headers").out == ""
 

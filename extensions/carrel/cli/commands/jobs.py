@@ -20,15 +20,19 @@ from carrel.cli.common import (
     say,
     show,
 )
+from carrel.cli.completing import job_names
 from carrel.errors import ApiError, BadSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from carrel.client import Client
+    from carrel.models import Workload
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The jobs.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The job.")]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="The jobs.", autocompletion=job_names)
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The job.", autocompletion=job_names)]
 
 
 def list_jobs(
@@ -46,19 +50,52 @@ def list_jobs(
     ] = None,
     parts: Annotated[bool, typer.Option("--all", "-a", help="Also trials and replicas.")] = False,
     label: Annotated[list[str] | None, typer.Option("--label", "-l", help="K=V.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again at each change, until Ctrl-C.")
+    ] = False,
     output: OutputOption = Output.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
     """List jobs."""
-    from carrel.cli import cells
     from carrel.cli.commands.submit import labels as read_labels
 
     labels = read_labels(label)
+    phases = [word.lower() for word in status or []]
     with connected() as client:
         where = None if everywhere else project_of(client, project)
-        phases = [word.lower() for word in status or []]
-        jobs = client.list_workloads(where, user, phases, kind, labels, parts=parts)
-        service = client.settings.url
+
+        def shown() -> None:
+            jobs = client.list_workloads(where, user, phases, kind, labels, parts=parts)
+            _show_jobs(jobs, client.settings.url, where, output, no_headers=no_headers)
+
+        if not watch:
+            shown()
+            return
+        try:
+            for _ in _changes(client, where):
+                if sys.stdout.isatty():
+                    typer.clear()
+                shown()
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+def _changes(client: "Client", project: str | None) -> "Iterator[None]":
+    """Once at first, then after changes, at most once a second."""
+    yield
+    last = now()
+    for event in client.events(project):
+        if event.type != "report" and now() - last >= 1.0:
+            yield
+            last = now()
+
+
+def _show_jobs(
+    jobs: "list[Workload]", service: str, where: str | None, output: Output, *, no_headers: bool
+) -> None:
+    from carrel.cli import cells
+
     wide = output is Output.WIDE
     rows = (
         cells.job_row(job, now(), service) + ([cells.why(job) or cells.NOTHING] if wide else [])

@@ -95,3 +95,19 @@ def version() -> None:
     from carrel import __version__
 
     say(f"carrel {__version__}")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+def start(
+    *,
+    _shown: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
+    ] = False,
+) -> None:
+    """Carrel: workspaces and preemptible jobs on shared GPUs."""

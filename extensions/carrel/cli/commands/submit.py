@@ -8,20 +8,24 @@ effect: a job runs as the person who submits it. What stands behind ``--`` is th
 import difflib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from carrel import options
-from carrel.cli.common import Invocation, Output, connected, document, note, project_of, say
+from carrel.cli.common import Invocation, connected, fields, note, project_of, say
 from carrel.cli.typer_options import Texts, with_table
 from carrel.client.working_folder import names_files, pack
 from carrel.errors import BadSetting
 from carrel.options import EVERY, Surface
 from carrel.volumes import hint_unmounted, in_workspace, set_working_dir
+
+if TYPE_CHECKING:
+    from carrel.models import Workload
 
 PUBLISHED: Final = re.compile(r"(?:[\d.]+:)?\d*:(\d+)(?:/tcp)?")
 NO_USER: Final = "-u has no effect: a job runs as you."
@@ -221,12 +225,38 @@ def send(
         if dry_run:
             answer = client.create_workload(body, dry_run=True)
             say(f"Nothing was submitted. {answer.forecast.sentence}".rstrip())
-            document(answer.workload, Output.YAML)
+            if answer.workload is not None:
+                _show_draft(answer.workload)
             return
         job = replacing(client, body) if replace else client.create_workload(body)
     say(f"Job {job.name} submitted successfully.")
     say("You can check the status of the job by running:")
     say(f"carrel describe job {job.name} -p {job.project}")
+
+
+def _show_draft(job: "Workload") -> None:
+    """What would be submitted, in the few lines that one wants to check."""
+    from carrel.cli import units
+
+    spec = job.spec
+    each = [units.gpus(spec.gpus), f"{units.number(spec.cpu_millicores / 1000)} CPU"]
+    fields(
+        [
+            ("Name", job.name),
+            ("Project", job.project),
+            ("Kind", spec.kind),
+            ("Command", shlex.join(spec.command)),
+            ("Folder", spec.working_dir),
+            ("Image", spec.image),
+            ("Tasks", str(spec.tasks) if spec.tasks > 1 else ""),
+            ("Each task", ", ".join([*each, units.memory(spec.memory_bytes)])),
+            ("Priority", str(spec.priority)),
+            ("Preemptible", "yes" if spec.preemptible else "no"),
+            ("Volumes", ", ".join(volume.spelt for volume in spec.volumes)),
+            ("Environment", ", ".join(sorted(spec.environment))),
+            ("Files", ", ".join(sorted(spec.files))),
+        ]
+    )
 
 
 def _name_and_command(words: list[str], context: typer.Context) -> tuple[str, list[str]]:

@@ -1,0 +1,112 @@
+"""Commands for the time after a job has begun: wait for its end, run it again, clear up."""
+
+from typing import Annotated, Final
+
+import typer
+
+from carrel.cli import units
+from carrel.cli.commands.jobs import Name, Names
+from carrel.cli.common import ProjectOption, complain, connected, now, project_of, say
+from carrel.errors import ApiError, BadSetting
+
+ENDED: Final = ("succeeded", "failed", "stopped")
+NOT_YET: Final = 124
+"""The exit code when the time is over; that of `timeout`."""
+
+
+def wait(
+    names: Names,
+    *,
+    project: ProjectOption = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", help="At most 45s, 5m, 2h; then exit code 124.")
+    ] = None,
+) -> None:
+    """Wait until jobs have ended; exit code 1 unless all succeeded."""
+    seconds = None if timeout is None else units.seconds(timeout, "--timeout")
+    with connected() as client:
+        where = project_of(client, project)
+        for name in names:
+            client.get_workload(where, name)
+        found = client.wait([(where, name) for name in names], timeout=seconds)
+    for job in found:
+        why = job.status.reason.sentence if job.status.reason is not None else ""
+        say(f"Job {job.name} {job.status.phase}. {why}".rstrip())
+    if not all(job.at_rest or job.status.phase == "deleted" for job in found):
+        complain("Not all have ended yet.")
+        raise typer.Exit(NOT_YET)
+    if not all(job.status.phase == "succeeded" for job in found):
+        raise typer.Exit(1)
+
+
+def rerun(
+    name: Name,
+    *,
+    project: ProjectOption = None,
+    new_name: Annotated[
+        str | None, typer.Option("--as", help="Its name; without one it is numbered.")
+    ] = None,
+    gpus: Annotated[
+        float | None, typer.Option("--gpus", "-g", min=0, help="Other GPUs than before.")
+    ] = None,
+    priority: Annotated[str | None, typer.Option("--priority", help="Another priority.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen now and do nothing.")
+    ] = False,
+) -> None:
+    """Submit a job's request again, with its files and secrets."""
+    asked = {"name": new_name, "gpus": gpus, "priority": priority}
+    changes = {field: value for field, value in asked.items() if value is not None}
+    with connected() as client:
+        where = project_of(client, project)
+        if dry_run:
+            answer = client.rerun(where, name, changes, dry_run=True)
+            say(f"Nothing was submitted. {answer.forecast.sentence}".rstrip())
+            return
+        job = client.rerun(where, name, changes)
+    say(f"Job {job.name} submitted successfully.")
+
+
+def prune(
+    *,
+    project: ProjectOption = None,
+    older_than: Annotated[
+        str, typer.Option("--older-than", help="Ended longer ago than 12h, 7d, ...")
+    ] = "7d",
+    status: Annotated[
+        list[str] | None, typer.Option("--status", help="succeeded, failed, stopped; all of them.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only name them.")] = False,
+) -> None:
+    """Delete your ended jobs; their checkpoints stay."""
+    phases = [word.lower() for word in status or ENDED]
+    wrong = [word for word in phases if word not in ENDED]
+    if wrong:
+        raise BadSetting(f"--status {wrong[0]!r} is no end; write {', '.join(ENDED)}.")
+    before = now() - units.seconds(older_than, "--older-than")
+    with connected() as client:
+        where = project_of(client, project)
+        mine = client.list_workloads(where, client.whoami().user, phases)
+        old = [
+            job.name
+            for job in mine
+            if job.spec.kind not in ("workspace", "schedule")
+            and (job.status.ended_at or job.created_at) < before
+        ]
+        if not old or dry_run:
+            listed = f": {', '.join(old)}" if old else ""
+            say(f"{len(old)} jobs of yours in {where} ended more than {older_than} ago{listed}.")
+            return
+        if not yes:
+            typer.confirm(f"Delete {len(old)} jobs: {', '.join(old)}?", abort=True)
+        refused = 0
+        for name in old:
+            try:
+                client.delete_workload(where, name)
+            except ApiError as error:
+                complain(str(error))
+                refused += 1
+    say(f"{len(old) - refused} jobs deleted; their checkpoints stay.")
+    if refused:
+        raise typer.Exit(1)

@@ -1,0 +1,72 @@
+"""Waiting for jobs, running them again, clearing up, completing their names, watching the list."""
+
+import pytest
+
+from carrel import __version__
+from carrel.cli.common import table
+from carrel.cli.completing import job_names
+from carrel.testing import FakeScheduler
+from unit.cli.conftest import NOW, Run
+
+
+def test_waiting_tells_how_jobs_ended(run: Run, fake: FakeScheduler) -> None:
+    for name, code in (("good", 0), ("bad", 1)):
+        fake.submit("vision", name)
+        fake.run("vision", name)
+        fake.finish("vision", name, code)
+    assert run("wait", "good", "-p", "vision").code == 0
+    both = run("wait", "good", "bad", "-p", "vision")
+    assert (both.code, both.out.splitlines()[1]) == (1, "Job bad failed. Ended with exit code 1.")
+    fake.submit("vision", "long")
+    late = run("wait", "long", "-p", "vision", "--timeout", "0s")
+    assert (late.code, late.err) == (124, "Not all have ended yet.\n")
+    assert run("wait", "nothing", "-p", "vision").code == 1
+
+
+def test_a_job_is_run_again_with_changes(run: Run, fake: FakeScheduler) -> None:
+    fake.submit("vision", "train-7", command=["python", "a.py"], gpus=1)
+    done = run("rerun", "train-7", "-p", "vision", "-g", "2", "--as", "wide")
+    assert (done.code, done.out) == (0, "Job wide submitted successfully.\n")
+    spec = fake.workload("vision", "wide")["spec"]
+    assert (spec["command"], spec["gpus"]) == (["python", "a.py"], 2.0)
+
+
+def test_pruning_deletes_what_ended_long_ago(
+    run: Run, fake: FakeScheduler, clock: list[float]
+) -> None:
+    for name in ("old", "failed", "young", "theirs"):
+        fake.submit("vision", name, user="bob" if name == "theirs" else "ada")
+        fake.run("vision", name)
+    fake.finish("vision", "old")
+    fake.finish("vision", "failed", 1)
+    fake.finish("vision", "theirs")
+    clock[0] = NOW + 8 * 86_400
+    fake.finish("vision", "young")
+    words = ("prune", "-p", "vision", "--status", "succeeded")
+    named = run(*words, "--dry-run")
+    assert named.out == "1 jobs of yours in vision ended more than 7d ago: old.\n"
+    assert run(*words, "--yes").out == "1 jobs deleted; their checkpoints stay.\n"
+    assert {job["name"] for job in fake.workloads()} == {"failed", "young", "theirs"}
+    assert run("prune", "-p", "vision", "--status", "running").code == 2
+
+
+def test_names_are_completed(run: Run, fake: FakeScheduler) -> None:
+    for name in ("train-1", "train-2", "other", "my-train"):
+        fake.submit("vision", name)
+    run("whoami")
+    assert set(job_names("train")) == {"train-1", "train-2"}
+    fake.fail_next(*[500] * 20)
+    assert job_names("train") == []
+
+
+def test_the_version_is_an_option_too(run: Run) -> None:
+    assert run("--version").out == f"carrel {__version__}\n"
+
+
+def test_tables_are_as_wide_as_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("carrel.cli.common.coloured", lambda _: True)
+    monkeypatch.setenv("COLUMNS", "50")
+    table(["NAME", "WHY"], [["train-7", "because " * 30]])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 50
