@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TextIO
 
 import typer
 
@@ -165,16 +165,11 @@ def _for_people(
     fits = room >= LEAST_TEXT
     shown = Table(box=None, pad_edge=False, show_header=not no_headers, header_style="bold")
     for index in kept:
-        side = "right" if headers[index] in right else "left"
+        side: Literal["right", "left"] = "right" if headers[index] in right else "left"
         widest = _widest(rows, index)
         if index == kept[-1] and fits:
             widest = min(widest, room)
-        shown.add_column(
-            Text(headers[index]),
-            justify=side,
-            no_wrap=not fits,
-            min_width=widest,  # type: ignore[arg-type]
-        )
+        shown.add_column(Text(headers[index]), justify=side, no_wrap=not fits, min_width=widest)
     for row in rows:
         shown.add_row(*(Text(row[i], style=STYLES.get(row[i], "")) for i in kept))
     Console(width=width if fits else UNBOUND).print(shown, soft_wrap=not fits)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from carrel import wording
+from carrel import estimate, wording
 from carrel.client import AsyncClient, Client
 from carrel.client.shared_events import changes
 from carrel.errors import ApiError
@@ -135,6 +135,12 @@ class Job:
     def metrics(self) -> dict[str, list[MetricPoint]]:
         """The metrics that the job reported."""
         return self._client.metrics(self.project, self.name)
+
+    def estimate(self) -> str:
+        """When it is likely to start or end, as a sentence, or why that is not known."""
+        now = time.time()
+        found = self._client.loop.run(estimate.read(self._client.aio, self.workload, now))
+        return estimate.sentence(self._workload, found, now)
 
     def cancel(self) -> None:
         """End and remove the job; its checkpoints stay."""

@@ -78,6 +78,14 @@ async def test_home_shows_work_quota_and_what_comes_next(ada: Visitor) -> None:
     assert "align" not in words
 
 
+async def test_pages_say_when_work_is_likely_to_start_and_end(ada: Visitor) -> None:
+    ending = (await ada.get("jobs/vision/train-8")).words
+    assert "Likely to end " in ending
+    for page in ("", "queue", "jobs/vision/sweep-3"):
+        words = (await ada.get(page)).words
+        assert "When it starts is not known:" in words or "Likely to start" in words, page
+
+
 async def test_home_offers_the_two_buttons(ada: Visitor) -> None:
     text = (await ada.get()).text
     assert '<a class="button first" href="/hub/spawn">Open a workspace</a>' in text

@@ -24,6 +24,8 @@ def wait(
 ) -> None:
     """Wait until jobs have ended; exit code 1 unless all succeeded."""
     seconds = None if timeout is None else units.seconds(timeout, "--timeout")
+    from carrel.client.resources.waiting import GONE
+
     with connected() as client:
         where = project_of(client, project)
         for name in names:
@@ -32,7 +34,7 @@ def wait(
     for job in found:
         why = job.status.reason.sentence if job.status.reason is not None else ""
         say(f"Job {job.name} {job.status.phase}. {why}".rstrip())
-    if not all(job.at_rest or job.status.phase == "deleted" for job in found):
+    if not all(job.at_rest or job.status.phase == GONE for job in found):
         complain("Not all have ended yet.")
         raise typer.Exit(NOT_YET)
     if not all(job.status.phase == "succeeded" for job in found):

@@ -35,6 +35,10 @@ Names = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The job.", autocompletion=job_names)]
 
 
+CLEAR = "\x1b[2J\x1b[H"
+"""Empties a terminal and goes to its first place."""
+
+
 def list_jobs(
     *,
     project: ProjectOption = None,
@@ -74,7 +78,7 @@ def list_jobs(
         try:
             for _ in _changes(client, where):
                 if sys.stdout.isatty():
-                    typer.clear()
+                    sys.stdout.write(CLEAR)
                 shown()
                 sys.stdout.flush()
         except KeyboardInterrupt:
@@ -110,8 +114,10 @@ def describe_job(
     name: Name, *, project: ProjectOption = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Show a job: its request, status and reason, its tasks and its history."""
+    from carrel import estimate
     from carrel.cli.commands import describe
     from carrel.cli.commands.describe import OWNER_LABEL, PARTS
+    from carrel.estimate import UNTIL_STOPPED
 
     with connected() as client:
         where = project_of(client, project)
@@ -119,11 +125,17 @@ def describe_job(
         past, parts = client.history(where, name), []
         if job.spec.kind in PARTS and not for_programs(output):
             parts = client.list_workloads(where, labels={OWNER_LABEL: name}, parts=True)
-        service = client.settings.url
+        service, likely = client.settings.url, ""
+        if not (for_programs(output) or job.at_rest or job.spec.kind in UNTIL_STOPPED):
+            found = client.loop.run(estimate.read(client.aio, job, now()))
+            likely = estimate.sentence(job, found, now())
     if for_programs(output):
         document(job, output)
         return
     describe.show_job(job, past, parts, now(), service)
+    if likely:
+        say()
+        say(likely)
 
 
 def logs(

@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from carrel import estimate
 from carrel.comparing import parameters_of
 from carrel.errors import ApiError
 from carrel.models import Workload
@@ -54,6 +55,7 @@ class JobPage(SignedInPage):
             attempt=attempt,
             word=word,
             trials=trials,
+            estimate=await self._estimate(job, now),
             has_tasks=kinds.has_tasks(job),
             kinds_reports=kinds.reports(job),
             parameters=parameters_of(job),
@@ -62,6 +64,12 @@ class JobPage(SignedInPage):
             keep_seconds=await self._keep_seconds(job),
             may_steer=identity.admin or job.spec.user == self.user,
         )
+
+    async def _estimate(self, job: Workload, now: float) -> str:
+        """When it is likely to start or to end, in words."""
+        if job.at_rest or job.spec.kind in estimate.UNTIL_STOPPED:
+            return ""
+        return estimate.sentence(job, await estimate.read(self.client, job, now), now)
 
     async def _keep_seconds(self, job: Workload) -> float:
         """What "keep" would add to a workspace now; 0 when it may not be kept."""

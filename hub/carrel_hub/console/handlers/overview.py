@@ -5,10 +5,12 @@ from typing import Final
 
 from typing_extensions import override
 
+from carrel import estimate
 from carrel.models import Workload
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.pictures.gpu_map import gpu_map
 
+MOST_ESTIMATED: Final = 20
 ACTIVE: Final = ("starting", "running", "preempting", "stopping")
 
 
@@ -25,9 +27,16 @@ class HomePage(SignedInPage):
         )
         own = [project for project in projects if project.name in identity.projects]
         pending = [work for work in mine if work.status.phase == "pending"]
+        now = self.console.clock()
+        starts = await estimate.starts(self.client, pending[:MOST_ESTIMATED], now)
         self.show(
             "home.html",
             section="home",
+            starts={
+                one.uid: estimate.sentence(one, starts[one.uid], now)
+                for one in pending
+                if one.uid in starts
+            },
             live=Live(("running", "next", "quota"), 15),
             running=sorted(
                 (work for work in mine if work.status.phase in ACTIVE), key=_newest_first
@@ -67,9 +76,15 @@ class QueuePage(SignedInPage):
     @override
     async def get(self) -> None:
         """Show it."""
-        entries = await self.client.queue()
+        now = self.console.clock()
+        entries, mine = await asyncio.gather(
+            self.client.queue(),
+            self.client.workload_page(user=self.user, phases=("pending",), limit=MOST_ESTIMATED),
+        )
+        starts = await estimate.starts(self.client, mine.items, now)
         self.show(
             "queue.html",
+            starts={one.uid: estimate.sentence(one, starts[one.uid], now) for one in mine.items},
             section="queue",
             live=Live(("queue",), 15),
             entries=entries,
