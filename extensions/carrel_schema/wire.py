@@ -24,6 +24,7 @@ from carrel_schema.constraints import (
     Gpus,
     Labels,
     Mark,
+    MemoryBytes,
     MigProfile,
     Name,
     NamePrefix,
@@ -63,6 +64,7 @@ class WireWork(Work, kw_only=True):
 
     Attributes:
         gpus: a whole number, or a share of one GPU in hundredths.
+        gpu_memory_bytes: memory of one GPU that it shares, in place of ``gpus``; 0: none.
         mig_profile: one MIG instance, as ``1g.10gb``, in place of GPUs.
         cpu_millicores: its share of the processors while others want them, too.
         cpu_limit_millicores: the most that it may use of idle processors; null: all.
@@ -71,6 +73,7 @@ class WireWork(Work, kw_only=True):
 
     volumes: Annotated[list[Volume], Constraint(max_length=64)] = []
     gpus: Gpus = 0.0
+    gpu_memory_bytes: MemoryBytes = 0
     mig_profile: MigProfile = ""
     cpu_millicores: TaskCores = 100
     cpu_limit_millicores: Annotated[int, Constraint(ge=10, le=MOST_CPU_MILLICORES)] | None = None

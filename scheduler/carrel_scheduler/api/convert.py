@@ -11,7 +11,7 @@ import msgspec
 from carrel_scheduler.api.models import answers, validators
 from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.api.principals.identity import Principal, group_of
-from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry, Report
 from carrel_schema.answers import (
@@ -82,6 +82,7 @@ def to_workload(
             cpu_limit_milli=body.cpu_limit_millicores or 0,
             memory_bytes=body.memory_bytes,
             mig_profile=body.mig_profile,
+            gpu_memory_mib=-(-body.gpu_memory_bytes // MIB),
         ),
         hold_for_claim=bool(body.hold_for_claim),
         external=bool(body.external),
@@ -118,6 +119,7 @@ def spec_out(spec: WorkloadSpec) -> WorkloadSpecOut:
         "files": {name: len(text.encode()) for name, text in spec.files.items()},
         "volumes": volumes(spec),
         "gpus": gpus(resources.gpu_milli),
+        "gpu_memory_bytes": resources.gpu_memory_mib * MIB,
         "mig_profile": resources.mig_profile,
         "cpu_millicores": resources.cpu_milli,
         "cpu_limit_millicores": resources.cpu_limit_milli or None,

@@ -116,6 +116,7 @@ class Code(StrEnum):
     NAME_TWICE = "name_twice"
     BAD_DEVICE = "bad_device"
     BAD_GPU_SHARE = "bad_gpu_share"
+    GPU_MEMORY_AND_GPUS = "gpu_memory_and_gpus"
     BAD_MIG_PROFILE = "bad_mig_profile"
     MIG_AND_GPUS = "mig_and_gpus"
     NO_MIG = "no_mig"

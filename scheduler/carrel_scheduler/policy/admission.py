@@ -6,12 +6,16 @@ binding fact. Everything that time can solve is admitted and waits with a reason
 
 from typing import Any, Final
 
+import msgspec
+
+from carrel_scheduler.core.devices.shares import MEMORY_STEP, share_of_memory
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.mig_resources import PREFIX
 from carrel_scheduler.workloads.launch.fitting import UnsupportedField
 from carrel_scheduler.workloads.views.contract import Live
-from carrel_schema.objects import ReasonInfo, Workload
+from carrel_schema.objects import ReasonInfo, Workload, WorkloadSpec
 
 _CODES: Final[dict[str, str]] = {Token.OVER_LIMIT: "limit_never_met"}
 _WAITS: Final = frozenset(
@@ -50,6 +54,7 @@ class Admission:
         """Raise ``NotAdmitted`` for what can never run."""
         spec = workload.spec
         check_priority(spec.priority)
+        self._find_share(spec)
         misfit = self._live.misfit(workload)
         if misfit is not None:
             raise _misplaced(misfit)
@@ -68,6 +73,25 @@ class Admission:
         reason = self._known[request]
         if reason is not None and reason.token not in _WAITS:
             raise _never(workload, reason)
+
+    def _find_share(self, spec: WorkloadSpec) -> None:
+        """Of memory that is asked for, the share: of the smallest GPU that has so much."""
+        asked = spec.resources.gpu_memory_mib
+        if not asked or spec.resources.gpu_milli:
+            return
+        there = {device.memory_mib for node in self._live.nodes() for device in node.devices}
+        shares = {share_of_memory(asked, memory) for memory in there} - {0}
+        if not shares:
+            largest = max(there, default=0) // MEMORY_STEP * MEMORY_STEP
+            right = f"at most {largest} MiB" if largest else "`gpus` with a number of GPUs"
+            raise NotAdmitted(
+                "never_fits",
+                "gpu_memory_bytes",
+                asked * MIB,
+                right,
+                f"No GPU here has {asked} MiB of memory to share; {right} is right",
+            )
+        spec.resources = msgspec.structs.replace(spec.resources, gpu_milli=max(shares))
 
 
 def check_priority(priority: str | int) -> None:

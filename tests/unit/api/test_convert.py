@@ -40,6 +40,16 @@ def test_what_is_left_to_the_kind_is_filled_in(
     assert (spec.priority, spec.preemptible) == (priority, preemptible)
 
 
+def test_memory_of_a_gpu_is_asked_for_in_its_place() -> None:
+    workload = create(gpu_memory_bytes=5 * 2**30 + 1)
+    assert workload.spec.resources.gpu_memory_mib == 5121, "never less than asked"
+    shown = convert.workload_fields(workload, workload.status)["spec"]
+    assert (shown.gpus, shown.gpu_memory_bytes) == (0, 5121 * 2**20)
+    for beside in ({"gpus": 0.5}, {"mig_profile": "1g.10gb"}):
+        with pytest.raises(ValidationError, match="gpu_memory_bytes"):
+            create(gpu_memory_bytes=2**30, **beside)
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_large_shared_memory_is_kept_and_shown(asked: bool) -> None:
     workload = create(large_shm=asked)

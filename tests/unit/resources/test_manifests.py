@@ -13,7 +13,10 @@ from carrel_schema.objects import WorkloadSpec
 from carrel_schema.wire import WorkloadCreate
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
-ELSEWHERE = {"name", "name_prefix", "project", "kind", "labels", "secret_environment", "given"}
+ELSEWHERE = {
+    *("name", "name_prefix", "project", "kind", "labels", "secret_environment", "given"),
+    "gpu_memory_bytes",  # of one machine: shares are not offered on a cluster
+}
 """Fields of requests that a manifest says elsewhere, or never."""
 OF_RESOURCES = {"gpus", "cpu_millicores", "cpu_limit_millicores", "memory_bytes", "mig_profile"}
 

@@ -1,11 +1,15 @@
-"""Work that holds more of a shared GPU's memory than its fraction says so, or is ended."""
+"""Memory of shared GPUs: asked for as such, and work that holds more than its part."""
 
 import pytest
 
 from carrel_scheduler.node.contract import DeviceUse, OwnerUse
+from carrel_scheduler.policy import admission
+from carrel_scheduler.policy.admission import NotAdmitted
+from carrel_scheduler.workloads.launch.task_specs import part_of
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
 from carrel_scheduler.workloads.reconcile.events import DevicesSampled
-from carrel_schema.objects import ReasonInfo
+from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.objects import Meta, ReasonInfo, Resources, Workload, WorkloadSpec
 from unit.workloads.desk import Desk
 
 OWN = 24_000 * 3 // 10
@@ -86,3 +90,25 @@ async def test_whole_gpus_are_nobodys_business(desk: Desk) -> None:
     await desk.runs(uid)
     await looks(desk, 5, **{uid: 24_000})
     assert await reason(desk, uid) is None
+
+
+async def asked(desk: Desk, uid: str, mib: int) -> Workload:
+    """A request for memory of a GPU, admitted."""
+    spec = WorkloadSpec(
+        command=["true"], user="ada", resources=Resources(gpu_memory_mib=mib, cpu_milli=100)
+    )
+    workload = Workload(meta=Meta(name=uid, project="vision", uid=uid), spec=spec)
+    admission.admit(workload, LiveView(desk.loop))
+    return workload
+
+
+async def test_memory_becomes_the_share_of_the_smallest_gpu_that_has_it(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    await desk.gpus_work()
+    workload = await asked(desk, "five", 5120)
+    assert workload.spec.resources.gpu_milli == 220, "5120 of 24000 MiB, in hundredths upwards"
+    assert part_of(workload.spec.resources, 24_000) == 5120, "the limit is what was asked for"
+    assert (await asked(desk, "all", 24_000)).spec.resources.gpu_milli == 1000
+    with pytest.raises(NotAdmitted, match="at most 24000 MiB") as refused:
+        await asked(desk, "more", 24_001)
+    assert (refused.value.field, refused.value.code) == ("gpu_memory_bytes", "never_fits")

@@ -213,6 +213,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Created", f"{_moment(workload.created_at)} ({_ago(workload.created_at, now)})"),
         ("Ran for", _ran(workload, now)),
         ("GPUs", f"{cells.gpu_cell(workload)}{', borrowed' if status.borrowed else ''}"),
+        ("GPU memory", units.memory(spec.gpu_memory_bytes) if spec.gpu_memory_bytes else ""),
         ("MIG instance", spec.mig_profile),
         ("Processors", units.number(spec.cpu_millicores / 1000)),
         ("Memory", units.memory(spec.memory_bytes)),

@@ -53,6 +53,8 @@ def _workload(asked: WorkloadCreate) -> None:
         refuse(Code.EXTERNAL_WORKSPACE, "either a `command` or `external`, not both")
     if asked.mig_profile and asked.gpus:
         refuse(Code.MIG_AND_GPUS, "`gpus` 0 with a `mig_profile`: one or the other")
+    if asked.gpu_memory_bytes and (asked.gpus or asked.mig_profile):
+        refuse(Code.GPU_MEMORY_AND_GPUS, "`gpus` 0 and no `mig_profile` with `gpu_memory_bytes`")
     _code(asked)
     _routes(asked.kind, asked.routes)
     _elastic(asked.elastic, asked.rendezvous, tasks=asked.tasks, gpus=asked.gpus)

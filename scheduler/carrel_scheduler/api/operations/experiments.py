@@ -10,6 +10,7 @@ from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.experiments.contract import BadSuggestion, Trial
 from carrel_scheduler.workloads.controllers.experiments.parts import environment, filled
@@ -124,6 +125,8 @@ async def draft_best(call: Call) -> Answer:
         workload["continue_from"] = best.meta.name
     except NotFound:  # deleted since: its parameters are known, its checkpoints are not found
         pass
+    if spec.resources.gpu_memory_mib:
+        workload |= {"gpus": 0.0, "gpu_memory_bytes": spec.resources.gpu_memory_mib * MIB}
     if spec.resources.mig_profile:
         workload["mig_profile"] = spec.resources.mig_profile
     if spec.resources.cpu_limit_milli:

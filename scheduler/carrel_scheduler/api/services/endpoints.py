@@ -87,7 +87,7 @@ def changed(spec: WorkloadSpec, patch: Mapping[str, Any]) -> WorkloadSpec:
     given = {name: patch[name] for name in PLAIN if name in patch}
     amounts = {inside: patch[name] for name, inside in AMOUNTS.items() if name in patch}
     if "gpus" in patch:
-        amounts["gpu_milli"] = convert.gpu_milli(patch["gpus"])
+        amounts |= {"gpu_milli": convert.gpu_milli(patch["gpus"]), "gpu_memory_mib": 0}
     resources = msgspec.structs.replace(spec.resources, **amounts)
     before = spec.inference or InferenceSpec()
     try:

@@ -81,6 +81,8 @@ def _asked(workload: Workload) -> dict[str, Any]:
         section = getattr(spec, name, None)
         if isinstance(section, msgspec.Struct):
             found[name] = {key: found[name][key] for key in _names(type(section))}
+    if spec.resources.gpu_memory_mib:
+        del found["gpus"]  # what this memory was a share of then
     runs = spec.kind if spec.schedule is None else spec.schedule.runs
     if spec.command == builtin_programs.command_for(runs):
         del found["command"]

@@ -25,7 +25,7 @@ from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.gangs import rendezvous, shape
 from carrel_scheduler.workloads.launch import builtin_programs, ports
 from carrel_scheduler.workloads.reconcile.pass_changes import Start
-from carrel_schema.objects import WorkloadSpec
+from carrel_schema.objects import Resources, WorkloadSpec
 
 # The platform's own Python comes first, so that ``python train.py`` finds the libraries that a
 # workspace's notebooks have.
@@ -256,8 +256,15 @@ def _environment(
 
 def _share_memory(spec: WorkloadSpec, devices: Sequence[Device]) -> int:
     """MiB of a shared GPU that are the task's own; 0 for one that shares none."""
-    milli = spec.resources.gpu_milli
-    return devices[0].memory_mib * milli // MILLI if 0 < milli < MILLI and devices else 0
+    return part_of(spec.resources, devices[0].memory_mib) if devices else 0
+
+
+def part_of(resources: Resources, memory_mib: int) -> int:
+    """MiB of a GPU with so much memory that belong to a task with a share; 0 without one."""
+    milli = resources.gpu_milli
+    if not 0 < milli < MILLI:
+        return 0
+    return resources.gpu_memory_mib or memory_mib * milli // MILLI
 
 
 def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
 from carrel_scheduler.workloads.cache import CachedWorkload
+from carrel_scheduler.workloads.launch.task_specs import part_of
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
@@ -52,9 +53,8 @@ class GpuMemoryWatch:
         if not there or entry.workload.status.phase != "running":
             return
         indices = {device for place in there for device in place.devices}
-        milli = entry.workload.spec.resources.gpu_milli
         own = sum(
-            facts.devices[device].memory_mib * milli // MILLI
+            part_of(entry.workload.spec.resources, facts.devices[device].memory_mib)
             for place in there
             for device in place.devices
             if device < len(facts.devices)
