@@ -231,6 +231,34 @@ class RequestOut(Answer, frozen=True, kw_only=True):
     memory_bytes: int = 0
 
 
+class SetAsideInput(Answer, frozen=True, kw_only=True):
+    """An input of the scheduler that could not be processed; it is tried again when it changes.
+
+    Attributes:
+        source: what kind of input it is, such as ``workload`` or ``node``.
+        key: which of them: a uid or a name.
+        reason: a stable token; the log says more.
+        since: epoch seconds of the first failure for that reason.
+    """
+
+    source: str
+    key: str
+    reason: str = ""
+    since: float = 0.0
+
+
+class FaultList(Answer, frozen=True, kw_only=True):
+    """What is not as it should be, while everything else goes on.
+
+    Attributes:
+        set_aside: inputs that could not be processed, those that failed last at the end.
+        violated_invariants: names of invariants that the audit found violated.
+    """
+
+    set_aside: Sequence[SetAsideInput] = ()
+    violated_invariants: Sequence[str] = ()
+
+
 class QueueEntryOut(Answer, frozen=True, kw_only=True):
     """One waiting workload; ``uid``, ``name`` and ``user`` are empty for foreign projects.
 

@@ -125,6 +125,7 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "jobs": jobs.list_jobs,
             "projects": cluster.list_projects,
             "nodes": cluster.list_nodes,
+            "faults": cluster.list_faults,
         },
     ),
     "describe": (

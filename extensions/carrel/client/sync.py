@@ -194,6 +194,7 @@ class Client:
     delete_department = blocking(AsyncClient.delete_department)
     nodes = blocking(AsyncClient.nodes)
     node = blocking(AsyncClient.node)
+    faults = blocking(AsyncClient.faults)
     uncordon = blocking(AsyncClient.uncordon)
     queue = blocking(AsyncClient.queue)
     usage = blocking(AsyncClient.usage)

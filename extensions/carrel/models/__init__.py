@@ -25,6 +25,7 @@ from carrel_schema.answers import Amounts, ProjectImpact, QuotaAmounts
 from carrel_schema.answers import DepartmentOut as Department
 from carrel_schema.answers import DeviceHolder as Holder
 from carrel_schema.answers import DeviceView as Device
+from carrel_schema.answers import FaultList as Faults
 from carrel_schema.answers import NodeView as Node
 from carrel_schema.answers import ProjectOut as Project
 from carrel_schema.answers import QueueEntryOut as QueueEntry
@@ -55,6 +56,7 @@ __all__ = [
     "Department",
     "Device",
     "Event",
+    "Faults",
     "Forecast",
     "History",
     "Holder",

@@ -145,6 +145,10 @@ class FakeScheduler:
         """Set the nodes, in the wire form."""
         self._do(lambda: self._state.nodes.__setitem__(slice(None), [dict(n) for n in nodes]))
 
+    def faults(self, **faults: Any) -> None:
+        """Set what is set aside and violated, in the wire form."""
+        self._do(lambda: self._state.faults.update(faults))
+
     def submit(self, project: str, name: str, user: str = "ada", **spec: Any) -> Json:
         """Create a Pending workload, as if ``user`` had sent it."""
         body = {"project": project, "name": name, **spec}

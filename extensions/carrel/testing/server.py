@@ -74,6 +74,7 @@ class Server:
             ("DELETE", "/projects/{project}/members/{user}", self._remove_member),
             ("GET", "/nodes", self._nodes),
             ("GET", "/nodes/{node}", self._node),
+            ("GET", "/faults", self._faults),
             ("GET", "/queue", self._queue),
             ("GET", "/usage", self._usage),
             ("POST", "/workspaces/activity", self._activity),
@@ -453,6 +454,10 @@ class Server:
             if node["name"] == name:
                 return web.json_response(self.state.with_colors(node))
         raise Refusal(404, "not_found", f"There is no node `{name}`.")
+
+    async def _faults(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        return web.json_response(self.state.faults)
 
     async def _queue(self, request: web.Request) -> web.Response:
         waiting = [w for w in self.state.workloads.values() if w["status"]["phase"] == "pending"]

@@ -55,6 +55,7 @@ class SchedulerState:
         self.departments: dict[str, Json] = {}
         self.workloads: dict[tuple[str, str], Json] = {}
         self.nodes: list[Json] = []
+        self.faults: Json = {"set_aside": [], "violated_invariants": []}
         self.logs: dict[tuple[str, str], list[tuple[float, str]]] = {}
         self.history: dict[tuple[str, str], Json] = {}
         self.metrics: dict[tuple[str, str], dict[str, list[Json]]] = {}

@@ -1,12 +1,13 @@
 """Whether this process answers, and whether it can work: for those who restart it or send to it.
 
 ``/health`` says that the event loop turns; ``/ready`` that nothing is known to be in the way of
-work, else what. Neither needs a token. ``/ready`` also names, by uid or name only, inputs that were
-set aside and invariants that are violated; work goes on beside these, so it stays ready.
+work, else what. Neither needs a token, so ``/ready`` counts inputs that were set aside and does not
+name them (``GET /faults``), and names invariants that are violated; work goes on beside these, so
+it stays ready.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from tornado import web
 from typing_extensions import override
@@ -16,7 +17,6 @@ from carrel_scheduler.workloads.views.contract import Faults
 PATH = "/health"
 READY_PATH = "/ready"
 _UNAVAILABLE = 503
-MOST_NAMED: Final = 20
 
 
 class HealthHandler(web.RequestHandler):
@@ -48,12 +48,7 @@ class ReadyHandler(web.RequestHandler):
 def _told(faults: Faults) -> dict[str, Any]:
     told: dict[str, Any] = {}
     if faults.set_aside:
-        latest = faults.set_aside[-MOST_NAMED:]
         told["set_aside_count"] = len(faults.set_aside)
-        told["set_aside"] = [
-            {"source": one.source, "key": one.key, "reason": one.reason, "since": one.since}
-            for one in latest
-        ]
     if faults.violated:
         told["violated_invariants"] = list(faults.violated)
     return told

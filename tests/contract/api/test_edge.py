@@ -48,14 +48,15 @@ async def test_what_is_set_aside_is_told_while_work_goes_on(desk: Desk) -> None:
         violations={"limits_held": 2},
     )
     told = (await desk.ask("GET", "/ready", None, base="/services/carrel")).body
-    assert (told["ready"], told["set_aside_count"], len(told["set_aside"])) == (True, 30, 20)
-    assert told["set_aside"][-1] == {
+    assert told == {"ready": True, "set_aside_count": 30, "violated_invariants": ["limits_held"]}
+    named = (await desk.ask("GET", "/faults", "root")).body
+    assert named["set_aside"][-1] == {
         "source": "node",
         "key": "gpu-29",
         "reason": "bad_quantity",
         "since": 5.0,
     }
-    assert told["violated_invariants"] == ["limits_held"]
+    assert (len(named["set_aside"]), named["violated_invariants"]) == (30, ["limits_held"])
     found = await samples(desk)
     assert found["carrel_skipped_inputs_total", "bad_quantity", "node"] == 31
     assert found["carrel_set_aside_inputs",] == 30

@@ -76,6 +76,7 @@ SAMPLES = {
     "read_node": Sample({"node": "node-1"}),
     "uncordon_device": Sample({"node": "node-1", "index": "1"}),
     "report_node": Sample({"node": "node-1"}, {"driver": "", "devices": [], "use": []}),
+    "read_faults": Sample({}),
     "read_queue": Sample({}),
     "read_usage": Sample({}),
     "whoami": Sample({}),

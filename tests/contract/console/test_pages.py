@@ -111,6 +111,19 @@ async def test_empty_cluster_and_queue_say_so() -> None:
             assert "Nobody waits" in (await visitor.get("queue")).words
 
 
+async def test_admins_alone_see_what_the_scheduler_set_aside() -> None:
+    clock = Clock()
+    with FakeScheduler(tcp=True, now=clock) as fake:
+        aside = {"source": "node", "key": "node-7", "reason": "bad_quantity", "since": clock() - 90}
+        fake.faults(set_aside=[aside], violated_invariants=["limits_held"])
+        async with Site(fake, clock) as site, Visitor(site, "root") as root:
+            words = (await root.get("cluster")).words
+            assert "node node-7 bad_quantity 1 min" in words
+            assert "limits_held" in words
+            async with Visitor(site, "ada") as ada:
+                assert "Set aside" not in (await ada.get("cluster")).words
+
+
 async def test_foreign_projects_have_their_colours(ada: Visitor) -> None:
     for page in ("cluster", "queue"):
         html = (await ada.get(page)).text

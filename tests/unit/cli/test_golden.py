@@ -95,6 +95,19 @@ def test_what_is_shown(run: Run, story: FakeScheduler, name: str, words: list[st
     golden(name, done.out)
 
 
+def test_admins_alone_list_what_is_set_aside(run: Run, story: FakeScheduler) -> None:
+    aside = {"source": "node", "key": "node-7", "reason": "bad_quantity", "since": NOW - 90.0}
+    story.faults(set_aside=[aside], violated_invariants=["limits_held"])
+    refused = run("list", "faults")
+    assert (refused.code, refused.err) == (1, "Only an administrator may do this.\n")
+    shown = run("list", "faults", user="root")
+    assert [line.split() for line in shown.out.splitlines()] == [
+        ["SOURCE", "NAME", "REASON", "FOR"],
+        ["node", "node-7", "bad_quantity", "1", "min"],
+        ["invariant", "limits_held", "violated", "-"],
+    ]
+
+
 def test_logs(run: Run, story: FakeScheduler) -> None:
     story.log("vision", "train-7", "step 1", "step 2")
     assert run("logs", "train-7").out == "step 1\nstep 2\n"

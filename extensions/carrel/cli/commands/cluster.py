@@ -36,6 +36,7 @@ DEVICE_COLUMNS = ("NODE", "GPU", "TYPE", "ALLOCATED", "UTILIZATION", "MEMORY", "
 DEVICE_NUMBERS = ("GPU", "ALLOCATED", "UTILIZATION")
 LOAD_COLUMNS = ("NAME", "PROJECT", "GPUs", "UTILIZATION", "PROGRESS", "METRICS")
 LOAD_NUMBERS = ("GPUs", "UTILIZATION", "PROGRESS")
+FAULT_COLUMNS = ("SOURCE", "NAME", "REASON", "FOR")
 QUEUE_COLUMNS = ("PLACE", "NAME", "PROJECT", "USER", "REQUEST", "WAITS SINCE", "REASON")
 USE_COLUMNS = ("GPU-HOURS", "BORROWED", "CPU-HOURS", "WAITED", "PREEMPTIONS", "JOBS")
 
@@ -169,6 +170,18 @@ def _load(nodes: "list[Node]") -> dict[str, list[float]]:
                 if own is not None:
                     found.setdefault(holder.uid, []).append(own)
     return found
+
+
+def list_faults(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
+    """List what the scheduler could not process and set aside (administrators)."""
+    with connected() as client:
+        faults = client.faults()
+    rows = [
+        [one.source, one.key, one.reason, units.duration(now() - one.since)]
+        for one in faults.set_aside
+    ]
+    rows += [["invariant", name, "violated", "-"] for name in faults.violated_invariants]
+    show(faults, output, FAULT_COLUMNS, rows, no_headers=no_headers)
 
 
 def queue(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from carrel.client.transport import Transport, segment
 from carrel.models import (
     Department,
+    Faults,
     Identity,
     Limits,
     Node,
@@ -112,6 +113,10 @@ class ProjectMethods:
         """Return a GPU to service that health checks took out (admins)."""
         path = f"/nodes/{segment(node)}/devices/{device}/uncordon"
         await self._transport.send("POST", path)
+
+    async def faults(self) -> Faults:
+        """What the scheduler set aside because it could not be processed (admins)."""
+        return await self._transport.ask("GET", "/faults", Faults)
 
     async def queue(self) -> list[QueueEntry]:
         """Pending work, in the order of service."""

@@ -53,7 +53,8 @@ class ClusterPage(SignedInPage):
     @override
     async def get(self) -> None:
         """Show it."""
-        nodes = await self.client.nodes()
+        nodes, identity = await asyncio.gather(self.client.nodes(), self.client.whoami())
+        faults = await self.client.faults() if identity.admin else None
         holding = {
             holder.project: holder.color
             for node in nodes
@@ -65,6 +66,7 @@ class ClusterPage(SignedInPage):
             section="cluster",
             live=Live(("cluster",), 5),
             nodes=nodes,
+            faults=faults,
             picture=gpu_map(nodes, self.console.urls.job, self.console.clock()),
             holding=sorted(holding.items()),
         )

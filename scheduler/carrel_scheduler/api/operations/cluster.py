@@ -8,7 +8,7 @@ from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.node.contract import NodeReport
-from carrel_schema.answers import NodeView
+from carrel_schema.answers import FaultList, NodeView, SetAsideInput
 
 WEEK_SECONDS: Final = 7 * 86_400.0
 
@@ -69,6 +69,17 @@ async def uncordon_device(call: Call) -> Answer:
     return Answer(status=204)
 
 
+@Operation("GET", "/faults", access=Access.ADMIN, answers={200: FaultList})
+async def read_faults(call: Call) -> Answer:
+    """What the scheduler has set aside because it could not be processed, and broken invariants."""
+    found = call.services.deps.live.faults()
+    set_aside = [
+        SetAsideInput(source=one.source, key=one.key, reason=one.reason, since=one.since)
+        for one in found.set_aside
+    ]
+    return Answer(FaultList(set_aside=set_aside, violated_invariants=list(found.violated)))
+
+
 @Operation("GET", "/queue", access=Access.USER, answers={200: answers.Queue})
 async def read_queue(call: Call) -> Answer:
     """Waiting workloads in the order of service."""
@@ -109,6 +120,7 @@ OPERATIONS: Final = (
     read_node,
     report_node,
     uncordon_device,
+    read_faults,
     read_queue,
     read_usage,
 )
