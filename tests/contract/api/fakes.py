@@ -150,6 +150,7 @@ def device(index: int, *holders: DeviceHolder) -> DeviceView:
         message="",
         allocated_milli=1000 * len(holders),
         idle_since=None,
+        conditions=("NVLink 3 is down",),
         holders=holders,
     )
 
@@ -166,6 +167,8 @@ def holder(project: str, name: str, user: str) -> DeviceHolder:
         state="running",
         since=5.0,
         color=COLORS[project],
+        utilization=0.25,
+        memory_used_mib=512,
     )
 
 

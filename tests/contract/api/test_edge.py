@@ -176,6 +176,10 @@ async def test_prometheus_reads_requests_gauges_and_rows(desk: Desk) -> None:
     assert found["scheduler_schedule_attempts_total", "scheduled"] == 7
     assert found["carrel_queue_oldest_seconds", "vision"] == desk.clock.now - 100
     assert found["carrel_gpu_utilization_per_gpu", "0", "node-1"] == 0.5
+    work = ("node-1", "vision", "vision-secret-job")
+    assert found["carrel_workload_gpu_utilization", *work] == 0.25
+    assert found["carrel_workload_gpu_memory_used_bytes", *work] == 512 << 20
+    assert found["carrel_gpu_health_condition", "NVLink 3 is down", "0", "node-1"] == 1
     epoch = await desk.ledger.begin_epoch()
     rows = [
         row(desk, "uid-vision-train-1", "pending", "starting", 7),

@@ -35,6 +35,7 @@ def families(found: Snapshot) -> Iterator[GaugeMetricFamily | CounterMetricFamil
     yield from _queue(found)
     yield from _nodes(found.nodes)
     yield from _devices(found.nodes)
+    yield from _work_on_devices(found.nodes)
 
 
 def _faults(faults: Faults) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
@@ -145,6 +146,33 @@ def _devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
         for device in node.devices:
             broken.add_metric([node.name, str(device.index)], float(device.broken))
     yield broken
+    condition = _gauge(
+        "gpu_health_condition", "1 for each thing that is wrong with it", "node", "gpu", "condition"
+    )
+    for node in nodes:
+        for device in node.devices:
+            for words in sorted(set(device.conditions)):
+                condition.add_metric([node.name, str(device.index), words], 1.0)
+    yield condition
+
+
+def _work_on_devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
+    """What each workload's processes do, by node: no sample while it is not measured."""
+    labels = ("project", "workload", "node")
+    for name, words, value, factor in (
+        ("workload_gpu_utilization", "Utilization of its GPUs, summed up", "utilization", 1),
+        ("workload_gpu_memory_used_bytes", "Memory of GPUs in use", "memory_used_mib", 1 << 20),
+    ):
+        family = _gauge(name, words, *labels)
+        sums: Counter[tuple[str, str, str]] = Counter()
+        for node in nodes:
+            for holder in (one for device in node.devices for one in device.holders):
+                found = getattr(holder, value)
+                if found is not None and holder.name:
+                    sums[holder.project, holder.name, node.name] += found * factor
+        for key, amount in sorted(sums.items()):
+            family.add_metric(key, amount)
+        yield family
 
 
 def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
