@@ -3,13 +3,13 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from carrel_scheduler.api.dependencies import NodeAgents, NoNodeAgents
 from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, ReconcilerAccess
-from carrel_scheduler.node.contract import DeviceProvider, NodeFacts
+from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
 from carrel_scheduler.node.processes import met_at
 from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.cache import CachedWorkload
@@ -34,6 +34,25 @@ def task_key(state_dir: Path) -> bytes:
             file.write(secrets.token_bytes(32))
         fresh.replace(path)
     return path.read_bytes()
+
+
+class NotedProvider:
+    """A provider whose looks somebody else hears of at once, in the same thread."""
+
+    def __init__(
+        self, provider: DeviceProvider, note: Callable[[Sequence[DeviceUse]], None]
+    ) -> None:
+        self._provider, self._note = provider, note
+
+    def facts(self) -> NodeFacts:
+        """What is in the machine."""
+        return self._provider.facts()
+
+    def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
+        """Use of every device, which was noted when it returns."""
+        use = self._provider.sample(tasks_by_device)
+        self._note(use)
+        return use
 
 
 class OneMachine:

@@ -39,7 +39,7 @@ from carrel_scheduler.node.machine import detect
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
 from carrel_scheduler.service.listening import http_server, serve_trouble
-from carrel_scheduler.service.local import OneMachine
+from carrel_scheduler.service.local import NotedProvider, OneMachine
 from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
 from carrel_scheduler.workloads.controllers.experiments.trials import (
     wired as experiments_controller,
@@ -299,7 +299,7 @@ async def _serve_machine(
     )
     try:
         await ledger.encrypt_secrets_anew()
-        environment = OneMachine(settings, provider)
+        environment = OneMachine(settings, NotedProvider(provider, engine.note_gpu_use))
         await Service(settings, ledger, engine, environment, quarantine, listener).run(stop)
     finally:
         await engine.close()

@@ -29,7 +29,7 @@ from carrel_scheduler.engines.local import task_state
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.capabilities import describe_isolation
 from carrel_scheduler.engines.local.cgroups import find_limiter
-from carrel_scheduler.engines.local.gpu_memory import GpuMemory
+from carrel_scheduler.engines.local.gpu_memory import DriverMemory, GpuMemory
 from carrel_scheduler.engines.local.launch import Launcher, TaskOptions
 from carrel_scheduler.engines.local.logs import read_log
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
@@ -37,6 +37,7 @@ from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
 from carrel_scheduler.engines.local.task_state import Layout, write_whole
 from carrel_scheduler.engines.local.terminal import Terminal, open_terminal
 from carrel_scheduler.engines.streams import StatusStream, Streams
+from carrel_scheduler.node.contract import DeviceUse
 
 log = logging.getLogger("carrel_scheduler.engine")
 
@@ -80,6 +81,7 @@ class LocalEngine:
             options,
             gpu_memory or GpuMemory(),
         )
+        self._driver_memory = DriverMemory(layout.task)
         self._namespaces = namespaces
         self._streams = Streams()
         self._terminals: dict[TaskId, list[Terminal]] = {}
@@ -91,6 +93,11 @@ class LocalEngine:
     async def isolation(self) -> tuple[str, str]:
         """Whether users are kept apart and limits enforced, in sentences for the admin."""
         return await asyncio.to_thread(describe_isolation, self._accounts, self._limiter)
+
+    def note_gpu_use(self, use: Sequence[DeviceUse]) -> None:
+        """Tell the limiters of GPU memory what the driver holds; ``use`` was measured just now."""
+        if self._registry is not None:
+            self._driver_memory.note(self._registry.statuses(), use)
 
     @property
     def trouble(self) -> str:

@@ -8,16 +8,25 @@ library and files, and a program that clears it is not limited.
 
 import logging
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskSpec, TaskStatus
 from carrel_scheduler.engines.local.accounts import Account
 from carrel_scheduler.engines.local.task_state import write_whole
-from carrel_scheduler.node.limiter.folder import FOLDER, limits_text, prepare_usage
+from carrel_scheduler.node.contract import DeviceUse
+from carrel_scheduler.node.limiter.folder import (
+    FOLDER,
+    limits_text,
+    prepare_usage,
+    read_usage,
+    write_overhead,
+)
 from carrel_scheduler.node.limiter.library import LIBRARY, NoLibrary, find_library
 
+LOOKS: Final = 3
 PRELOAD: Final = Path("/etc/ld.so.preload")
 ENFORCED: Final = "Fractions of GPUs are kept within their part of the memory."
 OFF: Final = "Fractions of GPUs are not kept within their memory: that is switched off."
@@ -129,3 +138,45 @@ class GpuMemory:
             return {}
         asked = task.secret_environment.get("LD_PRELOAD") or task.environment.get("LD_PRELOAD", "")
         return {**place, "LD_PRELOAD": f"{library}:{asked}".rstrip(":")}
+
+
+class DriverMemory:
+    """What the driver holds for tasks besides their allocations: contexts, code, buffers.
+
+    It counts in their part, so the limiter is told. It is what NVML says of a task's processes less
+    what they say of themselves at that moment; of ``LOOKS`` looks the least counts, because memory
+    that was just freed or taken may be in one and not in the other.
+
+    Args:
+        folder: of a task.
+    """
+
+    def __init__(self, folder: Callable[[TaskId], Path]) -> None:
+        self._folder = folder
+        self._seen: dict[TaskId, deque[int]] = {}
+
+    def note(self, tasks: Iterable[TaskStatus], use: Sequence[DeviceUse]) -> None:
+        """Tell the limiters; ``use`` was measured just now, its owners are pids of tasks."""
+        held = {
+            (one.owner, device.index): one.memory_used_mib
+            for device in use
+            for one in device.owners
+        }
+        found: dict[TaskId, deque[int]] = {}
+        for task in tasks:
+            usage = self._folder(task.id) / "gpu" / "usage"
+            known = [held[key] for index in task.devices if (key := (str(task.pid), index)) in held]
+            if task.phase is not TaskPhase.RUNNING or not known or not usage.exists():
+                continue
+            looks = found[task.id] = self._seen.get(task.id, deque(maxlen=LOOKS))
+            looks.append(max(0, sum(known) - sum(read_usage(usage)[:1])))
+            if len(looks) == LOOKS:
+                _tell(usage, min(looks))
+        self._seen = found
+
+
+def _tell(usage: Path, overhead_mib: int) -> None:
+    try:
+        write_overhead(usage, [overhead_mib])
+    except OSError as error:
+        _log.warning("%s cannot be told what the driver holds: %s", usage, error.strerror)

@@ -94,6 +94,10 @@ class Registry:
             self._set(self._undead(task, ENDING))
         return list(self._statuses.values())
 
+    def statuses(self) -> list[TaskStatus]:
+        """What is known now; may be called from any thread."""
+        return list(self._statuses.values())
+
     def adopt(self, task: TaskId) -> None:
         """Begin to follow a recorded task; retried soon if that fails."""
         self.notices.call(self._listener(task))
