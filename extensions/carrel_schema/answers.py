@@ -5,7 +5,7 @@ these; the defaults are for the answers of older servers, and the OpenAPI docume
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -63,6 +63,23 @@ class QuotaAmounts(Amounts, frozen=True, kw_only=True):
     """Guaranteed amounts; ``null`` means no bound."""
 
     gpus: Gpus | None = 0.0
+
+
+class QuotaFinding(Answer, frozen=True, kw_only=True):
+    """Something about quotas and limits that does not fit together.
+
+    Attributes:
+        kind, name: what it is about; of the cluster the name is empty.
+        field: which field of it.
+        severity: ``warning``: somebody may not get what they are guaranteed; ``notice``: a rule
+            without effect.
+    """
+
+    kind: Literal["cluster", "department", "project"]
+    name: str
+    field: str
+    severity: Literal["warning", "notice"]
+    sentence: str
 
 
 class UseOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
 GROUP: Final = "carrel.commands"
 HELP: Final = {
     "backup": "Write users, keys, projects, history and pending work into one file.",
+    "directory": "Say what groups of the directory may do here (administrators).",
     "keys": "Rotate the keys of this machine (administrators).",
     "restore": "Bring back what `carrel backup` wrote; Carrel has to be stopped.",
     "up": "Start everything on this machine: Hub, scheduler, console.",
@@ -176,6 +177,7 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "create": projects.create,
             "update": projects.update,
             "delete": projects.delete,
+            "check": projects.check,
             "list": cluster.list_projects,
             "add-user": projects.add_user,
             "remove-user": projects.remove_user,

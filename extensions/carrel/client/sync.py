@@ -190,6 +190,7 @@ class Client:
     add_member = blocking(AsyncClient.add_member)
     remove_member = blocking(AsyncClient.remove_member)
     list_departments = blocking(AsyncClient.list_departments)
+    quota_findings = blocking(AsyncClient.quota_findings)
     put_department = blocking(AsyncClient.put_department)
     delete_department = blocking(AsyncClient.delete_department)
     nodes = blocking(AsyncClient.nodes)

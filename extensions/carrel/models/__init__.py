@@ -21,7 +21,7 @@ from carrel.models.workload import (
     WorkloadPage,
     by_department,
 )
-from carrel_schema.answers import Amounts, ProjectImpact, QuotaAmounts
+from carrel_schema.answers import Amounts, ProjectImpact, QuotaAmounts, QuotaFinding
 from carrel_schema.answers import DepartmentOut as Department
 from carrel_schema.answers import DeviceHolder as Holder
 from carrel_schema.answers import DeviceView as Device
@@ -73,6 +73,7 @@ __all__ = [
     "ProjectUse",
     "QueueEntry",
     "QuotaAmounts",
+    "QuotaFinding",
     "Reason",
     "Report",
     "StudyLog",

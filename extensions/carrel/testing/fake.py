@@ -141,6 +141,10 @@ class FakeScheduler:
 
         return self._do(change)
 
+    def quota_findings(self, *findings: Mapping[str, Any]) -> None:
+        """Set what does not fit together in quotas, in the wire form."""
+        self._do(lambda: self._state.quota_findings.extend(dict(one) for one in findings))
+
     def nodes(self, *nodes: Mapping[str, Any]) -> None:
         """Set the nodes, in the wire form."""
         self._do(lambda: self._state.nodes.__setitem__(slice(None), [dict(n) for n in nodes]))

@@ -79,6 +79,7 @@ class Server:
             ("GET", "/usage", self._usage),
             ("POST", "/workspaces/activity", self._activity),
             ("GET", "/departments", self._list_departments),
+            ("GET", "/quota-findings", self._list_quota_findings),
             ("PUT", DEPARTMENT, self._put_department),
             ("DELETE", DEPARTMENT, self._delete_department),
         ]
@@ -423,6 +424,10 @@ class Server:
         users = self.state.members[request.match_info["project"]]
         users[:] = [user for user in users if user != request.match_info["user"]]
         return web.json_response({"users": users})
+
+    async def _list_quota_findings(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        return web.json_response({"items": self.state.quota_findings})
 
     async def _list_departments(self, request: web.Request) -> web.Response:
         self._admin(request)

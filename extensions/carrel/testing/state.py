@@ -53,6 +53,7 @@ class SchedulerState:
         self.members: dict[str, list[str]] = {}
         self.projects: dict[str, Json] = {}
         self.departments: dict[str, Json] = {}
+        self.quota_findings: list[Json] = []
         self.workloads: dict[tuple[str, str], Json] = {}
         self.nodes: list[Json] = []
         self.faults: Json = {"set_aside": [], "violated_invariants": []}

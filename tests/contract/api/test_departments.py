@@ -38,3 +38,19 @@ async def test_limits_hold_quotas(desk: Desk) -> None:
         "PUT", "/departments/sciences", "root", json={"quota": {"gpus": 2}, "limit": {"gpus": 1}}
     )
     assert wrong.body["errors"][0]["code"] == "limit_below_quota"
+
+
+async def test_admins_are_told_what_does_not_fit(desk: Desk) -> None:
+    await desk.ask("PUT", "/departments/arts", "root", json={"quota": {"gpus": 1}})
+    await desk.ask(
+        "PATCH", "/projects/vision", "root", json={"department": "arts", "quota": {"gpus": 2}}
+    )
+    told = await desk.ask("GET", "/quota-findings", "root")
+    [found] = [one for one in told.body["items"] if one["name"] == "arts"]
+    assert (found["kind"], found["field"], found["severity"]) == (
+        "department",
+        "quota.gpus",
+        "warning",
+    )
+    assert "are guaranteed 2 GPUs and the department 1" in found["sentence"]
+    assert (await desk.ask("GET", "/quota-findings", "ada")).status == 403

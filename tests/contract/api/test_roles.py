@@ -70,6 +70,7 @@ SAMPLES = {
     "add_member": Sample(IN_VISION | {"user": "dora"}),
     "remove_member": Sample(IN_VISION | {"user": "bea"}),
     "list_departments": Sample({}),
+    "list_quota_findings": Sample({}),
     "put_department": Sample({"name": "sciences"}, {"rank": 1}),
     "delete_department": Sample({"name": "arts"}),
     "list_nodes": Sample({}),

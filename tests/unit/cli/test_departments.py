@@ -95,3 +95,18 @@ def test_those_of_no_department_come_last() -> None:
         ("z", ["a", "d"]),
         ("", ["b"]),
     ]
+
+
+def test_what_does_not_fit_is_told_after_a_change(house: FakeScheduler, run: Run) -> None:
+    assert "every limit and weight counts" in run("project", "check", user="root").out
+    finding = {"kind": "project", "field": "quota.gpus", "severity": "warning"}
+    house.quota_findings(
+        {**finding, "name": "vision", "sentence": "Too much for vision."},
+        {**finding, "name": "speech", "sentence": "Too much for speech."},
+    )
+    told = run("project", "update", "vision", "-g", "3").out.splitlines()
+    assert told == ["Project vision updated successfully.", "Warning: Too much for vision."]
+    assert run("project", "check").out.splitlines() == [
+        "Warning: Too much for vision.",
+        "Warning: Too much for speech.",
+    ]

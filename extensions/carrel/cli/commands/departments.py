@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from carrel.cli import units
-from carrel.cli.commands.projects import RuleOptions
+from carrel.cli.commands.projects import RuleOptions, tell_findings
 from carrel.cli.common import (
     NoHeaders,
     Output,
@@ -68,7 +68,8 @@ def create(name: Name, *, options: RuleOptions) -> None:
         if any(one.name == name for one in client.list_departments()):
             raise BadSetting(f"There is a department {name} already; `carrel department update`.")
         client.put_department(name, options.body())
-    say(f"Department {name} created successfully.")
+        say(f"Department {name} created successfully.")
+        tell_findings(client, name)
 
 
 @with_record(RuleOptions)
@@ -79,7 +80,8 @@ def update(name: Name, *, options: RuleOptions) -> None:
         raise typer.BadParameter("name what to change, such as --gpus 4.")
     with connected() as client:
         client.put_department(name, _merged(_rules(_find(client, name)), changes))
-    say(f"Department {name} updated successfully.")
+        say(f"Department {name} updated successfully.")
+        tell_findings(client, name)
 
 
 def delete(name: Name) -> None:

@@ -8,10 +8,11 @@ from typer import Option
 from typing_extensions import override
 
 from carrel.cli import units
-from carrel.cli.common import connected, say
+from carrel.cli.common import Output, OutputOption, connected, document, for_programs, say
 from carrel.cli.typer_options import with_record
 
 if TYPE_CHECKING:
+    from carrel.client import Client
     from carrel.models import ProjectImpact
 
 
@@ -170,7 +171,8 @@ def create(name: Name, *, options: ProjectOptions) -> None:
     body = options.body()
     with connected() as client:
         client.create_project({"name": name, **body})
-    say(f"Project {name} created successfully.")
+        say(f"Project {name} created successfully.")
+        tell_findings(client, name)
 
 
 @with_record(ProjectOptions)
@@ -191,13 +193,34 @@ def update(
             _impact(name, client.update_project(name, body, dry_run=True))
             return
         client.update_project(name, body)
-    say(f"Project {name} updated successfully.")
+        say(f"Project {name} updated successfully.")
+        tell_findings(client, name)
 
 
 def _impact(name: str, impact: "ProjectImpact") -> None:
     say(f"Nothing was changed in {name}.")
     say(f"Would start at once: {', '.join(impact.would_start) or 'no job'}")
     say(f"Would be preempted at once: {', '.join(impact.would_give_way) or 'no job'}")
+
+
+def check(*, output: OutputOption = Output.TABLE) -> None:
+    """Say what does not fit together in the quotas and limits of projects and departments."""
+    with connected() as client:
+        found = client.quota_findings()
+    if for_programs(output):
+        document(found, output)
+        return
+    for finding in found:
+        say(f"{finding.severity.capitalize()}: {finding.sentence}")
+    if not found:
+        say("All guarantees can be kept at the same time, and every limit and weight counts.")
+
+
+def tell_findings(client: "Client", name: str) -> None:
+    """After a change of a project or department: what does not fit, of it or of the whole."""
+    for finding in client.quota_findings():
+        if finding.name in ("", name):
+            say(f"{finding.severity.capitalize()}: {finding.sentence}")
 
 
 def delete(name: Name) -> None:

@@ -15,6 +15,7 @@ from carrel.models import (
     Project,
     ProjectImpact,
     QueueEntry,
+    QuotaFinding,
     Usage,
 )
 
@@ -100,6 +101,10 @@ class ProjectMethods:
     async def delete_department(self, department: str) -> None:
         """Remove a department without projects."""
         await self._transport.send("DELETE", _department(department))
+
+    async def quota_findings(self) -> list[QuotaFinding]:
+        """What does not fit together in quotas and limits (admins)."""
+        return await self._items("/quota-findings", QuotaFinding)
 
     async def nodes(self) -> list[Node]:
         """All nodes with their devices and who holds them."""

@@ -11,7 +11,13 @@ import msgspec
 from carrel_scheduler.api.problems import ProblemBody
 from carrel_scheduler.ledger.records import Decision, Transition, Usage
 from carrel_scheduler.workloads.views.contract import Report
-from carrel_schema.answers import DepartmentOut, NodeView, ProjectOut, QueueEntryOut
+from carrel_schema.answers import (
+    DepartmentOut,
+    NodeView,
+    ProjectOut,
+    QueueEntryOut,
+    QuotaFinding,
+)
 from carrel_schema.objects import ReasonInfo
 from carrel_schema.wire import ALWAYS_SAID, WorkloadOut, WorkloadSpecOut
 
@@ -77,6 +83,12 @@ class ProjectList(msgspec.Struct, frozen=True, kw_only=True):
     """Projects by name."""
 
     items: Sequence[ProjectOut]
+
+
+class QuotaFindings(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not fit together in quotas and limits."""
+
+    items: Sequence[QuotaFinding]
 
 
 class DepartmentList(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Departments, for admins."""
+"""Departments, and whether all quotas fit together: for admins."""
 
 from typing import Final
 
@@ -7,7 +7,9 @@ from carrel_scheduler.api.models import answers
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import DEPARTMENT, DEPARTMENTS
 from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.policy.quota_check import quota_findings
 from carrel_schema.answers import DepartmentFields, DepartmentOut
+from carrel_schema.objects import Project
 
 
 @Operation("GET", DEPARTMENTS, access=Access.ADMIN, answers={200: answers.DepartmentList})
@@ -39,4 +41,19 @@ async def delete_department(call: Call) -> Answer:
     return Answer(status=204)
 
 
-OPERATIONS: Final = (list_departments, put_department, delete_department)
+@Operation("GET", "/quota-findings", access=Access.ADMIN, answers={200: answers.QuotaFindings})
+async def list_quota_findings(call: Call) -> Answer:
+    """Guarantees that cannot all be kept, and limits and weights without effect."""
+    deps = call.services.deps
+    projects = (await deps.ledger.list(Project)).items
+    departments = await call.services.departments.all()
+    gpu_milli = sum(node.gpu_milli for node in deps.live.nodes())
+    return Answer(answers.QuotaFindings(items=quota_findings(projects, departments, gpu_milli)))
+
+
+OPERATIONS: Final = (
+    list_departments,
+    put_department,
+    delete_department,
+    list_quota_findings,
+)
