@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from carrel.client import Client
 from carrel.client.submit import default_project
-from carrel.models import Workload
+from carrel.notebook.job import view_of
 
 if TYPE_CHECKING:
     from carrel.widgets.cluster import ClusterView
@@ -25,16 +25,6 @@ def job(name: str, project: str | None = None, *, client: Client | None = None) 
     """The view of one workload, whatever its kind. Raises ``CarrelError``."""
     used = client or Client()
     return view_of(used, used.get_workload(project or default_project(used), name))
-
-
-def view_of(client: Client, workload: Workload) -> "WorkView":
-    """The live view of a workload."""
-    from carrel.widgets.endpoint import EndpointView
-    from carrel.widgets.experiment import ExperimentView
-    from carrel.widgets.job import JobView
-
-    views = {"experiment": ExperimentView, "inference": EndpointView}
-    return views.get(workload.spec.kind, JobView)(client, workload)
 
 
 def form(kind: str = "training", *, client: Client | None = None, **preset: Any) -> "FormView":

@@ -27,7 +27,7 @@ SECONDS = 1000
 SHOW = """from carrel import Client
 from carrel.widgets.cluster import ClusterView
 from carrel.widgets.form import FormView
-from carrel.views import view_of
+from carrel.notebook.job import view_of
 from carrel.widgets.tables import JobsView, QuotaView
 client = Client()
 for name in ("gang", "sweep", "model"):

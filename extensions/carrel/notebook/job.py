@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from carrel_schema.answers import Trials
 
 
+def view_of(client: Client, workload: Workload) -> "WorkView":
+    """The live view of a workload."""
+    from carrel.widgets.endpoint import EndpointView
+    from carrel.widgets.experiment import ExperimentView
+    from carrel.widgets.job import JobView
+
+    views = {"experiment": ExperimentView, "inference": EndpointView}
+    return views.get(workload.spec.kind, JobView)(client, workload)
+
+
 class Job:
     """One job. Every method raises ``CarrelError`` when refused or unreachable."""
 
@@ -157,8 +167,6 @@ class Job:
     def view(self) -> "WorkView":
         """The live view of the job."""
         if self._view is None:
-            from carrel.views import view_of
-
             self._view = view_of(self._client, self._workload)
         return self._view
 

@@ -1,7 +1,7 @@
 """The front: Traefik, the one program that strangers reach.
 
 ``traefik`` is what it is started with, ``rules`` is how routes of the Hub and hosts are written for
-it, ``routes`` is the Hub's proxy class, which keeps all routes in one file, and ``provided`` hands
-that file to a Traefik on another machine. Traefik and the Hub may each restart while the other goes
-on.
+it, ``origins`` names the host of each route of work, ``routes`` is the Hub's proxy class, which
+keeps all routes in one file and writes it in groups (``group_writes``), and ``provided`` hands that
+file to a Traefik on another machine. Traefik and the Hub may each restart while the other goes on.
 """

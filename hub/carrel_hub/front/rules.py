@@ -16,7 +16,7 @@ import re
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from carrel_hub.gateway.origins import LONGEST
+from carrel_hub.front.origins import LONGEST
 
 HOST_PRIORITY: Final = 1_000_000
 ROUTES: Final = "carrel-routes"

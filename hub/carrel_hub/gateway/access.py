@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 from aiohttp.web import BaseRequest, Response
 
+from carrel_hub.front.origins import MAIN
 from carrel_hub.gateway.headers import from_same_origin, wants_websocket
 from carrel_hub.gateway.identity import Principal, TokenReviewer
-from carrel_hub.gateway.origins import MAIN
 from carrel_hub.gateway.responses import EarlyResponse, redirect, refuse, wants_page
 from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable
 from carrel_hub.gateway.settings import Settings

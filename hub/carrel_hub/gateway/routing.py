@@ -18,7 +18,7 @@ from carrel.client.stream import QUIET_SECONDS, Message, Parser
 from carrel.client.transport import Transport
 from carrel.errors import CarrelError
 from carrel.models import Reason, Workload
-from carrel_hub.gateway.origins import MAIN, label
+from carrel_hub.front.origins import MAIN, label
 from carrel_schema.reading import read
 from carrel_schema.sections import Route
 

@@ -23,8 +23,8 @@ from cachetools import TTLCache
 from cryptography.fernet import Fernet, InvalidToken
 from tornado.web import create_signed_value, decode_signed_value
 
+from carrel_hub.front.origins import LABEL, Origins
 from carrel_hub.gateway.identity import ANSWER_SECONDS, HubUnavailable
-from carrel_hub.gateway.origins import LABEL, Origins
 from carrel_hub.gateway.settings import Settings
 
 COOKIE: Final = "carrel-gateway"

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from carrel_hub.front.origins import Origins
 from carrel_hub.front.rules import CANONICAL, ROUTES, host_of, rule, rules_of_traefik
-from carrel_hub.gateway.origins import Origins
 
 SERVICES = {"carrel": "http://127.0.0.1:1", "gateway": "http://127.0.0.1:2"}
 

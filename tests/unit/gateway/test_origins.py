@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_hub.gateway.origins import LABEL, LONGEST, Origins, label
+from carrel_hub.front.origins import LABEL, LONGEST, Origins, label
 
 ORIGINS = Origins("https://hub.example.org:8443")
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from carrel.client import Client
+from carrel.notebook.job import view_of
 from carrel.testing import FakeScheduler
-from carrel.views import view_of
 from carrel.widgets import bundle
 from carrel.widgets.cluster import ClusterView
 from carrel.widgets.endpoint import EndpointView
