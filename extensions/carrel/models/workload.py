@@ -93,7 +93,10 @@ class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Use of a project, user or workload (``key``) in a span of time."""
+    """Use of a project, user or workload (``key``) in a span of time.
+
+    ``gpu_seconds`` are allocated ones; used and idle ones are those that were measured.
+    """
 
     key: str
     gpu_seconds: float = 0.0
@@ -103,6 +106,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     wait_seconds: float = 0.0
     preemptions: int = 0
     workloads: int = 0
+    gpu_used_seconds: float = 0.0
+    gpu_idle_seconds: float = 0.0
 
 
 class StudyLog(msgspec.Struct, frozen=True, kw_only=True):

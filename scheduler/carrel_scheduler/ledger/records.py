@@ -111,9 +111,11 @@ class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Use of a project, user or workload in a span of time, from transitions only.
+    """Use of a project, user or workload in a span of time, from transitions.
 
-    ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``.
+    ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. ``gpu_used_seconds`` and
+    ``gpu_idle_seconds`` were measured while they were allocated; the rest was not measured, or
+    was held beside GPUs that worked.
     """
 
     key: str
@@ -124,6 +126,25 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     wait_seconds: float
     preemptions: int
     workloads: int
+    gpu_used_seconds: float = 0.0
+    gpu_idle_seconds: float = 0.0
+
+
+class MeasuredUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload did with its GPUs for some minutes, as far as it was measured.
+
+    ``used_gpu_seconds`` is utilisation times seconds, summed over its GPUs; ``idle_gpu_seconds``
+    are those of GPUs that it held while none of them worked.
+    """
+
+    workload_uid: str
+    workload: str
+    project: str
+    user: str
+    since: float
+    until: float
+    used_gpu_seconds: float
+    idle_gpu_seconds: float
 
 
 class NewWorkload(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,6 +254,10 @@ class Ledger(ObjectStore, Protocol):
         self, *, workload_uid: str | None = None, limit: int = 1000
     ) -> Sequence[Decision]:
         """Rows, newest last."""
+        ...
+
+    async def add_gpu_use(self, pieces: Sequence[MeasuredUse]) -> None:
+        """Append what was measured; raises ``StorageFull``."""
         ...
 
     async def add_metrics(self, workload_uid: str, points: Sequence[MetricPoint]) -> None:

@@ -16,12 +16,14 @@ from carrel_scheduler.ledger.records import (
     Creation,
     Decision,
     Fenced,
+    MeasuredUse,
     MetricPoint,
     NewWorkload,
     Transition,
     Usage,
 )
 from carrel_scheduler.ledger.rows import curves as metric_rows
+from carrel_scheduler.ledger.rows import gpu_use
 from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows import small as small_rows
@@ -202,6 +204,11 @@ class SqlLedger(SqlObjectStore):
         """See ``Ledger``."""
         return await self._read(history_rows.read_decisions, workload_uid=workload_uid, limit=limit)
 
+    async def add_gpu_use(self, pieces: Sequence[MeasuredUse]) -> None:
+        """See ``Ledger``."""
+        arrivals = tuple(pieces)
+        await self._writer.run(lambda transaction: gpu_use.add(transaction.connection, arrivals))
+
     async def add_metrics(self, workload_uid: str, points: Sequence[MetricPoint]) -> None:
         """See ``Ledger``."""
         arrivals = tuple(points)
@@ -242,6 +249,7 @@ class SqlLedger(SqlObjectStore):
         return await self._read(
             lambda connection: usage.account(
                 history_rows.spans(connection, since, until, projects),
+                gpu_use.read(connection, since, until, projects),
                 by=by,
                 since=since,
                 until=until,

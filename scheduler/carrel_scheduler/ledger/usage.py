@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.records import Transition, Usage
+from carrel_scheduler.ledger.records import MeasuredUse, Transition, Usage
 
 WAITING: Final = "pending"
 GIVING_WAY: Final = "preempting"
@@ -52,7 +52,7 @@ class Span(msgspec.Struct, frozen=True):
         return max(0.0, end - max(self.at, since))
 
 
-KEYS: Final[dict[str, Callable[[Span], str]]] = {
+KEYS: Final[dict[str, Callable[[Span | MeasuredUse], str]]] = {
     "project": lambda span: span.project,
     "user": lambda span: span.user,
     "workload": lambda span: f"{span.project}/{span.workload}",
@@ -85,6 +85,8 @@ class _Sum:
         self.cpu: list[float] = []
         self.memory: list[float] = []
         self.waiting: list[float] = []
+        self.used: list[float] = []
+        self.idle: list[float] = []
         self.preemptions = 0
         self.workloads: set[str] = set()
 
@@ -105,6 +107,12 @@ class _Sum:
             begins_inside and span.to_phase == GIVING_WAY and span.from_phase != GIVING_WAY
         )
 
+    def add_measured(self, piece: MeasuredUse, since: float, until: float) -> None:
+        inside = min(piece.until, until) - max(piece.since, since)
+        part = max(0.0, inside) / (piece.until - piece.since)
+        self.used.append(piece.used_gpu_seconds * part)
+        self.idle.append(piece.idle_gpu_seconds * part)
+
     def usage(self, key: str) -> Usage:
         # Exact sums: the order of rows and the way they are grouped make no difference.
         return Usage(
@@ -116,6 +124,8 @@ class _Sum:
             wait_seconds=math.fsum(self.waiting),
             preemptions=self.preemptions,
             workloads=len(self.workloads),
+            gpu_used_seconds=math.fsum(self.used),
+            gpu_idle_seconds=math.fsum(self.idle),
         )
 
 
@@ -129,7 +139,14 @@ def check_range(by: str, since: float, until: float) -> None:
         raise InvalidArgument("until", until, f"a time in epoch seconds from {since} on")
 
 
-def account(spans_: Iterable[Span], *, by: str, since: float, until: float) -> Sequence[Usage]:
+def account(
+    spans_: Iterable[Span],
+    measured: Iterable[MeasuredUse] = (),
+    *,
+    by: str,
+    since: float,
+    until: float,
+) -> Sequence[Usage]:
     """Use by ``project``, ``user`` or ``workload`` (``project/name``) in [since, until).
 
     ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. A line counts a workload that held or
@@ -140,4 +157,6 @@ def account(spans_: Iterable[Span], *, by: str, since: float, until: float) -> S
     sums: defaultdict[str, _Sum] = defaultdict(_Sum)
     for span in spans_:
         sums[key(span)].add(span, since, until)
+    for piece in measured:
+        sums[key(piece)].add_measured(piece, since, until)
     return [sums[name].usage(name) for name in sorted(sums) if sums[name].workloads]

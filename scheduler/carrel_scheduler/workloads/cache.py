@@ -14,6 +14,7 @@ from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle.phases import HOLDING
+from carrel_scheduler.workloads.nodes.gpu_account import GpuAccount
 from carrel_scheduler.workloads.views.contract import Activity
 from carrel_schema.kinds import KINDS
 from carrel_schema.objects import Department, Project, Quota, Workload
@@ -162,6 +163,7 @@ class WorkloadCache:
     def __init__(self) -> None:
         self._entries: dict[str, CachedWorkload] = {}
         self._holding: dict[str, CachedWorkload] = {}
+        self.gpu_account = GpuAccount()
         self.projects: dict[str, Project] = {}
         self.draining: set[str] = set()
         self.departments: dict[str, Department] = {}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.records import Ledger, MetricPoint, Transition
+from carrel_scheduler.ledger.records import Ledger, MeasuredUse, MetricPoint, Transition
 from carrel_scheduler.ledger.rows.curves import MOST
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.ledger.usage import account, spans
@@ -97,6 +97,30 @@ class Past:
             await store.usage(by="planet", since=0.0, until=1.0)
         with pytest.raises(InvalidArgument, match="until"):
             await store.usage(by="user", since=1.0, until=0.0)
+
+    async def test_measured_use_counts_by_its_part_of_the_time(self, store: Ledger) -> None:
+        one = workload("one")
+        one.meta.uid = "uid-1"
+        rows = [transition(one, "running", 0.0, gpu_milli=2000), transition(one, "failed", 600.0)]
+        await store.record(epoch=await store.begin_epoch(), transitions=rows)
+        first = MeasuredUse(
+            workload_uid="uid-1",
+            workload="one",
+            project="vision",
+            user="ada",
+            since=0.0,
+            until=300.0,
+            used_gpu_seconds=90.0,
+            idle_gpu_seconds=30.0,
+        )
+        pieces = [first, msgspec.structs.replace(first, since=300.0, until=600.0)]
+        await store.add_gpu_use(pieces)
+        (whole,) = await store.usage(by="project", since=0.0, until=1000.0)
+        assert (whole.gpu_seconds, whole.gpu_used_seconds) == (1200.0, 180.0)
+        assert whole.gpu_idle_seconds == 60.0
+        (part,) = await store.usage(by="workload", since=200.0, until=450.0)
+        assert (part.key, part.gpu_used_seconds, part.gpu_idle_seconds) == ("vision/one", 75, 25)
+        assert not await store.usage(by="user", since=0.0, until=9.0, projects=["speech"])
 
     async def test_usage_agrees_with_the_arithmetic_on_any_history(self, store: Ledger) -> None:
         chance = random.Random(21)

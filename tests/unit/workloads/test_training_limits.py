@@ -199,6 +199,24 @@ async def test_a_training_cannot_be_kept_like_a_workspace(desk: Desk) -> None:
         await LiveView(desk.loop).extend(uid)
 
 
+async def test_what_work_used_and_left_idle_is_in_the_account(desk: Desk) -> None:
+    """Two GPUs for 25 min: 10 min one of them at work, 5 min none, 10 min nobody looked."""
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1", 2)
+    await desk.runs(uid)
+    first = (await devices_of(desk, uid))[0]
+    await desk.gpus_work(first)
+    await desk.wait(600.0)
+    await desk.gpus_work()
+    await desk.wait(300.0)
+    desk.busy = None
+    await desk.wait(600.0)
+    (line,) = await desk.ledger.usage(by="workload", since=desk.now - 1500.0, until=desk.now)
+    assert line.gpu_seconds == pytest.approx(3000.0)
+    assert line.gpu_used_seconds == pytest.approx(600.0)
+    assert line.gpu_idle_seconds == pytest.approx(600.0)
+
+
 async def test_use_that_nobody_measures_counts_as_work(desk: Desk) -> None:
     """As on a cluster without an agent on its nodes: neither is stopped, for hours."""
     await desk.project(

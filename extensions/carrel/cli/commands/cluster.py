@@ -38,7 +38,10 @@ LOAD_COLUMNS = ("NAME", "PROJECT", "GPUs", "UTILIZATION", "PROGRESS", "METRICS")
 LOAD_NUMBERS = ("GPUs", "UTILIZATION", "PROGRESS")
 FAULT_COLUMNS = ("SOURCE", "NAME", "REASON", "FOR")
 QUEUE_COLUMNS = ("PLACE", "NAME", "PROJECT", "USER", "REQUEST", "WAITS SINCE", "REASON")
-USE_COLUMNS = ("GPU-HOURS", "BORROWED", "CPU-HOURS", "WAITED", "PREEMPTIONS", "JOBS")
+USE_COLUMNS = (
+    *("GPU-HOURS", "BORROWED", "USED", "IDLE"),
+    *("CPU-HOURS", "WAITED", "PREEMPTIONS", "JOBS"),
+)
 
 
 class By(StrEnum):
@@ -223,6 +226,8 @@ def _use_row(entry: "Usage") -> list[str]:
         entry.key,
         f"{entry.gpu_seconds / 3600:,.2f}",
         f"{entry.borrowed_gpu_seconds / 3600:,.2f}",
+        f"{entry.gpu_used_seconds / 3600:,.2f}",
+        f"{entry.gpu_idle_seconds / 3600:,.2f}",
         f"{entry.cpu_seconds / 3600:,.2f}",
         units.duration(entry.wait_seconds),
         f"{entry.preemptions:,}",

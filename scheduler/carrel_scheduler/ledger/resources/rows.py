@@ -16,6 +16,7 @@ from carrel_scheduler.ledger.open import KEEP_CHANGES, keys_beside, migrated
 from carrel_scheduler.ledger.records import (
     Decision,
     Fenced,
+    MeasuredUse,
     MetricPoint,
     Transition,
     Usage,
@@ -186,6 +187,10 @@ class Past:
     async def add_metrics(self, workload_uid: str, points: Sequence[MetricPoint]) -> None:
         """See ``Ledger``."""
         await self.rows.add_metrics(workload_uid, points)
+
+    async def add_gpu_use(self, pieces: Sequence[MeasuredUse]) -> None:
+        """See ``Ledger``."""
+        await self.rows.add_gpu_use(pieces)
 
     async def metrics(
         self, workload_uid: str, *, names: Sequence[str] | None = None, max_points: int = 500

@@ -7,8 +7,8 @@
   them too. ``labels`` is an index over the labels of ``objects``.
 * ``study_log`` is what happened in the studies of experiments, entry by entry; it goes with its
   experiment.
-* ``transitions``, ``decisions`` and ``metrics`` are the past: no reference to ``objects``, because
-  they outlive them. Secrets go with their object.
+* ``transitions``, ``decisions``, ``metrics`` and ``gpu_use`` are the past: no reference to
+  ``objects``, because they outlive them. Secrets go with their object.
 
 Structures are JSON text; times are epoch seconds.
 """
@@ -187,6 +187,21 @@ metrics: Final = Table(
     _number("step"),
     # No value is "not a number", which SQLite cannot hold.
     Column("value", Double, nullable=True),
+)
+
+gpu_use: Final = Table(
+    "gpu_use",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    _text("workload_uid"),
+    _text("workload"),
+    _text("project"),
+    _text("user"),
+    _time("since"),
+    _time("until"),
+    Column("used_gpu_seconds", Double, nullable=False),
+    Column("idle_gpu_seconds", Double, nullable=False),
+    Index(None, "until"),
 )
 
 study_log: Final = Table(

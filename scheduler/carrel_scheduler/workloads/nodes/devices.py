@@ -161,7 +161,9 @@ def observe(
         by_index = {one.index: one for one in use}
         node.take_use(by_index, changes.now)
         for entry in changes.cache.holding:
-            gpu_use.take_readings(entry, facts.name, by_index, changes.now)
+            gpu_use.take_readings(
+                entry, facts.name, by_index, changes.now, changes.cache.gpu_account
+            )
     sick = withheld.check(facts.name, facts.devices, changes.state)
     _requeue_lost(changes, facts)
     for index, conditions in sick.items():
@@ -198,7 +200,7 @@ def take_report(
     by_index = {one.index: one for one in use}
     node.take_use(by_index, changes.now)
     for entry in cache.holding:
-        gpu_use.take_readings(entry, name, by_index, changes.now, counted=True)
+        gpu_use.take_readings(entry, name, by_index, changes.now, cache.gpu_account, counted=True)
     sick = withheld.check(name, node.reported.values(), changes.state)
     for index, conditions in sick.items():
         for own in by_index[index].owners if index in by_index else ():

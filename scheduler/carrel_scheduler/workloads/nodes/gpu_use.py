@@ -15,8 +15,10 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.core.mig import counted_gpu_milli
+from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.node.contract import DeviceUse, OwnerUse
 from carrel_scheduler.workloads.cache import CachedWorkload, GpuReading
+from carrel_scheduler.workloads.nodes.gpu_account import GpuAccount
 
 ACTIVE_UTILIZATION: Final = 0.01
 """A device busier than this counts as working."""
@@ -65,6 +67,7 @@ def take_readings(
     node: str,
     use: Mapping[int, DeviceUse],
     now: float,
+    account: GpuAccount,
     *,
     counted: bool = False,
 ) -> None:
@@ -88,7 +91,13 @@ def take_readings(
     if busy:
         entry.gpu_active_at = now
     memory = sum(one.memory_used_mib for one in found)
+    before = entry.gpu_readings.get(node)
     entry.gpu_readings[node] = GpuReading(now, busy, sum(known), memory)
+    if before is not None and now - before.at <= STALE_SECONDS:
+        milli = entry.workload.spec.resources.gpu_milli
+        held = len(devices) * (milli if 0 < milli < MILLI else MILLI) / MILLI
+        idle = 0.0 if busy else held
+        account.add(entry.workload, before.at, now, used_gpus=sum(known), idle_gpus=idle)
 
 
 def _of_devices(

@@ -233,6 +233,7 @@ class Reconciler:
             version = await self.recorder.record(changes)
         self.handlers.input_version = max(self.handlers.input_version, version)
         await self._record_reports(changes.now)
+        await self._record_gpu_use(changes.now)
         for uid in changes.unrecorded:
             self.rebuilds.damaged(uid)
         for uid in (*changes.finished, *changes.removed):
@@ -335,6 +336,13 @@ class Reconciler:
             if entry is not None:
                 late.mark(entry)
         await self.recorder.record(late)
+
+    async def _record_gpu_use(self, now: float) -> None:
+        """Write what was measured, every few minutes; what cannot be stored is lost."""
+        pieces = self.cache.gpu_account.take_due(now)
+        if pieces:
+            with self.quarantine.guard("record", "gpu use", fatal=FATAL):
+                await self.ledger.add_gpu_use(pieces)
 
     async def _rebuild_due(self) -> None:
         for uid in self.rebuilds.take_due():

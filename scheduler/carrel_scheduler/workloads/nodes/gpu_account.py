@@ -1,0 +1,62 @@
+"""GPU-seconds that workloads used and left idle, summed up from readings until they are written.
+
+Used is the utilisation of each GPU times the time; idle is the time of GPUs that were held while
+none of the workload's worked. Time without readings counts as neither.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from carrel_scheduler.ledger.records import MeasuredUse
+from carrel_schema.objects import Workload
+
+WRITE_SECONDS: Final = 300.0
+
+
+@dataclass(slots=True)
+class _Sum:
+    workload: Workload
+    since: float
+    until: float
+    used: float = 0.0
+    idle: float = 0.0
+
+
+class GpuAccount:
+    """Sums by workload uid."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, _Sum] = {}
+        self._due_at: float | None = None
+
+    def add(
+        self, workload: Workload, since: float, until: float, *, used_gpus: float, idle_gpus: float
+    ) -> None:
+        """Between two readings it used, and left idle, so many GPUs in the mean."""
+        if until <= since:
+            return
+        if self._due_at is None:
+            self._due_at = until + WRITE_SECONDS
+        found = self._sums.setdefault(workload.meta.uid, _Sum(workload, since, until))
+        found.since, found.until = min(found.since, since), max(found.until, until)
+        found.used += used_gpus * (until - since)
+        found.idle += idle_gpus * (until - since)
+
+    def take_due(self, now: float) -> list[MeasuredUse]:
+        """What is to be written now; sums begin anew."""
+        if self._due_at is None or now < self._due_at:
+            return []
+        sums, self._sums, self._due_at = self._sums, {}, None
+        return [
+            MeasuredUse(
+                workload_uid=uid,
+                workload=one.workload.meta.name,
+                project=one.workload.meta.project,
+                user=one.workload.spec.user,
+                since=one.since,
+                until=one.until,
+                used_gpu_seconds=one.used,
+                idle_gpu_seconds=one.idle,
+            )
+            for uid, one in sums.items()
+        ]
