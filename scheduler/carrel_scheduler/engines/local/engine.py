@@ -158,7 +158,7 @@ class LocalEngine:
             return
         folder = self._layout.task(task)
         deadline = time.monotonic() + grace_seconds
-        with _os_errors(f"task {task} cannot be told to end"):
+        with _os_errors(f"task {task} cannot be ended"):
             with contextlib.suppress(FileNotFoundError):  # asked for the first time
                 deadline = min(deadline, float((folder / "stop").read_text()))
             write_whole(folder / "stop", repr(deadline).encode())

@@ -29,7 +29,7 @@ def free_room_is_not_negative(state: Columns) -> list[str]:
     """Nothing is allocated twice, by the kept sums; quick in any cluster."""
     free = state.nodes.free
     below = np.flatnonzero((free.devices < 0).any(axis=0))
-    return [f"{state.nodes.names[slot]} has less than no room" for slot in below.tolist()]
+    return [f"{state.nodes.names[slot]} has negative free capacity" for slot in below.tolist()]
 
 
 INVARIANTS: Final[tuple[Invariant, ...]] = (free_room_is_not_negative, *STATE_INVARIANTS, *BOOKS)

@@ -175,12 +175,12 @@ def _many(kind: WorkloadKind) -> str:
 
 def not_told(reason: ReasonInfo, why: str) -> ReasonInfo:
     """The engine cannot end the work yet; "": it can again."""
-    usual = reason.help.partition(_NOT_TOLD)[0].rstrip()
-    said = f"{_NOT_TOLD} ({why}); it is told again until it ends." if why else ""
+    usual = reason.help.partition(_NOT_ENDED)[0].rstrip()
+    said = f"{_NOT_ENDED} ({why}); that is tried again until it ends." if why else ""
     return msgspec.structs.replace(reason, help=f"{usual} {said}".strip())
 
 
-_NOT_TOLD: Final = "It cannot be told to end at the moment"
+_NOT_ENDED: Final = "It cannot be ended at the moment"
 
 
 def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonInfo:

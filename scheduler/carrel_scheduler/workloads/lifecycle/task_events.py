@@ -303,7 +303,7 @@ def told_to_leave(node: str, how: str, *, desk: bool) -> ReasonInfo:
         token="Evicted" if how else "NodeDrained",
         cls="evicted",
         sentence=f"It has to leave `{node}`: {how}." if how else emptied,
-        help=_NOW if desk else "It goes on from its last checkpoint as soon as there is room.",
+        help=_NOW if desk else "It goes on from its last checkpoint as soon as there is capacity.",
         data={"nodes": [node]},
     )
 

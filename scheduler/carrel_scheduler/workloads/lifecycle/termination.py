@@ -127,4 +127,4 @@ def mark_stuck(changes: PassChanges, entry: CachedWorkload) -> None:
         changes.state.apply(TaskStuck(entry.uid, part))
     if entry.leaving:
         name, grace = entry.workload.meta.name, entry.workload.spec.grace_seconds
-        log.warning("%s was told to stop with a grace of %g s and has not ended", name, grace)
+        log.warning("%s has not ended after its grace period of %g s", name, grace)

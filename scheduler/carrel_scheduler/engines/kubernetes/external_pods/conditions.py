@@ -58,12 +58,14 @@ def evicted(reason: Reason, project: str) -> tuple[str, str]:
 
 def does_not_give_way(why: str) -> str:
     """A pod is to be evicted, and the cluster refuses it."""
-    return f"It is to give way, and is not evicted: {why.rstrip('.')}. That is tried again."
+    return f"It is to be evicted, and that is refused: {why.rstrip('.')}. That is tried again."
 
 
 def incomplete(name: str) -> str:
     """A gang of which one could not start."""
-    return f"Not all of `{name}` could start, so none of it holds room; it starts again as a whole."
+    return (
+        f"Not all of `{name}` could start, so none of it holds resources; all of it starts again."
+    )
 
 
 def node_lost(node: str) -> str:

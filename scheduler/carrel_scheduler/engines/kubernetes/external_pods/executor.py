@@ -215,7 +215,7 @@ class PodExecutor:
     def _refused(self, order: Evict, error: Exception) -> None:
         """Try again later; a victim stays one until it is gone."""
         pod, trace = order.pod, None if isinstance(error, Protected | KubeError) else error
-        log.info("pod %s does not give way yet: %s", pod.name, error, exc_info=trace)
+        log.info("pod %s is not evicted yet: %s", pod.name, error, exc_info=trace)
         refusals, pause = self._refusals[pod.uid], EVICT_AGAIN_SECONDS
         self._refusals[pod.uid] += 1
         of_the_moment = isinstance(error, Protected | Conflict)

@@ -253,7 +253,7 @@ class EventHandlers:
 
     def _eviction_refused(self, news: EvictionRefused) -> None:
         """It is tried again; until then its devices count as stuck, and its condition says why."""
-        log.warning("pod %s/%s does not give way: %s", news.pod.namespace, news.pod.name, news.text)
+        log.warning("pod %s/%s is not evicted: %s", news.pod.namespace, news.pod.name, news.text)
         home = self._pass.index.task_of(news.pod.uid)
         if home is None:
             return

@@ -166,7 +166,7 @@ def _track_termination(
     if task.releasing and task.stuck_at is not None and task.stuck_at <= current.now:
         current.state.apply(TaskStuck(workload.uid, task.index))
         task.stuck_at = None
-        log.warning("a pod of %s was told to stop and is still there", workload.uid)
+        log.warning("a terminating pod of %s is still there", workload.uid)
 
 
 def _queue(current: "ReconcilePass", workload: ExternalWorkload) -> None:

@@ -28,7 +28,7 @@ from carrel_schema.objects import ReasonInfo
 BY_OTHERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "EvictionByEvictionAPI": "it was evicted",
-        "PreemptionByScheduler": "another scheduler needed its room",
+        "PreemptionByScheduler": "another scheduler needed its resources",
         "DeletionByTaintManager": "its node was taken out of service",
     }
 )

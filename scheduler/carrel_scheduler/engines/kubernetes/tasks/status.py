@@ -20,18 +20,18 @@ SILENT_SECONDS: Final = 30.0
 DEADLINE: Final = "DeadlineExceeded"
 _UNKNOWN: Final = "ContainerStatusUnknown"
 _REASONS: Final = {
-    "Evicted": "its node had to free room",
+    "Evicted": "its node ran short of resources",
     "NodeLost": "its node does not answer",
     "NodeShutdown": "its node was shut down",
     "Terminated": "its node was shut down",
     "Shutdown": "its node was shut down",
     "NodeAffinity": "its node was changed while it was down",
-    "Preempting": "its node needed the room for a part of the system",
-    "PreemptionByScheduler": "another scheduler needed its room",
+    "Preempting": "its node needed the resources for a part of the system",
+    "PreemptionByScheduler": "another scheduler needed its resources",
     "DeletionByTaintManager": "its node does not answer or was taken out of service",
     "EvictionByEvictionAPI": "it was evicted, as when a node is drained",
     "DeletionByPodGC": "its node is gone",
-    "TerminationByKubelet": "its node had to free room or was shut down",
+    "TerminationByKubelet": "its node ran short of resources or was shut down",
 }
 _WAITING: Final = {
     "ErrImagePull": "its image cannot be pulled",

@@ -179,7 +179,7 @@ def waits_for_room(part: Workload) -> ReasonInfo:
     return ReasonInfo(
         token="UpdateWaits",  # noqa: S106 - a reason's name
         cls="not-now",
-        sentence=f"The update waits for room for one more replica.{why}",
+        sentence=f"The update waits for capacity for one more replica.{why}",
         help="Free some of the project's guaranteed quota, or suspend and resume the endpoint: "
         "it then starts with the new specification and does not answer in between.",
     )
