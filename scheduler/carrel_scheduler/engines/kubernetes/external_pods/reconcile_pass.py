@@ -44,7 +44,6 @@ from carrel_scheduler.engines.kubernetes.external_pods.requests import (
 from carrel_scheduler.engines.kubernetes.external_pods.usage import (
     EVICTED,
     UNSCHEDULABLE,
-    OverQuotaWatch,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import WorkloadVolumes
 from carrel_scheduler.engines.kubernetes.external_pods.workload_pods import TaskPodIndex
@@ -289,7 +288,6 @@ class ReconcilePass:
         self.attempts: Counter[str] = Counter()
         self.reported: dict[str, tuple[str, float]] = {}
         self.node_changed, self._queued = access.node_changed, access.queued
-        self.over_quota = OverQuotaWatch()
         self.timers: list[tuple[float, int, ExternalWorkload]] = []
         self.numbers = itertools.count()
 

@@ -36,6 +36,44 @@ HELD_SECONDS: Final = 5.0
 """So long an allocation is kept for a pod that its controller has not created again yet."""
 
 
+CHECK_SECONDS: Final = 1.0
+
+
+class OverQuotaWatch:
+    """Keeps ``ExternalWorkload.borrowed`` right, and writes rows where it changes.
+
+    What others do may move running work over or under its quota, so all that run are checked, at
+    most once a second.
+    """
+
+    def __init__(self) -> None:
+        self._seen = -1
+        self._next = 0.0
+
+    def due_at(self, current: ReconcilePass) -> float | None:
+        """When to check again; ``None`` while nothing changes."""
+        return None if self._seen == current.state.queues.changes else self._next
+
+    def set_back(self, seconds: float) -> None:
+        """The clock was set back by so much."""
+        self._next -= seconds
+
+    def update(self, current: ReconcilePass) -> None:
+        """Check all that run, if it is time to."""
+        changes = current.state.queues.changes
+        if self._seen == changes or current.now < self._next:
+            return
+        self._seen, self._next = changes, current.now + CHECK_SECONDS
+        for workload in current.index.workloads.values():
+            borrowed = workload.holding and current.state.is_borrowed(workload.uid)
+            if borrowed == workload.borrowed:
+                continue
+            workload.borrowed = borrowed
+            for task in workload.tasks:
+                if task.allocation is not None:
+                    current.row(workload, task, "running")
+
+
 class ExternalPodReconciler:
     """See ``engines.external.ExternalPods``.
 
@@ -58,6 +96,7 @@ class ExternalPodReconciler:
             access, stale_grace_s, places or PlacementConstraints(), storage_claim
         )
         self._handlers = EventHandlers(self.current)
+        self._over_quota = OverQuotaWatch()
 
     @property
     def epoch(self) -> int:
@@ -129,7 +168,7 @@ class ExternalPodReconciler:
     def next_due(self) -> float | None:
         """When something falls due by itself."""
         timer = self.current.timers[0][0] if self.current.timers else None
-        due = (timer, self.current.over_quota.due_at(self.current) if self.current.ready else None)
+        due = (timer, self._over_quota.due_at(self.current) if self.current.ready else None)
         return min((when for when in due if when is not None), default=None)
 
     def _due(self, now: float) -> bool:
@@ -221,7 +260,7 @@ class ExternalPodReconciler:
     def act(self) -> None:
         """Have carried out what was decided."""
         if self.current.ready:
-            self.current.over_quota.look(self.current)
+            self._over_quota.update(self.current)
         if self.current.orders:
             orders, self.current.orders = self.current.orders, PodOrders()
             self.current.execute(orders)
@@ -231,7 +270,7 @@ class ExternalPodReconciler:
         self.current.timers = [
             (when - seconds, number, workload) for when, number, workload in self.current.timers
         ]
-        self.current.over_quota.mend(seconds)
+        self._over_quota.set_back(seconds)
         for workload in self.current.index.workloads.values():
             workload.not_before -= seconds
             for task in workload:

@@ -1,14 +1,12 @@
-"""Usage of external pods: rows of history, over-quota marks, figures, holders of devices.
+"""Usage of external pods: rows of history, figures, holders of devices.
 
 Each start of a scheduler closes the open rows of all external pods; those that still run begin a
-new row as they are found, so use is counted without a gap and nothing is counted without end. What
-others do may move running work over or under its quota, so all that run are checked, at most once
-a second.
+new row as they are found, so use is counted without a gap and nothing is counted without end.
 """
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -131,40 +129,3 @@ def _closed(row: Transition, epoch: int, now: float) -> Transition:
         node="",
         devices=(),
     )
-
-
-if TYPE_CHECKING:
-    from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import ReconcilePass
-
-LOOK_SECONDS: Final = 1.0
-
-
-class OverQuotaWatch:
-    """Keeps ``ExternalWorkload.borrowed`` right, and writes rows where it changes."""
-
-    def __init__(self) -> None:
-        self._seen = -1
-        self._next = 0.0
-
-    def due_at(self, current: "ReconcilePass") -> float | None:
-        """When to look again; ``None`` while nothing changes."""
-        return None if self._seen == current.state.queues.changes else self._next
-
-    def mend(self, back: float) -> None:
-        """The clock was set back by so many seconds."""
-        self._next -= back
-
-    def look(self, current: "ReconcilePass") -> None:
-        """Look at all that run, if it is time to."""
-        changes = current.state.queues.changes
-        if self._seen == changes or current.now < self._next:
-            return
-        self._seen, self._next = changes, current.now + LOOK_SECONDS
-        for workload in current.index.workloads.values():
-            borrowed = workload.holding and current.state.is_borrowed(workload.uid)
-            if borrowed == workload.borrowed:
-                continue
-            workload.borrowed = borrowed
-            for task in workload.tasks:
-                if task.allocation is not None:
-                    current.row(workload, task, "running")
