@@ -18,7 +18,7 @@ LATE_SECONDS: Final = 60.0
 
 
 class TaskPhase(StrEnum):
-    """What the engine sees of a task."""
+    """The state of a task in its engine."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -117,7 +117,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a task. Times are epoch seconds.
+    """The status of a task. Times are epoch seconds.
 
     Attributes:
         exit_code: of an ended task that exited by itself.

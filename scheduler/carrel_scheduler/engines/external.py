@@ -78,7 +78,7 @@ def _same(event: NodeSet) -> NodeSet:
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerAccess:
-    """What a reconciler gives to the external pods.
+    """The parts of the reconciler that external pods use.
 
     Attributes:
         state: of the core, shared with the workloads.

@@ -25,7 +25,7 @@ _LIBRARY: Final = "kubernetes_asyncio.config.kube_config"
 
 
 def broken() -> tuple[type[Exception], ...]:
-    """What the library raises for a configuration, or a plugin, that is not usable."""
+    """The errors that the library raises for an unusable configuration or plugin."""
     from kubernetes_asyncio.config import ConfigException
 
     of_files_and_plugins = (OSError, RuntimeError)
@@ -70,7 +70,7 @@ Load = Callable[[], Awaitable[Any]]
 
 
 class CredentialsUnusable(Exception):  # noqa: N818 - an outcome that a person mends
-    """There is no usable configuration; the message says which, why, and what would be right.
+    """No configuration is usable; the message says which, why, and what would be right.
 
     Attributes:
         refused: the server does not accept what there is.
@@ -85,7 +85,7 @@ class CredentialsUnusable(Exception):  # noqa: N818 - an outcome that a person m
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request needs.
+    """The address and credentials that a request needs.
 
     Attributes:
         url: of the API server, without a slash at its end.
@@ -107,7 +107,7 @@ class Credentials(Protocol):
     """Gives access, for as long as it lasts."""
 
     async def access(self) -> Access:
-        """What to use now. Raises ``CredentialsUnusable``."""
+        """The access to use now. Raises ``CredentialsUnusable``."""
         ...
 
     async def renewed(self, refused: Access) -> Access:
@@ -137,7 +137,7 @@ class ConfiguredCredentials:
         self._tls: tuple[Any, ssl.SSLContext] | None = None
 
     async def access(self) -> Access:
-        """What to use now; kept for a minute. Raises ``CredentialsUnusable``."""
+        """The access to use now; kept for a minute. Raises ``CredentialsUnusable``."""
         kept = self._kept()
         if kept is not None:
             return kept

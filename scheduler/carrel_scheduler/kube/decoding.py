@@ -141,7 +141,7 @@ async def watch_lines(
 
 
 class Seen(Enum):
-    """What an event means for a store."""
+    """The effect of an event on a store."""
 
     THERE = "there"
     GONE = "gone"

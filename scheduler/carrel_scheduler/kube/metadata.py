@@ -11,7 +11,7 @@ import msgspec
 
 
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
-    """Who made an object, and whose end is its end."""
+    """The owner of an object, with which it is deleted."""
 
     kind: str
     name: str

@@ -178,7 +178,7 @@ class Selection:
 
 
 class Source(Protocol):
-    """What is needed of a client."""
+    """The part of the client that is used here."""
 
     async def list(
         self,

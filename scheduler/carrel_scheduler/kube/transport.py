@@ -102,7 +102,7 @@ HTTP_UNAUTHORIZED: Final = 401
 
 
 class Unreachable(Exception):  # noqa: N818 - an outcome to handle
-    """There was no answer.
+    """The API server did not answer.
 
     Attributes:
         sent: the request may have reached the server.
@@ -134,7 +134,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; ``retry_after`` in seconds, 0 where the server named none."""
+    """An answer; ``retry_after`` in seconds, 0 where the server named none."""
 
     status: int
     body: bytes
@@ -174,7 +174,7 @@ class Transport:
         return answer
 
     async def _access(self, refused: Access | None = None) -> Access:
-        """What to use now, or newer than what was refused. Raises ``CredentialsUnusable``."""
+        """The access, newer than one that was refused. Raises ``CredentialsUnusable``."""
         if refused is None:
             self.patience.check()
         try:
@@ -193,7 +193,7 @@ class Transport:
             self.patience.works()
 
     def _missed(self, error: Exception) -> Unreachable:
-        """There was no answer."""
+        """The API server did not answer."""
         failure = _unreachable(error)
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             self.patience.failed(CredentialsUnusable(f"we do not know the API server: {failure}"))

@@ -23,7 +23,7 @@ IDLE = "Idle"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is known of one run of a workload. Times are epoch seconds.
+    """One run of a workload. Times are epoch seconds.
 
     Attributes:
         busy_since: a kernel has been executing since then without a break; ``None``: none does.

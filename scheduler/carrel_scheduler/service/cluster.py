@@ -64,7 +64,7 @@ LOOK_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """That this process is the one that schedules.
+    """The proof that this process is the leader.
 
     Attributes:
         leader: has the lease.
@@ -157,7 +157,7 @@ class Cluster:
         self._work: ExternalPodRunner | None = None
 
     def external_pods(self, access: ReconcilerAccess) -> ExternalPods:
-        """What places the pods that others made."""
+        """The part that places the pods that others made."""
         self._external_pods = ExternalPodReconciler(
             access,
             stale_grace_s=self._cluster.stale_gang_s,
@@ -171,7 +171,7 @@ class Cluster:
         return ""
 
     def trouble(self) -> str:
-        """That the cluster does not know us any more, or we not it."""
+        """The trouble with credentials or connections, as a sentence; empty for none."""
         return self._client.trouble
 
     def node_agents(self, enqueue: Callable[[LoopEvent], None]) -> NodeAgents:

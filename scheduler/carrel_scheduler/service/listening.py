@@ -27,7 +27,7 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one request may take.
+    """The limits of one request.
 
     Attributes:
         head_seconds: until its head is complete, counted from the end of the request before it on

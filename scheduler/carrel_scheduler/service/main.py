@@ -87,7 +87,7 @@ class ServiceEnvironment(Protocol):
     fits: Fitting
 
     def external_pods(self, access: ReconcilerAccess, /) -> ExternalPods:
-        """What places the pods that others made."""
+        """The part that places the pods that others made."""
         ...
 
     def host_of(self, node: str, /) -> str:
@@ -345,7 +345,7 @@ async def _led(settings: Settings, client: KubeClient) -> Lead:
 
 
 async def _unless(stop: asyncio.Event, wanted: Coroutine[None, None, T]) -> T | None:
-    """What comes of it, or ``None`` if the service is to stop before."""
+    """The result, or ``None`` if the service is to stop before."""
     coming, stopping = asyncio.create_task(wanted), asyncio.create_task(stop.wait())
     await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

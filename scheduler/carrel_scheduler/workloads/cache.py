@@ -115,12 +115,12 @@ class CachedWorkload:
 
     @property
     def tasks(self) -> dict[int, Place]:
-        """What each task holds, in order of index."""
+        """The place of each task, in order of index."""
         return self._of_tasks(self.places)
 
     @property
     def wanted(self) -> dict[int, Place]:
-        """What each task is to run with: what it holds without what it gives back."""
+        """The place of each task without the parts that it gives back."""
         return self._of_tasks(part for part in self.places if part not in self.leaving)
 
     def _of_tasks(self, parts: Iterable[int]) -> dict[int, Place]:
@@ -201,7 +201,7 @@ class WorkloadCache:
 
     @property
     def holding(self) -> Iterable[CachedWorkload]:
-        """Those that hold resources."""
+        """The entries that hold resources."""
         return self._holding.values()
 
     @property
@@ -279,12 +279,12 @@ def department_queue(name: str) -> str:
 
 
 def department_event(department: Department) -> QueueSet:
-    """What the core has to know of a department."""
+    """The event that makes a department a queue of the core."""
     return _queue(department_queue(department.meta.name), department)
 
 
 def project_event(project: Project, departments: Container[str] = ()) -> QueueSet:
-    """What the core has to know of a project.
+    """The event that makes a project a queue of the core.
 
     Args:
         project: its rules.

@@ -163,7 +163,7 @@ def read_devices(text: str | None) -> tuple[int, ...] | None:
 
 
 def annotations(target: Target, epoch: int) -> dict[str, str]:
-    """What the binding adds to the pod's annotations."""
+    """The annotations that the binding adds to the pod."""
     return {
         **({} if target.devices is None else {DEVICES: devices_text(target.devices)}),
         EPOCH: str(epoch),

@@ -95,7 +95,7 @@ class Meta(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class Spec(msgspec.Struct, rename="camel"):
-    """Who has it; ``lease_transitions`` is the epoch."""
+    """The holder of a lease; ``lease_transitions`` is the epoch."""
 
     holder_identity: str = ""
     lease_duration_seconds: int = 0
@@ -136,7 +136,7 @@ class Clocks:
 
 
 class Fence:
-    """What keeps earlier epochs from binding.
+    """The fence that keeps earlier epochs from binding.
 
     Args:
         client: of the API server.

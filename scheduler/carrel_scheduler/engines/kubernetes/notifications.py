@@ -23,7 +23,7 @@ NOTE_LENGTH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class PodNotice:
-    """What is written to a pod, in a condition or an event.
+    """A reason for a pod, for its condition or an event.
 
     Attributes:
         namespace, name, uid: of the pod.

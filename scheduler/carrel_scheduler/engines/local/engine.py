@@ -101,7 +101,7 @@ class LocalEngine:
 
     @property
     def trouble(self) -> str:
-        """What the machine has run out of, in a sentence; empty for nothing."""
+        """The resource that the machine has run out of, as a sentence; empty for none."""
         return "" if self._registry is None else self._registry.notices.trouble
 
     async def open(self) -> None:

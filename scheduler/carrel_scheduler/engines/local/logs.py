@@ -136,7 +136,7 @@ class Segments:
         return self._folder / f"{number:08d}.out"
 
     def read(self, position: Position) -> LogChunk | None:
-        """What follows at the position (perhaps in a later segment); ``None`` when nothing yet."""
+        """The output at the position (perhaps in a later segment); ``None`` for none yet."""
         while True:
             numbers = self.numbers()
             if not numbers:

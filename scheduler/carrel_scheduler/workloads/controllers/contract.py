@@ -32,7 +32,7 @@ class NewPart:
 
 @dataclass(slots=True)
 class DesiredState:
-    """What there should be after one look. Everything is done in this order, and may be repeated.
+    """The state that a controller wants. Everything is done in this order, and may be repeated.
 
     Attributes:
         status: the composite workload's new status; one that equals the stored one is not written.
@@ -71,7 +71,7 @@ class Controller(Protocol):
         ...
 
     async def removed(self, owner: Workload) -> None:
-        """It is gone: release what was kept for it."""
+        """A composite workload was deleted: release what was kept for it."""
         ...
 
 
@@ -115,12 +115,12 @@ def resumed(part: Workload) -> Workload:
 
 
 def to_suspend(parts: Sequence[Workload]) -> list[Workload]:
-    """Those that have not been asked yet, asked to stop."""
+    """The parts that are not suspended yet, with a specification that suspends them."""
     return [suspended(part) for part in parts if not at_rest(part) and not part.spec.suspend]
 
 
 def to_resume(parts: Sequence[Workload]) -> list[Workload]:
-    """Those that were stopped by ``to_suspend``, asked to run again."""
+    """The parts that ``to_suspend`` stopped, with a specification that runs them again."""
     return [resumed(part) for part in parts if part.status.phase == "stopped" and part.spec.suspend]
 
 

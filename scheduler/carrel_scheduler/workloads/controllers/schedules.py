@@ -37,7 +37,7 @@ class Schedules:
 
 
 def decide(owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
-    """What there should be of a schedule at an instant."""
+    """The state that a schedule wants at an instant."""
     spec = owner.spec.schedule or ScheduleSpec(cron="0 0 1 1 *")
     known = owner.status.schedule or ScheduleStatus()
     if owner.spec.suspend:

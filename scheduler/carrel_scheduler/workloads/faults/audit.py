@@ -54,12 +54,12 @@ class Audit:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many looks found an invariant violated, by its name."""
+        """How many checks found an invariant violated, by its name."""
         return self._counts
 
     @property
     def violated(self) -> Mapping[str, Sequence[str]]:
-        """What the last looks found, by the invariant's name."""
+        """The violations that the last checks found, by the invariant's name."""
         return self._violated
 
     def look(self, state: Columns) -> None:

@@ -96,7 +96,7 @@ class GuardedSteps:
 
 
 def origin(event: LoopEvent) -> tuple[Source, str, str]:
-    """What an event is about: source and key, and the uid of its workload or nothing."""
+    """The subject of an event: source, key, and the uid of its workload or nothing."""
     match event:
         case WorkloadChanged(change):
             uid = change.object.meta.uid

@@ -160,7 +160,7 @@ def expect_all(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def joined(entry: CachedWorkload, members: Collection[int]) -> None:
-    """These members were seen at the rendezvous."""
+    """Record members that were seen at the rendezvous."""
     entry.joined.update(members)
     if entry.alive <= entry.joined:
         entry.meet_until = None
@@ -179,7 +179,7 @@ def end_unless_joined(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def _resettle(changes: PassChanges, entry: CachedWorkload) -> None:
-    """It holds less from now on."""
+    """Record that the workload holds less from now on."""
     status = entry.workload.status
     if not entry.leaving:
         status.reason = None

@@ -43,7 +43,7 @@ def name_on_cluster(entry: CachedWorkload, index: int) -> str:
 
 
 def command(entry: CachedWorkload, index: int) -> tuple[str, ...]:
-    """What a member runs: of an MPI gang only the first runs the command."""
+    """The command of a member: of an MPI gang only the first runs it."""
     spec = entry.workload.spec
     if shape.is_mpi(entry.workload.spec) and index > 0:
         return _MEMBER_COMMAND

@@ -110,7 +110,7 @@ def where_of(spec: WorkloadSpec) -> NodeConstraint:
 
 
 def request_of(spec: WorkloadSpec) -> Request:
-    """What each of its tasks asks for, where all are alike."""
+    """The request of each of its tasks, where all are alike."""
     found = Request.of(amounts_of(spec.resources), where_of(spec))
     profile = spec.resources.mig_profile
     if not profile:
@@ -125,7 +125,7 @@ def amounts_of(resources: Resources) -> Amounts:
 
 
 def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:
-    """What so many placed parts hold together."""
+    """The resources that so many placed parts hold together."""
     one, many = spec.resources, len(parts)
     if resizes(spec):
         tasks = min(many, 1)

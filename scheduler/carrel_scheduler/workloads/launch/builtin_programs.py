@@ -42,12 +42,12 @@ def foreign_fields(kind: str, asked: object) -> list[str]:
 
 
 def expected(kind: str, field: str) -> str:
-    """What is right where a field was given that work of this kind does not accept."""
+    """The expectation of an error about a field that work of this kind does not accept."""
     return f"no `{field}`: a {kind} is a program of its own"
 
 
 def sealed(spec: WorkloadSpec) -> WorkloadSpec:
-    """What is launched: of a sealed kind, our program whatever the specification is by now.
+    """The specification that is launched: of a sealed kind always our program.
 
     An object of a cluster can be changed after it was admitted.
     """

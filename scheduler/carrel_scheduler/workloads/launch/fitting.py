@@ -42,7 +42,7 @@ Fitting = Callable[[Workload], UnsupportedField | None]
 
 
 def on_machine(workload: Workload) -> UnsupportedField | None:
-    """What one machine cannot run: volumes are its folders."""
+    """Check what one machine cannot run: volumes are its folders."""
     if profile := workload.spec.resources.mig_profile:
         return UnsupportedField("no_mig", "mig_profile", profile, _NO_MIG)
     for number, (source, _) in enumerate(workload.spec.volumes):
@@ -53,7 +53,7 @@ def on_machine(workload: Workload) -> UnsupportedField | None:
 
 
 def on_cluster(check: Callable[[TaskSpec], None]) -> Fitting:
-    """What no pod can be; of work with parts: what they cannot.
+    """Check what no pod can be; of work with parts: what they cannot.
 
     ``check`` raises ``TaskRefused`` for a task that the engine can never start.
     """
@@ -106,7 +106,7 @@ _MOST = 8
 
 
 def misfit(external_pods: ExternalPods, workload: Workload) -> UnsupportedField | None:
-    """What is wrong with the group that it asks for; ``None`` when nothing."""
+    """The error of the node group that it asks for; ``None`` for none."""
     asked = workload.spec.node_group
     if not asked:
         return None

@@ -53,7 +53,7 @@ class FixedPorts:
         return {name_of(route): route.port or 8080 + number for number, route in enumerate(routes)}
 
     def refusal(self, _routes: Sequence[Route], /) -> str:
-        """Nobody else is there."""
+        """No other program has these ports."""
         return ""
 
     def let_go(self, _task: TaskId, /) -> None:
@@ -128,7 +128,7 @@ def _is_free(port: int) -> bool:
 
 
 def name_of(route: Route) -> str:
-    """What a route is called in ``TaskInfo.ports``."""
+    """The name of a route in ``TaskInfo.ports``."""
     return route.name or MAIN
 
 

@@ -217,7 +217,7 @@ def _task_spec(
 def _command(
     entry: CachedWorkload, spec: WorkloadSpec, index: int, settings: LaunchSettings
 ) -> tuple[str, ...]:
-    """What a task runs; our own programs with the interpreter that is there."""
+    """The command of a task; our own programs with the interpreter that is there."""
     given = rendezvous.command(entry, index)
     if spec.kind in builtin_programs.SEALED:
         given = tuple(spec.command)
@@ -232,7 +232,7 @@ def _command(
 def _environment(
     entry: CachedWorkload, spec: WorkloadSpec, index: int, settings: LaunchSettings
 ) -> dict[str, str]:
-    """What the user gave, and the facts that every task may read about itself."""
+    """The user's variables, and the facts that every task may read about itself."""
     meta = entry.workload.meta
     own = {
         "CARREL_URL": settings.api_url,

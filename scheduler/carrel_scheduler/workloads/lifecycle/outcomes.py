@@ -112,7 +112,7 @@ def retry_limit(spec: WorkloadSpec, cls: FailureClass) -> int:
 
 
 def _loss(spec: WorkloadSpec, status: WorkloadStatus, how: str, now: float) -> Outcome:
-    """Nobody's fault: another attempt follows, after a pause that grows while losses go on."""
+    """The outcome of a loss: another attempt, after a pause that grows while losses go on."""
     began = status.started_at if status.started_at is not None else now
     losses = 1 if now - began >= STEADY_SECONDS else status.losses + 1
     if losses > retry_limit(spec, "lost"):

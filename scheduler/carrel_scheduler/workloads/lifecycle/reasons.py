@@ -132,7 +132,7 @@ def project_deleted(project: str, *, running: bool) -> ReasonInfo:
 
 
 def suspended(spec: WorkloadSpec) -> ReasonInfo:
-    """Somebody paused it."""
+    """The reason of a suspended workload."""
     return ReasonInfo(
         token="Suspended",
         cls="stopped",
@@ -143,7 +143,7 @@ def suspended(spec: WorkloadSpec) -> ReasonInfo:
 
 
 def deleted(spec: WorkloadSpec) -> ReasonInfo:
-    """It is being removed."""
+    """The reason of a workload that is being deleted."""
     return ReasonInfo(
         token="Deleted", cls="stopped", sentence=f"Deleted{_by(spec)}.", data=_asked_by(spec)
     )
@@ -234,7 +234,7 @@ def gpu_memory_exceeded(
 
 
 def unvisited(idle_seconds: float) -> ReasonInfo:
-    """Nobody came to look for as long as it stays without visitors."""
+    """The reason of work that had no visitors for its limit."""
     return ReasonInfo(
         token="Idle",
         cls="stopped",
@@ -390,7 +390,7 @@ def lost(how: str, pause: float) -> ReasonInfo:
 
 
 def lost_too_often(how: str, losses: int) -> ReasonInfo:
-    """It was lost so often in a row that nobody tries again."""
+    """The reason of work that was lost so often in a row that it fails."""
     return ReasonInfo(
         token="LostTooOften",
         cls="failed",

@@ -33,7 +33,7 @@ def rule_of(cache: WorkloadCache, entry: CachedWorkload) -> StayRule:
 
 
 def run_of(entry: CachedWorkload, now: float) -> policy.Run:
-    """What the policy needs to know of the present run."""
+    """The present run as the policy reads it."""
     status, activity = entry.workload.status, entry.activity
     limits = status.limits
     last_input = activity.last_input_at if activity else 0.0

@@ -87,7 +87,7 @@ def _is_past(entry: CachedWorkload, task: TaskId) -> bool:
 
 
 def _begun(changes: PassChanges, entry: CachedWorkload) -> None:
-    """It runs once all its tasks do."""
+    """Move a workload to running once all its tasks run."""
     status = entry.workload.status
     started = {info.index for info in status.tasks if info.started_at}
     if status.phase != "starting" or not entry.alive <= started:
@@ -123,7 +123,7 @@ def _ended(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> Non
 
 
 def _as_lost(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> TaskStatus:
-    """What fails while its node offers fewer GPUs than are in use is lost: one of them went away.
+    """The end of a task as a loss, where its node offers fewer GPUs than are in use: one went away.
 
     Which one is unknown on a node whose GPUs are only counted.
     """
@@ -311,7 +311,7 @@ def told_to_leave(node: str, how: str, *, desk: bool) -> ReasonInfo:
 def node_trouble(
     standings: Mapping[str, NodeHealth], at: float, *, desk: bool
 ) -> ReasonInfo | None:
-    """What its owner should know of its nodes while it runs; ``None`` when nothing.
+    """The reason about its nodes for the owner of running work; ``None`` for none.
 
     Args:
         standings: of its nodes, in order.

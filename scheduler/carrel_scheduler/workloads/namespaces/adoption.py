@@ -44,7 +44,7 @@ OURS: Final = (names.CREATED_AT, names.CREATED_BY, names.QUEUED_AT, names.LABELS
 
 
 class Refused(Exception):  # noqa: N818 - an outcome to tell
-    """It is not taken on; ``reason`` is a word for programs, the text a sentence for people."""
+    """An object is not adopted; ``reason`` is a token, the text a sentence for people."""
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -91,7 +91,7 @@ class ObjectAdoption:
                 self._again()
 
     async def _projects(self) -> None:
-        """What came before its project is checked again when that exists."""
+        """Check objects again that came before their project."""
         resource = kinds.PROJECT.resource
         async with Feed(self._client, resource, Stored, label_selector=names.UID) as feed:
             async for change in feed.subscribe():

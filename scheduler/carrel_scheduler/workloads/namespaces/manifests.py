@@ -100,7 +100,7 @@ def _binding(project: str, role: str, subject: Manifest) -> Manifest:
 
 
 def network(project: str, system: str, closed: Iterable[str] = ()) -> Manifest:
-    """Who reaches pods of a project, and what they reach.
+    """The network policies of a project's pods: who reaches them, and what they reach.
 
     They are reached by each other and by the parts of Carrel. They reach each other, names, the
     parts that serve work, and the world outside but for metadata services, which give whoever asks

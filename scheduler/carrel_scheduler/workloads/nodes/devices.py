@@ -128,7 +128,7 @@ class NodeState:
                 self.idle_since.pop(index, None)
 
     def hardware(self, device: Device) -> Device:
-        """What is known of the real device at the place of this one."""
+        """The facts of the real device at the index of this one."""
         real = self.reported.get(device.index)
         if real is None:
             return device
@@ -232,7 +232,7 @@ def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:
 
 
 def node_event(facts: NodeFacts) -> NodeSet:
-    """What the core has to know of a node."""
+    """The event that describes a node to the core."""
     return NodeSet(
         name=facts.name,
         devices=len(facts.devices),

@@ -56,7 +56,7 @@ class GuardedDecide:
         self.due_at: float | None = None
 
     def queued(self, uids: Iterable[str]) -> None:
-        """They are pending since now."""
+        """Record workloads that are pending since now."""
         self._arrived |= dict.fromkeys(uids)
 
     def set_back(self, seconds: float) -> None:
@@ -168,7 +168,7 @@ class Decider:
         self._decided = None
 
     def preview(self) -> Plan:
-        """What would be decided now; kept until the state changes. Never carried out."""
+        """The plan that the core would make now; kept until the state changes."""
         if self._preview is None or self._preview.version != self._state.version:
             self._preview = self._decide_now(self._clock())
         return self._preview

@@ -51,7 +51,7 @@ Watch = Literal["workloads", "projects", "departments", "tasks", "devices"]
 
 @dataclass(slots=True)
 class PassFigures:
-    """What one pass did, for its line in the log. Times are seconds."""
+    """The figures of one pass, for its line in the log. Times are seconds."""
 
     number: int
     began: float
@@ -131,16 +131,16 @@ class ReconcilerMetrics:
         return run
 
     def delivered(self, watch: Watch) -> None:
-        """A watch delivered something."""
+        """Record that a watch delivered something."""
         self._delivered[watch] = self._timer()
 
     def begin_pass(self, number: int, inbox_seconds: float) -> PassFigures:
-        """A pass begins; the oldest event waited so long."""
+        """Record the begin of a pass; the oldest event waited so long."""
         self._figures = PassFigures(number, self._timer(), inbox_seconds)
         return self._figures
 
     def end_pass(self, figures: PassFigures, waiting: int) -> None:
-        """It has ended; so many workloads wait."""
+        """Record the end of a pass; so many workloads wait."""
         took = self._timer() - figures.began
         self._passes.observe(took)
         if figures.events:
@@ -157,7 +157,7 @@ class ReconcilerMetrics:
             )
 
     def decided(self, plan: Plan, failed_searches: int) -> None:
-        """A cycle has ended with this plan; so many searches have failed since the start."""
+        """Record a cycle's plan; so many searches have failed since the start."""
         figures = self._figures
         figures.started, figures.evicted = len(plan.bindings), len(plan.evictions)
         figures.reserved = len(plan.nominations)

@@ -241,7 +241,7 @@ class PassChanges:
             self.enqueue(entry)
 
     def leave(self, entry: CachedWorkload, parts: Iterable[int]) -> None:
-        """These parts are terminating from now on."""
+        """Mark parts as terminating from now on."""
         going = sorted(set(parts) - entry.leaving)
         for part in going:
             self.state.apply(TaskReleasing(entry.uid, part))

@@ -101,7 +101,7 @@ def _give_back_unbegun(changes: PassChanges, entry: CachedWorkload, parts: Colle
 
 
 def _words(entry: CachedWorkload, parts: int, of: int) -> str:
-    """What an elastic workload gives back, in a few words."""
+    """The parts that an elastic workload gives back, in a few words."""
     unit = "GPUs" if shape.resizes(entry.workload.spec) else "workers"
     return f"{parts} of its {of} {unit}"
 
@@ -112,7 +112,7 @@ REST: Final = 9.0
 
 
 class ExplainedPlan(Protocol):
-    """What is read of a plan."""
+    """The part of a plan that is read here."""
 
     @property
     def queue(self) -> Sequence[str]:
@@ -151,7 +151,7 @@ class Explaining:
         return self.pacing.due_at if self.pending else None
 
     def queued(self, uids: Iterable[str]) -> None:
-        """They are pending and have no reason yet; the next plan gives one."""
+        """Record workloads that are pending without a reason; the next plan gives one."""
         self._arrived += uids
 
     def decided(self, waiting: int) -> None:

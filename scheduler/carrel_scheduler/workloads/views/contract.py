@@ -54,7 +54,7 @@ class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job reports.
+    """A report of a job.
 
     ``checkpoint_step``: work up to there is saved; ``parameters`` are texts, numbers and
     switches by name; ``notebook`` is of notebook jobs only.
@@ -73,7 +73,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in a workspace, as seen from inside it.
+    """The activity in a workspace, as seen from inside it.
 
     Attributes:
         busy_since: since when a kernel has been executing somebody's request without a break;
@@ -106,7 +106,7 @@ class NotAccepted(Exception):  # noqa: N818
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """What is not as it should be, while everything else goes on.
+    """Inputs that were set aside, and violated invariants.
 
     Attributes:
         set_aside: inputs that could not be processed.
@@ -125,7 +125,7 @@ class Live(Protocol):
     """The running scheduler."""
 
     def faults(self) -> Faults:
-        """What was set aside, and what should never be."""
+        """The inputs that were set aside, and violated invariants."""
         ...
 
     def nodes(self) -> Sequence[NodeView]:
@@ -153,15 +153,15 @@ class Live(Protocol):
         ...
 
     def misfit(self, workload: Workload, /) -> UnsupportedField | None:
-        """What of it cannot be run here at all; see ``fitting``."""
+        """The error of a workload that can never run here; see ``fitting``."""
         ...
 
     def forecast(self, workload: Workload) -> ReasonInfo:
-        """What the scheduler would do with it now: ``Starting``, or what it would wait for."""
+        """The answer of a dry run: ``Starting``, or what it would wait for."""
         ...
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
-        """What the project with this specification (JSON of ``ProjectSpec``) would change now."""
+        """The changes that a project with this ``ProjectSpec`` (JSON) would make now."""
         ...
 
     async def report(self, workload_uid: str, report: Report) -> None:
@@ -176,7 +176,7 @@ class Live(Protocol):
         ...
 
     def visited(self, workload_uid: str, at: float | None) -> None:
-        """Somebody last came to a workload's routes at this time; unknown ones are passed over."""
+        """Record when a workload's routes were last visited; unknown ones are ignored."""
         ...
 
     async def extend(self, workload_uid: str) -> Limits:

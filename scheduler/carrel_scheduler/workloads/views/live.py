@@ -68,11 +68,11 @@ class LiveView:
         self._loop, self._fits = loop, fits
 
     def misfit(self, workload: Workload) -> UnsupportedField | None:
-        """What of it cannot be here whatever time brings; else ``None``."""
+        """The error of a workload that can never run here; else ``None``."""
         return self._fits(workload) or fitting.misfit(self._loop.external_pods, workload)
 
     def faults(self) -> Faults:
-        """What was set aside, and which invariants are violated."""
+        """The inputs that were set aside, and violated invariants."""
         quarantine, audit = self._loop.quarantine, self._loop.audit
         return Faults(
             set_aside=quarantine.items,
@@ -130,7 +130,7 @@ class LiveView:
         return None if reason is None else reasons.from_core(reason, workload.meta.project)
 
     def forecast(self, workload: Workload) -> ReasonInfo:
-        """What the scheduler would do with it now."""
+        """The answer of a dry run."""
         loop = self._loop
         if workload.meta.project not in loop.cache.projects:
             return reasons.project_is_coming(workload.meta.project)
@@ -146,7 +146,7 @@ class LiveView:
         return self._loop.external_pods.constrained(queued, claims)
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
-        """What a project with this specification would change now."""
+        """The changes that a project with this specification would make now."""
         loop = self._loop
         spec = msgspec.json.decode(spec_json, type=ProjectSpec)
         known = loop.cache.projects.get(name)
@@ -175,7 +175,7 @@ class LiveView:
         return self._coming(entry)
 
     def visited(self, workload_uid: str, at: float | None) -> None:
-        """Somebody last came to a workload's routes at this time."""
+        """Record when a workload's routes were last visited."""
         entry = self._loop.cache.get(workload_uid)
         if entry is None or at is None or at <= entry.visited_at:
             return

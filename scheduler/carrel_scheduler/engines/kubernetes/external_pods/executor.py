@@ -66,7 +66,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Counts:
-    """What was done since the start, for metrics."""
+    """Counts since the start, for metrics."""
 
     bound: int = 0
     failed: int = 0

@@ -252,7 +252,7 @@ class EventHandlers:
                 )
 
     def _eviction_refused(self, news: EvictionRefused) -> None:
-        """It is tried again; until then its devices count as stuck, and its condition says why."""
+        """Mark a victim that is not evicted yet: its devices count as stuck."""
         log.warning("pod %s/%s is not evicted: %s", news.pod.namespace, news.pod.name, news.text)
         home = self._pass.index.task_of(news.pod.uid)
         if home is None:

@@ -60,7 +60,7 @@ class ExternalPod:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What the core holds for a task."""
+    """The allocation of a task in the core."""
 
     node: str
     devices: tuple[int, ...]
@@ -152,7 +152,7 @@ class ExternalWorkload:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         first = self.tasks[0].pod if self.single and self.tasks else None
         return first.ref.name if first is not None else self.grouping.name
 

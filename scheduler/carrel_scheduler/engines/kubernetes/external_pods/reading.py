@@ -112,7 +112,7 @@ class Reader:
         self._read: dict[str, Grouped] = {}
 
     async def seen(self, pod: Pod) -> ExternalPodSeen | UnmanagedPodSeen | TaskPodSeen:
-        """What a pod that appeared or changed is to the loop."""
+        """The event of a pod that appeared or changed."""
         if pod.spec.scheduler_name != SCHEDULER_NAME:
             return UnmanagedPodSeen(pod)
         if TASK in pod.metadata.labels and pod.metadata.namespace.startswith(NAMESPACE_PREFIX):
@@ -130,7 +130,7 @@ class Reader:
             )
 
     def gone(self, pod: Pod) -> PodDeleted:
-        """What a deleted pod is to the loop."""
+        """The event of a deleted pod."""
         self._read.pop(pod.metadata.uid, None)
         return PodDeleted(pod.metadata.uid)
 

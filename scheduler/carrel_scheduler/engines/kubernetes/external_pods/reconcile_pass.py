@@ -253,7 +253,7 @@ def _no_executor(orders: PodOrders) -> None:
 
 
 class ReconcilePass:
-    """What handlers and reconcile steps share.
+    """The state that event handlers and reconcile steps share.
 
     Args:
         access: to the reconciler.

@@ -28,7 +28,7 @@ HOLDS = "running"
 def row(
     workload: ExternalWorkload, task: ExternalTask, phase: str, *, now: float, epoch: int
 ) -> Transition:
-    """What a task holds after a change; each task of a gang has a history of its own."""
+    """The row of a task after a change; each task of a gang has a history of its own."""
     place = task.allocation if phase == HOLDS else None
     asked = task.request
     count, share = devices_wanted(asked)
@@ -57,7 +57,7 @@ EVICTED = "evicted"
 
 
 def pod_counts(workloads: Iterable[ExternalWorkload], tried: Counter[str]) -> PodCounts:
-    """What is so now, and what was done since the start."""
+    """Counts of pending pods now, and of attempts since the start."""
     pending = Counter(active=0, gated=0, unschedulable=0)
     for workload in workloads:
         for task in workload.tasks:

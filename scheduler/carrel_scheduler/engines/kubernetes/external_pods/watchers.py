@@ -263,7 +263,7 @@ async def _read(
 
 @dataclass(frozen=True, slots=True)
 class Feeds:
-    """What is watched; shared with others that watch the same."""
+    """The feeds that are watched; shared with others that watch the same."""
 
     pods: Feed[Pod]
     nodes: Feed[Node]

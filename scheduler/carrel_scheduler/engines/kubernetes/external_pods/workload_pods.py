@@ -73,7 +73,7 @@ class TaskPodIndex:
         return self._pods.get(task)
 
     def disruptions(self) -> list[Disruption]:
-        """Those that began since this was last asked."""
+        """The disruptions that began since the last call."""
         found, self._disruptions = self._disruptions, []
         return found
 

@@ -15,7 +15,7 @@ from carrel_scheduler.engines.kubernetes.pods.labels import MOST_PODS
 
 
 class How(StrEnum):
-    """What a kind means for its pods."""
+    """The effect of a kind on its pods."""
 
     EACH = "each"
     """Every pod is a workload of its own: it runs whether or not its siblings do."""
@@ -77,7 +77,7 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a kind means.
+    """The rule of a kind.
 
     Attributes:
         group: API group, any version; empty for Kubernetes' core.

@@ -35,7 +35,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What pods belong to.
+    """The project, user and group of pods.
 
     Attributes:
         uid: of the object at the top: a job, a group, or the pod itself.
@@ -152,7 +152,7 @@ _SEMI: Final = ("semi-preemptible",)
 
 
 class Projects(Protocol):
-    """What is known of projects."""
+    """The projects and their namespaces."""
 
     def known(self, name: str) -> bool:
         """Whether there is a project of this name."""

@@ -79,7 +79,7 @@ def share_of(annotations: Mapping[str, str]) -> Share | None:
 
 
 def not_offered(annotations: Mapping[str, str]) -> PodRefused:
-    """That nothing on a cluster's nodes gives a container a part of a GPU."""
+    """The refusal of a fraction on a cluster: nothing there gives a container a part of a GPU."""
     asked = (*GPU_SHARE, GPU_MEMORY, GPU_MEMORY_MIB)
     key = next((one for one in asked if annotations.get(one)), GPU_SHARE[0])
     expected = (
@@ -144,7 +144,7 @@ Nanos = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one pod needs.
+    """The resource needs of one pod.
 
     Attributes:
         cpu_milli: millicores; ``memory_bytes``: bytes.
@@ -163,7 +163,7 @@ class Needs:
 
 
 def needs_of(pod: Pod) -> Needs:
-    """What a pod needs.
+    """The resource needs of a pod.
 
     Raises:
         PodRefused: a quantity or annotation that means nothing, more than any node has, or claims

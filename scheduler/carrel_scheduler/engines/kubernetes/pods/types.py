@@ -208,7 +208,7 @@ class ClaimResources(Kube, frozen=True):
 
 
 class ClaimSpec(Kube, frozen=True):
-    """What a claim asks for."""
+    """The specification of a claim."""
 
     volume_name: str = ""
     storage_class_name: str = ""
@@ -245,7 +245,7 @@ class ClaimRef(Kube, frozen=True):
 
 
 class VolumeSpec(Kube, frozen=True):
-    """What a volume is."""
+    """The specification of a volume."""
 
     capacity: Quantities = msgspec.field(default_factory=dict)
     access_modes: tuple[str, ...] = ()
@@ -291,7 +291,7 @@ class ResourceClaimUse(Kube, frozen=True):
 
 
 class Resources(Kube, frozen=True):
-    """What a container, or a whole pod, asks for."""
+    """The resources of a container, or of a whole pod."""
 
     requests: Quantities = msgspec.field(default_factory=dict)
     limits: Quantities = msgspec.field(default_factory=dict)
@@ -330,7 +330,7 @@ class PodResourceClaim(Kube, frozen=True):
 
 
 class PodSpec(Kube, frozen=True):
-    """What a pod asks for."""
+    """The specification of a pod."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -386,14 +386,14 @@ class ContainerState(Kube, frozen=True):
 
 
 class ContainerStatus(Kube, frozen=True):
-    """What became of a container."""
+    """The status of a container."""
 
     name: str = ""
     state: ContainerState = ContainerState()
 
 
 class PodStatus(Kube, frozen=True):
-    """What became of a pod."""
+    """The status of a pod."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()

@@ -29,7 +29,7 @@ def secret_variables(task: TaskSpec) -> dict[str, str]:
 
 
 def asked(given: Mapping[str, str]) -> dict[str, str]:
-    """What was asked for, with the task's folder filled in."""
+    """The user's environment, with the task's folder filled in."""
     return {name: text.replace(TASK_DIR, at.WORK) for name, text in given.items()}
 
 
@@ -99,7 +99,7 @@ def _own(task: TaskSpec) -> dict[str, str]:
 
 
 def _devices(task: TaskSpec) -> dict[str, str]:
-    """What hides GPUs from a task that has none.
+    """The variables that hide GPUs from a task that has none.
 
     One that has some sees those that the node's device plugin gives it, under its own numbers.
     """

@@ -78,7 +78,7 @@ class Lines:
         self._wanted = True
 
     def take(self, data: bytes) -> bytes:
-        """What of a piece of the stream is wanted."""
+        """The wanted part of a piece of the stream."""
         found: list[bytes] = []
         for part in lines_of(data):
             if self._within:

@@ -168,7 +168,7 @@ class Records:
         self._asked.setdefault(task, why)
 
     def get(self, task: TaskId) -> Record | None:
-        """What is known of a task."""
+        """The record of a task."""
         return self._records.get(task)
 
     def task_of(self, pod: str) -> TaskId | None:
@@ -228,7 +228,7 @@ def _names_of(pod: TaskPod) -> tuple[str, str]:
 
 
 def _ran(ended: TaskStatus) -> TaskStatus | None:
-    """That a task ran, where nodes report only its end because it came so soon."""
+    """The running status of a task whose node reports only its end because it came so soon."""
     if ended.phase is not TaskPhase.ENDED or not ended.started_at:
         return None
     return msgspec.structs.replace(

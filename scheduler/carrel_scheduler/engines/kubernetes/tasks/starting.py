@@ -165,7 +165,7 @@ class Starter:
             self._records.take(msgspec.structs.replace(pod, spec=bound, metadata=noted))
 
     async def _take_back(self, pod: TaskPod) -> None:
-        """It was not bound: nothing ran, nothing is to be left."""
+        """Delete a pod that was not bound: nothing of it ran."""
         meta = pod.metadata
         body = {"metadata": {**REMOVE_FINALIZER["metadata"], "uid": meta.uid}}
 

@@ -29,7 +29,7 @@ def pod_name(task: TaskId) -> str:
 
 
 def labels(task: TaskSpec) -> dict[str, str]:
-    """What a task's pod is found by."""
+    """The labels by which a task's pod is found."""
     return {
         names.PROJECT: label(task.project),
         names.WORKLOAD: label(task.name),

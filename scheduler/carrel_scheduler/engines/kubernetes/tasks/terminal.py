@@ -37,7 +37,7 @@ class ExitCodeParser:
         self.code: int | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """What of the output so far is the command's for certain, and was not given yet."""
+        """The output that is the command's for certain, and was not returned yet."""
         text = self._kept + data
         before, found, after = text.partition(self._begins)
         code, ends, _ = after.partition(program.GOODBYE_ENDS)
@@ -50,7 +50,7 @@ class ExitCodeParser:
         return text[: len(text) - kept]
 
     def rest(self) -> bytes:
-        """What was kept back: there is no more output."""
+        """The output that was kept back: there is no more."""
         rest, self._kept = self._kept, b""
         return rest
 

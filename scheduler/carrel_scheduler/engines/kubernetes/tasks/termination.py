@@ -181,7 +181,7 @@ class TaskTerminator:
             await self._client.delete(SERVICES, f"gang-{label(uid)}", namespace)
 
     async def _known(self, task: TaskId) -> Record:
-        """What is known of a task; one that another scheduler has just started is asked for."""
+        """The record of a task; read from the API server if another scheduler started it."""
         record = self._records.get(task)
         if record is not None:
             return record

@@ -42,7 +42,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def links(self) -> str:
-        """What the names of this installation's links begin with."""
+        """The prefix of the names of this installation's links."""
         return f"{LINKS}{self.installation}"
 
     @property

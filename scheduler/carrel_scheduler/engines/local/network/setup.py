@@ -35,7 +35,7 @@ PROBE_SECONDS: Final = 3.0
 
 
 class Order(msgspec.Struct, kw_only=True):
-    """What to do: ``join`` makes a user's namespace, ``keep`` removes all but those of users."""
+    """A request: ``join`` makes a user's namespace, ``keep`` removes all but those of users."""
 
     network: Network
     join: int | None = None

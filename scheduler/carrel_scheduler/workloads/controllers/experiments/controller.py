@@ -31,7 +31,7 @@ Made = Callable[[Workload, int], Awaitable[bool]]
 
 @dataclass(slots=True)
 class ReconcileInput:
-    """What one look is about.
+    """The experiment and its trials in one pass.
 
     Attributes:
         parts: the trials' workloads by number.
@@ -102,7 +102,7 @@ class Experiments:
         self._studies.let_go(owner.meta.uid)
 
     async def _ends(self, scene: ReconcileInput, standing: Standing) -> list[Ended]:
-        """What became of open trials whose work is over."""
+        """The ends of open trials whose work is over."""
         found: list[Ended] = []
         for number in standing.open:
             part = scene.parts.get(number)

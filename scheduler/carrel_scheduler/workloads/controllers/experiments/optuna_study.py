@@ -58,7 +58,7 @@ class Journal(BaseJournalBackend):
 
     @override
     def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
-        """What its only reader has not read yet."""
+        """The entries that its only reader has not read yet."""
         fresh, self._unread = self._unread, []
         return fresh
 

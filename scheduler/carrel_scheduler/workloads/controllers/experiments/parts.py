@@ -115,7 +115,7 @@ def too_many_failed(spec: ExperimentSpec, standing: Standing) -> ReasonInfo:
 
 
 def none_completed(standing: Standing) -> ReasonInfo:
-    """It made all its trials, and none has a value."""
+    """The reason of an experiment that made all its trials without a value."""
     return ReasonInfo(
         token="NoTrialCompleted",  # noqa: S106 - a reason's name
         cls="failed",

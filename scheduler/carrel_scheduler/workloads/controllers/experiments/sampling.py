@@ -89,7 +89,7 @@ def size(space: Space) -> float:
 
 
 def key(space: Space, parameters: Mapping[str, Any]) -> Key:
-    """What distinguishes configurations."""
+    """The key of a configuration."""
     return tuple(space[name].to_internal_repr(parameters[name]) for name in sorted(space))
 
 

@@ -34,7 +34,7 @@ TOLD_EVERY_SECONDS: Final = 2.0
 
 @dataclass(slots=True)
 class Memory:
-    """What is worth nothing after a restart."""
+    """State of an endpoint that a restart may lose."""
 
     low: Low | None = None
     told_at: float = 0.0
@@ -94,7 +94,7 @@ class Inference:
         return f"{self._prefix}/{owner.meta.project}/{owner.meta.name}/"
 
     def _targets(self, owner: Workload, parts: Sequence[Workload], now: float) -> dict[str, Target]:
-        """Those that can serve now, by uid; has the others looked for."""
+        """The replicas that can serve now, by uid; the others are probed."""
         uid, spec = owner.meta.uid, owner.spec.inference or InferenceSpec()
         known = {one.uid: one for one in (owner.status.endpoint or EndpointStatus()).targets}
         found: dict[str, Target] = {}

@@ -27,7 +27,7 @@ class Low:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What asks for replicas. ``last_request_at`` is epoch seconds."""
+    """The demand for replicas. ``last_request_at`` is epoch seconds."""
 
     in_flight: int = 0
     last_request_at: float | None = None
@@ -130,7 +130,7 @@ class Situation:
 
 @dataclass(slots=True)
 class Steps:
-    """What is to be done, and what to remember for the next time.
+    """The next steps, and what to remember for the next pass.
 
     Attributes:
         create: how many replicas of the present revision to make.
@@ -265,11 +265,11 @@ def _make(now_is: Situation, steps: Steps, number: int, now: float) -> None:
 
 
 def _let_go(steps: Steps, replicas: Sequence[Replica]) -> None:
-    """Those that serve are drained; the others have nothing to finish."""
+    """End replicas: those that serve are drained, the others stop at once."""
     for one in replicas:
         (steps.drain if one.state == "ready" else steps.remove).append(one.uid)
 
 
 def _least_useful(replicas: Sequence[Replica]) -> list[Replica]:
-    """Who goes first: who waits, who starts, and of those that serve the youngest."""
+    """The order of ending replicas: pending, starting, then the youngest that serve."""
     return sorted(replicas, key=lambda one: (_ALIVE.index(one.state), -one.number))

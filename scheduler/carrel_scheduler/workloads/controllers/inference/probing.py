@@ -40,7 +40,7 @@ class Prober:
         return run in self._ready.get(owner, ())
 
     def know(self, owner: str, run: Run) -> None:
-        """It was ready before we began."""
+        """Record a replica that was ready before this process began."""
         self._ready.setdefault(owner, set()).add(run)
 
     def watch(self, owner: str, run: Run, host: str, port: int, path: str) -> None:

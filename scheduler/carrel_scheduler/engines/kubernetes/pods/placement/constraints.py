@@ -229,7 +229,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """What a pod asks for, as things are.
+    """The constraints of a pod on the present nodes.
 
     Attributes:
         request: for the core.
@@ -328,7 +328,7 @@ class PlacementConstraints:
     def ask(
         self, pod: Pod, groups: frozenset[str] | None = None, *, together: bool = False
     ) -> PlacementRequest:
-        """What a pod asks for as things are.
+        """The constraints of a pod on the present nodes.
 
         Args:
             pod: one that waits.
@@ -380,7 +380,7 @@ class PlacementConstraints:
         return self.nodes.version + volumes, self.attached.version
 
     def decide(self, pod: Pod, node: str) -> tuple[Decision, ...]:
-        """What is to be written about its claims before it is bound; it counts from now on."""
+        """The decisions about its claims to write before it is bound; they count from now on."""
         if self.volumes is None or not pod.spec.volumes:
             return ()
         return self.volumes.decide(pod, node, self.nodes)
@@ -427,7 +427,7 @@ class PlacementConstraints:
         )
 
     def _without_group(self, pod: Pod) -> str:
-        """That it asks for a group of nodes that is not there."""
+        """The message about a node group that does not exist."""
         asked = asks_for_group(pod)
         there = self.groups.names()
         if not asked or asked in there:

@@ -42,7 +42,7 @@ NOBODY: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class PlaceNode:
-    """What of a node decides who may run there."""
+    """The facts of a node that decide which pods may run there."""
 
     name: str
     labels: Mapping[str, str]
@@ -159,7 +159,7 @@ MOST_WISHES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class NodeTerms:
-    """What a pod asks of nodes.
+    """The terms that a pod requires and prefers of nodes.
 
     Attributes:
         labels, preferred, tolerations: as in the core's ``Where``.
@@ -183,7 +183,7 @@ def node_terms(
     by_role: bool = False,
     liked: Sequence[tuple[frozenset[str], int]] = (),
 ) -> NodeTerms:
-    """What a pod asks of nodes.
+    """The terms that a pod requires and prefers of nodes.
 
     Args:
         spec: of the pod.

@@ -323,7 +323,7 @@ def has_wishes(pod: Pod) -> bool:
 
 
 def wishes_of(pod: Pod, index: NodeIndex, neighbours: Neighbours) -> list[Wish]:
-    """What a pod wishes as things are; what all nodes fulfil, or none, is left out."""
+    """The preferences of a pod on the present nodes, but for those that all or none fulfil."""
     found = _found(pod, index, neighbours)
     return [(nodes, weight) for nodes, weight in found if nodes and nodes != index.all()]
 

@@ -112,7 +112,7 @@ class Volumes:
         self.version += 1
 
     def decide(self, pod: Pod, node: str, index: NodeIndex) -> tuple[Decision, ...]:
-        """What is to be written before the pod is bound to the node; it counts from now on."""
+        """The decisions to write before the pod is bound to the node; they count from now on."""
         found = tuple(self._decisions(pod, node, index))
         for one in found:
             self._decided[one.namespace, one.claim] = one
