@@ -49,7 +49,7 @@ class GpuMemory:
         find: Callable[[], Path] = find_library,
         preload: Path = PRELOAD,
     ) -> None:
-        self._enabled, self._find, self._preload = enabled, find, preload
+        self._find, self._preload = find, preload
         self._library: Path | None = None
         self._refusal = "" if enabled else OFF
         self._by_file = True
