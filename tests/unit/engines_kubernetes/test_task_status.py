@@ -86,7 +86,7 @@ def test_told_to_end_before_it_began() -> None:
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"reason": "Evicted", "message": "low on memory."}, "ran short of resources (low on memory)"),
+        ({"reason": "Evicted", "message": "low on memory."}, "short of resources (low on memory)"),
         ({"reason": "NodeShutdown"}, "shut down"),
         (
             {"conditions": [
