@@ -94,6 +94,7 @@ class Work(msgspec.Struct, kw_only=True):
         grace_seconds: time to save when it must stop.
         checkpoint_every_seconds: how often it should save.
         continue_from: other work of its user, whose checkpoints it begins with.
+        after: work of its project that has to end before it starts, see ``sections``.
         inputs: names of the notebook's variables that came along, for display.
         port: of a workspace's server.
         large_shm: shared memory of its own, as large as its memory.
@@ -117,6 +118,7 @@ class Work(msgspec.Struct, kw_only=True):
     backoff_limit: Annotated[int, Constraint(ge=0, le=1000)] = 6
     retries: sections.Retries | None = None
     code: sections.CodeSource | None = None
+    after: Annotated[list[sections.Dependency], Constraint(max_length=100)] = []
     grace_seconds: Annotated[float, Constraint(ge=0, le=3600)] = 30.0
     checkpoint_every_seconds: Annotated[float, Constraint(ge=1, le=7 * 86_400)] | None = None
     continue_from: ShortText = ""
@@ -148,6 +150,7 @@ class WorkloadSpec(Work, kw_only=True):
             labelled with the task's id; it has no command of ours.
         server_name: of a workspace: the Hub's named server, empty for the default one.
         continues: uid of ``continue_from``.
+        blocked_by: names among ``after`` that have not ended as they are to.
         delete: true asks for the end of its tasks and then of the object.
         asked_by: who asked for the present ``suspend`` or ``delete``; empty when nobody is known.
         owner: uid of the composite workload that it is a part of; ``part`` is its number there.
@@ -164,6 +167,7 @@ class WorkloadSpec(Work, kw_only=True):
     delete: bool = False
     asked_by: str = ""
     continues: str = ""
+    blocked_by: list[str] = []
     hold_for_claim: bool = False
     external: bool = False
     server_name: ShortText = ""

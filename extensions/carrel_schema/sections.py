@@ -66,6 +66,20 @@ class CodeSource(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
 
 
+class Dependency(msgspec.Struct, frozen=True, kw_only=True):
+    """Work of the same project that has to end before.
+
+    Attributes:
+        name: of that work.
+        condition: ``ok``: it has to succeed; ``any``: it only has to end.
+        uid: of the work that had the name at submission.
+    """
+
+    name: Name
+    condition: Literal["ok", "any"] = "ok"
+    uid: Annotated[str, Mark.INTERNAL] = ""
+
+
 class Rendezvous(msgspec.Struct, frozen=True, kw_only=True):
     """How the members of a gang find each other.
 

@@ -133,6 +133,7 @@ class WorkloadSpecOut(WireWork, kw_only=True):
     owner: str = ""
     part: int = 0
     trial: sections.TrialSpec | None = None
+    blocked_by: list[str] = []
 
 
 ALWAYS_SAID: Final = (

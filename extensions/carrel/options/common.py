@@ -76,6 +76,8 @@ LIFE: Final = (
              text="Its place among the project's own: very-low to very-high, or a number."),
     of_field("preemptible", RULES, "preemptible", off="non-preemptible"),
     of_field("backoff-limit", RULES, "backoff_limit"),
+    Option("after", "Work of the project that has to succeed before it starts, with `:any` only to "
+           "end; may be repeated.", RULES, values.DEPENDENCY, ("after",), many="list"),
     Option("retry", "How many failures of a class it may have: application (errors of its own, by "
            "default 0), memory, crash, lost; may be repeated.", RULES, values.RETRY, ("retries",),
            many="mapping"),

@@ -276,11 +276,20 @@ def _git(found: str) -> dict[str, str]:
     return {"git": parts["url"], **({"revision": parts["rev"]} if parts["rev"] else {})}
 
 
+def _dependency(found: str) -> dict[str, str]:
+    """``NAME[:ok|any]``."""
+    name, sign, condition = found.partition(":")
+    if not name or (sign and condition not in ("ok", "any")):
+        raise BadSetting(f"{found!r} should be NAME, NAME:ok or NAME:any.", code="bad_value")
+    return {"name": name, **({"condition": condition} if sign else {})}
+
+
 FAILURES: Final = ("application", "memory", "crash", "lost")
 GIT: Final = re.compile(
     r"(?P<url>(?:https?|git)://[^/@\s-][^/@\s]*/[^@\s]+|ssh://(?:[\w.-]+@)?[^/@\s-][^/@\s]*/[^@\s]+"
     r"|\w[\w.-]*@[^/@:\s-][^/@:\s]*:[^@\s]+)(?:@(?P<rev>[^\s-]\S*))?"
 )
+DEPENDENCY: Final = Value(_dependency, "NAME[:ok|any]", "array")
 RETRY: Final = Value(_retry, "CLASS=N", "object")
 GIT_SOURCE: Final = Value(_git, "URL[@REV]", "object")
 GPUS: Final = Value(_gpus, "N", "number", 0, MOST_GPUS, spell="{:g}".format)

@@ -41,6 +41,7 @@ from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
 from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import NotedProvider, OneMachine
 from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
+from carrel_scheduler.workloads.controllers.dependencies import Dependencies
 from carrel_scheduler.workloads.controllers.experiments.trials import (
     wired as experiments_controller,
 )
@@ -203,6 +204,7 @@ class Service:
                 group.create_task(self.loop.composites.run()),
                 group.create_task(self._sweep()),
                 group.create_task(self._sweep_code()),
+                group.create_task(Dependencies(self._ledger, self.loop.quarantine).run()),
             ]
             if self._settings.past_use.factor:
                 past = PastUse(self._ledger, self._settings.past_use.half_life_s)

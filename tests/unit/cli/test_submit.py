@@ -62,6 +62,13 @@ def test_retries_and_repositories_are_asked_for(run: Run, fake: FakeScheduler) -
         assert "should be URL[@REVISION]" in run("submit", "y", "--git", address, "--", "a").err
 
 
+def test_work_to_start_after_is_named_with_its_condition(run: Run, fake: FakeScheduler) -> None:
+    assert run("submit", "x", "--after", "prep", "--after", "old:any", "--", "true").code == 0
+    spec = fake.workload("vision", "x")["spec"]
+    assert spec["after"] == [{"name": "prep"}, {"name": "old", "condition": "any"}]
+    assert "should be NAME, NAME:ok" in run("submit", "y", "--after", "a:b", "--", "true").err
+
+
 def test_replace_takes_the_place_of_the_job_of_that_name(run: Run, fake: FakeScheduler) -> None:
     assert run("submit", "x", "--", "true").code == 0
     assert run("submit", "x", "--", "false").code == 1

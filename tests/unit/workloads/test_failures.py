@@ -51,7 +51,7 @@ def failed(
         (failed("OSError: [Errno 98] Address already in use"), "application", None),
         (failed("", 127, message="trian.py: command not found"), "application", ""),
         (failed("sh: 1: trian: not found\n", 127), "application", "sh: 1: trian: not found"),
-        (failed("", None, message="volumes[0].source='/x': not there"), "application", ""),
+        (failed("", None, message="task u-0-0: volumes='/x': not there"), "application", ""),
         (failed("", None, message="the working folder /x cannot be entered"), "application", ""),
         (failed("", None, message="no process for a supervisor"), "crash", ""),
         (failed("", None, signal=9, message="killed for memory: more than 2 GiB"), "memory", ""),

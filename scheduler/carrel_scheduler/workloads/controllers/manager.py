@@ -28,6 +28,7 @@ from carrel_scheduler.workloads.controllers.contract import (
     NewPart,
     is_part_of,
 )
+from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_schema.kinds import COMPOSITES, WorkloadKind
 from carrel_schema.objects import Meta, ReasonInfo, Workload, WorkloadStatus
@@ -170,6 +171,13 @@ class Manager:
             return None
         if owner.status.phase in FINAL:
             return None
+        if owner.spec.blocked_by:
+            reason = reasons.waits_for(owner)
+            await self._write(known, msgspec.structs.replace(owner.status, reason=reason))
+            return None
+        if owner.status.reason is not None and owner.status.reason.token == reasons.WAITS_FOR:
+            status = msgspec.structs.replace(owner.status, reason=None)
+            owner = msgspec.structs.replace(owner, status=status)
         wanted = await controller.look(owner, self.parts(uid), self._clock())
         await self._carry_out(known, wanted)
         return wanted.look_again_at

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 import msgspec
 
 from carrel_scheduler.ledger.store import NotFound, ObjectStore
+from carrel_scheduler.workloads.controllers.dependencies import still_waits
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_schema.objects import Workload
 
@@ -35,6 +36,7 @@ async def find(store: ObjectStore, workload: Workload) -> None:
     Raises ``UnknownSource`` for work that its project does not have.
     """
     await _find_checkpoints(store, workload)
+    await _find_dependencies(store, workload)
     asked = workload.spec.tensorboard
     if asked is None:
         return
@@ -62,6 +64,27 @@ async def _find_checkpoints(store: ObjectStore, workload: Workload) -> None:
         near = await _near(store, project, name, user)
         raise UnknownSource("continue_from", name, f"work of your own in `{project}`{near}")
     workload.spec.continues = before.meta.uid
+
+
+async def _find_dependencies(store: ObjectStore, workload: Workload) -> None:
+    """Note what it waits for. What ended as it was to is waited for no more."""
+    project, found, blocked = workload.meta.project, [], []
+    for number, one in enumerate(workload.spec.after):
+        field = f"after.{number}.name"
+        try:
+            before = await store.get(Workload, one.name, project)
+        except NotFound:
+            near = await _near(store, project, one.name)
+            raise UnknownSource(field, one.name, f"work of `{project}`{near}") from None
+        if before.meta.uid == workload.meta.uid:
+            raise UnknownSource(field, one.name, "work other than itself")
+        waits = still_waits(before, one.condition)
+        if waits is None:
+            right = f"work that can still succeed: it {before.status.phase}; take it with `any`"
+            raise UnknownSource(field, one.name, right)
+        found.append(msgspec.structs.replace(one, uid=before.meta.uid))
+        blocked += [one.name] if waits else []
+    workload.spec.after, workload.spec.blocked_by = found, blocked
 
 
 async def _place(store: ObjectStore, project: str, name: str) -> str:

@@ -20,7 +20,7 @@ _EXCEPTION: Final = re.compile(r"[A-Za-z_][\w.]*(?:: .*)?")
 _PORT_IN_USE: Final = re.compile(
     r"address (is )?already in use|EADDRINUSE|port \d+ is (already )?in use", re.IGNORECASE
 )
-_FIELD: Final = re.compile(r"[a-z_]+(\[\d+\])?(\.[a-z_]+)?=")
+_FIELD: Final = re.compile(r"(task \S+: )?[a-z_]+(\[\d+\])?(\.[a-z_]+)?=")
 _FOLDER: Final = "the working folder "
 _OUT_OF_MEMORY: Final = "killed for memory"
 _HARDWARE: Final = re.compile(

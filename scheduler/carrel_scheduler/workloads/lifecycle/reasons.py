@@ -11,10 +11,11 @@ import msgspec
 from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
 from carrel_schema.kinds import WorkloadKind
-from carrel_schema.objects import Failure, Preemption, ReasonInfo, WorkloadSpec
+from carrel_schema.objects import Failure, Preemption, ReasonInfo, Workload, WorkloadSpec
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
 STALLED: Final = "Stalled"
+WAITS_FOR: Final = "WaitsForWork"
 GANG_LOST: Final = "GangLost"
 GPU_MEMORY_EXCEEDED: Final = "GpuMemoryExceeded"
 SHRINKS: Final = "Shrinks"
@@ -386,6 +387,23 @@ def lost(how: str, pause: float) -> ReasonInfo:
         cls="held-back",
         sentence=f"Its process was lost ({how}); it starts again{when} from its last checkpoint.",
         data={"seconds": pause},
+    )
+
+
+def waits_for(workload: Workload) -> ReasonInfo:
+    """Other work has to end before it starts."""
+    blocked = set(workload.spec.blocked_by)
+    ends = [one for one in workload.spec.after if one.name in blocked]
+    succeed = [f"`{one.name}`" for one in ends if one.condition == "ok"]
+    end = [f"`{one.name}`" for one in ends if one.condition == "any"]
+    both = ((succeed, "succeed"), (end, "end"))
+    parts = [f"{', '.join(names)} to {word}" for names, word in both if names]
+    return ReasonInfo(
+        token=WAITS_FOR,
+        cls="held-back",
+        sentence=f"Waits for {' and for '.join(parts)}.",
+        help="If that failed, submit it again, or this one without waiting for it (`:any`).",
+        data={"after": sorted(blocked)},
     )
 
 

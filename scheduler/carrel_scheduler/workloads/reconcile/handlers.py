@@ -339,7 +339,10 @@ def wants_resources(workload: Workload) -> bool:
 
 
 def lacks_project(entry: CachedWorkload) -> bool:
-    """Whether it wants to run and is not in the core's queue: its project was not known."""
+    """Whether it wants to run and is not in the core's queue: its project was not known.
+
+    Or other work has to end before.
+    """
     return wants_resources(entry.workload) and not entry.queued
 
 
@@ -356,6 +359,9 @@ def follow_specification(changes: PassChanges, entry: CachedWorkload) -> None:
         termination.stop(changes, entry, reasons.suspended(spec), spec.grace_seconds)
     elif status.phase == "stopped" and spec.resumes > status.observed_resumes:
         _resume(changes, entry)
+    elif spec.after and lacks_project(entry):
+        status.reason = None
+        changes.enqueue(entry)
 
 
 def _resume(changes: PassChanges, entry: CachedWorkload) -> None:

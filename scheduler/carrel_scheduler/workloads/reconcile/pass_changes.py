@@ -21,6 +21,7 @@ from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.cache import CachedWorkload, Place, WorkloadCache, queued_event
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
+from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.phases import (
     FINAL,
     HOLDING,
@@ -174,6 +175,10 @@ class PassChanges:
         project = entry.workload.meta.project
         drains = entry.holding and project in self.cache.draining
         if entry.queued or not (drains or project in self.cache.projects):
+            return
+        if entry.workload.spec.blocked_by:
+            entry.workload.status.reason = reasons.waits_for(entry.workload)
+            self.mark(entry)
             return
         event = queued_event(entry.workload, self.cache.largest_gpus, done)
         claims = self.external_pods.claims_of(entry.workload)

@@ -1,0 +1,96 @@
+"""Work that is to start after other work: its specification names what it still waits for.
+
+The watch of the ledger tells of every end. What has ended as it was to is taken off the list of
+those that wait for it; once the list is empty, the reconciler queues the workload. What cannot be
+met any more stays on the list, with the condition that was asked for, so that its owner reads it.
+Work can only name what is there when it is submitted, so it never waits in a circle.
+"""
+
+import logging
+from collections import defaultdict
+
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.store import ChangeType, Conflict, Expired, NotFound
+from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.workloads.faults.guarding import FATAL
+from carrel_schema.objects import Workload
+from carrel_schema.sections import Dependency
+
+log = logging.getLogger(__name__)
+
+
+def still_waits(found: Workload | None, condition: str) -> bool | None:
+    """Whether work is still to end; ``None``: it cannot end any more as the condition asks.
+
+    Args:
+        found: the work that is waited for; ``None`` when it is gone.
+        condition: ``ok``: it succeeds; ``any``: it ends.
+    """
+    phase = "gone" if found is None else found.status.phase
+    if phase == "succeeded":
+        return False
+    if phase in ("failed", "gone"):
+        return False if condition == "any" else None
+    return True
+
+
+class Dependencies:
+    """Opens the way for work whose dependencies have ended.
+
+    Args:
+        ledger: of all work.
+        quarantine: takes what cannot be processed.
+    """
+
+    def __init__(self, ledger: Ledger, quarantine: Quarantine) -> None:
+        self._ledger, self._quarantine = ledger, quarantine
+        self._waiting: dict[str, set[str]] = defaultdict(set)
+        """Uids of those that wait, by the uid of what they wait for."""
+
+    async def run(self) -> None:
+        """Follow the ledger until cancelled."""
+        while True:
+            page = await self._ledger.list(Workload)
+            for workload in page.items:
+                await self._take(workload)
+            try:
+                async for change in self._ledger.watch(Workload, page.version):
+                    await self._take(change.object, gone=change.type is ChangeType.DELETED)
+            except Expired:
+                continue
+            return
+
+    async def _take(self, workload: Workload, *, gone: bool = False) -> None:
+        uid = workload.meta.uid
+        with self._quarantine.guard("message", uid, fatal=FATAL):
+            if workload.spec.blocked_by and not gone:
+                for one in workload.spec.after:
+                    self._waiting[one.uid].add(uid)
+                await self._look(uid)
+            if uid in self._waiting and (gone or still_waits(workload, "any") is False):
+                for waiting in sorted(self._waiting.pop(uid)):
+                    await self._look(waiting)
+
+    async def _look(self, uid: str) -> None:
+        """Write down what a workload still waits for."""
+        while True:
+            try:
+                workload = await self._ledger.get_by_uid(Workload, uid)
+            except NotFound:
+                return
+            left = [one.name for one in workload.spec.after if await self._blocks(one)]
+            if not workload.spec.blocked_by or left == workload.spec.blocked_by:
+                return
+            workload.spec.blocked_by = left
+            try:
+                await self._ledger.update(workload)
+            except Conflict:
+                continue
+            return
+
+    async def _blocks(self, one: Dependency) -> bool:
+        try:
+            found = await self._ledger.get_by_uid(Workload, one.uid)
+        except NotFound:
+            found = None
+        return still_waits(found, one.condition) is not False
