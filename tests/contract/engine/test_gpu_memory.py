@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +32,18 @@ FREE = [True, True, [12287, 16384]]
 
 
 @pytest.fixture
-def gpus(tmp_path: Path) -> Path:
-    """A volume with the driver, its state and what programs need to call it."""
-    for each in (tmp_path, *tmp_path.parents):
-        if each.is_relative_to("/tmp") and each != Path("/tmp"):
-            each.chmod(0o755)
-    folder = tmp_path / "gpus"
-    (folder / "gpu_driver").mkdir(parents=True)
-    for name in ("cuda.py", "program.py"):
-        shutil.copy(HERE / name, folder / "gpu_driver" / name)
-    build_cuda(folder)
-    GpuState.create(folder / "state")
-    (folder / "state").chmod(0o666)
-    return folder
+def gpus() -> Iterator[Path]:
+    """A volume that everybody reaches: the driver, its state and what programs call it with."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "gpu_driver").mkdir()
+        for source in ("cuda.py", "program.py"):
+            shutil.copy(HERE / source, folder / "gpu_driver" / source)
+        build_cuda(folder)
+        GpuState.create(folder / "state")
+        (folder / "state").chmod(0o666)
+        yield folder
 
 
 def program(gpus: Path, source: str) -> str:
@@ -140,7 +141,8 @@ def test_an_ordinary_account_is_limited_by_the_environment(
     memory.prepare(gpus, task, account)
     told = dict(memory.environment(task, account, gpus))
     assert told["LD_PRELOAD"].endswith("libcarrel_gpu_limit.so:libm.so.6")
-    script = f"cd {gpus.parent}; {program(gpus, ALLOCATE).replace('env -i PATH=$PATH', 'env')}"
+    script = program(gpus, ALLOCATE).replace("env -i PATH=$PATH", "env")
+    script = script.replace("$PWD/gpus", str(gpus))
     done = subprocess.run(
         ["bash", "-c", script], env={**os.environ, **told}, stdout=subprocess.PIPE, check=True
     )
