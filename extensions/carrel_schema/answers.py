@@ -236,6 +236,7 @@ class NodeView(Answer, frozen=True, kw_only=True):
     gpu_milli: int = 0
     gpu_allocated_milli: int = 0
     largest_free_gpus: int = 0
+    fractions: str = ""
     devices: Sequence[DeviceView] = ()
     links: Sequence[DeviceLinkView] = ()
 

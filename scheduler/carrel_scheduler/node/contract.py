@@ -105,6 +105,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One machine.
 
     ``counted``: only the number of its devices is known, not which of them is lost.
+    ``fractions``: whether fractions of its GPUs are kept within their memory, in a sentence.
     """
 
     name: str
@@ -114,6 +115,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool
     driver: str = ""
     counted: bool = False
+    fractions: str = ""
     links: tuple[DeviceLink, ...] = ()
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from carrel_scheduler.api.dependencies import NodeAgents, NoNodeAgents
 from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, ReconcilerAccess
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
@@ -37,16 +39,25 @@ def task_key(state_dir: Path) -> bytes:
 
 
 class NotedProvider:
-    """A provider whose looks somebody else hears of at once, in the same thread."""
+    """A provider whose looks somebody else hears of at once, in the same thread.
+
+    ``fractions`` is what is said of fractions of real GPUs.
+    """
 
     def __init__(
-        self, provider: DeviceProvider, note: Callable[[Sequence[DeviceUse]], None]
+        self,
+        provider: DeviceProvider,
+        note: Callable[[Sequence[DeviceUse]], None],
+        fractions: Callable[[], str],
     ) -> None:
-        self._provider, self._note = provider, note
+        self._provider, self._note, self._fractions = provider, note, fractions
 
     def facts(self) -> NodeFacts:
         """What is in the machine."""
-        return self._provider.facts()
+        facts = self._provider.facts()
+        if facts.simulated:
+            return facts
+        return msgspec.structs.replace(facts, fractions=self._fractions())
 
     def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
         """Use of every device, which was noted when it returns."""

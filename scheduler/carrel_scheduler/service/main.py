@@ -301,7 +301,8 @@ async def _serve_machine(
     )
     try:
         await ledger.encrypt_secrets_anew()
-        environment = OneMachine(settings, NotedProvider(provider, engine.note_gpu_use))
+        noted = NotedProvider(provider, engine.note_gpu_use, gpu_memory.summary)
+        environment = OneMachine(settings, noted)
         await Service(settings, ledger, engine, environment, quarantine, listener).run(stop)
     finally:
         await engine.close()

@@ -1,10 +1,14 @@
 """Memory of shared GPUs: asked for as such, and work that holds more than its part."""
 
+from collections.abc import Mapping, Sequence
+
+import msgspec
 import pytest
 
-from carrel_scheduler.node.contract import DeviceUse, OwnerUse
+from carrel_scheduler.node.contract import DeviceUse, NodeFacts, OwnerUse
 from carrel_scheduler.policy import admission
 from carrel_scheduler.policy.admission import NotAdmitted
+from carrel_scheduler.service.local import NotedProvider
 from carrel_scheduler.workloads.launch.task_specs import part_of
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
 from carrel_scheduler.workloads.reconcile.events import DevicesSampled
@@ -112,3 +116,29 @@ async def test_memory_becomes_the_share_of_the_smallest_gpu_that_has_it(desk: De
     with pytest.raises(NotAdmitted, match="at most 24000 MiB") as refused:
         await asked(desk, "more", 24_001)
     assert (refused.value.field, refused.value.code) == ("gpu_memory_bytes", "never_fits")
+
+
+class Machine:
+    """A provider whose GPUs are real or not, as the facts say."""
+
+    def __init__(self, desk: Desk, *, simulated: bool) -> None:
+        self._facts = msgspec.structs.replace(desk.facts, simulated=simulated)
+
+    def facts(self) -> NodeFacts:
+        return self._facts
+
+    def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
+        return [DeviceUse(index=0, utilization=1.0, memory_used_mib=len(tasks_by_device))]
+
+
+@pytest.mark.parametrize(("simulated", "said"), [(True, ""), (False, "Kept.")])
+async def test_a_node_says_whether_fractions_are_kept(
+    desk: Desk, simulated: bool, said: str
+) -> None:
+    noted: list[Sequence[DeviceUse]] = []
+    provider = NotedProvider(Machine(desk, simulated=simulated), noted.append, lambda: "Kept.")
+    desk.loop.enqueue(DevicesSampled(provider.facts(), ()))
+    await desk.settle()
+    [node] = LiveView(desk.loop).nodes()
+    assert node.fractions == said
+    assert [provider.sample({0: [7]})] == noted

@@ -64,6 +64,7 @@ def _facts(node: "Node") -> list[tuple[str, str]]:
             f"{units.memory(node.memory_allocated_bytes)} of {units.memory(node.memory_bytes)}",
         ),
         ("GPUs", f"{node.gpu_allocated_milli / 1000:g} of {node.gpu_milli / 1000:g} allocated"),
+        *([("Fractions", node.fractions)] if node.fractions else []),
     ]
 
 

@@ -293,6 +293,7 @@ class LiveView:
             status=self._status(view, known),
             simulated=facts.simulated,
             driver=facts.driver,
+            fractions=facts.fractions,
             cpu_milli=view.cpu_milli,
             cpu_allocated_milli=view.cpu_allocated_milli,
             memory_bytes=view.memory_mib * MIB,
