@@ -192,7 +192,8 @@ class Server:
             and all(workload["labels"].get(key) == value for key, value in labels)
         ]
         if query.get("order") == "newest":
-            found.sort(key=lambda workload: -workload["created_at"])
+            found.sort(key=lambda workload: workload["created_at"])
+            found.reverse()
         keys = [f"{workload['project']}/{workload['name']}" for workload in found]
         found = found[keys.index(after) + 1 :] if after in keys else found
         page = found[:limit]
@@ -485,6 +486,8 @@ class Server:
             )
             for position, w in enumerate(waiting, 1)
         ]
+        begin, limit = int(request.query.get("after", "0")), request.query.get("limit")
+        items = items[begin : None if limit is None else begin + int(limit)]
         return web.json_response({"items": items})
 
     async def _usage(self, request: web.Request) -> web.Response:

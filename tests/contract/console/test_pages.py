@@ -255,6 +255,18 @@ async def test_lists_are_searched_filtered_and_paged(site: Site, ada: Visitor) -
     assert 'aria-current="true">failed<' in (await ada.get("jobs?state=failed")).text
 
 
+async def test_a_long_queue_comes_in_pages(site: Site, ada: Visitor) -> None:
+    for number in range(120):
+        site.scheduler.submit("vision", f"many-{number}")
+    first = await ada.get("queue")
+    assert (first.text.count('data-label="Place"'), 'href="/services/console/queue?after=100"') == (
+        100,
+        re.findall(r'href="[^"]*after=100"', first.text)[0],
+    )
+    rest = await ada.get("queue?after=100")
+    assert 0 < rest.text.count('data-label="Place"') < 100
+
+
 async def test_admins_see_everybodys_work(ada: Visitor, root: Visitor) -> None:
     everything = await root.get("jobs?whose=all&search=ben")
     assert ">align-9</a>" in everything.text

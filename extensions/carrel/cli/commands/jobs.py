@@ -15,6 +15,7 @@ from carrel.cli.common import (
     connected,
     document,
     for_programs,
+    note,
     now,
     project_of,
     say,
@@ -35,6 +36,7 @@ Names = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The job.", autocompletion=job_names)]
 
 
+USUAL_ROWS = 500
 CLEAR = "\x1b[2J\x1b[H"
 """Empties a terminal and goes to its first place."""
 
@@ -54,6 +56,10 @@ def list_jobs(
     ] = None,
     parts: Annotated[bool, typer.Option("--all", "-a", help="Also trials and replicas.")] = False,
     label: Annotated[list[str] | None, typer.Option("--label", "-l", help="K=V.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, help="The newest only; 0: all. Tables show 500."),
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Show it again at each change, until Ctrl-C.")
     ] = False,
@@ -62,6 +68,7 @@ def list_jobs(
 ) -> None:
     """List jobs."""
     from carrel.cli.commands.submit import labels as read_labels
+    from carrel.client.resources.workloads import PAGE
 
     labels = read_labels(label)
     phases = [word.lower() for word in status or []]
@@ -69,7 +76,17 @@ def list_jobs(
         where = None if everywhere else project_of(client, project)
 
         def shown() -> None:
-            jobs = client.list_workloads(where, user, phases, kind, labels, parts=parts)
+            most = limit if limit is not None else 0 if for_programs(output) else USUAL_ROWS
+            if most:
+                page = client.workload_page(
+                    where, user, phases, kind, labels,
+                    parts=parts, newest_first=True, limit=min(most, PAGE),
+                )  # fmt: skip
+                jobs = page.items[::-1]
+                if page.next and limit is None:
+                    note(f"These are the newest {len(jobs)}; `--limit 0` lists all.")
+            else:
+                jobs = client.list_workloads(where, user, phases, kind, labels, parts=parts)
             _show_jobs(jobs, client.settings.url, where, output, no_headers=no_headers)
 
         if not watch:

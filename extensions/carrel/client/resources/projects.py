@@ -123,9 +123,9 @@ class ProjectMethods:
         """What the scheduler set aside because it could not be processed (admins)."""
         return await self._transport.ask("GET", "/faults", Faults)
 
-    async def queue(self) -> list[QueueEntry]:
-        """Pending work, in the order of service."""
-        return await self._items("/queue", QueueEntry)
+    async def queue(self, *, limit: int | None = None, after: int = 0) -> list[QueueEntry]:
+        """Pending work, in the order of service; at most ``limit`` behind position ``after``."""
+        return await self._items("/queue", QueueEntry, {"limit": limit, "after": after or None})
 
     async def usage(
         self, by: str = "project", *, since: float | None = None, until: float | None = None

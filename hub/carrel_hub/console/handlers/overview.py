@@ -10,6 +10,8 @@ from carrel.models import Workload
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.pictures.gpu_map import gpu_map
 
+QUEUE_PAGE: Final = 100
+MOST_SHOWN: Final = 100
 MOST_ESTIMATED: Final = 20
 ACTIVE: Final = ("starting", "running", "preempting", "stopping")
 
@@ -20,13 +22,14 @@ class HomePage(SignedInPage):
     @override
     async def get(self) -> None:
         """Show it."""
-        identity, projects, mine = await asyncio.gather(
+        identity, projects, running, waiting = await asyncio.gather(
             self.client.whoami(),
             self.client.list_projects(),
-            self.client.list_workloads(user=self.user, phases=(*ACTIVE, "pending")),
+            self.client.workload_page(user=self.user, phases=ACTIVE, limit=MOST_SHOWN),
+            self.client.workload_page(user=self.user, phases=("pending",), limit=MOST_SHOWN),
         )
         own = [project for project in projects if project.name in identity.projects]
-        pending = [work for work in mine if work.status.phase == "pending"]
+        pending = waiting.items
         now = self.console.clock()
         starts = await estimate.starts(self.client, pending[:MOST_ESTIMATED], now)
         self.show(
@@ -38,9 +41,9 @@ class HomePage(SignedInPage):
                 if one.uid in starts
             },
             live=Live(("running", "next", "quota"), 15),
-            running=sorted(
-                (work for work in mine if work.status.phase in ACTIVE), key=_newest_first
-            ),
+            running=sorted(running.items, key=_newest_first),
+            more_runs=running.next is not None,
+            more_waits=waiting.next is not None,
             pending=sorted(pending, key=_place),
             projects=own,
             may_submit=bool(own),
@@ -79,8 +82,10 @@ class QueuePage(SignedInPage):
     async def get(self) -> None:
         """Show it."""
         now = self.console.clock()
+        text = self.get_query_argument("after", "0")
+        after = int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0
         entries, mine = await asyncio.gather(
-            self.client.queue(),
+            self.client.queue(limit=QUEUE_PAGE, after=after),
             self.client.workload_page(user=self.user, phases=("pending",), limit=MOST_ESTIMATED),
         )
         starts = await estimate.starts(self.client, mine.items, now)
@@ -90,6 +95,8 @@ class QueuePage(SignedInPage):
             section="queue",
             live=Live(("queue",), 15),
             entries=entries,
+            after=after,
+            next=after + QUEUE_PAGE if len(entries) == QUEUE_PAGE else None,
         )
 
 

@@ -15,7 +15,7 @@ from carrel.models import Project, ProjectImpact, by_department
 from carrel_hub.console import project_form
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
-from carrel_hub.console.handlers.overview import ACTIVE
+from carrel_hub.console.handlers.overview import ACTIVE, MOST_SHOWN
 from carrel_hub.console.pictures.quota_line import in_all, scale_of
 
 _SHOWN_BACK = frozenset({400, 409, 422})
@@ -79,10 +79,11 @@ class ProjectPage(SignedInPage):
         await self._show(project, form, impact=impact, previewed=True)
 
     async def _show(self, project: Project, form: Form, **more: Any) -> None:
-        identity, members, work = await asyncio.gather(
+        identity, members, running, waiting = await asyncio.gather(
             self.client.whoami(),
             self.client.members(project.name),
-            self.client.list_workloads(project=project.name, phases=(*ACTIVE, "pending")),
+            self.client.workload_page(project.name, phases=ACTIVE, limit=MOST_SHOWN),
+            self.client.workload_page(project.name, phases=("pending",), limit=MOST_SHOWN),
         )
         context = {"impact": None, "previewed": False} | more
         note = self.get_query_argument("note", "")
@@ -93,7 +94,8 @@ class ProjectPage(SignedInPage):
             project=project,
             form=form,
             members=sorted(members),
-            work=sorted(work, key=lambda one: (one.status.phase == "pending", one.name)),
+            work=[*running.items, *waiting.items],
+            more=running.next is not None or waiting.next is not None,
             admin=identity.admin,
             note=NOTES.get(note, ""),
             **context,

@@ -79,6 +79,13 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
     routed: bool = False
 
 
+class QueueQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of the queue: at most ``limit`` entries behind the position ``after``."""
+
+    limit: Annotated[int, Constraint(ge=1, le=1000)] | None = None
+    after: Annotated[int, Constraint(ge=0, le=10_000_000)] = 0
+
+
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Whose use in which span of time (epoch seconds; the last seven days by default)."""
 

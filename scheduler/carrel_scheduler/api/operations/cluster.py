@@ -80,12 +80,16 @@ async def read_faults(call: Call) -> Answer:
     return Answer(FaultList(set_aside=set_aside, violated_invariants=list(found.violated)))
 
 
-@Operation("GET", "/queue", access=Access.USER, answers={200: answers.Queue})
+@Operation(
+    "GET", "/queue", access=Access.USER, query=queries.QueueQuery, answers={200: answers.Queue}
+)
 async def read_queue(call: Call) -> Answer:
     """Waiting workloads in the order of service."""
-    viewer = call.visitor.person
-    entries = [redact.queue_entry(entry, viewer) for entry in call.services.deps.live.queue()]
-    return Answer(answers.Queue(items=entries))
+    query: queries.QueueQuery = call.query
+    viewer, begin = call.visitor.person, query.after
+    end = None if query.limit is None else begin + query.limit
+    entries = call.services.deps.live.queue()[begin:end]
+    return Answer(answers.Queue(items=[redact.queue_entry(one, viewer) for one in entries]))
 
 
 @Operation(
