@@ -19,9 +19,9 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
     WorkloadRemoved,
 )
-from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import OPEN
+from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.core.state import State
 
 PROJECT = "openb"

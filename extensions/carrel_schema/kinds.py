@@ -27,7 +27,7 @@ class KindFacts:
     """What holds for all work of a kind.
 
     Attributes:
-        priority: the named level that it has by default, see ``core.priorities``.
+        priority: the named level that it has by default, see ``core.settings``.
         preemptible: whether it may be told to stop for others, unless its owner says otherwise.
         rules: which of its project's limits apply to it.
         composite: it has parts instead of tasks.

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints

@@ -1,4 +1,4 @@
-"""How the core is set: one value each, with its unit and reason."""
+"""Settings of the core, and the named priorities of workloads."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -49,3 +49,22 @@ class Settings:
 
 
 DEFAULTS: Final = Settings()
+
+NAMED: Final[dict[str, int]] = {
+    "very-low": 10,
+    "low": 30,
+    "train": 50,
+    "medium-low": 50,
+    "medium": 60,
+    "build-preemptible": 75,
+    "medium-high": 80,
+    "build": 100,
+    "high": 100,
+    "inference": 125,
+    "very-high": 125,
+}
+"""Named priorities inside a project; larger goes first.
+
+The four kinds follow the field's usual numbers (train 50, preemptible build 75, build 100,
+inference 125); the seven levels lie between and around them.
+"""

@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 from typing_extensions import override
 
-from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.manifests.crds import everything
 
 FOLDER: Final = Path("deploy/kubernetes")

@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.core.devices.shares import MEMORY_STEP, share_of_memory
-from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.mig_resources import PREFIX
 from carrel_scheduler.workloads.launch.fitting import UnsupportedField
 from carrel_scheduler.workloads.views.contract import Live

@@ -9,8 +9,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
-from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle.phases import HOLDING

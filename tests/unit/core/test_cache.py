@@ -14,7 +14,7 @@ import pytest
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
 from carrel_scheduler.core.actions import allocate
-from carrel_scheduler.core.cache import DecisionCache
+from carrel_scheduler.core.columns import DecisionCache
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (

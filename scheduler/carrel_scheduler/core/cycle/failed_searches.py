@@ -10,7 +10,7 @@ arrivals and questions of a speculation keep the cache. Rare events drop it (``S
 from collections.abc import Callable
 from enum import Enum, auto
 
-from carrel_scheduler.core.cache import FailedSearch
+from carrel_scheduler.core.columns import FailedSearch
 from carrel_scheduler.core.cycle.cycle import Cycle, FailedInCycle
 from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move
 from carrel_scheduler.core.queues.usage import Watched

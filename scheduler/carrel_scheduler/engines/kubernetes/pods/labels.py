@@ -17,8 +17,8 @@ import msgspec
 
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.requests import HOST
+from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.selectors import selects
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
