@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
-from carrel_scheduler.core.actions import allocate
+from carrel_scheduler.core.actions.allocate import allocate
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     CheckpointSeen,
@@ -155,7 +155,7 @@ def decided(case: Case) -> Found | None:
     for event in _events(case):
         state.apply(event)
     action = RECLAIM.run if case.excess else PREEMPT.run
-    plan = decide(state, NOW, (allocate.run, action))
+    plan = decide(state, NOW, (allocate, action))
     served = any(n.uid == "preemptor" for n in plan.nominations)
     started = any(b.uid == "preemptor" for b in plan.bindings)
     if not (served or started):

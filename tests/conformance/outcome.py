@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from carrel_scheduler.core.actions import allocate, stale
+from carrel_scheduler.core.actions.allocate import allocate
+from carrel_scheduler.core.actions.evictions import evict_stale
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE
@@ -11,11 +12,11 @@ from carrel_scheduler.core.resources import MILLI
 from conformance.situation import NOW, PLACED, Built, Json, build
 
 ACTIONS_OF: dict[str, tuple[Action, ...]] = {
-    "allocate": (allocate.run,),
+    "allocate": (allocate,),
     "consolidate": (CONSOLIDATE.run,),
     "reclaim": (RECLAIM.run,),
     "preempt": (PREEMPT.run,),
-    "stale-gangs": (stale.run,),
+    "stale-gangs": (evict_stale,),
     "cycle": tuple(ACTIONS),
 }
 Outcome = dict[str, tuple[str, str | None]]

@@ -9,14 +9,9 @@ long.
 
 from collections.abc import Callable, Sequence
 
-from carrel_scheduler.core.actions import (
-    allocate,
-    drain,
-    reserve,
-    reserved_elsewhere,
-    stale,
-    start_reserved,
-)
+from carrel_scheduler.core.actions.allocate import allocate
+from carrel_scheduler.core.actions.evictions import drain, evict_stale
+from carrel_scheduler.core.actions.reservations import replace_reserved, reserve, start_reserved
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.plan import Plan
@@ -27,17 +22,17 @@ from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 Action = Callable[[Cycle], None]
 
 ACTIONS: Sequence[Action] = (
-    start_reserved.run,
-    allocate.run,
-    reserved_elsewhere.run,
+    start_reserved,
+    allocate,
+    replace_reserved,
     CONSOLIDATE_FOR_ENTITLED.run,
     RECLAIM.run,
     PREEMPT.run,
     PREEMPT_AND_RECLAIM.run,
     CONSOLIDATE.run,
-    stale.run,
-    drain.run,
-    reserve.run,
+    evict_stale,
+    drain,
+    reserve,
 )
 
 

@@ -17,7 +17,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_failed_before
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
-from carrel_scheduler.core.preemption import driver
+from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import Job
 
@@ -158,7 +158,7 @@ def test_a_cycle_of_a_small_cluster_searches_within_its_budget(
 
         return unless_failed_before(cycle, name, job, step, noted)
 
-    monkeypatch.setattr(driver, "unless_failed_before", counted)
+    monkeypatch.setattr(preemptors, "unless_failed_before", counted)
     for _ in range(8):
         for event in pending + cluster.happenings():
             cluster.state.apply(event)

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from carrel_scheduler.core.actions import stale
+from carrel_scheduler.core.actions import evictions
 from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.changes import tasks as task_changes
 from carrel_scheduler.core.cycle.cycle import Cycle
@@ -229,7 +229,7 @@ BROKEN = (
     ),
     Broken(
         "stale gangs get no grace",
-        ((stale, "_is_over", lambda *_: True),),
+        ((evictions, "_is_over", lambda *_: True),),
         ("stale_gangs_outlived_their_grace",),
     ),
 )

@@ -19,7 +19,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption import driver
+from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI, OPEN, UNLIMITED, Amounts
@@ -145,5 +145,5 @@ def searches_made(monkeypatch: pytest.MonkeyPatch, action: str) -> list[str]:
 
         return unless_failed_before(cycle, name, job, step, noted)
 
-    monkeypatch.setattr(driver, "unless_failed_before", counted)
+    monkeypatch.setattr(preemptors, "unless_failed_before", counted)
     return made

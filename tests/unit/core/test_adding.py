@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.actions import start_reserved
+from carrel_scheduler.core.actions.reservations import start_reserved
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Answer, answered
@@ -82,7 +82,7 @@ def own_tasks(state: Columns, queue: int) -> Counts:
 
 
 WITH_LEAVE_BROKEN: Sequence[Action] = (*ACTIONS, leave_broken)
-WITH_NEAR_OWN: Sequence[Action] = (start_reserved.run, near_own, *ACTIONS[1:])
+WITH_NEAR_OWN: Sequence[Action] = (start_reserved, near_own, *ACTIONS[1:])
 
 
 # They work
@@ -206,9 +206,7 @@ def test_the_page_lists_the_actions_in_their_order() -> None:
     found = re.findall(r"^\d+\. \*\*([\w ]+)\*\*", section("A cycle"), re.MULTILINE)
     named = [name.replace(" ", "_") for name in found]
     short = [
-        rule.name
-        if (rule := getattr(action, "__self__", None))
-        else action.__module__.rsplit(".", 1)[1]
+        rule.name if (rule := getattr(action, "__self__", None)) else action.__name__
         for action in ACTIONS
     ]
     assert named == short

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
-from carrel_scheduler.core.actions import allocate
+from carrel_scheduler.core.actions.allocate import allocate
 from carrel_scheduler.core.columns import DecisionCache
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
@@ -266,7 +266,7 @@ def test_counts_follow_a_cycle_also_when_another_has_looked_in_between() -> None
     state = run.state
     cls = state.job("x").shape.cls
     first = Cycle(state, run.now)
-    allocate.run(first)
+    allocate(first)
     assert first.moves.started
     for cycle in (first, Cycle(state, run.now), first):
         counted = state.capacity.counts(cycle.free_capacity.idle, cls)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.core.actions import allocate
+from carrel_scheduler.core.actions.allocate import allocate
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import NodeSet, QueueSet, TaskPlaced, WorkloadQueued
@@ -19,7 +19,7 @@ def test_what_a_decision_starts_counts_as_much_as_what_runs() -> None:
     state = state_of(node("n", 0), queue("a", 0), *(training(f"t{k}", "a", 0) for k in range(64)))
     cycle = Cycle(state, NOW)
     assert cycle.is_small
-    allocate.run(cycle)
+    allocate(cycle)
     assert len(cycle.moves.started) == 64
     assert not cycle.is_small
 

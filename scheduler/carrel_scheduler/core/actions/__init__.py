@@ -1,1 +1,1 @@
-"""What a cycle does, one file per action; ``decide`` gives their order."""
+"""What a cycle does; ``decide`` gives the order."""

@@ -1,9 +1,9 @@
-"""Allocate: waiting work takes room that is free, in the order of service.
+"""Allocate: pending work takes free capacity, in the order of service.
 
-What does not fit now but does once running stops have finished gets those places held. What fits
-nowhere blocks nobody: later work is still tried (backfill). Work whose room is on its way starts
-elsewhere at once when other room has become free. Beyond its minimum a job grows step by step, each
-time at the end of its queue's line.
+What does not fit now but does once terminating tasks have ended gets those places reserved. What
+fits nowhere blocks nobody: later work is still tried (backfill). Work with reserved places starts
+elsewhere at once when other capacity has become free. Beyond its minimum a job grows
+step by step, each time after the rest of its queue.
 """
 
 from carrel_scheduler.core.cycle.cycle import Cycle
@@ -15,8 +15,8 @@ from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.work.jobs import Job
 
 
-def run(cycle: Cycle) -> None:
-    """Start what fits now, hold room for what fits soon."""
+def allocate(cycle: Cycle) -> None:
+    """Start what fits now, reserve places for what fits soon."""
     feasible = FeasibleRows(cycle)
     singles = [
         job
@@ -44,7 +44,7 @@ def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
     places = cycle.moves.reserved[job.spec.uid]
     held = sorted(places)
     if any(index in job.rows for index in held):
-        return Answer.NOT_THIS  # it moves, and has not stopped yet
+        return Answer.NOT_THIS  # it moves, and has not ended yet
     fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
@@ -56,7 +56,7 @@ def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
 
 
 def _waits_for_its_own(cycle: Cycle, job: Job) -> bool:
-    """Whether a single task has room held and finds none elsewhere, which is plain at once."""
+    """Whether a single task has a reservation and finds no capacity elsewhere, known at once."""
     places = cycle.moves.reserved.get(job.spec.uid)
     if places is None or job.shape.tasks > 1 or cycle.state.capacity.total(job.shape.cls) > 0:
         return False
@@ -64,7 +64,7 @@ def _waits_for_its_own(cycle: Cycle, job: Job) -> bool:
 
 
 def _has_own(cycle: Cycle, held: Footprint) -> bool:
-    """Whether a task may find room on the node where its room is held, by what is free there."""
+    """Whether a task may fit on the node of its reservation, by what is free there."""
     free, node = cycle.free_capacity.free, held.node
     if any(amount > free.host.item(row, node) for row, amount in enumerate(held.host) if amount):
         return False

@@ -17,8 +17,8 @@ from carrel_scheduler.core.cycle.failed_searches import Answer, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.preemption import preemptors
-from carrel_scheduler.core.preemption.driver import Rule, Step
 from carrel_scheduler.core.preemption.node_prefilter import promising
+from carrel_scheduler.core.preemption.preemptors import Rule, Step
 from carrel_scheduler.core.preemption.relocation import (
     NodeTask,
     have_places,

@@ -22,10 +22,10 @@ from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import LARGEST, Bools
 from carrel_scheduler.core.preemption import own_queue, preemptors, vectorised
 from carrel_scheduler.core.preemption.candidates import Times
-from carrel_scheduler.core.preemption.driver import Rule, Step, not_delayed_reclaim
 from carrel_scheduler.core.preemption.legality import is_protected, preempt_protects_s
 from carrel_scheduler.core.preemption.node_prefilter import enough_in_all, promising
 from carrel_scheduler.core.preemption.own_queue import OwnQueue, reaches_others, sum_of
+from carrel_scheduler.core.preemption.preemptors import Rule, Step, not_delayed_reclaim
 from carrel_scheduler.core.preemption.search.model import GangRequest
 from carrel_scheduler.core.preemption.sequential import Search
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims

@@ -1,16 +1,22 @@
-"""Which waiting rows are worth a close look by the actions that stop others.
+"""Who may make others terminate, and the loop of the four actions that do so.
 
-Thousands of rows wait, few may claim anything, and for fewer still is there anything to be had.
-All rows are asked at once here whether they may claim at all: an upper bound of what ``claims`` and
-the limits allow. What is left is offered one by one. Where that is too much for one cycle, the most
-entitled rows are offered in every cycle and the others in turns. Where a question is about one
-workload, it is the turn of that one only: what others might claim does not change its answer but by
-the room that is left, and an answer should not depend on whose turn it happens to be.
+Thousands of rows wait, few may reclaim or preempt, and for fewer still are there victims. All rows
+are asked at once whether they may at all, by an upper bound of what ``legality`` and the limits
+allow. What is left is offered one by one, in the order of service (``cycle/offers``): a ``Rule``
+finds victims, unless the same search failed before and nothing has changed since. Where that is too
+much for one cycle, the rows with most right to capacity are offered in every cycle and the others
+in turns. A question about one workload is its turn: what others might reclaim changes its answer
+only by the capacity that is left.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_failed_before
+from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.cycle.starvation import held_back, rows_over_limit
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.node_prefilter import looks_at_all
@@ -139,3 +145,58 @@ def _in_turns(cycle: Cycle, rows: Counts, first: Bools, most: int | None = None)
         begin = (cycle.state.version + int(cycle.now)) * TURN % len(rest)
         rows = np.concatenate([head, np.roll(rest, -begin)[: most - most // 2]])
     return rows
+
+
+Step = tuple[int, ...]
+
+
+def not_delayed(cycle: Cycle, job: Job, _step: Step) -> Answer | None:
+    """Its preemption delay must be over."""
+    return Answer.NOT_THIS if cycle.delayed(job) else None
+
+
+def not_delayed_reclaim(cycle: Cycle, job: Job, _step: Step) -> Answer | None:
+    """Its preemption delay and the reclaim delay must be over."""
+    return Answer.NOT_THIS if cycle.delayed(job, reclaiming=True) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One action.
+
+    Attributes:
+        name: of the action, and of its searches in the failed-search cache.
+        rows: numbers of the waiting rows that may ask.
+        find: makes room for a step of a job; leaves no trace where it finds none.
+        refuses: the answer to who may not ask now; ``None``: it may.
+        applies: whether the action runs in this cycle.
+        singles: jobs that stand in no row and may ask.
+        most: after so many offers in vain the action ends, given the number of rows.
+    """
+
+    name: str
+    rows: Callable[[Cycle], Counts]
+    find: Find
+    refuses: Callable[[Cycle, Job, Step], Answer | None] = not_delayed
+    applies: Callable[[Cycle], bool] = lambda _: True
+    singles: Callable[[Cycle], list[Job]] = singles
+    most: Callable[[Cycle, int], int] = lambda cycle, _: cycle.most_failed_searches
+
+    def run(self, cycle: Cycle) -> None:
+        """Make room for those who may ask, in the order of service."""
+        if not (cycle.has_victims and self.applies(cycle)):
+            return
+        rows = self.rows(cycle)
+        Offers(cycle, rows, self.singles(cycle)).run(
+            lambda job, step: self.attempt(cycle, job, step),
+            touches_all=True,
+            most=self.most(cycle, len(rows)),
+            served=cycle.most_served,
+        )
+
+    def attempt(self, cycle: Cycle, job: Job, step: Step) -> Answer:
+        """Make room for a step of a job, if it may ask now."""
+        refused = self.refuses(cycle, job, step)
+        if refused is not None:
+            return refused
+        return unless_failed_before(cycle, self.name, job, step, self.find)

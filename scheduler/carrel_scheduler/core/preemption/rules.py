@@ -15,13 +15,13 @@ from carrel_scheduler.core.cycle.failed_searches import Answer, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.preemption import preemptors, vectorised
-from carrel_scheduler.core.preemption.driver import Rule, Step, not_delayed_reclaim
 from carrel_scheduler.core.preemption.legality import (
     ReclaimRequest,
     is_protected,
     preempt_protects_s,
 )
 from carrel_scheduler.core.preemption.node_prefilter import in_reach, looks_at_all, promising
+from carrel_scheduler.core.preemption.preemptors import Rule, Step, not_delayed_reclaim
 from carrel_scheduler.core.preemption.sequential import Search, evict_in_order
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
 from carrel_scheduler.core.reasons import Token

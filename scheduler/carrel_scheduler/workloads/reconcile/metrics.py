@@ -15,14 +15,9 @@ from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from carrel_scheduler.core.actions import (
-    allocate,
-    drain,
-    reserve,
-    reserved_elsewhere,
-    stale,
-    start_reserved,
-)
+from carrel_scheduler.core.actions.allocate import allocate
+from carrel_scheduler.core.actions.evictions import drain, evict_stale
+from carrel_scheduler.core.actions.reservations import replace_reserved, reserve, start_reserved
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import ACTIONS, Action
 from carrel_scheduler.core.plan import Plan
@@ -33,17 +28,17 @@ from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 log = logging.getLogger(__name__)
 BUCKETS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 LABELS: Final[Mapping[Action, str]] = {
-    start_reserved.run: "reserved",
-    allocate.run: "allocate",
-    reserved_elsewhere.run: "reserved_elsewhere",
+    start_reserved: "reserved",
+    allocate: "allocate",
+    replace_reserved: "reserved_elsewhere",
     CONSOLIDATE_FOR_ENTITLED.run: "consolidate_deserved",
     RECLAIM.run: "reclaim",
     PREEMPT.run: "preempt",
     PREEMPT_AND_RECLAIM.run: "preempt_and_reclaim",
     CONSOLIDATE.run: "consolidate",
-    stale.run: "stale_gangs",
-    drain.run: "drain",
-    reserve.run: "reserve",
+    evict_stale: "stale_gangs",
+    drain: "drain",
+    reserve: "reserve",
 }
 """The core's actions by their names in the metrics, which stay."""
 Watch = Literal["workloads", "projects", "departments", "tasks", "devices"]

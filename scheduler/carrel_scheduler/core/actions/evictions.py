@@ -1,8 +1,4 @@
-"""Drain: what may be stopped leaves nodes that are being emptied.
-
-It moves where there is room for it; without any it stops all the same and waits, because a node is
-drained to become empty. Work that may not be stopped stays until it ends by itself.
-"""
+"""Evictions for no other workload: stale gangs, and work on nodes that are being drained."""
 
 import numpy as np
 
@@ -11,12 +7,32 @@ from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.work.gang_steps import shed_steps
+from carrel_scheduler.core.work.gang_steps import shed_steps, stale_tasks
 from carrel_scheduler.core.work.jobs import Job
 
 
-def run(cycle: Cycle) -> None:
-    """Move or stop the work on draining nodes."""
+def evict_stale(cycle: Cycle) -> None:
+    """Evict stale gangs: those that have run with fewer tasks than their minimum for too long."""
+    for uid in sorted(cycle.state.stale):
+        job = cycle.state.stale[uid]
+        if _is_over(cycle, job) and not cycle.answered(job):
+            for index in stale_tasks(job.shape.structure, cycle.states_of(job)):
+                fixed = cycle.is_protected(job, [index])
+                cycle.moves.evict(job, index, Cause(Token.GANG_INCOMPLETE), fixed=fixed)
+
+
+def _is_over(cycle: Cycle, job: Job) -> bool:
+    own = job.spec.stale_grace_s
+    grace = cycle.settings.stale_grace_s if own is None else own
+    return grace >= 0 and job.stale_since is not None and cycle.now >= job.stale_since + grace
+
+
+def drain(cycle: Cycle) -> None:
+    """Evict preemptible work from nodes that are being drained.
+
+    It moves where there is capacity; without any it is evicted all the same and waits, because a
+    node is drained to become empty. Non-preemptible work stays until it ends by itself.
+    """
     state = cycle.state
     shut = np.flatnonzero(~state.nodes.schedulable).tolist()
     facts = state.nodes.facts

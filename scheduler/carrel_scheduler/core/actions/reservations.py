@@ -1,0 +1,198 @@
+"""Reservations: places kept for a workload until the tasks there have ended.
+
+Three actions of a cycle: start on reserved places that have become free, replace reservations that
+keep their workload waiting, and reserve places for one workload that starves.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import Answer
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.cycle.placing import place
+from carrel_scheduler.core.cycle.starvation import starving
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.layers import Footprint
+from carrel_scheduler.core.preemption.candidates import victims_of
+from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE_FOR_ENTITLED
+from carrel_scheduler.core.preemption.node_prefilter import likely_nodes, looks_at_all
+from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import NONE, added
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.tasks import device_mask
+
+
+def start_reserved(cycle: Cycle) -> None:
+    """Start tasks on the places that are reserved for them once all of these are free.
+
+    Reserved capacity is nobody else's, so the order among reservations does not matter. A
+    reservation ends where it can no longer be used (a device broke, a node left service, a limit
+    was lowered, the task there does not end) or is of no use (others of the gang have ended); its
+    workload looks for capacity like any other in the same cycle.
+    """
+    stuck = np.flatnonzero(cycle.state.tasks.stuck).tolist()
+    for uid in sorted(cycle.state.reserved):
+        _settle(cycle, cycle.state.reserved[uid], stuck)
+
+
+def _settle(cycle: Cycle, job: Job, stuck: Sequence[int]) -> None:
+    indices = [index for index, _ in job.reservation]
+    places = [place for _, place in job.reservation]
+    lost = _is_lost(cycle, places, stuck)
+    if not lost and _waits_on(cycle, job, indices, places):
+        return
+    mark = cycle.moves.mark()
+    for index in indices:
+        cycle.moves.unreserve(job, index, fixed=job.reservation_fixed)
+    lifted = cycle.moves.mark()
+    fixed = cycle.is_fixed(job)
+    if lost or cycle.over_limit(job, indices) is not None:
+        return
+    gone = not any(index in job.rows for index in indices)
+    if gone and cycle.free_capacity.has(places, soon=False):
+        for index, place in job.reservation:
+            cycle.moves.start(job, index, place, fixed=fixed)
+        if not cycle.works(job, indices):
+            cycle.moves.rollback(lifted)
+    else:
+        cycle.moves.rollback(mark)
+
+
+def _waits_on(cycle: Cycle, job: Job, indices: Sequence[int], places: Sequence[Footprint]) -> bool:
+    """Whether it is clear without trying that the reservation is kept."""
+    if job.shape.elastic or _free(cycle, places):
+        return False
+    held = added(place.amounts for place in places)
+    fixed = held if job.reservation_fixed else NONE
+    cycle.queue_usage.add(job.queue, held, fixed, -1)
+    violation = cycle.over_limit(job, indices) is not None
+    cycle.queue_usage.add(job.queue, held, fixed, 1)
+    return not violation
+
+
+def _free(cycle: Cycle, places: Sequence[Footprint]) -> bool:
+    """Whether each of these places, taken by itself, lies on free room."""
+    free = cycle.free_capacity.free
+    return all(
+        all(free.devices.item(device, place.node) >= place.share for device in place.devices)
+        and all(free.host.item(r, place.node) >= a for r, a in enumerate(place.host) if a)
+        for place in places
+    )
+
+
+def _is_lost(cycle: Cycle, places: Sequence[Footprint], stuck: Sequence[int]) -> bool:
+    """Whether a place will not come free, or not be of use."""
+    tasks, room = cycle.state.tasks, cycle.free_capacity
+    if any(room.usable(place) < len(place.devices) for place in places):
+        return True
+    if any(not room.nodes.schedulable.item(place.node) for place in places):
+        return True
+    for row in stuck:
+        for held in places:
+            shared = int(tasks.mask[row]) & device_mask(held.devices)
+            if held.node == tasks.node[row] and (shared or not held.devices):
+                return True
+    return False
+
+
+def replace_reserved(cycle: Cycle) -> None:
+    """Reserve other places for workloads that have waited long, if evicting actions find any.
+
+    Places on which others still run are reserved when nothing else was to be had (``reserve``).
+    Later there may be: work has ended elsewhere, so that a few moves free enough, or a queue is
+    within its quota again. Where nothing is found the reservation stays.
+    """
+    patience = cycle.settings.patience_s
+    if patience < 0 or not cycle.has_victims:
+        return
+    for uid in sorted(cycle.state.reserved):
+        job = cycle.state.reserved[uid]
+        held = cycle.moves.reserved.get(uid, {})
+        late = held and not job.rows and cycle.waited_s(job) > patience
+        if late and not _is_coming(cycle, held.values()):
+            _replace(cycle, job)
+
+
+def _replace(cycle: Cycle, job: Job) -> None:
+    moves = cycle.moves
+    mark, fixed = moves.mark(), cycle.is_fixed(job)
+    step = tuple(sorted(moves.reserved[job.spec.uid]))
+    for index in step:
+        moves.unreserve(job, index, fixed=fixed)
+    for rule in (CONSOLIDATE_FOR_ENTITLED, RECLAIM, PREEMPT, PREEMPT_AND_RECLAIM):
+        if rule.attempt(cycle, job, step) is Answer.SERVED:
+            return
+    moves.rollback(mark)
+
+
+def _is_coming(cycle: Cycle, places: Iterable[Footprint]) -> bool:
+    """Whether these places are free or being released."""
+    free, releasing = cycle.free_capacity.free, cycle.free_capacity.releasing
+    for held in places:
+        node = held.node
+        for device in held.devices:
+            if free.devices.item(device, node) + releasing.devices.item(device, node) < held.share:
+                return False
+        for row, amount in enumerate(held.host):
+            if amount > free.host.item(row, node) + releasing.host.item(row, node):
+                return False
+    return True
+
+
+def reserve(cycle: Cycle) -> None:
+    """Reserve places on which others still run for one workload that starves.
+
+    ``starving`` says which. Those places are chosen that need least to become free, and from then
+    on nobody else starts there. What would be served after the workload in its own queue is held
+    back besides, so the capacity is within its queue's share in time. So it starts at the latest
+    when its own queue's later work and then its neighbours have ended: after the patience and twice
+    the longest run time of others, however much small work follows (more when several starve: they
+    come in turns). Nothing is stopped for it, and it starts elsewhere at once when it can.
+    """
+    if len(cycle.moves.reserved) >= cycle.settings.most_reserved:
+        return
+    for job in starving(cycle):
+        step = job.shape.first_step
+        if cycle.answered(job) or not cycle.within_share(job, step):
+            continue
+        if cycle.over_limit(job, step) is None and _reserve(cycle, job, step):
+            return
+
+
+def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    """Hold the places it would get if everybody who may be stopped had ended already.
+
+    Among all nodes those are taken on which the most is idle, so that little has to end; in a large
+    cluster only nodes that lack little are looked at.
+    """
+    moves, nodes = cycle.moves, None
+    everybody = np.ones(len(cycle.queue_usage.used), np.bool_)
+    if job.shape.plain and not looks_at_all(cycle, len(step)):
+        nodes = likely_nodes(cycle, job.shape.cls, len(step), everybody)
+    idle = cycle.free_capacity.idle.devices.sum(axis=0, dtype=np.int64)
+    mark = moves.mark()
+    _cancel_starts(cycle, None if nodes is None else set(nodes.tolist()))
+    victims = victims_of(cycle, everybody, members=True, nodes=nodes)
+    moves.evict_many(victims.rows, Cause(Token.STARTING))
+    found = place(cycle, job, step, soon=True, score=idle)
+    places = dict(moves.reserved.get(job.spec.uid, {})) if found else {}
+    moves.rollback(mark)
+    fixed = cycle.is_fixed(job)
+    for index in sorted(places):
+        moves.reserve(job, index, places[index], fixed=fixed)
+    return found
+
+
+def _cancel_starts(cycle: Cycle, nodes: Container[int] | None) -> None:
+    """As if nothing that may be stopped had been started there in this cycle."""
+    moves, jobs = cycle.moves, cycle.state.jobs
+    for uid in sorted(moves.started):
+        job, places = jobs.get(uid), moves.started[uid]
+        if job.spec.preemptible is Preemptibility.YES:
+            for index in sorted(places):
+                if nodes is None or places[index].node in nodes:
+                    moves.cancel(job, index, fixed=False)
