@@ -59,7 +59,7 @@ class DecisionCache:
     """All that is remembered.
 
     Attributes:
-        searches: what was searched for in vain, and what that followed from.
+        searches: what was searched for without a result, and what that followed from.
         searched_as_of: ``QueueColumns.changes`` at these searches.
         failed: how many searches found nothing since the start.
         behind: slot of a queue -> what ``starving`` found to run behind someone there.
@@ -93,7 +93,7 @@ class DecisionCache:
         self.total = self.views = None
 
     def note(self, key: Hashable, found: FailedSearch, as_of: int) -> None:
-        """Remember a search in vain; those of another count of changes hold no more."""
+        """Remember a failed search; those of another count of changes hold no more."""
         if as_of != self.searched_as_of:
             self.searches.clear()
             self.searched_as_of = as_of
@@ -107,12 +107,12 @@ class Columns:
     The columns are public for the rest of the core to read; only events change them.
 
     Attributes:
-        waiting: jobs of which nothing holds or was promised room, in rows of equals.
-        partial: uid -> all other jobs that ask for room: some of their tasks hold it, were promised
-            it, have ended, or may not start yet.
+        waiting: jobs that hold neither an allocation nor a reservation, in rows of equal workloads.
+        partial: uid -> all other jobs that ask for capacity: some of their tasks hold an
+            allocation or a reservation, have ended, or may not start yet.
         gated: uid -> jobs that hold nothing and of which no task may start yet.
         holding: uid -> jobs with placed tasks.
-        reserved: uid -> jobs for which room is held.
+        reserved: uid -> jobs with a reservation.
         stale: uid -> jobs that run with fewer tasks than their minimum.
         cache: what decisions found out and need not find out again; no part of the state.
     """

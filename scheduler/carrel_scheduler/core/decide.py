@@ -1,10 +1,10 @@
 """One decision: the state and the time in, a plan out; nothing outside changes.
 
-The order of the actions: what was promised; what is free; another way for those who wait for others
-to end; what can be had by moving work, for those within their fair share; what other queues
-borrowed; what is of lower priority in the own queue; both together; moving work for those who
-borrow. Then what runs in vain, what has to leave its node, and places for those who have waited too
-long.
+The order of the actions: start on reservations that have become free; allocate free capacity; look
+for other places for reservations that are still in use; move work for workloads within their fair
+share; reclaim over-quota work of other queues; preempt lower priority of the own queue; both
+together; move work for workloads over quota. Then evict stale gangs, drain nodes, and reserve
+places for a workload that has waited too long.
 """
 
 from collections.abc import Callable, Sequence

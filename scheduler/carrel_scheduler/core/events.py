@@ -17,7 +17,7 @@ Place = tuple[str, Devices, int]
 
 
 class Preemptibility(StrEnum):
-    """Who may be told to stop for others."""
+    """Who may be evicted for others."""
 
     YES = "preemptible"
     NO = "non-preemptible"
@@ -26,7 +26,7 @@ class Preemptibility(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of a task whose room is free."""
+    """How a task ended."""
 
     AGAIN = "again"
     """It wants to run again: evicted, or lost."""
@@ -109,7 +109,7 @@ class QueueSet:
         rank: served strictly first out of the surplus when higher.
         over_quota: whether preemptible work may borrow idle resources beyond the quota.
         created_at: ties go to the older queue.
-        preempt_min_runtime_s, reclaim_min_runtime_s: a workload is not told to stop for its own
+        preempt_min_runtime_s, reclaim_min_runtime_s: a workload is not evicted for its own
             queue's, or for another queue's, work before it has run so long; ``None`` asks the
             queue above.
     """
@@ -147,7 +147,7 @@ class UsageSeen:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadQueued:
-    """A workload waits for room (submitted, resumed, or returned after an eviction).
+    """A workload waits for capacity (submitted, resumed, or returned after an eviction).
 
     Attributes:
         priority: larger is served first inside the project (see ``priorities``).
@@ -155,7 +155,7 @@ class WorkloadQueued:
         gang: the structure of any other workload; ``request`` and ``tasks`` are then not looked at.
         created_at: the submission, kept over evictions, so that it keeps its place.
         evicted_at: the last eviction.
-        preemption_delay_s: it makes nobody give way before this time has passed since its
+        preemption_delay_s: nobody is evicted for it before this time has passed since its
             submission or last eviction.
         stale_grace_s: how long it may run with fewer tasks than its minimum; negative: for ever;
             ``None``: as the settings say.
@@ -204,7 +204,7 @@ class TaskPlaced:
 
 @dataclass(frozen=True, slots=True)
 class TaskReleasing:
-    """A placed task was told to stop; it holds its room until ``TaskReleased``."""
+    """A placed task is terminating; it holds its allocation until ``TaskReleased``."""
 
     uid: str
     index: int
@@ -220,7 +220,7 @@ class TaskStuck:
 
 @dataclass(frozen=True, slots=True)
 class TaskReleased:
-    """A task's room is free, since ``at``."""
+    """A task's capacity is free, since ``at``."""
 
     uid: str
     index: int
@@ -238,7 +238,7 @@ class CheckpointSeen:
 
 @dataclass(frozen=True, slots=True)
 class CapacityReserved:
-    """Room being freed is held for a waiting workload until it is placed or gone.
+    """Capacity is reserved for a waiting workload until it is placed or removed.
 
     Follows from a plan's nomination; survives cycles, so nobody slips in between. ``indices`` are
     the tasks, in the order of ``places``; empty means tasks 0, 1, ...

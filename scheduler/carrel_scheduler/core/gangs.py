@@ -3,7 +3,7 @@
 A leaf holds tasks, an inner group holds groups. Tasks are numbered leaf by leaf in the order of the
 tree. A workload starts when its root is satisfied: a leaf by ``min_tasks`` of its tasks, an inner
 group by ``min_groups`` of its children. What exists beyond the minima is *surplus*: it starts
-later, when there is room for it, and goes first when room is needed.
+later, when there is capacity for it, and goes first when capacity is needed.
 """
 
 from dataclasses import dataclass

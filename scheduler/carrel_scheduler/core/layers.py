@@ -94,7 +94,7 @@ class Layer:
         return Layer(self.devices.copy(), self.host.copy(), self.slots.copy())
 
     def grown(self, devices: int, nodes: int, rows: int) -> "Layer":
-        """The same amounts with room for more devices, nodes and host resources."""
+        """The same amounts with capacity for more devices, nodes and host resources."""
         larger = Layer.empty(devices, nodes, rows)
         d, n = self.devices.shape
         larger.devices[:d, :n] = self.devices

@@ -1,4 +1,4 @@
-"""What ``decide`` returns: bindings, evictions, promises of room, and a reason for each waiter.
+"""What ``decide`` returns: bindings, evictions, reservations, and a reason for each waiter.
 
 A plan may hold tens of thousands of decisions, so it keeps the cycle's log and is made into
 objects only for whoever reads them. Read it before the state changes: reasons and the order of
@@ -24,7 +24,7 @@ from carrel_scheduler.core.work.tasks import devices_of
 
 @dataclass(slots=True)
 class Binding:
-    """Start this task there, now: the room is free."""
+    """Start this task there, now: the capacity is free."""
 
     uid: str
     index: int
@@ -38,7 +38,7 @@ class Eviction(NamedTuple):
 
     Attributes:
         indices: the tasks; empty means all that run.
-        moved: places are held for it elsewhere in the same plan.
+        moved: places are reserved for it elsewhere in the same plan.
     """
 
     uid: str
@@ -53,7 +53,7 @@ _NEW = partial(tuple.__new__, Eviction)
 
 @dataclass(slots=True)
 class Nomination:
-    """Hold these places for waiting tasks; none ends what was held."""
+    """Reserve these places for pending tasks; none ends the reservation."""
 
     uid: str
     places: tuple[Place, ...]
@@ -62,7 +62,7 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Remove a MIG instance that nobody uses, before the binding that needs its room."""
+    """Remove a MIG instance that nobody uses, before the binding that needs its capacity."""
 
     node: str
     device: int
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def reasons(self) -> Reasons:
-        """Why everything that asks for room waits, or that it starts, by uid.
+        """Why everything that asks for capacity waits, or that it starts, by uid.
 
         Before the plan is carried out with what was decided; afterwards of the state as it is when
         asked. Each is worked out when it is looked at.
@@ -182,7 +182,7 @@ class Plan:
 
     @cached_property
     def nominations(self) -> tuple[Nomination, ...]:
-        """The ends of promises that change, then the new ones."""
+        """The ends of reservations that change, then the new ones."""
         moves, state = self._cycle.moves, self._cycle.state
         ends, new = [], []
         for uid in sorted(moves.reserved.keys() | state.reserved.keys()):

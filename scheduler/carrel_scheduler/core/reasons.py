@@ -40,10 +40,10 @@ class Token(StrEnum):
     RESERVED = "Reserved"
     """It waited so long that places are kept for it on which others still run."""
     NO_VICTIMS_FOUND = "NoVictimsFound"
-    """Others would give way, but no set of them that is enough was found within the limits."""
+    """Others would be evicted, but no set of them that is enough was found within the limits."""
     QUEUED_BEHIND = "QueuedBehind"
     PREEMPTION_DELAYED = "PreemptionDelayed"
-    """Others would give way, but it may not make them yet, until ``until``."""
+    """Others may be evicted for it, but not before ``until``."""
     WAITS_FOR_GANG = "WaitsForGang"
     """Too few of its tasks may start for its minimum: ``there`` of ``tasks``."""
     GATED = "Gated"
@@ -82,7 +82,7 @@ class Reason:
         requested, short, bound: amounts in the unit of ``resource``: asked for in all, missing, and
             the quota, limit or node size that binds.
         project: whose quota or limit binds (a project, or a queue above it), or, for an eviction,
-            which project needed the room.
+            which project needed the capacity.
         workload, workload_uid: for an eviction or a held place, the workload it is for.
         holders: who holds the resource, largest first, at most five.
         nodes: the nodes it is about.

@@ -77,4 +77,4 @@ class Request:
 
 
 NOTHING = Request()
-"""A task that needs no room."""
+"""A task that needs no capacity."""

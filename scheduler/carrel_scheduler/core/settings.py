@@ -19,19 +19,22 @@ class Settings:
     Attributes:
         gpu_strategy, cpu_strategy: nodes for work with and without GPUs.
         usage_factor_millionths: k of time-based fair share; 0: past use does not count.
-        saturation_milli: a claim beyond the fair share needs victims so much more saturated.
+        saturation_milli: a request beyond the fair share needs victims whose queue is so much more
+            saturated.
         stale_grace_s: how long a gang may run with fewer tasks than its minimum; negative: for
             ever.
-        patience_s: a workload that is next in its queue and could have started, had room been
-            kept for it, gets places held after so long; negative: never.
-        most_reserved: room is reserved only while no more workloads than this have room held.
+        patience_s: a workload that is next in its queue and could have started, had capacity been
+            kept for it, gets places reserved after so long; negative: never.
+        most_reserved: capacity is reserved only while no more workloads than this have a
+            reservation.
         consolidate: running preemptible work may be moved when all that is moved has a place.
         min_runtime_s: of queues that say nothing.
         claims_per_cycle: so many kinds of waiting work are looked at closely in a cycle by each
             action that stops others, in turns when there are more.
-        reclaim_delay_s: preemptible work that waits lets what others borrowed run for so long,
-            since it came or last gave way, before it takes room back; moving others does not wait.
-        search_steps: how many sets of victims are tried for one claim.
+        reclaim_delay_s: preemptible work that waits lets what others use over quota run for so
+            long, since it came or was last evicted, before it reclaims; moving others
+            does not wait.
+        search_steps: how many sets of victims are tried for one request.
     """
 
     gpu_strategy: Strategy = Strategy.BIN_PACK

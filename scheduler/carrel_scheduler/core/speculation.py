@@ -53,7 +53,7 @@ class Preview:
 
     @property
     def served(self) -> bool:
-        """Whether it would start, or have room made for it."""
+        """Whether it would start, or get a reservation."""
         return bool(self.bindings) or self.held is not None
 
 
@@ -92,7 +92,7 @@ def forecast(state: "Columns", queued: WorkloadQueued | str, now: float) -> Reas
 
     Raises:
         InvalidEvent: as ``State.apply`` of the event would.
-        UnknownWorkload: the uid does not ask for room.
+        UnknownWorkload: the uid does not ask for capacity.
     """
     if isinstance(queued, str):
         state.job(queued)
@@ -106,8 +106,8 @@ def impact(
     """What new rules of a queue would change at once.
 
     Returns:
-        The uids that would start (or have room cleared for them) and those that would give way,
-        each only because of the change, in the order of the plan.
+        The uids that would start (or get a reservation) and those that would be
+        evicted, each only because of the change, in the order of the plan.
 
     Raises:
         InvalidEvent: the rules mean nothing.
@@ -155,7 +155,7 @@ def preview(plan: Plan, uid: str) -> Preview:
 
 @contextmanager
 def queued_for_now(state: "Columns", queued: WorkloadQueued) -> Iterator["Job"]:
-    """A workload asks for room inside the block, in the place of one of the same uid."""
+    """A workload asks for capacity inside the block, in the place of one of the same uid."""
     old = state.jobs.by_uid.get(queued.uid)
     if old is None or old.rows:
         job = enter(state, queued)
@@ -193,7 +193,7 @@ def rules_for_now(state: "Columns", queue: QueueSet) -> Iterator[None]:
 
 
 def _served(plan: Plan) -> tuple[str, ...]:
-    """The uids that start or get room held, each once."""
+    """The uids that start or get a reservation, each once."""
     starting = [binding.uid for binding in plan.bindings]
     held = [nomination.uid for nomination in plan.nominations if nomination.places]
     return tuple(dict.fromkeys(starting + held))
@@ -215,7 +215,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change after which the workload would start, or have room made for it.
+    """A change after which the workload would start, or get a reservation.
 
     Attributes:
         queue: whose rule is changed, or to whom the ending workload belongs.
@@ -238,7 +238,7 @@ def remedies(state: "Columns", uid: str, now: float) -> tuple[Remedy, ...]:
 
     Raises:
         UnknownWorkload: nobody of that uid.
-        KeyError: it does not ask for room.
+        KeyError: it does not ask for capacity.
     """
     job = state.job(uid)
     found = preview(decide(state, now, asked=uid), uid)

@@ -56,7 +56,7 @@ class State(Columns):
 
     @property
     def asking(self) -> int:
-        """How many workloads ask for room."""
+        """How many workloads ask for capacity."""
         return self.waiting.count + len(self.partial)
 
     # What the service asks; the answers are described in ``views``

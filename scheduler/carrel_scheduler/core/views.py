@@ -26,10 +26,10 @@ class QueueUse:
 
     Attributes:
         gpu_fixed_milli, cpu_fixed_milli, memory_fixed_mib: the part held by non-preemptible work,
-            less what was told to stop.
+            less what is terminating.
         gpu_borrowed_milli: held beyond the quota.
         running, waiting: numbers of workloads; one that runs and grows counts as running.
-        gpu_reserved_milli: room held for waiting work.
+        gpu_reserved_milli: capacity reserved for waiting work.
         parent: the queue above, empty at the top.
         leaf: it has no queues below, so it may hold workloads.
     """
@@ -67,11 +67,11 @@ class WorkloadView:
     """One workload: what was asked for and where it stands.
 
     Attributes:
-        waiting: it asks for room and none of its tasks has a place.
+        waiting: it asks for capacity and none of its tasks has a place.
         started_at: when it last got its place; ``None`` when it has none.
         checkpoint_at: its last checkpoint, ``None`` before the first.
-        reserved: the places held for it, for the tasks ``reserved_indices``.
-        pending: tasks that ask for room, also of a workload that runs.
+        reserved: the places reserved for it, for the tasks ``reserved_indices``.
+        pending: tasks that ask for capacity, also of a workload that runs.
         tasks: of all it has.
         stale_since: since when it runs with fewer tasks than its minimum, or ``None``.
     """
@@ -132,7 +132,7 @@ def _use_of(
 
 
 def _running(state: "Columns") -> list[int]:
-    """How many workloads of each queue hold room."""
+    """How many workloads of each queue hold allocations."""
     holds = np.zeros(len(state.jobs.queue), np.bool_)
     holds[state.tasks.job.take(state.tasks.used())] = True
     own = np.bincount(state.jobs.queue.compress(holds), minlength=len(state.queues.rules))
@@ -200,7 +200,7 @@ Slot = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class TaskOnDevice:
-    """A task on a device; ``releasing`` when it was told to stop.
+    """A task on a device; ``releasing`` when it is terminating.
 
     ``slots`` are the bits of its MIG instance, ``profile`` its name; 0 and empty for other tasks.
     """

@@ -75,7 +75,7 @@ def _waits_on(cycle: Cycle, job: Job, indices: Sequence[int], places: Sequence[F
 
 
 def _free(cycle: Cycle, places: Sequence[Footprint]) -> bool:
-    """Whether each of these places, taken by itself, lies on free room."""
+    """Whether each of these places, taken by itself, lies on free capacity."""
     free = cycle.free_capacity.free
     return all(
         all(free.devices.item(device, place.node) >= place.share for device in place.devices)
@@ -86,10 +86,10 @@ def _free(cycle: Cycle, places: Sequence[Footprint]) -> bool:
 
 def _is_lost(cycle: Cycle, places: Sequence[Footprint], stuck: Sequence[int]) -> bool:
     """Whether a place will not come free, or not be of use."""
-    tasks, room = cycle.state.tasks, cycle.free_capacity
-    if any(room.usable(place) < len(place.devices) for place in places):
+    tasks, capacity = cycle.state.tasks, cycle.free_capacity
+    if any(capacity.usable(place) < len(place.devices) for place in places):
         return True
-    if any(not room.nodes.schedulable.item(place.node) for place in places):
+    if any(not capacity.nodes.schedulable.item(place.node) for place in places):
         return True
     for row in stuck:
         for held in places:

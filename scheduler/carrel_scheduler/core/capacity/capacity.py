@@ -34,7 +34,7 @@ KEPT = 64
 
 
 class Capacity:
-    """Counts per node and class in the view of idle room, and direct counts in any view."""
+    """Counts per node and class in the view of idle capacity, and direct counts in any view."""
 
     def __init__(self, classes: Classes, nodes: NodeColumns, eligible: Eligible) -> None:
         self._classes, self._nodes, self._eligible = classes, nodes, eligible
@@ -57,15 +57,15 @@ class Capacity:
         self._plain_known: dict[int, tuple[int, Bools, list[tuple[int, int]]]] = {}
 
     def mark(self, node: int) -> None:
-        """The idle room of a node changed."""
+        """The idle capacity of a node changed."""
         self._stale.append(node)
 
     def mark_many(self, nodes: Iterable[int]) -> None:
-        """The idle room of these nodes changed."""
+        """The idle capacity of these nodes changed."""
         self._stale += nodes
 
     def mark_tried(self, nodes: Iterable[int]) -> None:
-        """The room of these nodes changed on an overlay, until ``forget_tried``."""
+        """The capacity of these nodes changed on an overlay, until ``forget_tried``."""
         nodes = list(nodes)
         self._stale += nodes
         self._tried += nodes
@@ -85,7 +85,7 @@ class Capacity:
         return self._seen_by is view and not self._stale
 
     def sync(self, view: Layer) -> None:
-        """Bring rows and totals up to date with the view of idle room."""
+        """Bring rows and totals up to date with the view of idle capacity."""
         if self._seen_by is not view:
             self._stale += self._tried
         self._view = self._seen_by = view
@@ -147,7 +147,7 @@ class Capacity:
         """How many tasks of one class fit in a view.
 
         Args:
-            view: room on all nodes.
+            view: capacity on all nodes.
             class_id: of the tasks.
             nodes: slots to ask about; ``None`` all.
 

@@ -171,10 +171,10 @@ class ClassNeeds:
         """(n, c) counts of classes on nodes; masks of the classes are current."""
         by_class = self._gathered(class_ids)
         cpu, memory = view.host[CPU].take(nodes), view.host[MEMORY].take(nodes)
-        room = (cpu + HALF)[:, None] / by_class.cpu
-        np.minimum(room, (memory + HALF)[:, None] / by_class.memory, out=room)
-        np.minimum(room, ANY, out=room)
-        found: Rows = room.astype(np.int16)
+        by_host = (cpu + HALF)[:, None] / by_class.cpu
+        np.minimum(by_host, (memory + HALF)[:, None] / by_class.memory, out=by_host)
+        np.minimum(by_host, ANY, out=by_host)
+        found: Rows = by_host.astype(np.int16)
         gpus = self._kinds.table(view, nodes, self._nodes, self._eligible)
         np.minimum(found, gpus.take(by_class.kind, 1), out=found)
         found *= self._allowed.take(nodes, 0).take(by_class.mask, 1)
@@ -188,10 +188,10 @@ class ClassNeeds:
             found: Rows = self.rows(view, np.array([node]), class_ids)[0]
             return found
         by_class = self._gathered(class_ids)
-        room = (view.host.item(CPU, node) + HALF) / by_class.cpu
-        np.minimum(room, (view.host.item(MEMORY, node) + HALF) / by_class.memory, out=room)
-        np.minimum(room, ANY, out=room)
-        found = room.astype(np.int16)
+        by_host = (view.host.item(CPU, node) + HALF) / by_class.cpu
+        np.minimum(by_host, (view.host.item(MEMORY, node) + HALF) / by_class.memory, out=by_host)
+        np.minimum(by_host, ANY, out=by_host)
+        found = by_host.astype(np.int16)
         gpus = self._kinds.row(view.devices[:, node])
         np.minimum(found, gpus.take(by_class.kind), out=found)
         found *= self._allowed[node].take(by_class.mask)

@@ -25,7 +25,7 @@ from carrel_scheduler.core.work.jobs import NOTHING, Job, has_core, leaf_states,
 
 
 def ask(state: Columns, job: Job) -> None:
-    """Enter a job among those that ask for room, where it belongs now."""
+    """Enter a job among those that ask for capacity, where it belongs now."""
     if job.fresh and not job.reservation:
         job.asked = job.shape.total
         state.waiting.add(job)
@@ -107,7 +107,7 @@ def _within(amounts: Triple, most: Triple) -> bool:
 
 
 def reserve_capacity(state: Columns, event: CapacityReserved) -> None:
-    """Hold places for a workload instead of those held before; no places end the promise."""
+    """Reserve places for a workload instead of those held before; no places end the reservation."""
     job = state.jobs.get(event.uid)
     pending = {*job.pending(), *job.halted}
     if not pending:
@@ -152,7 +152,7 @@ def release_reservation(state: Columns, job: Job) -> None:
 
 
 def reserve(state: Columns, job: Job, reservation: tuple[tuple[int, Footprint], ...]) -> None:
-    """Hold places for a job that holds none; ``release_reservation`` undoes it."""
+    """Reserve places for a job that holds none; ``release_reservation`` undoes it."""
     if not reservation:
         return
     for _, place in reservation:
@@ -217,9 +217,9 @@ def check_free(free: Layer, place: Footprint) -> None:
 
 
 def check_reservations(reserved: Layer, places: tuple[Footprint, ...]) -> None:
-    """Refuse places that are promised twice, to others or among themselves.
+    """Refuse places that are reserved twice, to others or among themselves.
 
-    What is promised may still run: the promise then waits for its end.
+    What is reserved may still run: the reservation then waits for its end.
     """
     shares: dict[tuple[int, int], int] = {}
     for place in places:
@@ -227,5 +227,5 @@ def check_reservations(reserved: Layer, places: tuple[Footprint, ...]) -> None:
             key = (device, place.node)
             shares[key] = shares.get(key, int(reserved.devices[key])) + place.share
             if shares[key] > MILLI or int(reserved.slots[key]) & place.slots:
-                expected = "devices that are promised to nobody else"
+                expected = "devices that are reserved for nobody else"
                 raise InvalidEvent("device_taken", "devices", place.devices, expected)

@@ -1,4 +1,4 @@
-"""Tasks get places, are told to stop, end."""
+"""Tasks are placed, evicted, released."""
 
 from carrel_scheduler.core.changes.reservations import (
     ask,
@@ -27,7 +27,7 @@ from carrel_scheduler.core.work.tasks import NOBODY
 
 
 def placed(state: Columns, event: TaskPlaced) -> None:
-    """A task holds room from now on."""
+    """A task holds an allocation from now on."""
     job = state.jobs.get(event.uid)
     _check_index(job, event.index)
     cls = job.shape.classes[event.index]
@@ -63,7 +63,7 @@ def placed(state: Columns, event: TaskPlaced) -> None:
 
 
 def told_to_stop(state: Columns, event: TaskReleasing) -> None:
-    """It holds its room, but no longer its queue's rights."""
+    """It holds its allocation, which no longer counts for its queue."""
     job, row = _holding_row(state, event.uid, event.index)
     if event.index in job.halted:
         raise InvalidEvent("already_stopping", "index", event.index, "a task that runs")
@@ -79,7 +79,7 @@ def told_to_stop(state: Columns, event: TaskReleasing) -> None:
 
 
 def found_stuck(state: Columns, event: TaskStuck) -> None:
-    """Its room is not expected to come free."""
+    """Its capacity is not expected to come free."""
     job, row = _holding_row(state, event.uid, event.index)
     if event.index not in job.halted:
         raise InvalidEvent("not_stopping", "index", event.index, "a task that was told to stop")
@@ -93,7 +93,7 @@ def found_stuck(state: Columns, event: TaskStuck) -> None:
 
 
 def released(state: Columns, event: TaskReleased) -> None:
-    """Its room is free."""
+    """Its allocation is free."""
     job, row = _holding_row(state, event.uid, event.index)
     place = state.tasks.footprint(row)
     if event.index in job.halted:
@@ -176,5 +176,5 @@ def _holding_row(state: Columns, uid: str, index: int) -> tuple[Job, int]:
     job = state.jobs.get(uid)
     row = job.rows.get(index)
     if row is None:
-        raise InvalidEvent("not_placed", "index", index, "a task that holds room")
+        raise InvalidEvent("not_placed", "index", index, "a task that holds an allocation")
     return job, row

@@ -11,7 +11,7 @@ from carrel_scheduler.core.work.jobs import NEVER_SAVED, Job
 
 
 def queued(state: Columns, event: WorkloadQueued) -> None:
-    """It asks for room: new, or in another life."""
+    """It asks for capacity: new, or requeued."""
     known = event.uid in state.jobs.by_uid
     job = enter(state, event)
     if not known:
@@ -19,7 +19,7 @@ def queued(state: Columns, event: WorkloadQueued) -> None:
 
 
 def enter(state: Columns, event: WorkloadQueued) -> Job:
-    """Let it ask for room without learning from it; ``forget`` undoes this for a new one."""
+    """Let it ask for capacity without learning from it; ``forget`` undoes this for a new one."""
     check_workload(event)
     queue = state.queues.slot(event.project, "project")
     if not state.queues.is_leaf(queue):
@@ -55,7 +55,7 @@ def saved(state: Columns, event: CheckpointSeen) -> None:
 
 
 def forget(state: Columns, job: Job) -> None:
-    """Drop a workload that holds no room."""
+    """Drop a workload that holds no allocation."""
     stop_asking(state, job)
     release_reservation(state, job)
     state.stale.pop(job.spec.uid, None)

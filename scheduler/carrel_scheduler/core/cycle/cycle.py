@@ -88,7 +88,7 @@ class Cycle:
         self.failed_searches: dict[tuple[object, ...], FailedInCycle] = {}
         self.starving: tuple[Job, ...] | None = None
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
+        self._preemptible: dict[bytes, tuple[Counts, Counts]] = {}
         self._given: tuple[int, dict[int, Triple]] = (0, {})
         self._lowest: tuple[int, Counts | None] = (0, None)
 
@@ -114,7 +114,7 @@ class Cycle:
         return tuple(index for leaf in step for index in leaf)
 
     def answered(self, job: Job) -> bool:
-        """Whether some of its tasks start or have room held."""
+        """Whether some of its tasks start or have a reservation."""
         uid = job.spec.uid
         moves = self.moves
         return uid in moves.started or uid in moves.reserved or uid in moves.reserved_many
@@ -129,7 +129,7 @@ class Cycle:
         return satisfied(job.shape.structure, [state.there for state in states])
 
     def works(self, job: Job, indices: Sequence[int]) -> bool:
-        """Whether it has its minimum, and none of these tasks waits in vain for others."""
+        """Whether it has its minimum, and none of these tasks waits without effect for others."""
         states = self.states_of(job)
         if not satisfied(job.shape.structure, [state.there for state in states]):
             return False
@@ -201,12 +201,12 @@ class Cycle:
         fixed = demand if self.is_fixed(job) else NONE
         return self.queue_usage.over_limit(job.queue, demand, fixed)
 
-    # Who still looks, and who may give way
+    # Who still asks, and who may be evicted
 
     def open_singles(self) -> list[Job]:
-        """Other jobs that ask for room, also those that just started.
+        """Other jobs that ask for capacity, also those that just started.
 
-        But none for which room is held, and none that gives way.
+        But none that has a reservation, and none that is evicted.
         """
         asking = dict(self.state.partial)
         for uid in self.moves.started:
@@ -218,7 +218,7 @@ class Cycle:
         return [job for job in jobs if not evicted_of(job)]
 
     def delayed(self, job: Job, *, reclaiming: bool = False) -> bool:
-        """Whether it may not make others give way yet; ``reclaiming``: those of other queues."""
+        """Whether it may not have others evicted yet; ``reclaiming``: those of other queues."""
         delay = self._delay_s(job, reclaiming=reclaiming)
         return delay > 0 and self.now < self._since(job) + delay
 
@@ -266,7 +266,7 @@ class Cycle:
 
     @property
     def most_served(self) -> int:
-        """For so many preemptors more an evicting action makes room in this cycle, at least one."""
+        """So many more preemptors an evicting action may serve in this cycle, at least one."""
         if self.state.tasks.count <= SMALL_CLUSTER:
             return self._tasks
         most = SERVED_BUDGET // (self._tasks + SERVED_FIXED)
@@ -285,8 +285,8 @@ class Cycle:
     def evictable(self) -> list[Job]:
         """Jobs of which something may be stopped and that were left alone so far.
 
-        Also those to which this cycle gave room: nothing starts that would give way at once. Room
-        that was promised earlier is not taken back, nor room for which others gave way.
+        Also those to which this cycle gave capacity: nothing starts that would be evicted at once.
+        Reservations of earlier cycles are not taken back, nor those for which others are evicted.
         """
         moves, preemptors = self.moves, self.moves.preemptors()
         jobs = dict(self.state.holding)
@@ -301,36 +301,37 @@ class Cycle:
         ]
 
     def is_left_alone(self, job: Job, preemptors: set[str]) -> bool:
-        """Whether nothing of a job gives way so far, and nothing is held for it that was before.
+        """Whether nothing of a job is evicted, and it has no reservation of an earlier cycle.
 
-        ``preemptors``: uids of those for whom others give way; they keep what they got.
+        ``preemptors``: uids of those for whom others are evicted; they keep what they got.
         """
         uid = job.spec.uid
         return not (uid in self.state.reserved or uid in preemptors or self.moves.evicted_of(job))
 
     @cached_property
-    def borrowers(self) -> Bools:
-        """(Q,) queues beyond what they keep against a claim, when this was first asked."""
+    def over_quota_queues(self) -> Bools:
+        """(Q,) queues beyond what they keep against a reclaim, when this was first asked."""
         return np.asarray((self.queue_columns.used > self.queue_columns.kept).any(axis=1))
 
     def preemptible_on_nodes(self, giving: Bools) -> tuple[Counts, Counts]:
         """(N,) thousandths of GPUs and millicores that queues, (Q,), could give at most.
 
-        As of the beginning of the cycle; what it has stopped since is told once more by ``room``.
+        As of the beginning of the cycle; what it has evicted since is counted once more in
+        ``free_capacity``.
         """
         key = giving.tobytes()
-        found = self._lendable.get(key)
+        found = self._preemptible.get(key)
         if found is None:
             gpu, cpu = self.state.tasks.preemptible_usage.of(
                 giving, len(self.state.nodes.schedulable)
             )
-            found = self._lendable[key] = (gpu, cpu)
+            found = self._preemptible[key] = (gpu, cpu)
         return found
 
     # Free capacity as the moves leave it
 
     def free_in_all(self) -> Triple:
-        """The room of all nodes together, coming room included."""
+        """The free capacity of all nodes together, that of terminating tasks included."""
         view = self.free_capacity.soon
         devices = int(view.devices.sum(dtype=np.int64))
         return devices, int(view.host[0].sum()), int(view.host[1].sum())
@@ -406,7 +407,7 @@ class Cycle:
         return known[1]
 
     def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
-        """(N,) where tasks of a job run on or have room, among ``indices`` of it."""
+        """(N,) where tasks of a job run or are reserved, among ``indices`` of it."""
         mask = np.zeros(len(self.state.nodes.schedulable), np.bool_)
         uid, moves = job.spec.uid, self.moves
         for index in indices:
@@ -432,7 +433,7 @@ def cluster_total(state: Columns) -> Triple:
 
 
 def _counted(state: Columns) -> Triple:
-    """The room of schedulable nodes, and what tasks hold elsewhere."""
+    """The capacity of schedulable nodes, and what tasks hold elsewhere."""
     nodes = state.nodes
     usable = nodes.usable.sum(axis=0)
     healthy = int((usable * nodes.schedulable).sum()) * MILLI

@@ -42,7 +42,7 @@ MOST_MOVES = 48
 """After more moves in a cycle hardly anything would be found again."""
 
 NO_ROW = -1
-"""Of who does not merely wait: room is held for it, which is given up to look for another."""
+"""The number for a workload with a reservation, which it would give up for another."""
 
 
 Find = Callable[[Cycle, Job, tuple[int, ...]], Answer]
@@ -58,7 +58,7 @@ def unless_failed_before(
         action: whose search it is.
         job: who is to be served.
         step: which of its tasks.
-        find: searches; what it finds in vain leaves no trace but in ``Cycle.not_found``.
+        find: searches; what it does not find leaves no trace but in ``Cycle.not_found``.
     """
     row, spec = job.waiting, job.spec
     number, alone = (NO_ROW, spec.uid) if row is None else (row.id, "")
@@ -134,7 +134,7 @@ def _stamp(cycle: Cycle) -> tuple[object, ...]:
     state, queue_usage = cycle.state, cycle.queue_usage
     return (
         *(state.queues.changes, state.nodes.version, queue_usage.table, state.chooser.value.prices),
-        *(queue_usage.allocatable, cycle.borrowers.tobytes()),
+        *(queue_usage.allocatable, cycle.over_quota_queues.tobytes()),
         tuple(map(_told, cycle.moves.log)),
     )
 

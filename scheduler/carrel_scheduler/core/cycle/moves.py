@@ -24,7 +24,7 @@ Masks = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why tasks are told to stop: which rule, and for whom; or which nodes are being emptied."""
+    """Why tasks are evicted: which rule, and for whom; or which nodes are being emptied."""
 
     token: Token
     preemptor: Job | None = None
@@ -49,7 +49,7 @@ TAKEN = frozenset({Kind.UNRESERVE, Kind.CANCEL, Kind.EVICT})  # of a single task
 
 @dataclass(slots=True)
 class Move:
-    """One task, or the room held for it."""
+    """One task, or the capacity reserved for it."""
 
     kind: Kind
     job: Job
@@ -71,7 +71,7 @@ class ManyEvicted:
 
 @dataclass(slots=True)
 class ManyReserved:
-    """Room for many tasks of a job that hold whole devices."""
+    """Capacity for many tasks of a job that hold whole devices."""
 
     job: Job
     indices: tuple[int, ...]
@@ -86,9 +86,9 @@ class Moves:
 
     Attributes:
         log: all moves, in order.
-        started, held: uid -> index -> place.
-        reserved_many: uids of jobs for which room was held by one entry.
-        stopped: (T,) rows of tasks that are told to stop; ``any_evicted`` whether there are any.
+        started, reserved: uid -> index -> place.
+        reserved_many: uids of jobs with reservations made by one entry.
+        evicted: (T,) tasks that are evicted.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Moves:
                 self._undo(move)
 
     def start(self, job: Job, index: int, place: Footprint, *, fixed: bool) -> None:
-        """A task starts on free room."""
+        """A task starts on free capacity."""
         self.free_capacity.bind(place)
         self._count(job, place, fixed, 1)
         self.started.setdefault(job.spec.uid, {})[index] = place
@@ -133,7 +133,7 @@ class Moves:
         self.log.append(Move(Kind.RESERVE, job, index, place, fixed))
 
     def unreserve(self, job: Job, index: int, *, fixed: bool) -> None:
-        """Room is held for a task no longer."""
+        """The reservation of a task ends."""
         place = self.reserved[job.spec.uid][index]
         self._drop(self.reserved, job.spec.uid, index)
         self.free_capacity.unreserve(place)
@@ -159,7 +159,7 @@ class Moves:
             self.evict(job, index, cause)
 
     def preemptors(self) -> set[str]:
-        """Uids of those for whom others are told to stop."""
+        """Uids of those for whom others are evicted."""
         return {
             move.cause.preemptor.spec.uid
             for move in self.log
@@ -175,7 +175,7 @@ class Moves:
         return self.state.tasks.footprint(job.rows[index])
 
     def evict(self, job: Job, index: int, cause: Cause, *, fixed: bool = False) -> None:
-        """A running task is told to stop."""
+        """A running task is evicted."""
         row = job.rows[index]
         place = self.state.tasks.footprint(row)
         self.free_capacity.evict(place)
@@ -184,7 +184,7 @@ class Moves:
         self.log.append(Move(Kind.EVICT, job, index, place, fixed, cause))
 
     def evict_many(self, rows: Counts, cause: Cause) -> None:
-        """Many preemptible tasks are told to stop at once."""
+        """Many preemptible tasks are evicted at once."""
         tasks = self.state.tasks
         queue = self.state.jobs.queue.take(tasks.job.take(rows))
         amounts = (tasks.gpu_of(rows), tasks.host[0].take(rows), tasks.host[1].take(rows))
@@ -206,7 +206,7 @@ class Moves:
         self.log.append(move)
 
     def evicted_of(self, job: Job) -> list[int]:
-        """Indices of the tasks of a job that are told to stop."""
+        """Indices of the tasks of a job that are evicted."""
         stopped = self.evicted
         return [index for index, row in job.rows.items() if stopped[row]]
 

@@ -20,7 +20,7 @@ from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
 MISSES = 8
-"""After so many offers in vain all rows are looked at together."""
+"""After so many failed offers all rows are looked at together."""
 Key = tuple[int, int, float, str]
 
 
@@ -28,13 +28,13 @@ class FeasibleRows:
     """What the waiting rows of a cycle can still reach.
 
     Attributes:
-        has_coming: any room is being released.
+        has_coming: tasks are terminating.
     """
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
-        room, waiting, capacity = cycle.free_capacity, cycle.state.waiting, cycle.state.capacity
-        coming = room.releasing.devices.any(axis=0) | room.releasing.host.any(axis=0)
+        free, waiting, capacity = cycle.free_capacity, cycle.state.waiting, cycle.state.capacity
+        coming = free.releasing.devices.any(axis=0) | free.releasing.host.any(axis=0)
         self._coming = np.flatnonzero(coming)
         self.has_coming = bool(len(self._coming))
         self._of_node = {node: place for place, node in enumerate(self._coming.tolist())}
@@ -47,26 +47,26 @@ class FeasibleRows:
         self._least: Counts | None = None
         self._more = self._more_on(self._coming)
         self._gain: Counts = self._more.sum(axis=0, dtype=np.int64)
-        self._log, self._seen = room.log, -1
+        self._log, self._seen = free.log, -1
         self._now = self._soon = self._gain
 
     def rows(self) -> Counts:
-        """Numbers of the rows whose tasks there is room for, now or soon."""
+        """Numbers of the rows whose tasks fit, now or soon."""
         return self._rows.compress(self.fits(self._rows))
 
     def fits(self, rows: Counts) -> Bools:
-        """(n,) whether there may still be room for the next job of these rows, now or soon."""
+        """(n,) whether there may still be capacity for the next job of these rows, now or soon."""
         self._look()
         there = self._soon.take(self._column.take(rows))
         return np.asarray(there >= self._need.take(rows))
 
     def fits_row(self, number: int) -> bool:
-        """Whether there may still be room for the next job of a row, now or soon."""
+        """Whether there may still be capacity for the next job of a row, now or soon."""
         self._look()
         return bool(self._soon.item(self._column.item(number)) >= self._need.item(number))
 
     def first(self, rows: Counts, begin: int, end: int) -> int:
-        """The first of these places at which a row may still find room, else ``end``."""
+        """The first of these places at which a row may still find capacity, else ``end``."""
         self._look()
         soon, column, need = self._soon.item, self._column.item, self._need.item
         for place in range(begin, end):
@@ -76,7 +76,7 @@ class FeasibleRows:
         return end
 
     def exhausted(self) -> bool:
-        """Whether there is no room any more for any of these rows."""
+        """Whether there is no capacity any more for any of these rows."""
         self._look()
         if self._least is None:
             self._least = np.full(len(self._soon), LARGEST, np.int64)
@@ -84,7 +84,7 @@ class FeasibleRows:
         return not (self._soon >= self._least).any()
 
     def now(self, job: Job, step: tuple[int, ...]) -> bool:
-        """Whether the step may still find room at once."""
+        """Whether the step may still find capacity at once."""
         self._look()
         row = job.waiting
         if row is not None and not self._cycle.answered(job):
@@ -94,7 +94,7 @@ class FeasibleRows:
         return cycle.state.capacity.total(job.shape.classes[step[0]]) > 0
 
     def soon(self, job: Job) -> bool:
-        """Whether the step may still find room that is coming."""
+        """Whether the step may still find capacity that terminating tasks will free."""
         if not self.has_coming:
             return False
         row = job.waiting
@@ -182,16 +182,16 @@ class Offers:
         singles: Iterable[Job],
         feasible: FeasibleRows | None = None,
     ) -> None:
-        """What is offered, in the room as it is now.
+        """What is offered, with the free capacity as it is now.
 
         Args:
             cycle: the cycle.
             rows: numbers of waiting rows that fit now.
             singles: jobs that stand in no row.
-            feasible: tells which rows may still find room; those that may not are dropped when
+            feasible: tells which rows may still find capacity; those that may not are dropped when
                 their turn comes.
         """
-        self._cycle, self._openings = cycle, feasible
+        self._cycle, self._feasible = cycle, feasible
         self._singles = 0
         self._missed = 0
         self._first: dict[int, Triple] = {}
@@ -218,7 +218,7 @@ class Offers:
         Args:
             attempt: tries to serve the next step of a job.
             touches_all: what it serves changes other queues too.
-            most: it ends after so many searches in vain.
+            most: it ends after so many failed searches.
             served: and after so many that were served.
         """
         leaves = self._next.keys() | self._heaps.keys()
@@ -257,7 +257,7 @@ class Offers:
                 service.update_all()
 
     def _take(self, leaf: int) -> Candidate | None:
-        """The candidate of a queue; ``None`` where its room has gone since, or it has given way."""
+        """The candidate of a queue; ``None`` where it no longer fits, or is evicted."""
         heap = self._heaps.setdefault(leaf, [])
         if self._first.pop(leaf, None) is not None:
             place = self._next[leaf]
@@ -267,12 +267,12 @@ class Offers:
         if candidate.row is None:
             self._singles -= 1
             return None if self._cycle.moves.evicted_of(candidate.job) else candidate
-        if self._openings is not None and not self._openings.fits_row(candidate.row.id):
+        if self._feasible is not None and not self._feasible.fits_row(candidate.row.id):
             return None
         return candidate
 
     def _is_exhausted(self) -> bool:
-        return not self._singles and self._openings is not None and self._openings.exhausted()
+        return not self._singles and self._feasible is not None and self._feasible.exhausted()
 
     def _sort(self, rows: Counts) -> None:
         """Rows of each queue by priority and submission, so far only as numbers."""
@@ -306,13 +306,13 @@ class Offers:
         return {state.jobs.get(uid).queue for uid in served}
 
     def _miss(self, service: Service) -> None:
-        """Leave out, after many offers in vain, all queues of which no row fits any more."""
+        """Leave out, after many failed offers, all queues of which no row fits any more."""
         self._missed += 1
-        if self._missed < MISSES or self._openings is None:
+        if self._missed < MISSES or self._feasible is None:
             return
         self._missed = 0
         if not self._singles:
-            left = self._leaves.compress(self._openings.fits(self._numbers))
+            left = self._leaves.compress(self._feasible.fits(self._numbers))
             has_some = np.bincount(left, minlength=max(self._next, default=0) + 1).tolist()
             service.forget([leaf for leaf in self._next if not has_some[leaf]])
 
@@ -334,7 +334,7 @@ class Offers:
     def _pull(self, leaf: int, heap: list[tuple[Key, Candidate]]) -> None:
         """Make candidates of the rows that may come before what stands in the heap."""
         place, end = self._next.get(leaf, 0), self._ends.get(leaf, 0)
-        feasible = self._openings
+        feasible = self._feasible
         while place < end:
             if heap:
                 above, stage, since, _ = heap[0][0]
@@ -361,7 +361,7 @@ class Offers:
         first = self._first.get(leaf)
         if first is not None:
             return first
-        heap, feasible = self._heaps.setdefault(leaf, []), self._openings
+        heap, feasible = self._heaps.setdefault(leaf, []), self._feasible
         while True:
             self._pull(leaf, heap)
             if not heap:

@@ -20,10 +20,10 @@ from carrel_scheduler.core.work.jobs import Job
 class Placing:
     """One attempt to place the tasks of a job's step.
 
-    Nodes are compared by what is idle on them even where room is counted on that is coming, so that
-    what is being released is used up before what is free.
+    Nodes are compared by what is idle on them even where the capacity of terminating tasks counts,
+    so that this is used up before what is free.
 
-    Every task that finds a place is started, or with ``soon`` has its room held.
+    Every task that finds a place is started, or with ``soon`` has its places reserved.
     """
 
     def __init__(self, cycle: Cycle, job: Job, indices: Sequence[int], *, soon: bool) -> None:
@@ -133,7 +133,7 @@ class Placing:
     # Scores and sets of nodes
 
     def _score(self, cls: int, score: Counts | None) -> Counts | None:
-        """Where room is counted on that is only coming, nodes with room at once go first."""
+        """With ``soon``, nodes with idle capacity go before those with terminating tasks."""
         if not self._soon:
             return score
         idle = (self._cycle.counts(cls, soon=False) > 0).astype(np.int64)
@@ -179,7 +179,7 @@ def _size(group: Group) -> int:
 def place(
     cycle: Cycle, job: Job, indices: Sequence[int], *, soon: bool, score: Counts | None = None
 ) -> bool:
-    """Start these tasks, or with ``soon`` hold room for them; all, or nothing happens.
+    """Start these tasks, or with ``soon`` reserve capacity for them; all, or nothing happens.
 
     ``score`` (N,): nodes with more are taken first.
     """

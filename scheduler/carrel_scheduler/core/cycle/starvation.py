@@ -66,7 +66,7 @@ def held_back(cycle: Cycle, rows: Counts) -> Bools:
 
 
 def is_held_back(cycle: Cycle, job: Job) -> bool:
-    """Whether a job that runs in part, or has room held, waits for one who starves."""
+    """Whether a job that runs in part, or has a reservation, waits for a starving one."""
     return any(
         job.queue == first.queue and job is not first and job.order > first.order
         for first in starving(cycle)
@@ -169,6 +169,6 @@ def _on_empty_nodes(cycle: Cycle, cls: int) -> int:
 
 
 def _fits(job: Job, total: Callable[[int], int]) -> bool:
-    """Whether there is room for the first step, by how many tasks of a class fit in all."""
+    """Whether there is capacity for the first step, by how many tasks of a class fit in all."""
     needs = Counter(job.shape.classes[index] for index in job.shape.first_step)
     return all(total(cls) >= need for cls, need in needs.items())

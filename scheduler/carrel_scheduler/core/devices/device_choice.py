@@ -1,13 +1,13 @@
-"""What a task gets of the GPUs of a node, and how many such tasks every node has room for.
+"""What a task gets of the GPUs of a node, and how many such tasks every node has capacity for.
 
 One entry for all four forms of requests. ``choose`` looks at one node and names devices; it gives
 the same answer for the same state. ``capacity`` counts for all nodes at once, or for some columns
-of them, and promises exactly what repeated choices deliver.
+of them, and its count is exactly what repeated choices deliver.
 
-Both take a view of the room, what is idle or what will be soon; in the latter ``choose`` prefers
-what is idle already. On nodes whose GPUs are divided into MIG instances a request for memory gets
-the smallest instance that has it, shares are not used, and memory slots count only on devices that
-have free thousandths.
+Both take a view of the capacity, what is idle or what will be soon; in the latter ``choose``
+prefers what is idle already. On nodes whose GPUs are divided into MIG instances a request for
+memory gets the smallest instance that has it, shares are not used, and memory slots count only on
+devices that have free thousandths.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
 
 
 class DeviceCapacity(NamedTuple):
-    """Room on the devices of one node: (D,) thousandths and (D,) bits of free memory slots."""
+    """Capacity on the devices of one node: (D,) thousandths and (D,) bits of free memory slots."""
 
     devices: Milli
     slots: Slots
@@ -85,7 +85,7 @@ def _interned(memory_mib: int, model: str, links: Links) -> Hardware:
 def choose(
     kind: GpuKind,
     hardware: Hardware,
-    room: DeviceCapacity,
+    view: DeviceCapacity,
     *,
     idle: DeviceCapacity | None = None,
     warm: Warm = (),
@@ -97,9 +97,10 @@ def choose(
     Args:
         kind: what it asks for.
         hardware: of the node.
-        room: what may be used.
-        idle: what of it is free at once, when ``room`` counts on room that is being released.
-            Whole devices come from it alone where it has enough, else as ``links`` ranks them.
+        view: what may be used.
+        idle: what of it is free at once, when ``view`` counts on capacity that is being
+            released. Whole devices come from it alone where it has enough, else as ``links`` ranks
+            them.
         warm: of each device the MIG instances that nobody uses.
         media: bits of the devices whose media engines are in use.
         tasks: how many such tasks are about to be placed here, see ``shares.tightest``.
@@ -107,14 +108,14 @@ def choose(
     if kind.form is Form.NONE:
         return Choice((), 0)
     if kind.form is Form.WHOLE:
-        return _whole(kind.amount, hardware, room, idle, warm)
+        return _whole(kind.amount, hardware, view, idle, warm)
     if hardware.model is not None:
-        return _instance(kind, hardware.model, room, idle, warm, media)
+        return _instance(kind, hardware.model, view, idle, warm, media)
     share = share_on(kind, hardware.gpu_memory_mib)
     if not share:
         return None
     now = None if idle is None else idle.devices.tolist()
-    devices = shares.tightest(room.devices.tolist(), share, kind.devices, now, tasks)
+    devices = shares.tightest(view.devices.tolist(), share, kind.devices, now, tasks)
     return None if devices is None else Choice(devices, share)
 
 
@@ -137,9 +138,9 @@ def profile_on(kind: GpuKind, model: mig.Model) -> mig.Profile | None:
 
 
 def _whole(
-    wanted: int, hardware: Hardware, room: DeviceCapacity, idle: DeviceCapacity | None, warm: Warm
+    wanted: int, hardware: Hardware, view: DeviceCapacity, idle: DeviceCapacity | None, warm: Warm
 ) -> Choice | None:
-    available = _bits_of(room.devices)
+    available = _bits_of(view.devices)
     free = available if idle is None else available & _bits_of(idle.devices)
     kept = sum(1 << device for device, instances in enumerate(warm) if instances) if warm else 0
     for few in (free & ~kept, free, available & ~kept):
@@ -164,7 +165,7 @@ def _bits_of(devices: Milli) -> int:
 def _instance(
     kind: GpuKind,
     model: mig.Model,
-    room: DeviceCapacity,
+    view: DeviceCapacity,
     idle: DeviceCapacity | None,
     warm: Warm,
     media: int,
@@ -174,8 +175,8 @@ def _instance(
     if profile is None:
         return None
     best: tuple[tuple[bool, bool, int, bool, int, int], int] | None = None
-    now = _open_slots(room if idle is None else idle)
-    for device, free in enumerate(_open_slots(room)):
+    now = _open_slots(view if idle is None else idle)
+    for device, free in enumerate(_open_slots(view)):
         if not free:
             continue
         there = warm[device] if device < len(warm) else ()

@@ -126,9 +126,9 @@ def tightest(
 def _needed_first(order: list[int], fits: list[int], each: int, tasks: int) -> list[int]:
     """The order with those devices in front that one task has to take, for all tasks to fit.
 
-    A device with room for all t tasks loses a place in sum_d min(t, c_d) whenever a task passes it
-    by, one with less room only when it is used. So of the former at most as many may be passed by
-    as the sum exceeds k t.
+    A device with capacity for all t tasks loses a place in sum_d min(t, c_d) whenever a task passes
+    it by, one with less capacity only when it is used. So of the former at most as many may be
+    passed by as the sum exceeds k t.
     """
     tasks = min(tasks, _most(fits, each))
     spare = sum(min(tasks, fit) for fit in fits) - each * tasks

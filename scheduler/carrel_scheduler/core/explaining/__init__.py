@@ -1,1 +1,1 @@
-"""Why a workload waits or gives way: one reason each, with the facts behind it."""
+"""Why a workload waits or is evicted: one reason each, with the facts behind it."""

@@ -160,7 +160,7 @@ class Explainer:
         )
 
     def _held(self, job: Job) -> Reason:
-        """Its places are held: who is giving way, or who has to end first."""
+        """Its places are reserved: who is terminating, or who has to end first."""
         cycle = self._cycle
         places = held_places(cycle, job)
         asked = self._shortage.missing_at(job, places)
@@ -243,7 +243,7 @@ class Explainer:
         )
 
     def _by_room(self, question: Question) -> Reason | None:
-        """What the room says, whoever asks; ``None`` when something is short for good."""
+        """What follows from free capacity alone; ``None`` when something is short for good."""
         key = (question.shape.id, question.step)
         if key not in self._of_room:
             self._of_room[key] = self._look_at_room(question)
@@ -268,7 +268,7 @@ class Explainer:
         return None
 
     def _no_way_to_place(self, question: Question) -> Reason:
-        """There is room for every task by itself, and not for all of them as they want to lie."""
+        """Every task fits by itself, but not all of them as their levels ask."""
         cycle = self._cycle
         wide = too_wide(
             cycle.state, question.shape, self._views, CapacityView.IDLE, ReasonClass.NOT_NOW
@@ -280,7 +280,7 @@ class Explainer:
         return self._shortage.scattered(question)
 
     def _delayed(self, job: Job, reason: Reason, step: tuple[int, ...]) -> Reason:
-        """Others would make room, but it may not make them yet."""
+        """Others could be evicted for it, but not before its delay has passed."""
         cycle = self._cycle
         if reason.cls is not ReasonClass.NOT_NOW or not cycle.delayed(job, reclaiming=True):
             return reason

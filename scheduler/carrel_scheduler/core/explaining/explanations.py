@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Reasons(Mapping[str, Reason]):
-    """By uid, for everything that asks for room, also for what starts, grows or is gated.
+    """By uid, for everything that asks for capacity, also for what starts, grows or is gated.
 
     Read it before the state changes.
     """
@@ -109,7 +109,7 @@ def _members(state: "Columns", number: int) -> list[Job]:
 
 
 def service_order(state: "Columns", total: Triple) -> tuple[str, ...]:
-    """All waiting uids in the order in which they would start if room came one by one.
+    """All waiting uids in the order in which they would start if capacity came one by one.
 
     Each is counted as served before the next is chosen, so equal queues alternate.
 

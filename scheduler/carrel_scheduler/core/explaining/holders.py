@@ -33,7 +33,7 @@ LOOKED_AT = 8
 
 
 class Holders:
-    """Those who hold room, as of one cycle."""
+    """Those who hold allocations, as of one cycle."""
 
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle = cycle
@@ -78,7 +78,7 @@ class Holders:
         )
 
     def giving_way(self, preemptor: "Job", resource: int) -> tuple[Holder, ...]:
-        """Those whose room, being released, is held for a workload."""
+        """Terminating workloads whose capacity is reserved for a workload."""
         cycle = self._cycle
         given = self._stopped_for().get(preemptor.spec.uid)
         told = given is not None
@@ -155,7 +155,7 @@ class Holders:
         return self._given
 
     def _stopping_on(self, places: Iterable[Footprint]) -> dict[int, list[int]]:
-        """Tasks being stopped whose room overlaps these places, by workload."""
+        """Terminating tasks on these places, by workload."""
         tasks = self._cycle.state.tasks
         stopping = (tasks.stopping & ~tasks.stuck) | self._cycle.moves.evicted
         return self._on(places, np.flatnonzero(stopping))
@@ -197,7 +197,7 @@ def _most(sums: Counts, created: Floats) -> Counts:
 
 
 def held_places(cycle: "Cycle", job: "Job") -> list[Footprint]:
-    """The places held for a job after what the cycle decided, in the order of its tasks."""
+    """The places reserved for a job after what the cycle decided, in the order of its tasks."""
     uid = job.spec.uid
     single = cycle.moves.reserved.get(uid, {})
     found = [single[index] for index in sorted(single)]

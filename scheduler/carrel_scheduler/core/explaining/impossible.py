@@ -111,7 +111,7 @@ def resource_name(state: "Columns", resource: int) -> str:
 def too_large(
     state: "Columns", views: CapacityViews, view: CapacityView, cls: int, need: int
 ) -> Reason:
-    """No room for so many tasks of a class, even if nobody held anything.
+    """No capacity for so many tasks of a class, even if nobody held anything.
 
     Where one task is larger than any node's amount (of nodes that have the rest), the bound is the
     largest such node; else it is what all nodes together hold of such tasks.

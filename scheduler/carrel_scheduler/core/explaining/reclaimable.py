@@ -1,7 +1,7 @@
 """How much of each resource a waiting workload could make others give back, at most.
 
 Whose work may be taken follows from claims (other queues), priority (its own queue), and both
-together; of a queue the victims are counted in their order for as long as the claim lets it be
+together; of a queue the victims are counted in their order for as long as the request lets it be
 taken from. It is a bound by sums over all nodes, so what it denies is proved, and what it allows
 may still be too scattered.
 """
@@ -31,7 +31,7 @@ class Reclaimable:
         self._known: dict[Key, Triple] = {}
 
     def takeable(self, asker: "Preemptor") -> Triple:
-        """At most so much of each resource could be made free for a claim."""
+        """At most so much of each resource could be freed for a preemptor."""
         victims, key = self._all(), (asker.queue, asker.priority)
         known = self._own.get(key)
         if known is None:
@@ -50,7 +50,7 @@ class Reclaimable:
         return found
 
     def _excess(self, asker: "Preemptor", gone: Triple) -> Counts | None:
-        """(Q, 3) what may be taken of other queues; ``None`` where the claim does not stand.
+        """(Q, 3) what may be taken of other queues; ``None`` where the request does not stand.
 
         A queue within its fair share is judged as if its own lower priority, which holds ``gone``,
         had left: both rules may be used together.
@@ -59,14 +59,14 @@ class Reclaimable:
         combined = queue_usage.within(queue_usage.fair[asker.queue], asker.queue, NONE)
         out = gone if combined else NONE
         queue_usage.add(asker.queue, out, sign=-1)
-        claim = ReclaimRequest(
+        reclaim = ReclaimRequest(
             queue_usage,
             asker.queue,
             asker.demand,
             NONE if asker.preemptible else asker.demand,
             saturation_milli=cycle.settings.saturation_milli,
         )
-        excess = claim.budgets().excess if claim.may else None
+        excess = reclaim.budgets().excess if reclaim.may else None
         queue_usage.add(asker.queue, out)
         return excess
 
@@ -131,7 +131,7 @@ class Victims:
 
         Args:
             excess: (Q, 3) what may be taken of each queue.
-            asked: (3,) the resources that the claim asks for.
+            asked: (3,) the resources that the request asks for.
         """
         left = excess.T.take(self.queue, 1)
         rows = (self.before < left) & asked[:, None]

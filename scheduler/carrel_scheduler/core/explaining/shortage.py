@@ -47,7 +47,7 @@ class Question:
         shape, step: the tasks that are looked for together.
         demand: what they count for; ``fixed_demand`` the non-preemptible part.
         kind, priority: of the workload.
-        fresh: none of its tasks holds room.
+        fresh: none of its tasks holds an allocation.
     """
 
     queue: int
@@ -89,7 +89,7 @@ class Question:
 
 
 class Shortage:
-    """Facts about too little room."""
+    """Facts about too little capacity."""
 
     def __init__(
         self, cycle: "Cycle", views: CapacityViews, holders: Holders, reclaimable: Reclaimable
@@ -110,7 +110,7 @@ class Shortage:
     def fits(
         self, question: Question, view: CapacityView, resources: Sequence[int] | None = None
     ) -> bool:
-        """Whether each kind of its tasks finds room often enough, and all of them by sums."""
+        """Whether each kind of its tasks finds capacity often enough, and all of them by sums."""
         views = self._views
         if resources is None and len(question.needs) == 1:
             ((cls, need),) = question.needs.items()
@@ -133,7 +133,7 @@ class Shortage:
         return any(self._takeable(question, priority)) and self._unobtainable(question) is None
 
     def missing_at(self, job: Job, places: Sequence[Footprint]) -> int:
-        """The first resource that is not free at the places held for a workload."""
+        """The first resource that is not free at the places reserved for a workload."""
         free = self._cycle.free_capacity.free
         for place in places:
             if any(free.devices[device, place.node] < place.share for device in place.devices):
@@ -163,7 +163,7 @@ class Shortage:
     # Reasons
 
     def queued_behind(self, question: Question) -> Reason:
-        """The room went to those served before it."""
+        """The capacity is given to workloads served before it."""
         scarce = self._scarce_in(question, CapacityView.IDLE)
         return Reason(
             ReasonClass.NOT_NOW,
@@ -174,7 +174,7 @@ class Shortage:
         )
 
     def held_for_another(self, question: Question) -> Reason:
-        """The free room is promised: to whom, the largest promise on useful nodes first."""
+        """The free capacity is reserved; the largest reservation on useful nodes is named."""
         cycle, useful = self._cycle, self._useful(question)
         best: tuple[int, str] = (0, "")
         for uid in sorted(cycle.moves.reserved):
@@ -229,9 +229,9 @@ class Shortage:
         )
 
     def _no_node(self, question: Question, scarce: int) -> Reason:
-        """No single node has enough: one task against the largest node's room.
+        """No single node has enough: one task against the largest node's capacity.
 
-        Where a node has enough of it, but not of the rest, the room is scattered.
+        Where a node has enough of it, but not of the rest, the capacity is scattered.
         """
         cls = self._failing(question)
         request = self._views.asked(cls).get(scarce, 0)
@@ -303,7 +303,7 @@ class Shortage:
         return None
 
     def _scarce_in(self, question: Question, view: CapacityView) -> int:
-        """The resource to blame in some room, whatever may be taken back."""
+        """The resource that is short, whatever may be taken back."""
         asked = list(self._asked(question))
         if self.fits(question, view):
             return asked[0] if asked else GPU

@@ -29,10 +29,10 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 def layers_equal_recount(state: Columns) -> list[str]:
-    """Free, releasing and promised room."""
+    """Free, releasing and reserved capacity."""
     nodes = state.nodes
     shape = (*nodes.free.devices.shape, len(nodes.free.host))
-    free, releasing, promised = (Layer.empty(*shape) for _ in range(3))
+    free, releasing, reserved = (Layer.empty(*shape) for _ in range(3))
     for slot in nodes.slots.values():
         fact = nodes.fact(slot)
         free.devices[: fact.devices, slot] = MILLI
@@ -46,13 +46,13 @@ def layers_equal_recount(state: Columns) -> list[str]:
             releasing.add(one.place)
     for job in jobs_of(state):
         for _, place in job.reservation:
-            promised.add(place)
+            reserved.add(place)
     return [
         f"{what} {part} differs from a recount at {np.argwhere(mine != kept).tolist()[:4]}"
         for what, counted, layer in (
             ("free", free, nodes.free),
             ("releasing", releasing, nodes.releasing),
-            ("reserved", promised, nodes.reserved),
+            ("reserved", reserved, nodes.reserved),
         )
         for part in ("devices", "host", "slots")
         for mine, kept in [(getattr(counted, part), getattr(layer, part))]
@@ -86,7 +86,7 @@ def queue_sums_equal_recount(state: Columns) -> list[str]:
 
 
 def indexes_equal_recount(state: Columns) -> list[str]:
-    """Who holds room, was promised room, runs in vain, waits in rows, or asks otherwise."""
+    """Who holds allocations or reservations, is stale, waits in rows, or asks otherwise."""
     jobs = jobs_of(state)
     asking = [job for job in jobs if job.pending()]
     in_rows = {job.uid for job in asking if job.fresh and not job.reservation}
@@ -111,7 +111,7 @@ def indexes_equal_recount(state: Columns) -> list[str]:
     return found
 
 
-def waiting_rows_hold_equals(state: Columns) -> list[str]:
+def waiting_rows_are_equal(state: Columns) -> list[str]:
     """A row's jobs look alike, its columns are theirs, and its first is the oldest."""
     found = []
     for row in state.waiting:
@@ -181,7 +181,7 @@ BOOKS: tuple[Callable[[Columns], list[str]], ...] = (
     layers_equal_recount,
     queue_sums_equal_recount,
     indexes_equal_recount,
-    waiting_rows_hold_equals,
+    waiting_rows_are_equal,
     job_columns_equal_recount,
     class_counts_equal_recount,
     capacity_rows_equal_recount,

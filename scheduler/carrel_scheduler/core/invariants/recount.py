@@ -1,7 +1,7 @@
 """Recounts from single tasks and jobs, for whoever checks what is kept and what is decided.
 
-Nothing here reads a sum that deciding relies on: room, rights and minima are counted again from the
-places of tasks, from promises and from a plan's decisions. Slow and plain on purpose.
+Nothing here reads a sum that deciding relies on: capacity, quotas and minima are counted again from
+the places of tasks, from reservations and from a plan's decisions. Slow and plain on purpose.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from carrel_scheduler.core.work.jobs import Job, minimum_of
 
 @dataclass(frozen=True, slots=True)
 class TaskAllocation:
-    """A task that holds room."""
+    """A task that holds an allocation."""
 
     job: Job
     index: int
@@ -26,7 +26,7 @@ class TaskAllocation:
 
     @property
     def stopping(self) -> bool:
-        """It was told to stop."""
+        """It is terminating."""
         return self.index in self.job.halted
 
     @property
@@ -46,7 +46,7 @@ def jobs_of(state: Columns) -> list[Job]:
 
 
 def held_by(state: Columns, job: Job) -> list[TaskAllocation]:
-    """The tasks of a job that hold room."""
+    """The tasks of a job that hold allocations."""
     return [
         TaskAllocation(job, index, row, state.tasks.footprint(row))
         for index, row in sorted(job.rows.items())
@@ -54,7 +54,7 @@ def held_by(state: Columns, job: Job) -> list[TaskAllocation]:
 
 
 def all_held(state: Columns) -> list[TaskAllocation]:
-    """All tasks that hold room."""
+    """All tasks that hold allocations."""
     return [held for job in jobs_of(state) for held in held_by(state, job)]
 
 

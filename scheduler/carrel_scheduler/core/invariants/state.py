@@ -105,8 +105,8 @@ def no_row_has_two_tasks(state: Columns) -> list[str]:
     return found
 
 
-def promised_once(state: Columns) -> list[str]:
-    """A device is promised at most once over, a memory slot to one workload."""
+def reserved_once(state: Columns) -> list[str]:
+    """A device is reserved at most once over, a memory slot to one workload."""
     share: Counter[tuple[int, int]] = Counter()
     slots: dict[tuple[int, int], int] = {}
     found = []
@@ -115,17 +115,17 @@ def promised_once(state: Columns) -> list[str]:
             for device in place.devices:
                 share[place.node, device] += place.share
                 if slots.get((place.node, device), 0) & place.slots:
-                    found.append(f"slots of device {device} are promised twice, also to {job.uid}")
+                    found.append(f"slots of device {device} are reserved twice, also for {job.uid}")
                 slots[place.node, device] = slots.get((place.node, device), 0) | place.slots
-    found += [f"device {key} is promised {sum_} of {MILLI}" for key, sum_ in share.items()
+    found += [f"device {key} is reserved {sum_} of {MILLI}" for key, sum_ in share.items()
               if sum_ > MILLI]  # fmt: skip
     return found
 
 
-def promised_to_waiting_tasks(state: Columns) -> list[str]:
-    """Room is held for tasks that wait, or that were told to stop and move."""
+def reserved_for_waiting_tasks(state: Columns) -> list[str]:
+    """Reservations are for tasks that wait, or that are terminating and move."""
     return [
-        f"{job.uid}[{index}] runs or does not wait, and has room held"
+        f"{job.uid}[{index}] runs or does not wait, and has a reservation"
         for job in jobs_of(state)
         for index, _ in job.reservation
         if index not in job.pending() and index not in job.halted
@@ -135,7 +135,7 @@ def promised_to_waiting_tasks(state: Columns) -> list[str]:
 def non_preemptible_within_quota(state: Columns) -> list[str]:
     """Non-preemptible work stays within quota at every level.
 
-    Where a rule was set below what was held, what was held then is the bound.
+    Where a rule was set below what was reserved, what was reserved then is the bound.
     """
     uses = Uses(state)
     for job in jobs_of(state):
@@ -180,7 +180,7 @@ def limits_held(state: Columns) -> list[str]:
 
 
 def gated_tasks_wait(state: Columns) -> list[str]:
-    """No task runs, or has room held, that may not start yet."""
+    """No task runs, or has a reservation, that may not start yet."""
     return [
         f"{job.uid}[{index}] is gated and has a place"
         for job in jobs_of(state)
@@ -211,7 +211,7 @@ def places_are_on_nodes(state: Columns) -> list[str]:
 
     found = [f"{one.name} is nowhere" for one in all_held(state) if impossible(one.place)]
     found += [
-        f"room for {job.uid} is held nowhere"
+        f"the reservation of {job.uid} is on no node"
         for job in jobs_of(state)
         for _, place in job.reservation
         if impossible(place)
@@ -225,8 +225,8 @@ STATE_INVARIANTS: tuple[Invariant, ...] = (
     mig_slots_disjoint,
     tasks_hold_what_they_ask,
     no_row_has_two_tasks,
-    promised_once,
-    promised_to_waiting_tasks,
+    reserved_once,
+    reserved_for_waiting_tasks,
     non_preemptible_within_quota,
     cores_are_minima,
     limits_held,

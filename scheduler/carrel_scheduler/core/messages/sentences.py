@@ -51,7 +51,7 @@ def _waits_for_room(reason: Reason, reader: Reader) -> str:
 
 
 def _no_victims_found(reason: Reason, reader: Reader) -> str:
-    """It has the right to room, and nobody knows whom to take it from: not proved impossible."""
+    """It may take capacity, but no victims were found; it is not proved impossible."""
     asked = amount(reason.resource, reason.requested)
     return (
         f"Waiting for {asked}: {_in_use(reason)}{_holding(reason, reader)}; no set of work that "
@@ -60,7 +60,7 @@ def _no_victims_found(reason: Reason, reader: Reader) -> str:
 
 
 def _room_coming(reason: Reason, reader: Reader) -> str:
-    """Its place is held: who gives it back."""
+    """It has a reservation: who still runs there."""
     if not reason.holders:
         return "Its place is held; it starts as soon as the room is free."
     freed = amount(reason.resource, sum(holder.amount for holder in reason.holders))

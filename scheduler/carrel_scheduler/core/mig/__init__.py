@@ -7,7 +7,7 @@ every model also keeps the compute slices within bounds. So every question is a 
 - ``models``: the profiles of each GPU model;
 - ``slots``: per profile and mask, how many more fit and which start is best;
 - ``placing``: the start when instances that nobody uses are still there;
-- ``clearing``: whom to evict so that a profile fits.
+- ``search``: whom to evict so that a profile fits.
 
 Where somebody else divides the GPUs, ``parts`` says what an instance counts as.
 """

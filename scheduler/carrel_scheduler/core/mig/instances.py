@@ -156,8 +156,8 @@ class InstanceUser(NamedTuple):
     Attributes:
         bits: the slots; all of them for a task that holds the whole device.
         cost: what evicting it loses; the unit is the caller's.
-        order: its place in the order in which tasks give way; equal for no two tasks.
-        evictable: it may be told to stop.
+        order: its place in the order in which tasks are evicted; equal for no two tasks.
+        evictable: it may be evicted.
         media: its instance has the device's media engines.
     """
 
@@ -193,11 +193,11 @@ def cheapest_clearing(
 ) -> Clearing | None:
     """The place for an instance on one of the devices of a node whose victims cost least.
 
-    Ties: fewer victims, then those that give way first, then the lowest device and highest start.
+    Ties: fewer victims, those evicted first, the lowest device, the highest start.
 
     Args:
         profile: what is to fit.
-        devices: of each device the bits of its free slots (those that nobody else was promised)
+        devices: of each device the bits of its free slots (those reserved for nobody else)
             and who holds the others; slots that are neither stay out of reach.
     """
     best: Clearing | None = None

@@ -22,7 +22,7 @@ MANY_PARTS = 8
 
 
 class FreeCapacity:
-    """What is free, coming and promised on every node.
+    """What is free, being released and reserved on every node.
 
     Attributes:
         idle, soon: the two views; nothing on nodes that take no new work, and on broken devices.
@@ -45,7 +45,7 @@ class FreeCapacity:
     # Moves of one task
 
     def bind(self, place: Footprint) -> None:
-        """A task takes free room."""
+        """A task takes free capacity."""
         self.free.subtract(place)
         self._derive(place)
 
@@ -55,7 +55,7 @@ class FreeCapacity:
         self._derive(place)
 
     def evict(self, place: Footprint) -> None:
-        """A running task is told to stop: its room is coming."""
+        """A running task is evicted: its allocation will be free."""
         self.releasing.add(place)
         self._derive(place)
 
@@ -65,7 +65,7 @@ class FreeCapacity:
         self._derive(place)
 
     def reserve(self, place: Footprint) -> None:
-        """Hold room, free or coming, for waiting work."""
+        """Reserve capacity, free or being released, for pending work."""
         self.reserved.add(place)
         self._derive(place)
 
@@ -102,7 +102,7 @@ class FreeCapacity:
         share: Counts,
         host: Counts,
     ) -> None:
-        """Hold room for many tasks; arguments as for ``evict_many``."""
+        """Reserve capacity for many tasks; arguments as for ``evict_many``."""
         self._add_many(self.reserved, node, mask, share, host, np.zeros(0, np.int64))
 
     def _add_many(
@@ -174,14 +174,14 @@ class FreeCapacity:
         )
 
     def overdrawn(self, places: Iterable[Footprint]) -> list[int]:
-        """How much more is promised than there will be: of each device and amount of each place."""
-        free, releasing, promised = self.free, self.releasing, self.reserved
+        """How much more is reserved than there will be: of each device and amount of each place."""
+        free, releasing, reserved = self.free, self.releasing, self.reserved
         found = []
         for place in places:
             node = place.node
             for rows, layers in (
-                (place.devices, (free.devices, releasing.devices, promised.devices)),
-                (range(len(place.host)), (free.host, releasing.host, promised.host)),
+                (place.devices, (free.devices, releasing.devices, reserved.devices)),
+                (range(len(place.host)), (free.host, releasing.host, reserved.host)),
             ):
                 now, coming, gone = (layer[:, node] for layer in layers)
                 found += [max(0, int(gone[r]) - int(now[r]) - int(coming[r])) for r in rows]
@@ -190,18 +190,18 @@ class FreeCapacity:
     # Derived columns
 
     def _derive_all(self) -> None:
-        free, releasing, promised = self.free, self.releasing, self.reserved
+        free, releasing, reserved = self.free, self.releasing, self.reserved
         soon = free.devices + releasing.devices
-        soon -= promised.devices
+        soon -= reserved.devices
         np.maximum(soon, 0, out=soon)
         soon *= self.open
         idle = np.minimum(free.devices, soon)
         host = free.host + releasing.host
-        host -= promised.host
+        host -= reserved.host
         np.maximum(host, 0, out=host)
         host *= self.nodes.schedulable
         idle_host = np.minimum(np.maximum(free.host, 0), host)
-        slots = (free.slots | releasing.slots) & ~promised.slots
+        slots = (free.slots | releasing.slots) & ~reserved.slots
         slots *= self.open
         self.soon = Layer(soon, host, slots)
         self.idle = Layer(idle, idle_host, slots & free.slots)
@@ -220,14 +220,14 @@ class FreeCapacity:
 
     def _derive_some(self, nodes: Counts) -> None:
         """Derive the views of these nodes again."""
-        free, releasing, promised = self.free, self.releasing, self.reserved
+        free, releasing, reserved = self.free, self.releasing, self.reserved
         soon = free.devices.take(nodes, 1) + releasing.devices.take(nodes, 1)
-        soon -= promised.devices.take(nodes, 1)
+        soon -= reserved.devices.take(nodes, 1)
         np.maximum(soon, 0, out=soon)
         is_open = self.open.take(nodes, 1)
         soon *= is_open
         host = free.host.take(nodes, 1) + releasing.host.take(nodes, 1)
-        host -= promised.host.take(nodes, 1)
+        host -= reserved.host.take(nodes, 1)
         np.maximum(host, 0, out=host)
         host *= self.nodes.schedulable.take(nodes)
         self.soon.devices[:, nodes] = soon
@@ -236,7 +236,7 @@ class FreeCapacity:
         self.idle.host[:, nodes] = np.minimum(np.maximum(free.host.take(nodes, 1), 0), host)
         if self.nodes.mig.any():
             free_slots = free.slots.take(nodes, 1)
-            slots = (free_slots | releasing.slots.take(nodes, 1)) & ~promised.slots.take(nodes, 1)
+            slots = (free_slots | releasing.slots.take(nodes, 1)) & ~reserved.slots.take(nodes, 1)
             slots *= is_open
             self.soon.slots[:, nodes] = slots
             self.idle.slots[:, nodes] = slots & free_slots
@@ -248,12 +248,12 @@ class FreeCapacity:
         if not self.nodes.schedulable.item(node):
             return
         self._derive_devices(place)
-        free, releasing, promised = self.free.host, self.releasing.host, self.reserved.host
+        free, releasing, reserved = self.free.host, self.releasing.host, self.reserved.host
         soon_host, idle_host = self.soon.host, self.idle.host
         for row, amount in enumerate(place.host):
             if amount:
                 here = free.item(row, node)
-                soon = here + releasing.item(row, node) - promised.item(row, node)
+                soon = here + releasing.item(row, node) - reserved.item(row, node)
                 soon_host[row, node] = soon = max(0, soon)
                 here = max(0, here)
                 idle_host[row, node] = min(soon, here)
@@ -261,12 +261,12 @@ class FreeCapacity:
     def _derive_devices(self, place: Footprint) -> None:
         node, is_open = place.node, self.open
         free, releasing = self.free.devices, self.releasing.devices
-        promised = self.reserved.devices
+        reserved = self.reserved.devices
         soon_devices, idle_devices = self.soon.devices, self.idle.devices
         for device in place.devices:
             if is_open.item(device, node):
                 here = free.item(device, node)
-                soon = here + releasing.item(device, node) - promised.item(device, node)
+                soon = here + releasing.item(device, node) - reserved.item(device, node)
                 soon_devices[device, node] = soon = max(0, soon)
                 idle_devices[device, node] = min(soon, here)
                 if place.slots:

@@ -23,7 +23,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class NodeColumns:
-    """Capacity and room of all nodes.
+    """Capacity and free capacity of all nodes.
 
     Attributes:
         slots: name -> slot; ``names``: slot -> name, empty for a slot without a node.
@@ -36,8 +36,8 @@ class NodeColumns:
         usable: (D, N) the device exists and is not broken.
         schedulable: (N,) may take new work: neither switched off nor draining.
         mig: (N,) MIG instances are made here as needed.
-        free, releasing, reserved: the three layers of room. ``free.slots`` has a bit set for each
-            free memory slot, the other two for each slot concerned.
+        free, releasing, reserved: the three layers of capacity. ``free.slots`` has a bit set for
+            each free memory slot, the other two for each slot concerned.
     """
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ class NodeColumns:
         return slot
 
     def reserve(self, nodes: int, devices: int) -> None:
-        """Make room for so many nodes at once, before a bulk load."""
+        """Allocate columns for so many nodes at once, before a bulk load."""
         self._grow(devices, nodes, len(self.capacity))
 
     def _grow(self, devices: int, nodes: int, rows: int) -> None:

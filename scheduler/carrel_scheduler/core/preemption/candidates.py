@@ -1,7 +1,7 @@
-"""Those who may give way, as arrays: what ``clearing`` searches when there are many.
+"""Tasks that may be evicted, as arrays: the candidates of the search over arrays.
 
-Units are whole jobs; of elastic jobs only their surplus members stand here, one by one. What they
-cost stands in ``costs``.
+Units are whole jobs; of elastic jobs only their surplus members stand here, one by one. Their costs
+are computed in ``victim_order``.
 """
 
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class VictimTable:
     nodes: Counts | None = None
 
     def plain(self) -> Candidates:
-        """Without costs: every unit like the other (see ``costs``)."""
+        """Without costs: every unit like the other (see ``victim_order``)."""
         zeros = np.zeros(len(self.first), np.int64)
         return self._victims(zeros, np.arange(len(self.first)))
 
@@ -56,7 +56,7 @@ class VictimTable:
         return np.bincount(self.unit, column, minlength=len(self.first)).astype(np.int64)
 
     def jobs(self) -> list[Job]:
-        """The workloads, those to which this cycle gave room included."""
+        """The workloads, those that start in this cycle included."""
         state, moves = self.cycle.state, self.cycle.moves
         found = {slot: state.jobs.at(slot) for slot in np.unique(self.job).tolist()}
         queues = {job.queue for job in found.values()}
@@ -114,14 +114,14 @@ class VictimTable:
         return places.take(node)
 
     def free_capacity(self, cls: int) -> EligibleNodes:
-        """The room that is coming on the nodes looked at, where a class may run.
+        """What is free or being released on the nodes looked at, where a class may run.
 
         CPU and memory may be below zero where a node reports less than is held: what is freed
         first makes up for that.
         """
-        state, room = self.cycle.state, self.cycle.free_capacity
-        soon = room.soon
-        host = room.free.host[:2] + room.releasing.host[:2] - room.reserved.host[:2]
+        state, layers = self.cycle.state, self.cycle.free_capacity
+        soon = layers.soon
+        host = layers.free.host[:2] + layers.releasing.host[:2] - layers.reserved.host[:2]
         eligible, rank = state.eligible.of(state.classes.request(cls)), state.nodes.rank
         if self.nodes is None:
             return EligibleNodes(eligible, soon.devices, host, rank)
@@ -204,7 +204,7 @@ def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:
 
 
 def _mixed(cycle: Cycle, among: Counts) -> Bools:
-    """(n,) of these rows, tasks of jobs that this cycle gives more room: they give way whole."""
+    """(n,) of these rows, tasks of jobs that get more in this cycle: evicted as a whole."""
     moves, jobs = cycle.moves, cycle.state.jobs
     rows = [
         row for uid in (*moves.started, *moves.reserved) for row in jobs.by_uid[uid].rows.values()

@@ -37,7 +37,7 @@ NODES = 24
 FEW_NODES = 4
 """Of a large cluster."""
 ATTEMPTS = 2
-"""So many offers in vain end the action: who does not fit keeps asking in every cycle."""
+"""So many failed offers end the action: who does not fit keeps asking in every cycle."""
 
 
 class Site(NamedTuple):
@@ -52,7 +52,7 @@ MakePlace = Callable[[Cycle, Job, int, Site, Cause], list[NodeTask] | None]
 
 
 def _find(cycle: Cycle, job: Job, step: Step) -> Answer:
-    """Make room for a step by moving others."""
+    """Free capacity for a step by moving others."""
     if job.shape.plain:
         return answered(_step_by_step(cycle, job, step))
     everybody_else = np.ones(len(cycle.queue_usage.used), np.bool_)
@@ -63,7 +63,7 @@ def _find(cycle: Cycle, job: Job, step: Step) -> Answer:
 
 
 def _enough_in_all(cycle: Cycle, job: Job, step: Step) -> bool:
-    """Whether the free room of all nodes together would hold the step."""
+    """Whether the free capacity of all nodes together would hold the step."""
     pairs = zip(cycle.demand(job, step), cycle.free_in_all(), strict=True)
     return all(asked <= there for asked, there in pairs)
 
@@ -71,7 +71,7 @@ def _enough_in_all(cycle: Cycle, job: Job, step: Step) -> bool:
 def _step_by_step(cycle: Cycle, job: Job, step: Step) -> bool:
     """A place for each task of a plain step, one after the other.
 
-    Those who make room for several tasks get their new places together, where that works out.
+    Those who free capacity for several tasks get their new places together, where that works out.
     """
     mark = cycle.moves.mark()
     if len(step) > 1:
@@ -110,11 +110,11 @@ def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[Site]:
     eligible = state.eligible.of(state.classes.request(cls))
     nodes = np.flatnonzero(eligible)
     free = soon.devices.take(nodes, 1)
-    room = free.sum(axis=0, dtype=np.int64)
+    amount = free.sum(axis=0, dtype=np.int64)
     whole = (free == free.max(initial=1)).sum(axis=0, dtype=np.int64)
     if not state.classes.takes_gpu(cls):
-        room = soon.host[0].take(nodes)
-    better = room * (MOST_DEVICES + 1) + whole
+        amount = soon.host[0].take(nodes)
+    better = amount * (MOST_DEVICES + 1) + whole
     rank = state.nodes.rank.take(nodes)
     key = (int(better.max(initial=0)) - better) * (2 * len(eligible)) + rank
     best = np.argpartition(key, most)[:most] if most < len(nodes) else np.arange(len(nodes))
@@ -154,7 +154,7 @@ def _clear_and_resettle(
 
 
 def _refuses(cycle: Cycle, job: Job, step: Step) -> Answer | None:
-    """A step must be within the limits, and all free room together must hold it."""
+    """A step must be within the limits, and all free capacity together must hold it."""
     if cycle.delayed(job):
         return Answer.NOT_THIS
     if cycle.over_limit(job, step) is not None or not _enough_in_all(cycle, job, step):
@@ -162,8 +162,8 @@ def _refuses(cycle: Cycle, job: Job, step: Step) -> Answer | None:
     return None
 
 
-def _refuses_borrowers(cycle: Cycle, job: Job, step: Step) -> Answer | None:
-    """Moving work for a borrower who is evicted next would be in vain: they come last."""
+def _refuses_over_quota(cycle: Cycle, job: Job, step: Step) -> Answer | None:
+    """Workloads over quota come last: what moved for them is lost if they are evicted."""
     if not cycle.within_share(job, step):
         return Answer.NOT_THIS
     return _refuses(cycle, job, step)
@@ -177,5 +177,5 @@ CONSOLIDATE = Rule(
     applies=lambda cycle: cycle.settings.consolidate,
     most=lambda cycle, _: ATTEMPTS if cycle.is_small else 1,
 )
-CONSOLIDATE_FOR_ENTITLED = replace(CONSOLIDATE, refuses=_refuses_borrowers)
+CONSOLIDATE_FOR_ENTITLED = replace(CONSOLIDATE, refuses=_refuses_over_quota)
 """For those within their fair share."""

@@ -133,7 +133,7 @@ class ReclaimRequest:
     """
 
     __slots__ = (
-        "_before", "_demand", "_given", "_leaf", "_left", "_multiplier", "_rivals", "_standings",
+        "_before", "_demand", "_given", "_leaf", "_left", "_multiplier", "_rivals", "_usage",
         "refusal",
     )  # fmt: skip
 
@@ -160,7 +160,7 @@ class ReclaimRequest:
             given: by slot, what queues were given in this very cycle: it makes no victims of what
                 ran before.
         """
-        self._standings, self._leaf, self._demand = queue_usage, leaf, demand
+        self._usage, self._leaf, self._demand = queue_usage, leaf, demand
         self._multiplier = saturation_milli
         self._given = given or {}
         self._before = tuple(map(tuple, queue_usage.used))
@@ -216,14 +216,14 @@ class ReclaimRequest:
 
     def take(self, victim_leaf: int, amounts: Sequence[int]) -> None:
         """Count a victim, which is preemptible, out of the queue usage."""
-        self._standings.add(victim_leaf, amounts, sign=-1)
+        self._usage.add(victim_leaf, amounts, sign=-1)
 
     def needs(self) -> tuple[CapacityNeed, ...]:
         """What has to be taken inside the queues above the preemptor to keep their bounds."""
-        demand, used = self._demand, self._standings.used
+        demand, used = self._demand, self._usage.used
         return tuple(
             CapacityNeed(slot, resource, short)
-            for slot, resource, bound, token in self._standings.table.bounds[self._leaf]
+            for slot, resource, bound, token in self._usage.table.bounds[self._leaf]
             if token is not Token.NON_PREEMPTIBLE_BEYOND_QUOTA
             and demand[resource]
             and (short := used[slot][resource] + demand[resource] - bound) > 0
@@ -231,7 +231,7 @@ class ReclaimRequest:
 
     def budgets(self) -> Budgets:
         """What may be taken of every queue, for a search over whole arrays."""
-        table = self._standings.table
+        table = self._usage.table
         size = len(self._before)
         excess: list[Triple] = [NONE] * size
         most: list[Triple] = [OPEN] * size
@@ -251,7 +251,7 @@ class ReclaimRequest:
         Limits of the queues above are not: victims may lie inside the same department. What is
         non-preemptible stays, so its quotas bind at every level.
         """
-        queue_usage, leaf, demand = self._standings, self._leaf, self._demand
+        queue_usage, leaf, demand = self._usage, self._leaf, self._demand
         for_ever = permanent_violation(queue_usage.table, leaf, demand, fixed_demand)
         if for_ever is not None:
             return for_ever
@@ -264,20 +264,20 @@ class ReclaimRequest:
     def _beyond_fair_share(self) -> LimitViolation | None:
         """The first resource, asked for or not, in which the leaf would pass its fair share."""
         slot = self._leaf
-        used, fair, demand = self._standings.used[slot], self._standings.fair[slot], self._demand
+        used, fair, demand = self._usage.used[slot], self._usage.fair[slot], self._demand
         for r in RESOURCES:
             if used[r] + demand[r] > fair[r]:
-                name = self._standings.table.names[slot]
+                name = self._usage.table.names[slot]
                 return LimitViolation(Token.QUOTA_USED, name, slot, r, used[r], demand[r], fair[r])
         return None
 
     def _children(self, slot: int) -> tuple[int, ...]:
-        table = self._standings.table
+        table = self._usage.table
         return table.tops if slot < 0 else table.children[slot]
 
     def _side(self, victim_leaf: int) -> list[int]:
         """The victim's path below the lowest common ancestor, from the sibling to the leaf."""
-        table = self._standings.table
+        table = self._usage.table
         found = []
         for slot in table.path[victim_leaf]:
             if self._rivals.get(table.parent[slot]) == slot:
@@ -288,18 +288,18 @@ class ReclaimRequest:
 
     def _lost(self, slot: int) -> Triple:
         """What was counted out of a queue since the request was made."""
-        before, now = self._before[slot], self._standings.used[slot]
+        before, now = self._before[slot], self._usage.used[slot]
         return before[0] - now[0], before[1] - now[1], before[2] - now[2]
 
     def _keeps(self, sibling: int) -> VictimGuarantees:
-        rank, rival = self._standings.table.rank, self._rivals[self._parent(sibling)]
-        used, quota, demand = self._before[rival], self._standings.quota[rival], self._demand
+        rank, rival = self._usage.table.rank, self._rivals[self._parent(sibling)]
+        used, quota, demand = self._before[rival], self._usage.quota[rival], self._demand
         if all(used[r] + demand[r] <= quota[r] for r in RESOURCES):
             return VictimGuarantees.QUOTA
         return VictimGuarantees.ALL if rank[sibling] > rank[rival] else VictimGuarantees.FAIR_SHARE
 
     def _parent(self, slot: int) -> int:
-        return self._standings.table.parent[slot]
+        return self._usage.table.parent[slot]
 
     def _excess_of(self, sibling: int, *, new: bool = False) -> dict[int, Triple]:
         """What may be taken of a sibling and of every queue below it; empty: it keeps all."""
@@ -317,7 +317,7 @@ class ReclaimRequest:
     ) -> None:
         """Enter what may be taken of a queue, and of everything below it."""
         found[slot] = left
-        children = self._standings.table.children[slot]
+        children = self._usage.table.children[slot]
         if children and any(left):
             own = [beyond(child) for child in children]
             unclaimed = _unclaimed(left, own)
@@ -326,10 +326,10 @@ class ReclaimRequest:
 
     def _beyond(self, slot: int, *, keeps: VictimGuarantees, new: bool) -> Triple:
         """How far a queue is beyond its threshold in what the preemptor asks for."""
-        kept: Triple = self._standings.allocatable[slot]
+        kept: Triple = self._usage.allocatable[slot]
         used = self._before[slot]
         if keeps is VictimGuarantees.QUOTA:
-            kept = smaller(kept, self._standings.quota[slot])
+            kept = smaller(kept, self._usage.quota[slot])
         if not new and slot in self._given:
             given = self._given[slot]
             used = (used[0] - given[0], used[1] - given[1], used[2] - given[2])
@@ -342,7 +342,7 @@ class ReclaimRequest:
 
     def _most(self, sibling: int) -> Triple:
         """What may be taken until the sibling is no fuller than a preemptor beyond its share."""
-        rival, fair_of = self._rivals[self._parent(sibling)], self._standings.fair
+        rival, fair_of = self._rivals[self._parent(sibling)], self._usage.fair
         has, held, fairly = self._before[sibling], self._before[rival], fair_of[rival]
         most = [NO_BOUND] * 3
         for r in RESOURCES:
@@ -371,7 +371,7 @@ def _part(above: Triple, unclaimed: Triple, own: Triple) -> Triple:
 
 
 def is_protected(cycle: Cycle, preemptor: Job, victim: Job) -> bool:
-    """Whether a workload has not run long enough to give way to one of another queue."""
+    """Whether a workload has not run long enough to be evicted for one of another queue."""
     least = reclaim_protects_s(
         cycle.queue_usage.table, preemptor.queue, victim.queue, cycle.settings.min_runtime_s
     )

@@ -34,7 +34,7 @@ def in_the_way(
         cycle: the cycle.
         job: who asks.
         step: for which of its tasks.
-        victims: jobs that may give way; those of several tasks are not looked at.
+        victims: jobs that may be evicted; those of several tasks are not looked at.
         legal: whether a job with one task may be taken by itself.
     """
     classes, tasks = cycle.state.classes, cycle.state.tasks

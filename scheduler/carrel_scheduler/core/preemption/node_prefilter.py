@@ -1,8 +1,8 @@
-"""Where to look in a large cluster: the nodes on which least is missing for one task of a claim.
+"""Where to look in a large cluster: the nodes on which least is missing for one task of a request.
 
 What can be had on a node at most is what is coming and what the queues that may give hold there
-(``lending``). Too little on all nodes together proves a "no"; of the nodes that remain, the
-nearest are looked at closely, as many as the step may need and some more, so a "no" from these
+(``preemptible_usage``). Too little on all nodes together proves a "no"; of the nodes that remain,
+the nearest are looked at closely, as many as the step may need and some more, so a "no" from these
 means not found, never impossible. Small clusters are looked at as a whole.
 """
 
@@ -21,7 +21,7 @@ LACK_BITS = 24
 
 
 def promising(cycle: Cycle, job: Job, step: tuple[int, ...], giving: Bools) -> list[Job]:
-    """Jobs of these queues, (Q,), that may give way for a step; never the job itself."""
+    """Jobs of these queues, (Q,), that may be evicted for a step; never the job itself."""
     if cycle.is_small:
         return [
             other for other in cycle.evictable() if other is not job and giving.item(other.queue)
@@ -46,7 +46,7 @@ def in_reach(cycle: Cycle, cls: int, giving: Bools) -> bool:
 
 
 def enough_in_all(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> bool:
-    """Whether so many tasks might find room with all victims of these queues gone, by sums."""
+    """Whether so many tasks might find capacity with all victims of these queues gone, by sums."""
     width, size, cpu, _ = cycle.state.classes.clearing_kind(cls)
     nodes = np.flatnonzero(_may_hold(cycle, cls, giving))
     asked = _gpu_of(width, size), cpu
@@ -56,7 +56,7 @@ def enough_in_all(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> bool:
 
 
 def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
-    """Nodes that lack least for a task of a class, none if all of them together lack room.
+    """Nodes that lack least for a task of a class, none if all of them together lack capacity.
 
     Args:
         cycle: the cycle.
@@ -91,14 +91,14 @@ def _gpu_of(width: int, size: int) -> int:
 
 
 def _may_hold(cycle: Cycle, cls: int, giving: Bools) -> Bools:
-    """(N,) eligible nodes with room for a task, as far as sums tell, when these queues give."""
+    """(N,) eligible nodes with capacity for a task, as far as sums tell, when these queues give."""
     state, soon = cycle.state, cycle.free_capacity.soon
     width, size, cpu, _ = state.classes.clearing_kind(cls)
-    lent_gpu, lent_cpu = cycle.preemptible_on_nodes(giving)
-    fits: Bools = state.eligible.of(state.classes.request(cls)) & (soon.host[CPU] + lent_cpu >= cpu)
+    held_gpu, held_cpu = cycle.preemptible_on_nodes(giving)
+    fits: Bools = state.eligible.of(state.classes.request(cls)) & (soon.host[CPU] + held_cpu >= cpu)
     if width:
         free = soon.devices.sum(axis=0, dtype=np.int64)
-        fits &= lent_gpu + free >= _gpu_of(width, size)
+        fits &= held_gpu + free >= _gpu_of(width, size)
     return fits
 
 
@@ -106,13 +106,13 @@ def _enough(
     cycle: Cycle,
     nodes: Counts,
     asked: tuple[int, int],
-    lent: tuple[Counts, Counts],
+    preemptible: tuple[Counts, Counts],
     tasks: int,
 ) -> bool:
     """Whether these nodes would hold so many tasks by their sums."""
     soon, fits = cycle.free_capacity.soon, np.full(len(nodes), tasks, np.int64)
     there = soon.devices.take(nodes, 1).sum(axis=0, dtype=np.int64), soon.host[CPU].take(nodes)
-    for amount, free, more in zip(asked, there, lent, strict=True):
+    for amount, free, more in zip(asked, there, preemptible, strict=True):
         if amount:
             np.minimum(fits, (free + more.take(nodes)) // amount, out=fits)
     return int(fits.sum()) >= tasks

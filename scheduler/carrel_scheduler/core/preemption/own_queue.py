@@ -1,12 +1,13 @@
-"""What lower priority in a preemptor's own queue adds to its claim: rights as well as room.
+"""What evicting lower priority in a preemptor's own queue adds to its reclaim request.
 
-Work that leaves the preemptor's queue is not counted against the claim, which then stands where it
-would reach beyond the fair share, and is worth more where its queues then stay within their quotas.
-All of that work lies in one queue, so rights follow from its sum alone; more of it gives more.
+What leaves the preemptor's queue is counted out of it, so the request is allowed where the queue
+would otherwise end beyond its fair share, and may take more where its queues then stay within their
+quotas. All of that work lies in one queue, so the budgets follow from its sum alone; more of it
+never gives smaller ones.
 
-How much has to leave is known only once the room is found, since victims may be of the own queue as
-well: those who left and whom neither the claim nor the room needs stay after all (``spare``). Who
-stays holds the room on which it runs; it must not have been given to anybody meanwhile.
+How much has to leave is known only once the places are found, since victims may be of the own queue
+as well: those who left and whom neither the request nor its places need stay after all (``spare``).
+Their places must not have been given to others meanwhile.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +38,7 @@ class OwnQueue:
     """The preemptor's side as it is before anything is taken.
 
     Attributes:
-        cycle, preemptor, step: who claims room for which tasks.
+        cycle, preemptor, step: who asks, and for which tasks.
         demand: what that is in all.
         most: what may leave its queue at most; minimum run times are not looked at.
     """
@@ -51,7 +52,7 @@ class OwnQueue:
         self.most = self._most()
         self._before, self._given = cycle.queue_usage.copy(), cycle.given
         self._known: dict[Triple, tuple[ReclaimRequest, Budgets | None]] = {}
-        self._rights: dict[tuple[object, ...], Budgets] = {}
+        self._budgets: dict[tuple[object, ...], Budgets] = {}
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
@@ -73,7 +74,7 @@ class OwnQueue:
         gpu, cpu, memory = (used[r] + demand[r] - now[r] for r in RESOURCES)
         return gpu, cpu, memory
 
-    def claim(self, gone: Triple) -> ReclaimRequest:
+    def reclaim(self, gone: Triple) -> ReclaimRequest:
         """The request, had its queue had so much less; it counts only what ``take`` tells it."""
         queue_usage = self._before.copy()
         queue_usage.add(self.preemptor.queue, gone, sign=-1)
@@ -90,22 +91,22 @@ class OwnQueue:
             given=self._given,
         )
 
-    def rights(self, gone: Triple) -> Budgets | None:
-        """What may be taken of others once so much has left; ``None``: the claim does not stand."""
+    def budgets(self, gone: Triple) -> Budgets | None:
+        """What others may lose once so much has left; ``None``: the request is refused."""
         return self.entitled(gone)[1]
 
     def entitled(self, gone: Triple) -> tuple[ReclaimRequest, Budgets | None]:
-        """The request, of which nobody may ``take``, and its ``rights``."""
+        """The request, of which nobody may ``take``, and its ``budgets``."""
         known = self._known.get(gone)
         if known is None:
-            claim = self._request(self._before.without(self.preemptor.queue, gone))
-            rights = None
-            if claim.may:
+            reclaim = self._request(self._before.without(self.preemptor.queue, gone))
+            budgets = None
+            if reclaim.may:
                 standing = self._standing(gone)
-                rights = self._rights.get(standing)
-                if rights is None:
-                    rights = self._rights[standing] = claim.budgets()
-            known = self._known[gone] = claim, rights
+                budgets = self._budgets.get(standing)
+                if budgets is None:
+                    budgets = self._budgets[standing] = reclaim.budgets()
+            known = self._known[gone] = reclaim, budgets
         return known
 
     def _standing(self, gone: Triple) -> tuple[object, ...]:
@@ -121,13 +122,13 @@ class OwnQueue:
             found += [max(used[r] + more[r] - fair[r], 0) for r in RESOURCES]
         return tuple(found)
 
-    def gives(self, gone: Triple, rights: Budgets | None) -> bool:
+    def gives(self, gone: Triple, budgets: Budgets | None) -> bool:
         """Whether at least so much may be taken of others once ``gone`` has left."""
-        found = self.rights(gone)
-        if found is None or rights is None:
+        found = self.budgets(gone)
+        if found is None or budgets is None:
             return False
-        return found is rights or bool(
-            (found.excess >= rights.excess).all() and (found.most >= rights.most).all()
+        return found is budgets or bool(
+            (found.excess >= budgets.excess).all() and (found.most >= budgets.most).all()
         )
 
     def least(self, enough: Callable[[Triple], bool]) -> tuple[EvictionUnit, ...]:
@@ -161,9 +162,9 @@ def sum_of(units: Iterable[EvictionUnit]) -> Triple:
     return added(unit.amounts for unit in units)
 
 
-def reaches_others(rights: Budgets) -> bool:
+def reaches_others(budgets: Budgets) -> bool:
     """Whether there is a queue of which something may be taken."""
-    return bool(((rights.excess > 0) & (rights.excess < NO_BOUND)).any())
+    return bool(((budgets.excess > 0) & (budgets.excess < NO_BOUND)).any())
 
 
 def _lower(cycle: Cycle, preemptor: Job) -> Counts:
@@ -174,7 +175,7 @@ def _lower(cycle: Cycle, preemptor: Job) -> Counts:
 
 
 def _given_now(cycle: Cycle, preemptor: Job) -> list[Job]:
-    """Those of lower priority in its queue that this cycle gives room, and that may be stopped."""
+    """Preemptible jobs of lower priority in its queue that start in this cycle."""
     jobs = map(cycle.state.jobs.get, sorted({*cycle.moves.started, *cycle.moves.reserved}))
     return [
         job
@@ -187,16 +188,16 @@ def _given_now(cycle: Cycle, preemptor: Job) -> list[Job]:
 
 
 Overdrawn = list[int]
-"""How far the places of a unit are promised beyond what there will be, see ``Room.overdrawn``."""
+"""How far the places of a unit are overcommitted, see ``FreeCapacity.overdrawn``."""
 
 
-def promised_beyond(own: OwnQueue, leaving: Sequence[EvictionUnit]) -> list[Overdrawn]:
-    """What of the places of each unit was promised to others already, before they leave."""
+def overcommitted(own: OwnQueue, leaving: Sequence[EvictionUnit]) -> list[Overdrawn]:
+    """How far the places of each unit are overcommitted before they leave."""
     return [own.cycle.free_capacity.overdrawn(_places(own, unit)) for unit in leaving]
 
 
 def others_lose(own: OwnQueue, mark: int) -> bool:
-    """Whether anything was taken of another queue since ``mark``: only that needs rights."""
+    """Whether anything was taken of another queue since ``mark``: only that needs budgets."""
     queue = own.preemptor.queue
     for move in own.cycle.moves.log[mark:]:
         if isinstance(move, ManyEvicted):
@@ -211,33 +212,33 @@ def spare(
     own: OwnQueue,
     leaving: Sequence[EvictionUnit],
     before: Sequence[Overdrawn],
-    rights: Budgets | None,
+    budgets: Budgets | None,
 ) -> None:
-    """Those who left and whom neither the claim nor the room needs stay, the last taken first.
+    """Spare evicted units that neither the request nor its places need, the last taken first.
 
     Of a job that gave in several steps the earlier ones stay only if the later ones do: what runs
     on must be whole.
 
     Args:
-        own: who claims.
+        own: the preemptor.
         leaving: who left.
-        before: their ``promised_beyond``.
-        rights: those that were used; ``None`` where nothing was taken of other queues.
+        before: their ``overcommitted``.
+        budgets: those that were used; ``None`` where nothing was taken of other queues.
     """
     needed = set[int]()
     for unit, was in zip(reversed(leaving), reversed(before), strict=True):
         slot = unit.job.slot
-        if slot in needed or not _stays(own, unit, was, rights):
+        if slot in needed or not _stays(own, unit, was, budgets):
             needed.add(slot)
 
 
-def _stays(own: OwnQueue, unit: EvictionUnit, before: Overdrawn, rights: Budgets | None) -> bool:
-    """Hold its own room for what left, if it may."""
+def _stays(own: OwnQueue, unit: EvictionUnit, before: Overdrawn, budgets: Budgets | None) -> bool:
+    """Reserve the places of a unit for itself again, if that is allowed."""
     cycle, job, gone = own.cycle, unit.job, own.gone
     less = (gone[0] - unit.amounts[0], gone[1] - unit.amounts[1], gone[2] - unit.amounts[2])
     places = _places(own, unit)
     may = cycle.over_limit(job, unit.indices) is None and (
-        rights is None or own.gives(less, rights)
+        budgets is None or own.gives(less, budgets)
     )
     if not may or len(places) < len(unit.indices) or not _has_slots(cycle.free_capacity, places):
         return False
@@ -258,7 +259,7 @@ def _places(own: OwnQueue, unit: EvictionUnit) -> list[Footprint]:
     return [tasks.footprint(rows[index]) for index in unit.indices if index in rows]
 
 
-def _has_slots(room: FreeCapacity, places: Sequence[Footprint]) -> bool:
+def _has_slots(capacity: FreeCapacity, places: Sequence[Footprint]) -> bool:
     """Whether their nodes take work, and their memory slots are nobody's."""
     bare = [replace(place, share=0, host=()) for place in places]
-    return room.has(bare, soon=True)
+    return capacity.has(bare, soon=True)

@@ -1,15 +1,15 @@
-"""Preempt and reclaim together: lower priority of the own queue, and what other queues borrowed.
+"""Preempt and reclaim together: lower priority of the own queue, and over-quota work of others.
 
 For work that fits by neither of the two rules alone. What leaves its own queue is counted out of
-it, so the claim on others stands where the queue ends within its fair share. Each victim goes by
-its own rule: those of the own queue as for preempt, the others as for reclaim. A queue that is
-beyond its fair share already takes from nobody, so no more of its own work has to leave for the
-sake of the claim than is claimed.
+it, so the request on others is allowed where the queue ends within its fair share. Each victim is
+evicted by its own rule: those of the own queue as for preempt, the others as for reclaim. A queue
+that is beyond its fair share already takes from nobody, so no more of its own work has to leave for
+the sake of the request than it asks for.
 
 At first the cheapest set is looked for as if all lower priority of the own queue had left, so with
-all rights that there may be. Where that set takes so little of it that the claim would not stand,
-as much as the claim needs leaves first, and the rest is looked for again; those of whom neither the
-claim nor the room has need stay after all.
+the largest budgets there may be. Where that set takes so little of it that the request would be
+refused, as much as the request needs leaves first, and the rest is looked for again; those whom
+neither the request nor its places need stay after all.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,51 +35,51 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 def _find(cycle: Cycle, job: Job, step: Step) -> Answer:
-    """Make room for a step by what may be taken inside its queue and from others."""
+    """Free capacity for a step by what may be taken inside its queue and from others."""
     queue_usage, request = cycle.queue_usage, vectorised.request_of(cycle, job, step)
     if not queue_usage.within(queue_usage.fair[job.queue], job.queue, NONE):
         return Answer.PLAINLY_NO
     if request is not None and not _in_reach(cycle, job, request):
         return Answer.PLAINLY_NO
     own = OwnQueue(cycle, job, step)
-    rights = own.rights(own.most) if own.most != NONE else None
-    if rights is None or not reaches_others(rights):
+    budgets = own.budgets(own.most) if own.most != NONE else None
+    if budgets is None or not reaches_others(budgets):
         return Answer.PLAINLY_NO
     return answered(_make_room(own, request))
 
 
 def _in_reach(cycle: Cycle, job: Job, request: GangRequest) -> bool:
-    """Whether by sums its own queue and all that borrow could give enough."""
-    giving = cycle.borrowers.copy()
+    """Whether by sums its own queue and all queues over quota could give enough."""
+    giving = cycle.over_quota_queues.copy()
     giving[job.queue] = True
     return cycle.is_small or enough_in_all(cycle, job.shape.cls, request.tasks, giving)
 
 
 def _make_room(own: OwnQueue, request: GangRequest | None) -> bool:
-    """Stop victims and hold their room.
+    """Stop victims and reserve their places.
 
     Args:
-        own: who claims, and what may leave its queue.
-        request: its step as ``clearing`` understands it, if it does.
+        own: the preemptor, and what may leave its queue.
+        request: its step as ``search`` understands it, if it does.
     """
-    rights = own.rights(own.most)
-    if own.gives(NONE, rights):
+    budgets = own.budgets(own.most)
+    if own.gives(NONE, budgets):
         return _after(own, request, ())
     found = None if request is None else _as_if_all_left(own, request)
     if found is not None:
         return found
-    first = own.least(lambda gone: own.rights(gone) is not None)
-    if own.rights(sum_of(first)) is None:
+    first = own.least(lambda gone: own.budgets(gone) is not None)
+    if own.budgets(sum_of(first)) is None:
         return False
     if _after(own, request, first):
         return True
-    every = own.least(lambda gone: own.gives(gone, rights))
+    every = own.least(lambda gone: own.gives(gone, budgets))
     return len(every) > len(first) and _after(own, request, every)
 
 
 def _as_if_all_left(own: OwnQueue, request: GangRequest) -> bool | None:
     """The cheapest set with all rights there may be; ``None`` where another way has to be tried."""
-    cycle, rights = own.cycle, own.rights(own.most)
+    cycle, budgets = own.cycle, own.budgets(own.most)
     offer = _offer(own, request, own.most)
     if offer is None:
         return None
@@ -88,7 +88,7 @@ def _as_if_all_left(own: OwnQueue, request: GangRequest) -> bool | None:
     mark = cycle.moves.mark()
     causes = own.causes(own.most)
     if vectorised.make_room(cycle, own.preemptor, request, offer, causes, lambda: False):
-        if own.gives(own.gone, rights):
+        if own.gives(own.gone, budgets):
             return True
         cycle.moves.rollback(mark)
         return None
@@ -96,10 +96,10 @@ def _as_if_all_left(own: OwnQueue, request: GangRequest) -> bool | None:
 
 
 def _after(own: OwnQueue, request: GangRequest | None, leaving: Sequence[EvictionUnit]) -> bool:
-    """Make room after some of the own queue have left, so that the claim stands."""
+    """Free capacity after some of the own queue have left, so that the request stands."""
     cycle, gone = own.cycle, sum_of(leaving)
     mark, causes = cycle.moves.mark(), own.causes(gone)
-    before = own_queue.promised_beyond(own, leaving)
+    before = own_queue.overcommitted(own, leaving)
     for unit in leaving:
         for index in unit.indices:
             cycle.moves.take_back(unit.job, index, causes[1])
@@ -121,16 +121,16 @@ def _after(own: OwnQueue, request: GangRequest | None, leaving: Sequence[Evictio
     if not found:
         cycle.moves.rollback(mark)
         return False
-    rights = own.rights(gone) if own_queue.others_lose(own, mark) else None
-    own_queue.spare(own, leaving, before, rights)
+    budgets = own.budgets(gone) if own_queue.others_lose(own, mark) else None
+    own_queue.spare(own, leaving, before, budgets)
     return True
 
 
 def _one_by_one(
     own: OwnQueue, gone: Triple, causes: tuple[Cause, Cause], victims: Iterable[Job]
 ) -> bool:
-    """The search one by one; the claim is judged as if no more of the own queue left."""
-    cycle, job, claim = own.cycle, own.preemptor, own.claim(gone)
+    """The search one by one; the request is judged as if no more of the own queue left."""
+    cycle, job, reclaim = own.cycle, own.preemptor, own.reclaim(gone)
     least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
 
     some = [
@@ -145,24 +145,24 @@ def _one_by_one(
         return is_protected(cycle, job, victim)
 
     def may_go(unit: EvictionUnit) -> bool:
-        return unit.job.queue == job.queue or claim.may_take(unit.job, unit.amounts)
+        return unit.job.queue == job.queue or reclaim.may_take(unit.job, unit.amounts)
 
     def lies_beyond(unit: EvictionUnit) -> bool:
-        return unit.job.queue == job.queue or claim.covers(unit.job.queue, unit.amounts)
+        return unit.job.queue == job.queue or reclaim.covers(unit.job.queue, unit.amounts)
 
     def units() -> Iterator[EvictionUnit]:
         for unit in OrderedVictims(cycle, some, protected).units(may_go, lies_beyond):
             if unit.job.queue != job.queue:
-                claim.take(unit.job.queue, unit.amounts)
+                reclaim.take(unit.job.queue, unit.amounts)
             yield unit
 
     return Search(cycle, job, own.step, causes[0], own=causes[1]).run(units())
 
 
 def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offer | None:
-    """Those who may give way by either rule, and how much their queues may lose.
+    """Those who may be evicted by either rule, and how much their queues may lose.
 
-    ``gone`` has left already. ``None`` where ``clearing`` cannot tell.
+    ``gone`` has left already. ``None`` where ``search`` cannot tell.
     """
     cycle, job = own.cycle, own.preemptor
     budgets = vectorised.budgets_of(cycle, *own.entitled(gone))
@@ -170,7 +170,7 @@ def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offe
         return None
     budgets.excess[job.queue] = NO_BOUND
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
-    near = cycle.borrowers.copy()
+    near = cycle.over_quota_queues.copy()
     near[job.queue] = True
     below = np.full(len(giving), LARGEST, np.int64)
     below[job.queue] = job.spec.priority

@@ -56,7 +56,7 @@ def for_preempt(cycle: Cycle) -> Counts:
 def for_combine(cycle: Cycle) -> Counts:
     """Numbers of rows that may take from lower priority in their own queue and from others too.
 
-    Their queue is within its fair share, and stays so if all of its own gives way.
+    Their queue is within its fair share, and stays so if all of its own is evicted.
     """
     waiting, columns = cycle.state.waiting, cycle.queue_columns
     to_be_had = (columns.used > columns.kept).any(axis=0)
@@ -88,7 +88,7 @@ def _too_new(cycle: Cycle, rows: Counts) -> Bools:
 
 
 def singles(cycle: Cycle) -> list[Job]:
-    """Jobs that stand in no row and may ask others for room."""
+    """Jobs that stand in no row and may ask others for capacity."""
     jobs, only = cycle.open_singles(), _whose_turn(cycle)
     return jobs if only is None else [job for job in jobs if job is only]
 
@@ -96,7 +96,7 @@ def singles(cycle: Cycle) -> list[Job]:
 def combines(cycle: Cycle) -> bool:
     """Whether both rules are tried together in this cycle: always, but in a large cluster in turns.
 
-    Room comes and goes there all the time, and few of many searches find somebody.
+    Free capacity changes there all the time, and few of many searches find victims.
     """
     turn = cycle.state.version + int(cycle.now)
     return looks_at_all(cycle, 1) or cycle.asked is not None or turn % COMBINING == 0
@@ -123,7 +123,7 @@ def _above_some(cycle: Cycle, rows: Counts) -> Counts:
 
 
 def for_consolidate(cycle: Cycle) -> Counts:
-    """Numbers of rows whose first step all free room together would hold."""
+    """Numbers of rows whose first step all free capacity together would hold."""
     rows, waiting = _looked_at(cycle), cycle.state.waiting
     for demand, free in zip(waiting.demand, cycle.free_in_all(), strict=True):
         rows = rows.compress(demand.take(rows) <= free)
@@ -167,11 +167,11 @@ class Rule:
     Attributes:
         name: of the action, and of its searches in the failed-search cache.
         rows: numbers of the waiting rows that may ask.
-        find: makes room for a step of a job; leaves no trace where it finds none.
+        find: frees capacity for a step of a job; leaves no trace where it finds none.
         refuses: the answer to who may not ask now; ``None``: it may.
         applies: whether the action runs in this cycle.
         singles: jobs that stand in no row and may ask.
-        most: after so many offers in vain the action ends, given the number of rows.
+        most: after so many failed offers the action ends, given the number of rows.
     """
 
     name: str
@@ -183,7 +183,7 @@ class Rule:
     most: Callable[[Cycle, int], int] = lambda cycle, _: cycle.most_failed_searches
 
     def run(self, cycle: Cycle) -> None:
-        """Make room for those who may ask, in the order of service."""
+        """Free capacity for those who may ask, in the order of service."""
         if not (cycle.has_victims and self.applies(cycle)):
             return
         rows = self.rows(cycle)
@@ -195,7 +195,7 @@ class Rule:
         )
 
     def attempt(self, cycle: Cycle, job: Job, step: Step) -> Answer:
-        """Make room for a step of a job, if it may ask now."""
+        """Free capacity for a step of a job, if it may ask now."""
         refused = self.refuses(cycle, job, step)
         if refused is not None:
             return refused

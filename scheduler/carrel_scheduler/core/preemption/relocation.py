@@ -2,8 +2,9 @@
 
 The choice is worked out in plain integers before any move: for whole devices those are cleared
 whose holders lose the least work, for a share the one device that needs least, for CPU and memory
-further work, least loss first. New places are held until the tasks have stopped. Many move at once
-when a gang needs room, and most are alike: equal ones are spread over the nodes in one step.
+further work, least loss first. New places are reserved until the tasks have stopped. Many move at
+once when a gang needs capacity, and most are alike: equal ones are spread over the nodes in one
+step.
 """
 
 from collections.abc import Container, Sequence
@@ -149,14 +150,14 @@ def _for_share(
     for device, milli in enumerate(free):
         if not cycle.free_capacity.open.item(device, node):
             continue
-        room, taken = milli, []
+        available, taken = milli, []
         for one in sorted(here, key=lambda one: (one.lost, one.row)):
-            if room >= share:
+            if available >= share:
                 break
             if device in one.devices and one.movable:
-                room += one.share
+                available += one.share
                 taken.append(one)
-        if room >= share:
+        if available >= share:
             options.append((sum(one.lost for one in taken), device, taken))
     if len(options) < kind.devices:
         return None
@@ -199,12 +200,12 @@ def have_places(cycle: Cycle, going: list[NodeTask]) -> bool:
 
 
 def resettle(cycle: Cycle, going: list[NodeTask]) -> bool:
-    """Hold a place for each, one after the other, the largest first."""
+    """Reserve a place for each, one after the other, the largest first."""
     return all(_resettle_one(cycle, one) for one in sorted(going, key=_largest_first))
 
 
 def resettle_together(cycle: Cycle, going: list[NodeTask]) -> bool:
-    """Hold a place for each, equal ones together; what was held stays where one finds none."""
+    """Reserve a place for each, equal ones together; earlier ones stay where one finds none."""
     ordered = sorted(going, key=_largest_first)
     tasks = cycle.state.tasks
     for cls, group in groupby(ordered, key=lambda one: tasks.cls.item(one.row)):
@@ -226,7 +227,7 @@ def _resettle_one(cycle: Cycle, one: NodeTask) -> bool:
 
 
 def _resettle_alike(cycle: Cycle, cls: int, alike: list[NodeTask]) -> bool:
-    """Tasks of one class that may lie anywhere: on room that is free now, where it suffices."""
+    """Tasks of one class without constraints: on what is idle now, where that suffices."""
     view, chooser = cycle.free_capacity.idle, cycle.state.chooser
     for soon in (False, True):
         spread = chooser.spread(cls, len(alike), cycle.counts_kept(cls, soon=soon), view)
@@ -238,7 +239,7 @@ def _resettle_alike(cycle: Cycle, cls: int, alike: list[NodeTask]) -> bool:
 
 
 def _hold(cycle: Cycle, cls: int, one: NodeTask, node: int, left: int) -> bool:
-    """Hold a place on a node for one of the so many that are left to go there."""
+    """Reserve a place on a node for one of ``left`` tasks that go there."""
     job = cycle.state.jobs.at(one.job)
     index = cycle.state.tasks.index.item(one.row)
     footprint = cycle.footprint(cls, node, soon=True, tasks=left)

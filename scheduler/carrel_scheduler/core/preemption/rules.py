@@ -1,11 +1,12 @@
 """The rules of reclaim and of preempt: whose work may be evicted for whom.
 
-Reclaim: work within its queue's rights takes back what other queues borrowed. Who may claim, and of
-whom how much may be taken, is said in ``legality``; in which order victims go, in ``victim_order``.
+Reclaim: work within its queue's share takes back what other queues use over quota. Who may reclaim,
+and of whom how much may be taken, is said in ``legality``; in which order victims go, in
+``victim_order``.
 
 Preempt: work takes the place of its own queue's work of strictly lower priority. Only preemptible
 work is evicted, so interactive work that may not be stopped never is. What the queue holds in all
-does not grow, except into free room, so no other queue is touched.
+does not grow, except into free capacity, so no other queue is touched.
 """
 
 import numpy as np
@@ -30,9 +31,9 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
-    """Make room for a step by what may be taken from other queues."""
+    """Free capacity for a step by what may be taken from other queues."""
     queue_usage, demand = cycle.queue_usage, cycle.demand(job, step)
-    claim = ReclaimRequest(
+    reclaim = ReclaimRequest(
         queue_usage,
         job.queue,
         demand,
@@ -40,13 +41,13 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
         saturation_milli=cycle.settings.saturation_milli,
         given=cycle.given,
     )
-    if not claim.may:
+    if not reclaim.may:
         return Answer.PLAINLY_NO
     within = queue_usage.within(queue_usage.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
     request = vectorised.request_of(cycle, job, step)
     large = request is not None and not looks_at_all(cycle, request.tasks)
-    if large and not in_reach(cycle, job.shape.cls, cycle.borrowers):
+    if large and not in_reach(cycle, job.shape.cls, cycle.over_quota_queues):
         return Answer.PLAINLY_NO
 
     def one_by_one(victims: list[Job]) -> bool:
@@ -54,13 +55,13 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
             Search(cycle, job, step, cause),
             victims,
             lambda victim: is_protected(cycle, job, victim),
-            lambda unit: claim.may_take(unit.job, unit.amounts),
-            lambda unit: claim.covers(unit.job.queue, unit.amounts),
-            lambda victim, held: claim.legal(victim.queue, held),
+            lambda unit: reclaim.may_take(unit.job, unit.amounts),
+            lambda unit: reclaim.covers(unit.job.queue, unit.amounts),
+            lambda victim, held: reclaim.legal(victim.queue, held),
         )
-        return found or (cycle.is_small and _with_moves(cycle, job, step, claim, cause))
+        return found or (cycle.is_small and _with_moves(cycle, job, step, reclaim, cause))
 
-    offer = None if request is None else vectorised.from_others(cycle, claim, job, request)
+    offer = None if request is None else vectorised.from_others(cycle, reclaim, job, request)
     if request is None or offer is None:
         others = np.arange(len(queue_usage.used)) != job.queue
         return answered(one_by_one(promising(cycle, job, step, others)))
@@ -72,15 +73,15 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     )
 
 
-def _with_moves(cycle: Cycle, job: Job, step: Step, claim: ReclaimRequest, cause: Cause) -> bool:
-    """Make room also by moving work that may not be taken: it gets a place in the same plan.
+def _with_moves(cycle: Cycle, job: Job, step: Step, reclaim: ReclaimRequest, cause: Cause) -> bool:
+    """Free capacity also by moving work that may not be evicted: it gets a place in the same plan.
 
     What moves counts as gone while others are judged, so these are judged too strictly at most.
     """
     kept: dict[int, EvictionUnit] = {}  # keeps the units alive: ids are used again
 
     def legal_or_kept(unit: EvictionUnit) -> bool:
-        if not claim.may_take(unit.job, unit.amounts):
+        if not reclaim.may_take(unit.job, unit.amounts):
             if unit.job.spec.interactive:
                 return False
             kept[id(unit)] = unit
@@ -93,7 +94,7 @@ def _with_moves(cycle: Cycle, job: Job, step: Step, claim: ReclaimRequest, cause
 
 
 def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
-    """Make room for a step by what may be taken inside its queue."""
+    """Free capacity for a step by what may be taken inside its queue."""
     least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
     own: Bools = np.arange(len(cycle.queue_usage.used)) == job.queue
     cause, priority = Cause(Token.PREEMPTED, job), job.spec.priority

@@ -1,9 +1,9 @@
-"""Making room for one step of a job by telling others to stop.
+"""The sequential search: victims for one step of a job, unit by unit.
 
-Units are taken in the order of victims until the step finds its places; then, from the last taken
-on, whoever turns out not to be needed is spared (if that is everybody, the room is there without
-this claim, and dealing it out is not its business); then whoever has room elsewhere gets it held
-there and is moved rather than stopped. Nothing has changed when there is no answer.
+Units are taken in the order of victims until the step finds its places. Then, from the last taken
+on, whoever is not needed is spared (if that is everybody, the capacity is there without evictions,
+and allocating it is not this search's task). Then victims that fit elsewhere get places reserved
+there and are moved rather than stopped. Nothing has changed when there is no answer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,14 +30,14 @@ def everybody(_unit: EvictionUnit) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for one claim.
+    """A search for one preemptor.
 
     Attributes:
         preemptor, step: whose tasks need places.
         cause: what victims are told.
         movers: those who may only be stopped if they have a place elsewhere.
         own: what victims of the preemptor's own queue are told, where it is something else; they
-            leave so that the claim stands, so they are not moved either.
+            leave so that the request stands, so they are not moved either.
     """
 
     cycle: Cycle
@@ -48,7 +48,7 @@ class Search:
     own: Cause | None = None
 
     def run(self, units: Iterator[EvictionUnit]) -> bool:
-        """Whether room was made: victims are stopped and the step's places are held."""
+        """Whether capacity was freed: victims are stopped and the step's places are reserved."""
         moves = self.cycle.moves
         begin = moves.mark()
         taken: list[EvictionUnit] = []
@@ -170,13 +170,13 @@ class Search:
         return all(self._move(unit) for unit in by_size)
 
     def _move(self, unit: EvictionUnit) -> bool:
-        """Hold room for what a victim gives: its own where nobody took it, else elsewhere."""
+        """Reserve a place for a victim: its own if it is still free, else another."""
         cycle, job = self.cycle, unit.job
         mark = cycle.moves.mark()
         if cycle.over_limit(job, unit.indices) is not None:
             return False
-        homeless = [i for i in unit.indices if job.shape.bound or not self._returns(job, i)]
-        if not homeless or place(cycle, job, homeless, soon=True):
+        unplaced = [i for i in unit.indices if job.shape.bound or not self._returns(job, i)]
+        if not unplaced or place(cycle, job, unplaced, soon=True):
             return True
         cycle.moves.rollback(mark)
         return False
@@ -202,7 +202,7 @@ def evict_in_order(
     covers: Callable[[EvictionUnit], bool] | None = None,
     instance_legal: Callable[[Job, Triple], bool] = lambda *_: True,
 ) -> bool:
-    """Whether room was made by these victims; first those whose MIG instances are in the way.
+    """Whether capacity was freed by these victims; first those whose MIG instances are in the way.
 
     Args:
         search: who asks for what.

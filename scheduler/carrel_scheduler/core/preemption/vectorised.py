@@ -1,7 +1,7 @@
-"""Making room when many may give way: the search over arrays instead of one by one.
+"""Victims for plain steps by the search over arrays, where many may be evicted.
 
-Only for plain work (equal tasks without a level, whole devices or shares), and only where
-the budgets of ``search`` say all there is to say about what may be taken.
+Plain is: equal tasks without a level, whole devices or shares. The search is used only where its
+``Budgets`` say all there is to say about what may be taken.
 """
 
 from collections.abc import Callable
@@ -34,13 +34,13 @@ from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.work.jobs import Job
 
 FEW = 40
-"""Up to so many tasks that may be stopped are searched one by one as well: in that search queues
-give in turns, as each becomes less over-served than the next."""
+"""Up to so many candidates are searched sequentially as well: in that search victims are taken from
+queue after queue, as each becomes less over-served than the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Who may give way and how much their queues may lose; without a table nobody has enough."""
+    """Who may be evicted and how much their queues may lose; no table: not enough in all."""
 
     table: VictimTable | None
     budgets: Budgets
@@ -60,14 +60,16 @@ def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | N
     return GangRequest(len(step), width, size, cpu, memory, most_per_node=1 if shape.apart else 0)
 
 
-def budgets_of(cycle: Cycle, claim: ReclaimRequest, known: Budgets | None = None) -> Budgets | None:
+def budgets_of(
+    cycle: Cycle, reclaim: ReclaimRequest, known: Budgets | None = None
+) -> Budgets | None:
     """What may be taken, or ``None`` where capacity must come from certain queues.
 
     ``known``: the request's budgets, where they were worked out before.
     """
-    if claim.needs():
+    if reclaim.needs():
         return None
-    tasks, found = cycle.state.tasks, known or claim.budgets()
+    tasks, found = cycle.state.tasks, known or reclaim.budgets()
     gpus = tasks.share * np.bitwise_count(tasks.mask) + tasks.counted
     return found.by_excess((gpus.max(initial=0), *tasks.host[:2].max(axis=1, initial=0)))
 
@@ -86,13 +88,13 @@ def make_room(
     causes: tuple[Cause, Cause],
     one_by_one: Callable[[], bool],
 ) -> bool:
-    """Stop victims and hold their room for a plain step.
+    """Stop victims and reserve their places for a plain step.
 
     Args:
         cycle: the cycle.
         job: the preemptor.
         request: its step.
-        offer: those who may give way, and how much their queues may lose.
+        offer: those who may be evicted, and how much their queues may lose.
         causes: what victims of other queues are told, and those of the preemptor's own queue.
         one_by_one: the sequential search; asked where there are few, and where the table does not
             hold everything that could be given.
@@ -127,7 +129,7 @@ def make_room(
 
 
 def are_few(table: VictimTable) -> bool:
-    """Whether those who may give way are searched one by one as well."""
+    """Whether the candidates are searched sequentially as well."""
     return len(table.rows) <= FEW and table.nodes is None
 
 
@@ -190,16 +192,18 @@ def _whole_nodes(
 
 
 def from_others(
-    cycle: Cycle, claim: ReclaimRequest, job: Job, request: GangRequest
+    cycle: Cycle, reclaim: ReclaimRequest, job: Job, request: GangRequest
 ) -> Offer | None:
-    """Those of whom a claim may take, and how much; ``None`` where budgets cannot tell."""
-    budgets = budgets_of(cycle, claim)
+    """Candidates of other queues and their budgets; ``None`` where budgets cannot tell."""
+    budgets = budgets_of(cycle, reclaim)
     if budgets is None:
         return None
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     giving[job.queue] = False
     least = protected_s(cycle, job.queue)
-    found = offer(cycle, job, request, giving, budgets, near=cycle.borrowers, protected_s=least)
+    found = offer(
+        cycle, job, request, giving, budgets, near=cycle.over_quota_queues, protected_s=least
+    )
     if found.table is None:
         return found
     return Offer(found.table.that_hold(budgets.excess), budgets)

@@ -1,7 +1,7 @@
 """In which order victims go: job by job for the sequential search, by cost for the vectorised one.
 
 Inside a queue the order of victims is the reverse of the order of service: lower priority first,
-then what is beyond its minimum, then what has its minimum. Of these what people see as borrowed
+then what is beyond its minimum, then what has its minimum. Of these what people see as over quota
 goes before what they see as covered by the quota. Among equals goes first who loses the least work
 since its last checkpoint (since its start, if it never reported one), then the younger.
 Between queues the reverse order of service decides; work lost is compared only inside a queue, so
@@ -10,7 +10,7 @@ reporting checkpoints, or not reporting any, makes no project a better or worse 
 Over arrays sums are compared across queues, so what a unit costs is its lost work, over what a GPU
 of its queue loses in the mean: queues weigh the same, GPU by GPU, whether their work reports
 checkpoints or not, and whether their jobs are large or small. A lower priority within its queue
-outweighs any lost work; among a moderate number of units so does being shown as borrowed.
+outweighs any lost work; among a moderate number of units so does being shown as over quota.
 """
 
 import heapq
@@ -95,7 +95,7 @@ Entry = tuple[tuple[int | float | str, ...], int, Victim, EvictionUnit]
 
 
 class OrderedVictims:
-    """All that may give way for one claim, in the order of victims."""
+    """All that may be evicted for one request, in the order of victims."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ MEAN = 1 << 12
 NEAR = 1 << 16
 """Priorities that lie so near to one another are told apart by counting."""
 SHOWN = 100
-"""Where at most so many jobs run, what is shown as borrowed goes first; beyond, nobody follows
+"""Where at most so many jobs run, what is shown as over quota goes first; beyond, nobody follows
 labels."""
 
 

@@ -1,4 +1,4 @@
-"""The order of service between queues: whose work is tried next, and who gives way first.
+"""The order of service between queues: whose work is tried next, and who is evicted first.
 
 Siblings are compared with the best candidate below each; the first difference decides:
 
@@ -11,7 +11,7 @@ Siblings are compared with the best candidate below each; the first difference d
 8. the older queue, then the name.
 
 The tree is walked from the top, so a department is chosen before a project of it. Victims come in
-exactly the reverse order, their candidate being the one who would give way next and their
+exactly the reverse order, their candidate being the one who would be evicted next and their
 queue_usage those without the victims taken before.
 """
 
@@ -60,7 +60,7 @@ def queue_key(queue_usage: QueueUsage, slot: int, demand: Sequence[int] = NONE) 
 
 
 def victim_key(queue_usage: QueueUsage, slot: int, demand: Sequence[int] = NONE) -> Key:
-    """The reverse of ``queue_key``: smaller gives way first.
+    """The reverse of ``queue_key``: smaller is evicted first.
 
     Only the dominant share is that without the candidate, which holds ``demand``: what a queue is
     beyond, it is as long as the candidate is there.
@@ -83,7 +83,7 @@ class Service:
 
     def __init__(self, queue_usage: QueueUsage, head: Head, leaves: Iterable[int]) -> None:
         """``leaves``: those that may have candidates, in any order."""
-        self._standings, self._head = queue_usage, head
+        self._usage, self._head = queue_usage, head
         self._leaves = set(leaves)
         self._popped: int | None = None
         self._parents = queue_usage.table.parent
@@ -113,7 +113,7 @@ class Service:
 
     def forget(self, leaves: Iterable[int]) -> None:
         """These leaves have no candidate any more."""
-        paths = self._standings.table.path
+        paths = self._usage.table.path
         above: set[int] = set()
         for leaf in leaves:
             if self._best.pop(leaf, None) is not None:
@@ -124,7 +124,7 @@ class Service:
     def update_all(self) -> None:
         """Everything may have changed."""
         self._best, self._keys, self._heaps, self._popped = {}, {}, {}, None
-        paths = self._standings.table.path
+        paths = self._usage.table.path
         above: set[int] = set()
         for leaf in sorted(self._leaves):
             demand = self._head(leaf)
@@ -135,18 +135,18 @@ class Service:
 
     def _keys_known(self) -> KnownKeys:
         """Keys by slot, with what they follow from; kept from cycle to cycle."""
-        return self._standings.known
+        return self._usage.known
 
     def _settle(self, above: Iterable[int]) -> None:
         """Find the best candidates of these inner queues anew, those of deeper ones first."""
-        paths = self._standings.table.path
+        paths = self._usage.table.path
         for slot in sorted(above, key=lambda slot: -len(paths[slot])):
             self._place(slot, self._top_of(slot))
         self._note(self._top_of(TOP))
 
     def _set_head(self, leaf: int, demand: Sequence[int] | None) -> None:
         best = None if demand is None else (leaf, demand)
-        for slot in self._standings.table.path[leaf]:
+        for slot in self._usage.table.path[leaf]:
             self._place(slot, best)
             best = self._top_of(self._parents[slot])
         self._note(best)
@@ -165,7 +165,7 @@ class Service:
             self._keys.pop(slot, None)
             return
         self._best[slot] = best
-        stand, demand = self._standings, best[1]
+        stand, demand = self._usage, best[1]
         inputs = (
             *stand.used[slot], *demand, stand.fair[slot], stand.allocatable[slot],
             stand.measure[slot],

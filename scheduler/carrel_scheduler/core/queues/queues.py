@@ -3,8 +3,8 @@
 The tree has any depth (cluster, departments, projects, users' parts); only leaves hold workloads.
 Each sum is a (Q, 3) int64 array over (GPU thousandths, millicores, MiB), and what is added to a
 leaf is added to every queue above it, so a queue's row always includes its descendants. ``used``
-is what quotas and limits are measured against; what is being released still holds its room, but
-no longer its queue's rights.
+is what quotas and limits are measured against; what is being released still holds its allocation,
+but no longer counts for its queue.
 """
 
 import heapq
@@ -34,13 +34,13 @@ class Sum(IntEnum):
     """The sums that are kept of every queue."""
 
     USED = 0
-    """Placed and not told to stop."""
+    """Placed and not terminating."""
     FIXED = 1
     """The part of ``USED`` that is non-preemptible."""
     RELEASING = 2
     """Told to stop, still there."""
     RESERVED = 3
-    """Room held for waiting work."""
+    """Reserved for pending work."""
     RESERVED_FIXED = 4
     """The part of ``RESERVED`` that is for non-preemptible work."""
     WAITING = 5
@@ -67,7 +67,7 @@ class QueueColumns:
         rules: slot -> the last ``QueueSet``, ``None`` when unused.
         parent: slot -> the slot above, -1 at the top.
         usage: (Q, 3) int64, past use in millionths of the cluster (``UsageSeen``).
-        changes: grows whenever work gets or loses room, or room that is held for it.
+        changes: grows whenever an allocation or a reservation begins or ends.
         changed_at: slot of a leaf -> ``changes`` after its own last one.
     """
 
@@ -106,7 +106,7 @@ class QueueColumns:
 
     @property
     def used(self) -> Counts:
-        """Placed and not told to stop, (Q, 3)."""
+        """Placed and not terminating, (Q, 3)."""
         return self._sum(Sum.USED)
 
     @property
@@ -265,7 +265,7 @@ class QueueColumns:
             self._sums[:, above] += held
 
     def _held(self, slot: int) -> Ceiling:
-        """What the queue holds and is promised, as a ceiling."""
+        """What the queue holds and has reserved, as an upper bound."""
         fixed = (self.fixed[slot] + self.reserved_fixed[slot]).tolist()
         used = (self.used[slot] + self.reserved[slot]).tolist()
         return Ceiling(tuple(fixed), tuple(used))

@@ -33,7 +33,7 @@ class RuleTable:
         parent: the slot above, -1 at the top; ``path``: from the queue to the top.
         children: older first, ties by name; ``tops``: the queues without a parent, likewise.
         quota, limit: as set, ``NO_BOUND`` where open.
-        cap: never more than this: the limit, and the quota where borrowing is off.
+        cap: never more than this: the limit, and the quota where over quota is off.
         weight: shares of the surplus; ``None`` where the quota takes their place.
         rank, place: served first when higher; and age among all queues (0 is the oldest, ties by
             name).

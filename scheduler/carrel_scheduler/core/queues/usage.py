@@ -125,7 +125,7 @@ class QueueUsage:
     Attributes:
         table: the rules; ``quota`` and ``cap`` are its lists.
         total: the cluster's amounts.
-        used, fixed: held or promised, by all work and by non-preemptible work.
+        used, fixed: held or reserved, by all work and by non-preemptible work.
         fair: its share of the cluster in this cycle.
         allocatable: what it may keep when others claim theirs (see ``Division``).
         measure: what dominant shares are parts of.
@@ -247,7 +247,7 @@ class QueueUsageColumns:
 
     def __init__(self, queue_usage: QueueUsage, queues: QueueColumns) -> None:
         """``queue_usage`` of these queues, as nothing has changed them yet."""
-        self._standings = queue_usage
+        self._usage = queue_usage
         self._used = queues.used + queues.reserved
         self._fixed = queues.fixed + queues.reserved_fixed
         queue_usage.touched.clear()
@@ -255,28 +255,28 @@ class QueueUsageColumns:
     @cached_property
     def fair(self) -> Counts:
         """Fair shares."""
-        fair = self._standings.fair
+        fair = self._usage.fair
         return _column([fair[slot] for slot in range(len(fair))])
 
     @cached_property
     def kept(self) -> Counts:
         """What queues keep against a preemptor within its quota."""
-        return np.minimum(_column(self._standings.allocatable), self._standings.table.quotas)
+        return np.minimum(_column(self._usage.allocatable), self._usage.table.quotas)
 
     @property
     def used(self) -> Counts:
-        """Held or promised, by all work."""
+        """Held or reserved, by all work."""
         self._follow()
         return self._used
 
     @property
     def fixed(self) -> Counts:
-        """Held or promised, by non-preemptible work."""
+        """Held or reserved, by non-preemptible work."""
         self._follow()
         return self._fixed
 
     def _follow(self) -> None:
-        queue_usage = self._standings
+        queue_usage = self._usage
         if queue_usage.touched:
             slots = list(queue_usage.touched)
             queue_usage.touched.clear()

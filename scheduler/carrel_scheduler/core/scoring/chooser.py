@@ -67,7 +67,7 @@ class Chooser:
             self.value.seen(class_id, tasks)
 
     def ended(self, tasks: int = 1) -> None:
-        """Tasks ended for good: how much room comes back is learned from it."""
+        """Tasks ended for good: how much capacity comes back is learned from it."""
         self.value.ended(tasks)
 
     def pick(
@@ -83,7 +83,7 @@ class Chooser:
         Args:
             class_id: of the task.
             counts: (N,) how many tasks fit on each node in the view.
-            view: the room on which it is to be placed.
+            view: the capacity on which it is to be placed.
             within: (N,) the nodes to choose from; ``None`` all.
             score: (N,) larger is taken first, before anything else.
         """
@@ -120,14 +120,14 @@ class Chooser:
         if within is not None:
             fits &= within
         nodes = np.flatnonzero(fits)
-        room = counts.take(nodes).astype(np.int64)
-        if int(room.sum()) < tasks:
+        fitting = counts.take(nodes).astype(np.int64)
+        if int(fitting.sum()) < tasks:
             return None
         order = self._order(class_id, view, nodes, score, tasks)
-        nodes, room = nodes.take(order), room.take(order)
-        filled = room.cumsum()
+        nodes, fitting = nodes.take(order), fitting.take(order)
+        filled = fitting.cumsum()
         last = int(filled.searchsorted(tasks))
-        taken = room[: last + 1]
+        taken = fitting[: last + 1]
         taken[last] -= filled[last] - tasks
         return list(zip(nodes[: last + 1].tolist(), taken.tolist(), strict=True))
 

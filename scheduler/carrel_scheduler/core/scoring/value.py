@@ -1,4 +1,4 @@
-"""How useful the room of a node is for what is typically asked for, and what a placement costs.
+"""How useful the capacity of a node is for what is typically asked for, and what a placement costs.
 
 The value of a node with free CPU c and free thousandths L_j of its GPUs, over typical needs m:
 
@@ -11,8 +11,8 @@ with F the free and C the existing thousandths: what only few nodes can still ho
 flexible work keeps away from there. It is the gradient of expected log capacity (b = 1); the first
 term is that of fragmentation gradient descent (Weng et al., USENIX ATC'23). The loss of a placement
 is V before - V after + pack x (free GPU of the node before), in steps of ``QUANTUM``: differences
-below one step are left to bin packing. Packing and a smaller a matter only where room comes back,
-so both follow the part of arrivals that have ended.
+below one step are left to bin packing. Packing and a smaller a matter only where capacity comes
+back, so both follow the part of arrivals that have ended.
 
 CPU is counted in steps here, so V is a sum of table look-ups: one per distinct size of share and
 one for all whole needs. Needs are learned from arrivals (``typical_requests``); prices and tables
@@ -76,7 +76,7 @@ class Value:
             self._refresh()
 
     def ended(self, tasks: int = 1) -> None:
-        """Tasks ended for good and their room came back."""
+        """Tasks ended for good and their capacity came back."""
         self._ended += tasks
 
     @property
@@ -108,7 +108,7 @@ class Value:
 
         Args:
             class_id: of the task.
-            view: the room.
+            view: the capacity.
             nodes: (n,) slots on which it fits there.
 
         Returns:
@@ -144,7 +144,7 @@ class Value:
         return known
 
     def _refresh(self) -> None:
-        """Estimate needs and prices anew, from the room as events have made it."""
+        """Estimate needs and prices anew, from the capacity as events have made it."""
         arrivals, nodes = self._seen.arrivals, self._nodes
         later = arrivals + max(REFRESH, arrivals // REFRESH_PART)
         self._due = 2 * self._due if 2 * self._due < REFRESH else later

@@ -136,8 +136,8 @@ class Fit(Protocol):
 class Alike:
     """``need`` equal tasks, of which ``counts[n]`` fit on node n; exact.
 
-    ``free`` (N,), when given, breaks ties between domains with room for equally many: the one with
-    less free is tighter.
+    ``free`` (N,), when given, breaks ties between domains with capacity for equally many: the one
+    with less free is tighter.
     """
 
     counts: Counts
@@ -145,11 +145,11 @@ class Alike:
     free: Counts | None = None
 
     def measure(self, tier: Tier, within: Bools) -> tuple[Bools, tuple[Counts, ...]]:
-        """See ``Fit``; the first key is the room in tasks."""
-        room = tier.sums(self.counts * within)
+        """See ``Fit``; the first key is the capacity in tasks."""
+        fitting = tier.sums(self.counts * within)
         if self.free is None:
-            return room >= self.need, (room,)
-        return room >= self.need, (room, tier.sums(self.free * within))
+            return fitting >= self.need, (fitting,)
+        return fitting >= self.need, (fitting, tier.sums(self.free * within))
 
     def holds(self, within: Bools) -> bool:
         """See ``Fit``."""
@@ -234,7 +234,7 @@ def gathering_scores(
 
 
 def _usable(span: Span, within: Bools, fits: Sequence[Bools], running: Bools | None) -> list[Bools]:
-    """Per tier the domains to try: with room, allowed, and none that a deeper one equals."""
+    """Per tier the domains to try: with capacity, allowed, and none that a deeper one equals."""
     members = [tier.counts(within) for tier in span.tiers]
     usable: list[Bools] = []
     for place, tier in enumerate(span.tiers):
@@ -265,14 +265,14 @@ def _one_has_all(span: Span, within: Bools) -> bool:
     return any(int(tier.counts(within).max(initial=0)) == total for tier in span.tiers)
 
 
-def _rest_tightly(order: Counts, room: Counts, parents: Counts, need: int) -> Counts:
+def _rest_tightly(order: Counts, fitting: Counts, parents: Counts, need: int) -> Counts:
     """Of the domains in this order, let the tightest neighbour hold the rest of ``need``."""
-    sums = np.cumsum(room.take(order))
+    sums = np.cumsum(fitting.take(order))
     last = int(np.searchsorted(sums, need))
     if need <= 0 or last >= order.size:
         return order
     rest = need - (int(sums[last - 1]) if last else 0)
     later = order[last:]
-    able = (parents.take(later) == parents[order[last]]) & (room.take(later) >= rest)
-    tightest = np.where(able, room.take(later), np.iinfo(np.int64).max).argmin()
+    able = (parents.take(later) == parents[order[last]]) & (fitting.take(later) >= rest)
+    tightest = np.where(able, fitting.take(later), np.iinfo(np.int64).max).argmin()
     return np.concatenate((order[:last], later[tightest, None], np.delete(later, tightest)))

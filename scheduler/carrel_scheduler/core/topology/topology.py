@@ -179,7 +179,7 @@ class Topologies:
         pinned: Bools | None = None,
         free: Counts | None = None,
     ) -> Iterator[Bools]:
-        """Sets of nodes with room for ``need`` more equal tasks, in the order to try them.
+        """Sets of nodes with capacity for ``need`` more equal tasks, in the order to try them.
 
         Args:
             level: what the group wishes.
@@ -188,7 +188,7 @@ class Topologies:
             need: tasks to place.
             pinned: (N,) nodes on which tasks of the group run already.
             free: (N,) free amount of what the tasks ask most of; decides between domains with
-                room for equally many.
+                capacity for equally many.
 
         Yields:
             (N,) subsets of ``within``, none twice. Complete: a set of nodes that satisfies the
@@ -226,7 +226,7 @@ class Topologies:
         """(N,) which nodes to take first so that tasks gather in a set wider than preferred.
 
         Larger is better; equal inside a domain of the preferred level; 0 outside of all of them.
-        Domains that tasks run in already (``pinned``) come first, then those with most room, so
+        Domains that tasks run in already (``pinned``) come first, then those with most capacity, so
         that few are used; the last of those that ``need`` tasks take is the tightest one of its
         neighbours that holds the rest.
         """
@@ -243,7 +243,7 @@ class Topologies:
         need: int,
         pinned: Bools | None = None,
     ) -> tuple[int, int] | None:
-        """Proof that no domain has room for ``need`` equal tasks: (the best one's room, need).
+        """Proof that no domain holds ``need`` equal tasks: (most tasks in one domain, need).
 
         Exact for equal tasks: ``None`` means that some domain does hold them. A preferred level
         never changes the answer.
@@ -255,10 +255,10 @@ class Topologies:
             have = int(counts.compress(within).sum(dtype=np.int64))
         else:
             tier = span.tiers[span.top]
-            room = tier.sums(counts * within)
+            fitting = tier.sums(counts * within)
             if pinned is not None and pinned.any():
-                room = room * (tier.counts(pinned) > 0)
-            have = int(room.max(initial=0))
+                fitting = fitting * (tier.counts(pinned) > 0)
+            have = int(fitting.max(initial=0))
         return (have, need) if have < need else None
 
     def _candidates(

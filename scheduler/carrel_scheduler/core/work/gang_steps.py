@@ -68,7 +68,7 @@ class LeafState:
 
     Attributes:
         pending: tasks that wait and may start.
-        running: tasks that have a place and are not told to stop.
+        running: tasks that have a place and are not terminating.
         succeeded: number of tasks that ended well.
     """
 
@@ -325,7 +325,7 @@ def shed_steps(structure: Structure, states: Sequence[LeafState]) -> Iterator[Re
 
 
 def stale_tasks(structure: Structure, states: Sequence[LeafState]) -> tuple[int, ...]:
-    """Tasks that hold room in vain because others of their gang are missing.
+    """Tasks whose group has fewer members than its minimum.
 
     All of them when the workload as a whole is below its minimum; otherwise those of optional
     groups that are below theirs, while the rest goes on working. A group beyond the minimum of the
@@ -342,7 +342,7 @@ def stale_tasks(structure: Structure, states: Sequence[LeafState]) -> tuple[int,
 
 
 def is_stale(structure: Structure, states: Sequence[LeafState]) -> bool:
-    """Whether some tasks hold room in vain; see ``stale_tasks``."""
+    """Whether there are ``stale_tasks``."""
     return bool(stale_tasks(structure, states))
 
 

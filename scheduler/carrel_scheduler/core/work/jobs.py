@@ -29,19 +29,19 @@ class Job:
 
     Attributes:
         slot: its place in the columns; ``queue``: the slot of its queue.
-        rows: task index -> row in the task columns, of tasks that hold room.
-        halted: indices of tasks that were told to stop; ``stuck`` those that do not end.
-        out: task index -> what became of tasks that neither hold room nor ask for it.
-        queued: it asks for room (not while it is between two lives).
-        waiting: its row among the waiting, when none of its tasks holds or was promised room.
+        rows: task index -> row in the task columns, of tasks that hold allocations.
+        halted: indices of tasks that are terminating; ``stuck`` those that do not end.
+        out: task index -> what became of tasks that neither hold an allocation nor ask for one.
+        queued: it asks for capacity (not while it ends before it is requeued).
+        waiting: its row among the waiting, when none of its tasks holds or has reserved capacity.
         asked: what its pending tasks count for in the queue's sum of waiting amounts.
         fixed: what of its placed tasks counts as non-preemptible.
         core: of elastic semi-preemptible work the indices that are protected; ``uncovered``: its
             minimum came to rest on more than its rights, so nothing of this life is protected.
-        reservation: places held for it: (task index, place); ``reservation_fixed``: they count as
-            non-preemptible.
+        reservation: places reserved for it: (task index, place); ``reservation_fixed``: they count
+            as non-preemptible.
         started, saved: of its present life; epoch seconds.
-        evicted_at: when it last gave its room back to wait again.
+        evicted_at: when it was last evicted and requeued.
         stale_since: since when it runs with fewer tasks than its minimum.
     """
 
@@ -100,11 +100,11 @@ class Job:
 
     @property
     def fresh(self) -> bool:
-        """All its tasks ask for room."""
+        """All its tasks ask for capacity."""
         return self.queued and not self.rows and not self.out and not self.spec.gated
 
     def pending(self) -> list[int]:
-        """Indices of the tasks that ask for room, most important first."""
+        """Indices of the tasks that ask for capacity, most important first."""
         if not self.queued:
             return []
         rows, out, gated = self.rows, self.out or {}, self.spec.gated
@@ -115,7 +115,7 @@ class Job:
         ]
 
     def running(self) -> list[int]:
-        """Indices of the tasks that hold room and were not told to stop."""
+        """Indices of the tasks that hold allocations and are not terminating."""
         return [index for index in sorted(self.rows) if index not in self.halted]
 
     @property
@@ -175,7 +175,7 @@ class JobTable:
         created, started, since: (J,) epoch seconds: submission, start of the present life, and
             start of the work not yet saved.
         gpu: (J,) GPU thousandths of the running tasks.
-        placed: (J,) how many tasks hold room.
+        placed: (J,) how many tasks hold allocations.
         whole: (J,) it is stopped whole or not at all.
         saves: how many checkpoints were seen.
     """
@@ -262,7 +262,7 @@ class JobTable:
         self._spare.append(job.slot)
 
     def reserve(self, slots: int) -> None:
-        """Make room for so many jobs at once."""
+        """Allocate columns for so many jobs at once."""
         old = len(self.by_slot)
         if slots <= old:
             return

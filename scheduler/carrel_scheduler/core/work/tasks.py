@@ -37,9 +37,14 @@ class PreemptibleUsage:
         for row, node in zip(used.tolist(), nodes.tolist(), strict=True):
             self.rows[node].append(row)
         self._held: npt.NDArray[np.int32] = np.zeros((2, COLUMNS, width), np.int32)
-        lent = used[tasks.victim.take(used) >= 0]
-        spot = tasks.victim.take(lent).astype(np.int64) % COLUMNS * width + tasks.node.take(lent)
-        for kind, amount in ((GPU, tasks.gpu_of(lent)), (CPU, tasks.host[0].take(lent))):
+        preemptible = used[tasks.victim.take(used) >= 0]
+        spot = tasks.victim.take(preemptible).astype(np.int64) % COLUMNS * width + tasks.node.take(
+            preemptible
+        )
+        for kind, amount in (
+            (GPU, tasks.gpu_of(preemptible)),
+            (CPU, tasks.host[0].take(preemptible)),
+        ):
             sums = np.bincount(spot, amount, COLUMNS * width).astype(np.int32)
             self._held[kind] = sums.reshape(COLUMNS, width)
 
@@ -82,7 +87,7 @@ class PreemptibleUsage:
 
 
 class TaskColumns:
-    """All tasks that hold room.
+    """All tasks that hold allocations.
 
     Attributes:
         node: (T,) slot of the node, -1 for an unused row.
@@ -96,7 +101,8 @@ class TaskColumns:
         priority: (T,) of its workload.
         victims: slot of a queue -> priority -> how many tasks may be evicted; none where empty.
         victims_in_all: the sum of these.
-        stopping: (T,) it was told to stop and still holds its room; stuck: (T,) for good, it seems.
+        stopping: (T,) it is terminating and still holds its allocation; stuck: (T,) it did not
+            end in time.
     """
 
     def __init__(self) -> None:
@@ -252,7 +258,7 @@ class TaskColumns:
         return np.flatnonzero(self.node != NOBODY)
 
     def reserve(self, rows: int) -> None:
-        """Make room for so many rows at once, before a bulk load."""
+        """Allocate so many rows at once, before a bulk load."""
         if rows > len(self.node):
             self._grow(rows)
 

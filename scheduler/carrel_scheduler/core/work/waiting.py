@@ -2,7 +2,7 @@
 
 A row is (queue, shape, priority, preemptibility); ten thousand waiting jobs are a few thousand
 rows, and a cycle touches only jobs that move. The columns answer for all rows at once whether the
-room for one task, times the number of tasks, is there.
+capacity for one task, times the number of tasks, is there.
 """
 
 import heapq

@@ -34,13 +34,13 @@ def own_side(*more: Event, quota: float = 3, far: int = 1) -> OwnQueue:
     return OwnQueue(Cycle(state, NOW), state.job("urgent"), (0,))
 
 
-def staying(own: OwnQueue, rights: Budgets | None, *, taken: bool = False) -> set[str]:
+def staying(own: OwnQueue, budgets: Budgets | None, *, taken: bool = False) -> set[str]:
     """Uids of those who stay once all of the own queue has left and the claim has its place.
 
     With ``taken`` others got what the first of them had on node `n`.
     """
     cycle, leaving = own.cycle, own.units
-    before = own_queue.promised_beyond(own, leaving)
+    before = own_queue.overcommitted(own, leaving)
     room = cycle.state.tasks.footprint(cycle.state.job("far").rows[0])
     for unit in leaving:
         for index in unit.indices:
@@ -48,7 +48,7 @@ def staying(own: OwnQueue, rights: Budgets | None, *, taken: bool = False) -> se
     assert place(cycle, own.preemptor, own.step, soon=True)
     if taken:
         cycle.moves.reserve(cycle.state.job("waits"), 0, room, fixed=False)
-    own_queue.spare(own, leaving, before, rights)
+    own_queue.spare(own, leaving, before, budgets)
     return {unit.job.uid for unit in leaving} & set(cycle.moves.reserved)
 
 
@@ -68,7 +68,7 @@ def test_who_is_needed_for_the_right_leaves_where_others_give_way(
     quota: float, stays: set[str]
 ) -> None:
     own = own_side(quota=quota)
-    assert staying(own, own.rights(own.most)) == stays
+    assert staying(own, own.budgets(own.most)) == stays
     assert staying(own_side(quota=quota), None) == {"far"}
 
 

@@ -15,9 +15,9 @@ from carrel_scheduler.core.preemption.search.budgets import RunningLosses
 from carrel_scheduler.core.preemption.search.layout import Layout, cells
 from carrel_scheduler.core.preemption.search.model import (
     Bools,
+    FreeDevices,
     GangRequest,
     Ints,
-    Room,
     fitting,
     fitting_one,
 )
@@ -40,7 +40,7 @@ class Trial:
         self.request, self.layout, self.base, self.usable = request, layout, base, usable
         self.total = int(base.sum())
         self.fits: dict[int, int] = {}
-        self._room: dict[int, list[int]] = {}
+        self._free: dict[int, list[int]] = {}
         self._tasks: dict[int, list[Task]] = {}
         self._rows: Ints | None = None
         self._start: Ints | None = None
@@ -64,12 +64,12 @@ class Trial:
             tasks = self._tasks[unit] = self._look_up(unit)
         width = len(self.layout.devices)
         for node, devices, share, cpu, memory in tasks:
-            room = self._room[node]
+            free = self._free[node]
             for device in devices:
-                room[device] += sign * share
-            room[width] += sign * cpu
-            room[width + 1] += sign * memory
-            fits = fitting_one(self.request, room[:width], room[width], room[width + 1])
+                free[device] += sign * share
+            free[width] += sign * cpu
+            free[width + 1] += sign * memory
+            fits = fitting_one(self.request, free[:width], free[width], free[width + 1])
             self.total += fits - self.fits[node]
             self.fits[node] = fits
 
@@ -83,8 +83,8 @@ class Trial:
             held = tuple(d for d in range(mask.bit_length()) if mask >> d & 1)
             cpu, memory = int(candidates.cpu_milli[row]), int(candidates.memory_mib[row])
             tasks.append((node, held, int(candidates.share[row]), cpu, memory))
-            if node not in self._room:
-                self._room[node] = free.devices[:, node].tolist() + free.host[:, node].tolist()
+            if node not in self._free:
+                self._free[node] = free.devices[:, node].tolist() + free.host[:, node].tolist()
                 self.fits[node] = int(self.base[node])
         return tasks
 
@@ -191,7 +191,7 @@ def pruned(request: GangRequest, layout: Layout, units: Ints, base: Ints) -> Int
     gone = np.zeros(len(candidates.cost), np.bool_)
     gone[units] = True
     rows = layout.rows_of(gone)
-    devices, host = layout.room_without(rows)
+    devices, host = layout.free_without(rows)
     fits = np.where(layout.free.eligible, fitting(request, devices, host), 0)
     slack = int(fits.sum()) - request.tasks
     if slack < 0:
@@ -225,12 +225,12 @@ def pruned(request: GangRequest, layout: Layout, units: Ints, base: Ints) -> Int
 
 
 def _critical(
-    request: GangRequest, layout: Layout, units: Ints, fits: Ints, room: tuple[Room, Ints]
+    request: GangRequest, layout: Layout, units: Ints, fits: Ints, free: tuple[FreeDevices, Ints]
 ) -> Bools:
     """(len(units),) units of one task each of which keeping alone would cost a place."""
     candidates = layout.candidates
     node = candidates.node.take(units)
-    devices, host = room[0].take(node, axis=1), room[1].take(node, axis=1)
+    devices, host = free[0].take(node, axis=1), free[1].take(node, axis=1)
     row, device = cells(candidates, units)
     devices[device, row] -= candidates.share.take(units).take(row).astype(devices.dtype)
     host -= np.stack([candidates.cpu_milli.take(units), candidates.memory_mib.take(units)])

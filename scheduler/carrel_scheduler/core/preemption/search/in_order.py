@@ -20,7 +20,7 @@ def first_in_order(request: GangRequest, layout: Layout) -> Ints | None:
     when = place.take(layout.units_of(rows))
 
     def enough(count: int) -> bool:
-        fits = fitting(request, *layout.room_without(rows[when < count]))
+        fits = fitting(request, *layout.free_without(rows[when < count]))
         return int(np.minimum(fits * eligible, request.tasks).sum()) >= request.tasks
 
     low, high = 0, len(units)

@@ -1,7 +1,8 @@
 """The candidates laid out on their nodes, and proofs of "no" before anything is tried.
 
-The layout is computed once for a set of candidates. ``devices`` and ``host`` are the room of every
-node with all of them evicted: the largest room that any legal set can make. Two bounds follow:
+The layout is computed once for a set of candidates. ``devices`` and ``host`` are the capacity of
+every node with all of them evicted: the most that any legal set can free. Two bounds
+follow:
 
 B0, nodes: identical tasks only need a count, so fewer places than tasks is a proof, and where no
 budget binds the count is reached. B1, budgets: the devices that are free now and those that the
@@ -19,9 +20,9 @@ from carrel_scheduler.core.preemption.search.model import (
     Bools,
     Candidates,
     EligibleNodes,
+    FreeDevices,
     GangRequest,
     Ints,
-    Room,
 )
 
 
@@ -37,8 +38,8 @@ class Layout:
             eligible nodes.
         start: (N + 1,) where a node's rows begin.
         alone: every unit is one task.
-        devices: (D, N) int16, room per device with everybody gone.
-        host: (2, N) millicores and MiB with everybody gone.
+        devices: (D, N) int16, capacity per device with all candidates evicted.
+        host: (2, N) millicores and MiB with all candidates evicted.
         later: gives the candidates with their costs, which no bound needs; see ``weigh``.
     """
 
@@ -48,7 +49,7 @@ class Layout:
     rows: Ints
     start: Ints
     alone: bool
-    devices: Room
+    devices: FreeDevices
     host: Ints
     later: Callable[[], Candidates] | None = None
 
@@ -65,14 +66,14 @@ class Layout:
         """The units of tasks."""
         return rows if self.alone else self.candidates.unit.take(rows)
 
-    def room_without(self, rows: Ints) -> tuple[Room, Ints]:
-        """(D, N) and (2, N) room with the tasks ``rows`` evicted."""
+    def free_without(self, rows: Ints) -> tuple[FreeDevices, Ints]:
+        """(D, N) and (2, N) capacity with the tasks ``rows`` evicted."""
         devices, host = self.free.devices.astype(np.int16), self.free.host.copy()
         _give(self.candidates, rows, devices, host)
         return devices, host
 
     def refuses(self, request: GangRequest, fits: Ints) -> bool:
-        """B1; ``fits`` (N,) are the tasks that fit on a node with everybody gone."""
+        """B1; ``fits`` (N,) are the tasks that fit on a node with all candidates evicted."""
         suits = (self.devices >= request.size) & (fits > 0)
         free = int(np.where(suits, self.free.devices, 0).sum(dtype=np.int64))
         return _beyond(request, free, self.budgets)
@@ -112,7 +113,7 @@ def _alone(candidates: Candidates) -> bool:
 
 
 def lay_out(free: EligibleNodes, candidates: Candidates, budgets: UnitBudgets) -> Layout:
-    """Sort the candidates by node and sum the room that they would leave.
+    """Sort the candidates by node and sum the capacity that they would leave.
 
     Units that lie on no eligible node are taken out of ``budgets``, their ``unit_budgets``.
     """
@@ -145,8 +146,8 @@ def _rows(free: EligibleNodes, candidates: Candidates, live: Bools, units: int) 
     return np.flatnonzero(wanted)
 
 
-def _give(candidates: Candidates, rows: Ints, devices: Room, host: Ints) -> None:
-    """Add what the tasks ``rows`` hold to the room of their nodes, in place."""
+def _give(candidates: Candidates, rows: Ints, devices: FreeDevices, host: Ints) -> None:
+    """Add what the tasks ``rows`` hold to the capacity of their nodes, in place."""
     if not len(rows):
         return
     width, size = len(devices), len(host[0])

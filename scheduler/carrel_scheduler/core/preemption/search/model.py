@@ -1,9 +1,10 @@
 """Question and answer of the search over arrays.
 
-A preemptor asks for room for identical tasks. Candidates are the placed tasks that may be evicted;
-they go in units that cannot be divided (a whole job, or one surplus member), as far as the budgets
-of their queues allow. The answer is a set of units with the nodes on which they make room, a proof
-that no set exists, or the admission that none was found within the limits of the search.
+A preemptor asks for capacity for identical tasks. Candidates are the placed tasks that may be
+evicted; they go in units that cannot be divided (a whole job, or one surplus member), as far as the
+budgets of their queues allow. The answer is a set of units with the nodes on which they free
+capacity, a proof that no set exists, or the admission that none was found within the limits of the
+search.
 
 Units of measure: thousandths of a device, millicores, MiB; costs are integers, larger is worse.
 """
@@ -19,7 +20,7 @@ from carrel_scheduler.core.resources import MILLI
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-Room = NDArray[np.integer]
+FreeDevices = NDArray[np.integer]
 """(D, N) free thousandths of every device of every node, of any integer type."""
 
 MANY: Final = 1 << 30
@@ -28,7 +29,7 @@ MANY: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class GangRequest:
-    """Room for ``tasks`` identical tasks.
+    """Capacity for ``tasks`` identical tasks.
 
     Attributes:
         tasks: how many.
@@ -59,7 +60,7 @@ class EligibleNodes:
     """
 
     eligible: Bools
-    devices: Room
+    devices: FreeDevices
     host: Ints
     rank: Ints
 
@@ -95,7 +96,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """Units whose eviction makes room; ``nodes`` (m,) has a node for every task."""
+    """Units whose eviction frees capacity; ``nodes`` (m,) has a node for every task."""
 
     units: Ints
     nodes: Ints
@@ -121,12 +122,12 @@ class SearchLimitReached:
 Answer = Cleared | Impossible | SearchLimitReached
 
 
-def fitting(request: GangRequest, devices: Room, host: Ints) -> Ints:
+def fitting(request: GangRequest, devices: FreeDevices, host: Ints) -> Ints:
     """(M,) tasks that fit on every node, at most ``MANY``.
 
     Args:
         request: what one task needs.
-        devices: (D, M) room per device.
+        devices: (D, M) capacity per device.
         host: (2, M) millicores and MiB.
     """
     fits = np.full(host.shape[1], request.most_per_node or MANY, np.int64)
@@ -139,7 +140,7 @@ def fitting(request: GangRequest, devices: Room, host: Ints) -> Ints:
     return np.maximum(fits, 0, out=fits)
 
 
-def _by_devices(request: GangRequest, devices: Room) -> Ints:
+def _by_devices(request: GangRequest, devices: FreeDevices) -> Ints:
     """(M,) tasks for which the devices alone suffice; a task's devices are distinct."""
     if request.size * 2 > MILLI:
         suits = np.count_nonzero(devices >= request.size, axis=0)
@@ -164,7 +165,7 @@ def fitting_one(
     if request.memory_mib:
         fits = min(fits, memory_mib // request.memory_mib)
     if request.width and fits > 0:
-        slots = [room // request.size for room in devices]
+        slots = [free // request.size for free in devices]
         best = sum(slots) // request.width
         while (usable := sum(min(s, best) for s in slots) // request.width) < best:
             best = usable

@@ -25,7 +25,7 @@ class Places:
 
     Attributes:
         node: (I,) where.
-        gain: (I,) tasks that it makes room for.
+        gain: (I,) tasks that it frees capacity for.
         start: (I + 1,) where an item's units begin in ``unit``.
         unit: (L,) units; a unit on several nodes stands in several items.
         cost: (I,) of its units, as given.
@@ -109,7 +109,7 @@ def places_of(request: GangRequest, layout: Layout, fits: Ints, base: Ints) -> P
     Args:
         request: what is wanted.
         layout: the candidates.
-        fits: (N,) tasks that fit with everybody gone.
+        fits: (N,) tasks that fit with all candidates evicted.
         base: (N,) tasks that fit already.
     """
     nodes = np.flatnonzero(fits > base)
@@ -213,7 +213,7 @@ def _before(group: Ints, amount: Ints) -> Ints:
 
 
 class _Filling:
-    """The tasks of some nodes, the room there, and the step at which each task goes."""
+    """The tasks of some nodes, the capacity there, and the step at which each task goes."""
 
     def __init__(
         self, request: GangRequest, layout: Layout, nodes: Ints, rows: Ints, at: Ints, weight: Ints
@@ -243,9 +243,9 @@ class _Filling:
             goal = np.minimum(base + step * stride, want)
             self._clear_devices(step, goal)
             self._clear_host(step, goal)
-            room = fitting(self.request, self.devices, self.host)
-            reached = np.maximum(np.minimum(room, want), goal)
-            levels.append(np.minimum(room, want))
+            count = fitting(self.request, self.devices, self.host)
+            reached = np.maximum(np.minimum(count, want), goal)
+            levels.append(np.minimum(count, want))
         return self.step, np.stack(levels)
 
     def _go(self, gone: Bools, step: int) -> None:

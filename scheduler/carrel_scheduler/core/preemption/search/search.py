@@ -33,7 +33,7 @@ STEPS = 2000
 
 
 def search(request: GangRequest, layout: Layout) -> Answer:
-    """Choose the candidates whose eviction makes room for a request, at the least cost."""
+    """Choose the candidates whose eviction frees capacity for a request, at the least cost."""
     eligible, free = layout.free.eligible, layout.free
     fits = fitting(request, layout.devices, layout.host) * eligible
     if int(np.minimum(fits, request.tasks).sum()) < request.tasks:
@@ -127,7 +127,7 @@ class _Search:
         layout = self.layout
         gone = np.zeros(len(self.cost), np.bool_)
         gone[units] = True
-        fits = fitting(self.request, *layout.room_without(layout.rows_of(gone)))
+        fits = fitting(self.request, *layout.free_without(layout.rows_of(gone)))
         fits *= layout.free.eligible
         order = np.lexsort((layout.free.rank, -(fits > self.base).astype(np.int8), fits == 0))
         counts = np.minimum(fits.take(order), self.request.tasks)

@@ -11,9 +11,9 @@ import numpy as np
 from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.search.model import (
     EligibleNodes,
+    FreeDevices,
     GangRequest,
     Ints,
-    Room,
 )
 from carrel_scheduler.core.queues.rules import NO_BOUND, Tree
 from unit.core.preemption.search.situations import Situation, victims_of
@@ -98,7 +98,7 @@ def large_situation(fill: FILL, claim: GangRequest, seed: int, keep: float) -> S
     return Situation(claim, ground, victims, budgets)
 
 
-def _partly_free(dice: np.random.Generator, rows: list[Row]) -> tuple[list[Row], Room, Ints]:
+def _partly_free(dice: np.random.Generator, rows: list[Row]) -> tuple[list[Row], FreeDevices, Ints]:
     """Some of the tasks ended: the others with units numbered anew, free devices, free hosts."""
     kept: list[Row] = []
     numbers: dict[int, int] = {}
