@@ -130,7 +130,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     gpu_idle_seconds: float = 0.0
 
 
-class MeasuredUse(msgspec.Struct, frozen=True, kw_only=True):
+class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a workload did with its GPUs for some minutes, as far as it was measured.
 
     ``used_gpu_seconds`` is utilisation times seconds, summed over its GPUs; ``idle_gpu_seconds``
@@ -256,7 +256,7 @@ class Ledger(ObjectStore, Protocol):
         """Rows, newest last."""
         ...
 
-    async def add_gpu_use(self, pieces: Sequence[MeasuredUse]) -> None:
+    async def add_gpu_use(self, pieces: Sequence[GpuUse]) -> None:
         """Append what was measured; raises ``StorageFull``."""
         ...
 

@@ -16,7 +16,7 @@ from carrel_scheduler.ledger.records import (
     Creation,
     Decision,
     Fenced,
-    MeasuredUse,
+    GpuUse,
     MetricPoint,
     NewWorkload,
     Transition,
@@ -204,7 +204,7 @@ class SqlLedger(SqlObjectStore):
         """See ``Ledger``."""
         return await self._read(history_rows.read_decisions, workload_uid=workload_uid, limit=limit)
 
-    async def add_gpu_use(self, pieces: Sequence[MeasuredUse]) -> None:
+    async def add_gpu_use(self, pieces: Sequence[GpuUse]) -> None:
         """See ``Ledger``."""
         arrivals = tuple(pieces)
         await self._writer.run(lambda transaction: gpu_use.add(transaction.connection, arrivals))

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.records import MeasuredUse, Transition, Usage
+from carrel_scheduler.ledger.records import GpuUse, Transition, Usage
 
 WAITING: Final = "pending"
 GIVING_WAY: Final = "preempting"
@@ -52,7 +52,7 @@ class Span(msgspec.Struct, frozen=True):
         return max(0.0, end - max(self.at, since))
 
 
-KEYS: Final[dict[str, Callable[[Span | MeasuredUse], str]]] = {
+KEYS: Final[dict[str, Callable[[Span | GpuUse], str]]] = {
     "project": lambda span: span.project,
     "user": lambda span: span.user,
     "workload": lambda span: f"{span.project}/{span.workload}",
@@ -107,7 +107,7 @@ class _Sum:
             begins_inside and span.to_phase == GIVING_WAY and span.from_phase != GIVING_WAY
         )
 
-    def add_measured(self, piece: MeasuredUse, since: float, until: float) -> None:
+    def add_measured(self, piece: GpuUse, since: float, until: float) -> None:
         inside = min(piece.until, until) - max(piece.since, since)
         part = max(0.0, inside) / (piece.until - piece.since)
         self.used.append(piece.used_gpu_seconds * part)
@@ -141,7 +141,7 @@ def check_range(by: str, since: float, until: float) -> None:
 
 def account(
     spans_: Iterable[Span],
-    measured: Iterable[MeasuredUse] = (),
+    measured: Iterable[GpuUse] = (),
     *,
     by: str,
     since: float,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.records import Ledger, MeasuredUse, MetricPoint, Transition
+from carrel_scheduler.ledger.records import GpuUse, Ledger, MetricPoint, Transition
 from carrel_scheduler.ledger.rows.curves import MOST
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.ledger.usage import account, spans
@@ -103,7 +103,7 @@ class Past:
         one.meta.uid = "uid-1"
         rows = [transition(one, "running", 0.0, gpu_milli=2000), transition(one, "failed", 600.0)]
         await store.record(epoch=await store.begin_epoch(), transitions=rows)
-        first = MeasuredUse(
+        first = GpuUse(
             workload_uid="uid-1",
             workload="one",
             project="vision",

@@ -16,7 +16,7 @@ from carrel_scheduler.ledger.open import KEEP_CHANGES, keys_beside, migrated
 from carrel_scheduler.ledger.records import (
     Decision,
     Fenced,
-    MeasuredUse,
+    GpuUse,
     MetricPoint,
     Transition,
     Usage,
@@ -188,7 +188,7 @@ class Past:
         """See ``Ledger``."""
         await self.rows.add_metrics(workload_uid, points)
 
-    async def add_gpu_use(self, pieces: Sequence[MeasuredUse]) -> None:
+    async def add_gpu_use(self, pieces: Sequence[GpuUse]) -> None:
         """See ``Ledger``."""
         await self.rows.add_gpu_use(pieces)
 

@@ -5,14 +5,14 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from carrel_scheduler.ledger.records import MeasuredUse
+from carrel_scheduler.ledger.records import GpuUse
 from carrel_scheduler.ledger.rows.bulk import insert_tuples
 from carrel_scheduler.ledger.rows.tables import gpu_use
 
-_FIELDS: Final = MeasuredUse.__struct_fields__
+_FIELDS: Final = GpuUse.__struct_fields__
 
 
-def add(connection: Connection, pieces: Sequence[MeasuredUse]) -> None:
+def add(connection: Connection, pieces: Sequence[GpuUse]) -> None:
     """Append pieces."""
     rows = [tuple(getattr(piece, name) for name in _FIELDS) for piece in pieces]
     insert_tuples(connection, gpu_use, _FIELDS, rows)
@@ -20,11 +20,11 @@ def add(connection: Connection, pieces: Sequence[MeasuredUse]) -> None:
 
 def read(
     connection: Connection, since: float, until: float, projects: Sequence[str] | None
-) -> Iterator[MeasuredUse]:
+) -> Iterator[GpuUse]:
     """Every piece that touches [since, until)."""
     columns = [gpu_use.c[name] for name in _FIELDS]
     query = select(*columns).where(gpu_use.c.until > since, gpu_use.c.since < until)
     if projects is not None:
         query = query.where(gpu_use.c.project.in_(projects))
     for row in connection.execute(query).mappings():
-        yield MeasuredUse(**row)
+        yield GpuUse(**row)

@@ -7,7 +7,7 @@ none of the workload's worked. Time without readings counts as neither.
 from dataclasses import dataclass
 from typing import Final
 
-from carrel_scheduler.ledger.records import MeasuredUse
+from carrel_scheduler.ledger.records import GpuUse
 from carrel_schema.objects import Workload
 
 WRITE_SECONDS: Final = 300.0
@@ -42,13 +42,13 @@ class GpuAccount:
         found.used += used_gpus * (until - since)
         found.idle += idle_gpus * (until - since)
 
-    def take_due(self, now: float) -> list[MeasuredUse]:
+    def take_due(self, now: float) -> list[GpuUse]:
         """What is to be written now; sums begin anew."""
         if self._due_at is None or now < self._due_at:
             return []
         sums, self._sums, self._due_at = self._sums, {}, None
         return [
-            MeasuredUse(
+            GpuUse(
                 workload_uid=uid,
                 workload=one.workload.meta.name,
                 project=one.workload.meta.project,
