@@ -1,6 +1,8 @@
 """Agents on the nodes of a cluster, as the API hears them: see ``api.dependencies.NodeAgents``."""
 
+import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -8,6 +10,8 @@ from carrel_scheduler.engines.kubernetes.node_tokens import NodeTokens
 from carrel_scheduler.node.contract import NodeReport
 from carrel_scheduler.workloads.nodes import gpu_use
 from carrel_scheduler.workloads.reconcile.events import LoopEvent, NodeReported
+
+GATHER_SECONDS: Final = 1.0
 
 
 class ClusterNodeAgents:
@@ -26,12 +30,20 @@ class ClusterNodeAgents:
         enqueue: Callable[[LoopEvent], None],
     ) -> None:
         self._tokens, self._workload_of, self._enqueue = tokens, workload_of, enqueue
+        self._waiting: dict[str, NodeReport] = {}
 
     async def node_of(self, token: str) -> str | None:
         """On which node the agent with this token runs."""
         return await self._tokens.node_of(token)
 
     def take(self, node: str, report: NodeReport) -> None:
-        """Take in what the agent on a node saw."""
-        use = tuple(gpu_use.named(one, self._workload_of) for one in report.use)
-        self._enqueue(NodeReported(node, msgspec.structs.replace(report, use=use)))
+        """Take in what the agent on a node saw; the reports of a second become one pass."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._tell)
+        self._waiting[node] = report
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for node, report in waiting.items():
+            use = tuple(gpu_use.named(one, self._workload_of) for one in report.use)
+            self._enqueue(NodeReported(node, msgspec.structs.replace(report, use=use)))

@@ -173,13 +173,20 @@ def observe(
 
 
 def take_report(
-    changes: PassChanges, node: NodeState, report: NodeReport, withheld: WithheldDevices
+    changes: PassChanges,
+    node: NodeState,
+    report: NodeReport,
+    withheld: WithheldDevices,
+    here: Collection[CachedWorkload],
 ) -> None:
-    """Take in what the agent of a node of a cluster reports, with workloads as owners."""
+    """Take in what the agent of a node of a cluster reports, with workloads as owners.
+
+    ``here`` is the work that holds places on the node.
+    """
     name, cache = node.facts.name, changes.cache
     owners = {one.index: {own.owner for own in one.owners} for one in report.use}
     held: dict[int, set[str]] = {}
-    for entry in cache.holding:
+    for entry in here:
         for index in _devices(entry, name):
             held.setdefault(index, set()).add(entry.uid)
     before = {device.uuid: index for index, device in node.reported.items()}
@@ -199,14 +206,14 @@ def take_report(
     )
     by_index = {one.index: one for one in use}
     node.take_use(by_index, changes.now)
-    for entry in cache.holding:
+    for entry in here:
         gpu_use.take_readings(entry, name, by_index, changes.now, cache.gpu_account, counted=True)
     sick = withheld.check(name, node.reported.values(), changes.state)
     for index, conditions in sick.items():
         for own in by_index[index].owners if index in by_index else ():
-            here = cache.get(own.owner)
-            if here is not None and any(place.node == name for place in here.places.values()):
-                _requeue_from_sick(changes, here, index, name, conditions)
+            victim = cache.get(own.owner)
+            if victim is not None and any(victim is one for one in here):
+                _requeue_from_sick(changes, victim, index, name, conditions)
 
 
 def _moved(

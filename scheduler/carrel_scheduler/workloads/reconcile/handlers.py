@@ -5,7 +5,7 @@ aside and undone. Handlers change nothing outside the process.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from carrel_scheduler.core.events import QueueRemoved
 from carrel_scheduler.core.state import State
@@ -106,6 +106,7 @@ class EventHandlers:
         self._gpu_memory, self._stall_rule = gpu_memory, stall_rule
         self.nodes: dict[str, NodeState] = {}
         self.input_version = 0
+        self._placed: tuple[int, Mapping[str, Sequence[CachedWorkload]]] = (-1, {})
 
     def handle(self, changes: PassChanges, event: LoopEvent) -> None:
         """Handle one event."""
@@ -249,12 +250,13 @@ class EventHandlers:
             case DevicesSampled(facts, use):
                 devices.observe(changes, self.nodes, facts, use, self._withheld)
                 self._gpu_memory.look(changes, facts, use)
-                self._devices_read(changes)
+                self._devices_read(changes, tuple(self._cache.holding))
             case NodeReported(name, report):
                 node = self.nodes.get(name)
                 if node is not None:  # else it has left the cluster
-                    devices.take_report(changes, node, report, self._withheld)
-                    self._devices_read(changes)
+                    here = self._on_nodes(changes).get(name, ())
+                    devices.take_report(changes, node, report, self._withheld, here)
+                    self._devices_read(changes, here)
             case CordonEnded(name, index):
                 self._uncordon(name, index)
 
@@ -265,8 +267,18 @@ class EventHandlers:
             if self._withheld.uncordon(name, device, self._state):
                 log.warning("GPU %d of %s was returned to service by an admin", index, name)
 
-    def _devices_read(self, changes: PassChanges) -> None:
-        for entry in tuple(self._cache.holding):
+    def _on_nodes(self, changes: PassChanges) -> Mapping[str, Sequence[CachedWorkload]]:
+        """Work by the nodes that it holds places on; made once a pass, for all its reports."""
+        if self._placed[0] != changes.number:
+            found: dict[str, list[CachedWorkload]] = {}
+            for entry in self._cache.holding:
+                for node in {place.node for place in entry.places.values()}:
+                    found.setdefault(node, []).append(entry)
+            self._placed = (changes.number, found)
+        return self._placed[1]
+
+    def _devices_read(self, changes: PassChanges, here: Sequence[CachedWorkload]) -> None:
+        for entry in here:
             with self._steps.step(changes, "message", entry.uid, entry.uid):
                 stalling.check(changes, entry, self._stall_rule)
                 if session_limits.resumed_work(entry, changes.now):

@@ -1,0 +1,43 @@
+"""Reports of many nodes reach the reconciler together, with workloads in the place of pods."""
+
+import asyncio
+
+import pytest
+
+from carrel_scheduler.node.contract import DeviceUse, NodeReport, OwnerUse
+from carrel_scheduler.service import node_agents
+from carrel_scheduler.service.node_agents import ClusterNodeAgents
+from carrel_scheduler.workloads.reconcile.events import LoopEvent, NodeReported
+
+
+async def test_the_last_report_of_each_node_is_told_with_the_names_of_workloads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_agents, "GATHER_SECONDS", 0.0)
+    told: list[NodeReported] = []
+    both, tokens = asyncio.Event(), None
+
+    def tell(event: LoopEvent) -> None:
+        assert isinstance(event, NodeReported)
+        told.append(event)
+        if len(told) == 2:
+            both.set()
+
+    pods = {"pod-1": "w-1", "pod-2": "w-1", "pod-3": "w-2"}
+    agents = ClusterNodeAgents(tokens, pods.get, tell)  # type: ignore[arg-type]
+    owners = tuple(
+        OwnerUse(owner=pod, utilization=0.25, memory_used_mib=10)
+        for pod in ("pod-1", "pod-2", "pod-3", "of somebody else")
+    )
+    use = DeviceUse(index=0, utilization=1.0, memory_used_mib=40, owners=owners)
+    for driver in ("old", "new"):
+        agents.take("node-1", NodeReport(driver=driver, devices=(), use=(use,)))
+    agents.take("node-2", NodeReport(driver="", devices=(), use=()))
+    assert not told
+    await asyncio.wait_for(both.wait(), 30.0)
+    first, second = told
+    assert (first.node, first.report.driver, second.node) == ("node-1", "new", "node-2")
+    assert [(one.owner, one.utilization) for one in first.report.use[0].owners] == [
+        ("w-1", 0.5),
+        ("w-2", 0.25),
+    ]
