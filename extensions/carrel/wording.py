@@ -26,7 +26,18 @@ def phase_word(phase: str) -> str:
 
 def state_word(workload: Workload) -> str:
     """The word for a workload's phase, where that alone would hide a crash."""
+    if has_crashed(workload):
+        return phase_word("failed")
     return RETRYING if workload.is_retrying else phase_word(workload.status.phase)
+
+
+CRASHED: Final = frozenset({"NeverReady", "ReplicasFailed"})
+
+
+def has_crashed(workload: Workload) -> bool:
+    """Whether it is an endpoint that was stopped because its replicas failed."""
+    reason = workload.status.reason
+    return workload.status.phase == "stopped" and reason is not None and reason.token in CRASHED
 
 
 def phase_icon(phase: str) -> str:

@@ -119,6 +119,8 @@ def status_word(workload: Workload) -> str:
     """The word of the column STATUS."""
     status = workload.status
     token = status.reason.token if status.reason else ""
+    if wording.has_crashed(workload):
+        return "Failed"
     if status.phase == "stopped" and token in PREEMPTED:
         return "Preempted"
     if status.phase == "stopped":

@@ -5,6 +5,7 @@ import shlex
 
 from markupsafe import Markup, escape
 
+from carrel import wording
 from carrel.models import (
     Amounts,
     InteractiveLimits,
@@ -39,6 +40,13 @@ _RULES = {
 def prose(text: str) -> Markup:
     """A sentence with names in backticks, as HTML: names become bold, all else is escaped."""
     return Markup(_NAME.sub(r"<b>\1</b>", str(escape(text))))  # noqa: S704 - escaped before
+
+
+def phase(workload: Workload) -> str:
+    """The state to show: a crashed endpoint has failed, what is tried again is not just pending."""
+    if wording.has_crashed(workload):
+        return "failed"
+    return "retrying" if workload.is_retrying else workload.status.phase
 
 
 def ran(workload: Workload, now: float) -> str:

@@ -213,6 +213,14 @@ async def test_each_kind_has_a_page_that_says_what_it_is(ada: Visitor, name: str
     assert ("Last output" in page.words) is not made_of_others
 
 
+async def test_a_crashed_endpoint_has_failed(site: Site, ada: Visitor) -> None:
+    site.scheduler.stop("vision", "digits", "ReplicasFailed", "7 replicas in a row failed.")
+    words = (await ada.get("jobs/vision/digits")).words
+    assert "failed endpoint of ada" in words
+    assert "7 replicas in a row failed." in words
+    assert "digits endpoint failed" in (await ada.get("jobs?state=stopped")).words
+
+
 async def test_work_is_run_again_as_it_was_or_changed(site: Site, ada: Visitor) -> None:
     made = await ada.post("jobs/vision/train-5/rerun", {}, form_at="jobs/vision/train-5")
     assert made.address.endswith("/jobs/vision/train-1")

@@ -84,6 +84,13 @@ def test_what_is_shown(run: Run, kinds: FakeScheduler, name: str, words: list[st
     golden(name, done.out)
 
 
+def test_a_crashed_endpoint_has_failed(run: Run, kinds: FakeScheduler) -> None:
+    kinds.submit("vision", "broken", kind="inference", inference={"max_replicas": 1})
+    kinds.stop("vision", "broken", "NeverReady", "3 replicas in a row failed.")
+    line = next(one for one in run("list", "jobs").out.splitlines() if one.startswith("broken"))
+    assert line.split()[1] == "Failed"
+
+
 def test_a_dry_run_of_every_kind(run: Run) -> None:
     for words in (["--workers", "2"], ["--experiment"], ["--inference"]):
         done = run("submit", *words, "--dry-run", "--", "true")

@@ -40,6 +40,7 @@ STATES: Final[dict[str, State]] = {
     "succeeded": State("succeeded", "done", _CHECK),
     "failed": State("failed", "failed", _CROSS),
     "stopped": State("stopped", "stopped", _SQUARE),
+    "retrying": State("crashed, retrying", "failed", _CLOCK),
     # Of trials:
     "completed": State("completed", "done", _CHECK),
     "pruned": State("pruned", "stopped", _SQUARE),
