@@ -17,7 +17,7 @@ from carrel import wording
 from carrel.client import AsyncClient
 from carrel.models import Workload
 
-MOST_READ: Final = 200
+MOST_READ: Final = 100
 ACTIVE: Final = ("starting", "running", "preempting", "stopping")
 UNTIL_STOPPED: Final = frozenset({"workspace", "schedule", "tensorboard", "inference"})
 """Kinds of work that have no end of their own."""
