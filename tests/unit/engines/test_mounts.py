@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.local import mounts
+from carrel_scheduler.engines.local import task_folder
 from carrel_scheduler.engines.local.accounts import Account
-from carrel_scheduler.engines.local.mounts import Mounts, check_kept, plan_mounts
+from carrel_scheduler.engines.local.task_folder import Mounts, check_kept, plan_mounts
 
 
 def account(home: Path) -> Account:
@@ -27,14 +27,14 @@ def folder(path: Path, mode: int = 0o755) -> Path:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that everybody reaches, with no folder for temporary files around it."""
-    monkeypatch.setattr(mounts, "TEMPORARY", ())
-    monkeypatch.setattr(mounts, "root_alone_changes", lambda path, trusted: True)
+    monkeypatch.setattr(task_folder, "TEMPORARY", ())
+    monkeypatch.setattr(task_folder, "root_alone_changes", lambda path, trusted: True)
     everybody = tmp_path / "everybody"
     folder(everybody)
     monkeypatch.setattr(
-        mounts,
+        task_folder,
         "passes",
-        lambda path, who, need, real=mounts.passes: (
+        lambda path, who, need, real=task_folder.passes: (
             True if everybody.is_relative_to(path) and path != everybody else real(path, who, need)
         ),
     )
@@ -91,7 +91,7 @@ def test_temporary_folders_are_replaced_and_needed_parts_shown_in_them(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp = folder(place / "tmp")
-    monkeypatch.setattr(mounts, "TEMPORARY", (tmp,))
+    monkeypatch.setattr(task_folder, "TEMPORARY", (tmp,))
     data = folder(tmp / "data")
     view = plan_mounts(account(place), readable=[], own=[data, tmp])
     assert view == Mounts([], [(str(data), str(data), False)])
@@ -100,7 +100,7 @@ def test_temporary_folders_are_replaced_and_needed_parts_shown_in_them(
 def test_what_is_covered_lies_where_root_alone_changes_things(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mounts, "root_alone_changes", lambda path, trusted: False)
+    monkeypatch.setattr(task_folder, "root_alone_changes", lambda path, trusted: False)
     closed = folder(place / "state", 0o700)
     with pytest.raises(EngineError, match="others than root can change"):
         plan(place, [folder(closed / "venv")], [])
@@ -119,7 +119,7 @@ def test_the_interpreter_and_our_sources_are_needed() -> None:
         pass
 
     who = Everything(name="x", uid=0, gid=0, home=Path("/"), shared=False, listed=True)
-    found = mounts.interpreter_folders(who)
+    found = task_folder.interpreter_folders(who)
     assert {Path(sys.prefix), Path(sys.base_prefix)} <= set(found)
     assert any((entry / "carrel_scheduler").is_dir() for entry in found)
     assert all(entry.exists() for entry in found)
@@ -128,7 +128,7 @@ def test_the_interpreter_and_our_sources_are_needed() -> None:
 def test_an_unreadable_interpreter_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.prefix", str(folder(place / "venv", 0o700)))
     with pytest.raises(EngineError, match="chmod"):
-        mounts.interpreter_folders(account(place))
+        task_folder.interpreter_folders(account(place))
 
 
 def test_owner_and_group_bits_count(place: Path) -> None:
@@ -137,5 +137,5 @@ def test_owner_and_group_bits_count(place: Path) -> None:
         name="o", uid=facts.st_uid, gid=facts.st_gid, home=place, shared=False, listed=True
     )
     closed = folder(place / "mine", 0o700)
-    assert mounts.passes(closed, owner, 5)
-    assert not mounts.passes(closed, account(place), 1)
+    assert task_folder.passes(closed, owner, 5)
+    assert not task_folder.passes(closed, account(place), 1)

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskSpec
-from carrel_scheduler.engines.local import environment, mounts, task_folder
+from carrel_scheduler.engines.local import environment, task_folder
 from carrel_scheduler.engines.local.accounts import Account, Accounts
 from carrel_scheduler.engines.local.capabilities import (
     filter_without_user_namespaces,
@@ -160,7 +160,7 @@ class Launcher:
     def _job(self, task: TaskSpec, account: Account, folder: Path, joined: Joined | None) -> Job:
         work = folder / "work"
         for source in task.read_only:
-            mounts.check_kept(source, account)
+            task_folder.check_kept(source, account)
         checkpoints, before = self._checkpoints(task, account), self._before(task)
         events = (
             [task_folder.events_folder(self._layout.events, task.events, account)]
@@ -194,9 +194,9 @@ class Launcher:
             return job
         without_home = task.kind in WITHOUT_HOME
         ours = [checkpoints] if checkpoints.parent == self._layout.checkpoints else []
-        needed = mounts.plan_mounts(
+        needed = task_folder.plan_mounts(
             account,
-            readable=[*mounts.interpreter_folders(account), *shown, *before],
+            readable=[*task_folder.interpreter_folders(account), *shown, *before],
             own=[work, *ours, *events, *([] if without_home else [account.home])],
             covered=[account.home] if without_home else [],
             replaced=environment.account_files(account, self._layout.accounts),
@@ -212,7 +212,7 @@ class Launcher:
         job: Job,
         task: TaskSpec,
         account: Account,
-        needed: mounts.Mounts,
+        needed: task_folder.Mounts,
         joined: Joined | None,
     ) -> None:
         """Set the fields of a job that make its sandbox; see ``shim.sandbox``."""
@@ -227,7 +227,7 @@ class Launcher:
         job.binds += self._gpu_memory.binds(task, folder)
         places = [target for source, target, _ in job.binds if source == work]
         job.volumes = list(self._volumes(task, places))
-        job.temporaries = [str(one) for one in mounts.temporary_folders()]
+        job.temporaries = [str(one) for one in task_folder.temporary_folders()]
         job.shared_memory_bytes = task.memory_mib * 1024**2
         job.device_nodes = environment.device_nodes(task)
         if not self._limiter.counts_processes:
