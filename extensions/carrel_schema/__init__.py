@@ -7,6 +7,7 @@
 - ``wire``: workloads as they are asked for and answered over REST;
 - ``answers``: what the REST API answers about projects, nodes, the queue and trials;
 - ``groups``: groups of pods and of nodes on a cluster;
+- ``history``: what happened to work, what it used, what jobs report;
 - ``names``: names that are written into a Kubernetes cluster, and names of projects;
 - ``reading``: reading the answers of a server of another version.
 

@@ -66,6 +66,7 @@ MOST_MEMORY_BYTES: Final = 2**50
 MOST_SECONDS: Final = 10 * 366 * 86_400.0
 MOST_EPOCH_SECONDS: Final = 1e11
 MOST_FILES_BYTES: Final = 2**20
+MOST_METRICS: Final = 200
 NO_NUL: Final = r"^[^\x00]*$"
 
 Text = Annotated[str, Constraint(max_length=65_536, pattern=NO_NUL)]

@@ -5,6 +5,7 @@ second time, field by field: a word that is not known here (a phase, a kind) sta
 what is missing in a part of a status is empty.
 """
 
+from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -36,9 +37,9 @@ def _convert(value: Any, hint: Any) -> Any:
         rest = [one for one in arguments if one is not type(None)]
         if len(rest) == 1:
             return _convert(value, rest[0])
-    if origin is dict and isinstance(value, dict):
+    if origin in (dict, Mapping) and isinstance(value, dict):
         return {name: _convert(one, arguments[1]) for name, one in value.items()}
-    if origin is list and isinstance(value, list):
+    if origin in (list, Sequence) and isinstance(value, list):
         return [_convert(one, arguments[0]) for one in value]
     if origin is tuple and isinstance(value, list) and arguments[1:] == (...,):
         return tuple(_convert(one, arguments[0]) for one in value)

@@ -6,7 +6,7 @@ Both are what the ledger stores, with the amounts of a task counted as people do
 
 # ruff: noqa: RUF012 - msgspec copies defaults of descendants, too
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -31,7 +31,7 @@ from carrel_schema.constraints import (
     ShortText,
     VolumeSource,
 )
-from carrel_schema.objects import Work, WorkloadStatus
+from carrel_schema.objects import ReasonInfo, Work, WorkloadStatus
 
 BACK_OFF: Final = "BackOff"
 """The token of the reason of work that is retried."""
@@ -174,3 +174,17 @@ class WorkloadOut(Answer, frozen=True, kw_only=True):
     def at_rest(self) -> bool:
         """Whether nothing more happens to it by itself (it succeeded, failed or was stopped)."""
         return self.status.phase in AT_REST
+
+
+class WorkloadPage(Answer, frozen=True, kw_only=True):
+    """One page of a list; ``next`` is the ``after`` of the following page, ``null`` at the end."""
+
+    items: Sequence[WorkloadOut] = ()
+    next: str | None = None
+
+
+class Forecast(Answer, frozen=True, kw_only=True):
+    """A dry run: the workload as it would be, and what it would meet now."""
+
+    workload: WorkloadOut
+    forecast: ReasonInfo

@@ -7,18 +7,10 @@ are counted as numbers (``0.5``).
 
 from carrel.models.workload import (
     BatchAnswer,
-    Decision,
     Event,
-    Forecast,
-    History,
-    MetricPoint,
     Problem,
-    Report,
     StudyLog,
     Submitted,
-    Transition,
-    Usage,
-    WorkloadPage,
     by_department,
 )
 from carrel_schema.answers import Amounts, ProjectImpact, QuotaAmounts, QuotaFinding
@@ -31,6 +23,8 @@ from carrel_schema.answers import ProjectOut as Project
 from carrel_schema.answers import QueueEntryOut as QueueEntry
 from carrel_schema.answers import UseOut as ProjectUse
 from carrel_schema.answers import WhoAmI as Identity
+from carrel_schema.history import Decision, History, Report, Transition, Usage
+from carrel_schema.history import Point as MetricPoint
 from carrel_schema.objects import (
     Checkpoint,
     InteractiveLimits,
@@ -42,7 +36,7 @@ from carrel_schema.objects import (
 )
 from carrel_schema.objects import ReasonInfo as Reason
 from carrel_schema.objects import TaskInfo as Task
-from carrel_schema.wire import AT_REST, HOLDING, Volume
+from carrel_schema.wire import AT_REST, HOLDING, Forecast, Volume, WorkloadPage
 from carrel_schema.wire import WorkloadOut as Workload
 from carrel_schema.wire import WorkloadSpecOut as WorkloadSpec
 

@@ -1,4 +1,4 @@
-"""What clients read about workloads beside themselves: pages, forecasts, events, history."""
+"""What only clients read about workloads: events of a stream, logs of studies, refusals."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -6,36 +6,8 @@ from typing import Any
 import msgspec
 
 from carrel_schema.answers import ProjectOut
-from carrel_schema.objects import ReasonInfo
+from carrel_schema.history import Report
 from carrel_schema.wire import WorkloadOut
-
-
-class WorkloadPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of a list; ``next`` is the ``after`` of the following page."""
-
-    items: list[WorkloadOut] = []
-    next: str | None = None
-
-
-class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a dry run: the workload as it would be, and what it would meet."""
-
-    workload: WorkloadOut | None = None
-    forecast: ReasonInfo = ReasonInfo(token="")
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job said about itself."""
-
-    at: float | None = None
-    step: int | None = None
-    metrics: dict[str, float] = {}
-    parameters: dict[str, Any] = {}
-    done: float | None = None
-    total: float | None = None
-    unit: str = "step"
-    rate: float | None = None
-    checkpoint_step: int | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,69 +17,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     workload: WorkloadOut
     report: Report | None = None
-
-
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a workload's phase, with what it held from then on."""
-
-    at: float
-    from_phase: str = ""
-    to_phase: str = ""
-    attempt: int = 0
-    gpu_milli: int = 0
-    cpu_milli: int = 0
-    memory_bytes: int = 0
-    borrowed: bool = False
-    node: str = ""
-    devices: tuple[int, ...] = ()
-    reason: ReasonInfo | None = None
-
-
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision of the scheduler about a workload.
-
-    ``action`` is ``bind``, ``evict``, ``nominate``, ``stop`` or ``refuse``.
-    """
-
-    at: float
-    action: str = ""
-    cycle: int = 0
-    node: str = ""
-    devices: tuple[int, ...] = ()
-    reason: ReasonInfo | None = None
-
-
-class History(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload's past, oldest first."""
-
-    transitions: list[Transition] = []
-    decisions: list[Decision] = []
-
-
-class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One reported value of a curve."""
-
-    at: float
-    step: int = 0
-    value: float
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Use of a project, user or workload (``key``) in a span of time.
-
-    ``gpu_seconds`` are allocated ones; used and idle ones are those that were measured.
-    """
-
-    key: str
-    gpu_seconds: float = 0.0
-    borrowed_gpu_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    memory_byte_seconds: float = 0.0
-    wait_seconds: float = 0.0
-    preemptions: int = 0
-    workloads: int = 0
-    gpu_used_seconds: float = 0.0
-    gpu_idle_seconds: float = 0.0
 
 
 class StudyLog(msgspec.Struct, frozen=True, kw_only=True):

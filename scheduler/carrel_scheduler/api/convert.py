@@ -13,7 +13,7 @@ from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.api.principals.identity import Principal, group_of
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.workloads.launch import builtin_programs
-from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry, Report
+from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry
 from carrel_schema.answers import (
     Amounts,
     DepartmentFields,
@@ -26,6 +26,7 @@ from carrel_schema.answers import (
     RequestOut,
     UseOut,
 )
+from carrel_schema.history import Report
 from carrel_schema.kinds import KINDS
 from carrel_schema.objects import (
     Department,

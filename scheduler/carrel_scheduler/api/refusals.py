@@ -15,8 +15,9 @@ from carrel_scheduler.ledger.errors import (
 )
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
 from carrel_scheduler.policy.admission import NotAdmitted
-from carrel_scheduler.workloads.reconcile.recording import MOST_METRICS, TooManyMetrics
+from carrel_scheduler.workloads.reconcile.recording import TooManyMetrics
 from carrel_scheduler.workloads.views.contract import NotAccepted
+from carrel_schema.constraints import MOST_METRICS
 
 MOST_ERRORS: Final = 20
 # Values below these fields are never repeated in an answer.

@@ -10,95 +10,20 @@ from typing import Any, Protocol
 import msgspec
 
 from carrel_scheduler.ledger.store import ObjectStore
-from carrel_schema.objects import Meta, ReasonInfo, Workload
+from carrel_schema.history import Decision, Transition, Usage
+from carrel_schema.objects import Meta, Workload
 
-
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """One action of one plan, with the version of the objects it was decided on.
-
-    ``action`` is ``bind``, ``evict``, ``nominate``, ``stop`` (a limit struck) or ``refuse``.
-    """
-
-    id: int = 0
-    at: float
-    epoch: int
-    cycle: int
-    input_version: int
-    action: str
-    workload_uid: str
-    workload: str
-    project: str
-    node: str = ""
-    devices: tuple[int, ...] = ()
-    reason: ReasonInfo | None = None
-
-
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a workload's phase, with what it held from then on.
-
-    ``gpu_milli``, ``cpu_milli`` and ``memory_bytes`` are what the workload holds after the change
-    (0 when it holds nothing), so use is the sum over rows of amount x time to the next row.
-    """
-
-    id: int = 0
-    at: float
-    epoch: int
-    workload_uid: str
-    workload: str
-    project: str
-    user: str
-    kind: str
-    attempt: int
-    from_phase: str
-    to_phase: str
-    gpu_milli: int = 0
-    cpu_milli: int = 0
-    memory_bytes: int = 0
-    borrowed: bool = False
-    node: str = ""
-    devices: tuple[int, ...] = ()
-    reason: ReasonInfo | None = None
-
-    @classmethod
-    def of(
-        cls,
-        workload: Workload,
-        from_phase: str,
-        to_phase: str,
-        *,
-        at: float,
-        epoch: int = 0,
-        **fields: Any,
-    ) -> "Transition":
-        """A change of a workload's phase.
-
-        Args:
-            workload: gives name, project, user, kind and attempt.
-            from_phase: until now; empty: it is new.
-            to_phase: from now on.
-            at: epoch seconds.
-            epoch: of the scheduler; 0: of none.
-            fields: the others, such as what it holds.
-        """
-        meta, spec = workload.meta, workload.spec
-        return cls(
-            at=at,
-            epoch=epoch,
-            workload_uid=meta.uid,
-            workload=meta.name,
-            project=meta.project,
-            user=spec.user,
-            kind=spec.kind,
-            attempt=fields.pop("attempt", workload.status.attempt),
-            from_phase=from_phase,
-            to_phase=to_phase,
-            **fields,
-        )
-
-    @classmethod
-    def first(cls, workload: Workload) -> "Transition":
-        """The row of a workload's creation."""
-        return cls.of(workload, "", "pending", at=workload.meta.created_at, attempt=0)
+__all__ = [
+    "Creation",
+    "Decision",
+    "Fenced",
+    "GpuUse",
+    "Ledger",
+    "MetricPoint",
+    "NewWorkload",
+    "Transition",
+    "Usage",
+]
 
 
 class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,26 +33,6 @@ class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     name: str
     value: float
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Use of a project, user or workload in a span of time, from transitions.
-
-    ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. ``gpu_used_seconds`` and
-    ``gpu_idle_seconds`` were measured while they were allocated; the rest was not measured, or
-    was held beside GPUs that worked.
-    """
-
-    key: str
-    gpu_seconds: float
-    borrowed_gpu_seconds: float
-    cpu_seconds: float
-    memory_byte_seconds: float
-    wait_seconds: float
-    preemptions: int
-    workloads: int
-    gpu_used_seconds: float = 0.0
-    gpu_idle_seconds: float = 0.0
 
 
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,9 +27,9 @@ from carrel_scheduler.workloads.views.contract import (
     NotAccepted,
     ProjectUse,
     QueueEntry,
-    Report,
 )
 from carrel_schema.answers import DeviceHolder, DeviceView, NodeView, ProjectImpact
+from carrel_schema.history import Report
 from carrel_schema.objects import Limits, ReasonInfo, Resources, Workload
 
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from carrel_scheduler.workloads.views.contract import LiveEvent, Report
+from carrel_scheduler.workloads.views.contract import LiveEvent
+from carrel_schema.history import Report
 from carrel_schema.objects import Workload
 from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
 from contract.api.streams import listening

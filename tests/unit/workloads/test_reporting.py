@@ -2,9 +2,10 @@
 
 import pytest
 
-from carrel_scheduler.workloads.reconcile.recording import MOST_METRICS, TooManyMetrics
-from carrel_scheduler.workloads.views.contract import Report
+from carrel_scheduler.workloads.reconcile.recording import TooManyMetrics
 from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.constraints import MOST_METRICS
+from carrel_schema.history import Report
 from unit.workloads.desk import Desk
 
 

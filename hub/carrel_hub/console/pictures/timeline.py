@@ -3,6 +3,7 @@
 The bar is for the eye; the table of changes beside it (in the page) says who and why.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -37,7 +38,7 @@ class Span:
         return (now if self.end is None else self.end) - self.start
 
 
-def spans_of(transitions: list[Transition]) -> list[Span]:
+def spans_of(transitions: Sequence[Transition]) -> list[Span]:
     """The changes of state as spans, oldest first."""
     following: list[float | None] = [*(change.at for change in transitions[1:]), None]
     return [

@@ -3,14 +3,12 @@
 GPUs on the wire are counted as numbers (``gpus: 1.0``), times are epoch seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from carrel_scheduler.api.problems import ProblemBody
-from carrel_scheduler.ledger.records import Decision, Transition, Usage
-from carrel_scheduler.workloads.views.contract import Report
 from carrel_schema.answers import (
     DepartmentOut,
     NodeView,
@@ -18,7 +16,7 @@ from carrel_schema.answers import (
     QueueEntryOut,
     QuotaFinding,
 )
-from carrel_schema.objects import ReasonInfo
+from carrel_schema.history import Report, Usage
 from carrel_schema.wire import ALWAYS_SAID, WorkloadOut, WorkloadSpecOut
 
 _SAID: Any = msgspec.defstruct(
@@ -41,20 +39,6 @@ class WorkloadEvent(WorkloadOut, frozen=True, kw_only=True):
     """A workload in the event stream; ``report`` with events of that type."""
 
     report: Report | None = None
-
-
-class WorkloadPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of a list; ``next`` is the ``after`` of the following page, ``null`` at the end."""
-
-    items: Sequence[WorkloadOut]
-    next: str | None = None
-
-
-class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """A dry run: the workload as it would be, and what it would meet now."""
-
-    workload: WorkloadOut
-    forecast: ReasonInfo
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,22 +105,3 @@ class UsageList(msgspec.Struct, frozen=True, kw_only=True):
     items: Sequence[Usage]
     since: float
     until: float
-
-
-class History(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload's past, oldest first."""
-
-    transitions: Sequence[Transition]
-    decisions: Sequence[Decision]
-
-
-class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One reported value."""
-
-    at: float
-    step: int
-    value: float
-
-
-Curves = Mapping[str, Sequence[Point]]
-"""Reported values by name."""

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from carrel_scheduler.api.models.workloads import Step
 from carrel_schema.constraints import Command, Constraint, Name, Number, ParameterName
+from carrel_schema.history import Step
 from carrel_schema.sections import Parameter
 
 

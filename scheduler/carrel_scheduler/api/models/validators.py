@@ -7,7 +7,7 @@ has typed objects and pydantic is no further than here.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
@@ -141,11 +141,11 @@ def hint(asked: Any, *, changes: bool = False) -> Any:
     if origin in (Union, UnionType):
         members = tuple(hint(one, changes=changes) for one in arguments)
         return Union[members]  # noqa: UP007 - the members are known at run time only
-    if origin is list or (origin is tuple and arguments[-1] is Ellipsis):
+    if origin in (list, Sequence) or (origin is tuple and arguments[-1] is Ellipsis):
         return list[hint(arguments[0], changes=changes)]  # type: ignore[misc]
     if origin is tuple:
         return tuple[tuple(map(hint, arguments))]  # type: ignore[misc]
-    if origin is dict:
+    if origin in (dict, Mapping):
         return dict[hint(arguments[0]), hint(arguments[1])]  # type: ignore[misc]
     return asked
 

@@ -4,7 +4,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from carrel_scheduler.workloads.reconcile.recording import MOST_METRICS
 from carrel_schema.constraints import (
     MOST_EPOCH_SECONDS,
     Command,
@@ -12,21 +11,17 @@ from carrel_schema.constraints import (
     Environment,
     Files,
     Gpus,
-    MetricName,
-    Number,
     Port,
     ShortText,
     Text,
     WorkingDir,
 )
-from carrel_schema.sections import Access, InferenceSpec, NotebookStatus
+from carrel_schema.history import Reported
+from carrel_schema.sections import Access, InferenceSpec
 from carrel_schema.wire import TaskCores, TaskMemory, WorkloadCreate
 
 MOST_ITEMS: Final = 1000
-Step = Annotated[int, Constraint(ge=0, le=2**53)]
 EpochSeconds = Annotated[float, Constraint(ge=0, le=MOST_EPOCH_SECONDS)]
-Amount = Annotated[float, Constraint(ge=0, le=1e308)]
-ParameterText = Annotated[Text, Constraint(max_length=500)]
 Count = Annotated[int, Constraint(ge=0, le=100_000)]
 
 
@@ -78,20 +73,9 @@ class Rerun(msgspec.Struct, frozen=True, kw_only=True):
     changes: Annotated[dict[ShortText, Any], Constraint(max_length=64)] = {}
 
 
-class ReportIn(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job says about itself; every field may be left out."""
+class ReportIn(Reported, frozen=True, kw_only=True):
+    """What a job says about itself; without a time it is of now."""
 
-    step: Step | None = None
-    metrics: Annotated[dict[MetricName, Number], Constraint(max_length=MOST_METRICS)] = {}
-    parameters: Annotated[
-        dict[MetricName, ParameterText | Number | bool], Constraint(max_length=MOST_METRICS)
-    ] = {}
-    done: Amount | None = None
-    total: Amount | None = None
-    unit: Annotated[ShortText, Constraint(max_length=64)] = "step"
-    rate: Amount | None = None
-    checkpoint_step: Step | None = None
-    notebook: NotebookStatus | None = None
     at: EpochSeconds | None = None
 
 

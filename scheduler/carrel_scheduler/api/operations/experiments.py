@@ -16,8 +16,8 @@ from carrel_scheduler.workloads.controllers.experiments.contract import BadSugge
 from carrel_scheduler.workloads.controllers.experiments.parts import environment, filled
 from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.lifecycle.phases import HOLDING
-from carrel_scheduler.workloads.views.contract import Report
 from carrel_schema import answers
+from carrel_schema.history import Report
 from carrel_schema.objects import Workload
 from carrel_schema.sections import ExperimentSpec, Parameter
 

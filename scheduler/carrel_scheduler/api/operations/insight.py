@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from carrel_scheduler.api import convert, problems, redact
-from carrel_scheduler.api.models import answers, queries
+from carrel_scheduler.api.models import queries
 from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.api.operation import Answer, Call, Operation, Stream
 from carrel_scheduler.api.operations.paths import WORKLOAD
@@ -14,6 +14,7 @@ from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.merged_logs import merged
 from carrel_scheduler.engines.contract import EngineError, LogRequest, UnknownTask
+from carrel_schema.history import Curves, History, Point
 
 MOST_ROWS: Final = 10_000
 
@@ -72,14 +73,14 @@ def _pieces_of(call: Call, query: queries.LogQuery) -> AsyncIterator[bytes]:
     return merged(logs, timestamps=query.timestamps, follow=query.follow)
 
 
-@Operation("GET", f"{WORKLOAD}/history", access=Access.MEMBER, answers={200: answers.History})
+@Operation("GET", f"{WORKLOAD}/history", access=Access.MEMBER, answers={200: History})
 async def read_history(call: Call) -> Answer:
     """State changes and decisions, oldest first."""
     ledger, uid, viewer = call.services.deps.ledger, call.workload.meta.uid, call.visitor.person
     transitions = await ledger.transitions(workload_uid=uid, limit=MOST_ROWS)
     decisions = await ledger.decisions(workload_uid=uid, limit=MOST_ROWS)
     return Answer(
-        answers.History(
+        History(
             transitions=[redact.transition(row, viewer) for row in transitions],
             decisions=[redact.decision(row, viewer) for row in decisions],
         )
@@ -91,7 +92,7 @@ async def read_history(call: Call) -> Answer:
     f"{WORKLOAD}/metrics",
     access=Access.MEMBER,
     query=queries.MetricQuery,
-    answers={200: answers.Curves},
+    answers={200: Curves},
 )
 async def read_metrics(call: Call) -> Answer:
     """Curves that the job reported."""
@@ -101,9 +102,7 @@ async def read_metrics(call: Call) -> Answer:
     )
     return Answer(
         {
-            name: [
-                answers.Point(at=point.at, step=point.step, value=point.value) for point in found
-            ]
+            name: [Point(at=point.at, step=point.step, value=point.value) for point in found]
             for name, found in curves.items()
         }
     )

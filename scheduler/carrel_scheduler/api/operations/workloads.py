@@ -12,7 +12,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.rerunning import request_again
 from carrel_schema.kinds import PARTS
 from carrel_schema.objects import Limits, Workload
-from carrel_schema.wire import WorkloadCreate, WorkloadOut
+from carrel_schema.wire import Forecast, WorkloadCreate, WorkloadOut, WorkloadPage
 
 LONGEST_KEY: Final = 200
 
@@ -24,7 +24,7 @@ LONGEST_KEY: Final = 200
     project_in="body",
     query=queries.DryRun,
     body=WorkloadCreate,
-    answers={201: WorkloadOut, 200: answers.Forecast},
+    answers={201: WorkloadOut, 200: Forecast},
     problems=(409,),
     headers=("Idempotency-Key",),
 )
@@ -38,7 +38,7 @@ async def _submit(call: Call, body: WorkloadCreate) -> Answer:
     if call.query.dry_run:
         draft, forecast = await call.services.submission.forecast(body, viewer)
         shown = redact.reason(forecast, viewer) or forecast
-        return Answer(answers.Forecast(workload=redact.workload(draft, viewer), forecast=shown))
+        return Answer(Forecast(workload=redact.workload(draft, viewer), forecast=shown))
     workload = await call.services.submission.create(body, viewer, _idempotency_key(call))
     location = call.address("workloads", workload.meta.project, workload.meta.name)
     return Answer(redact.workload(workload, viewer), 201, {"Location": location})
@@ -77,7 +77,7 @@ async def create_workloads(call: Call) -> Answer:
     access=Access.USER,
     project_in="query",
     query=queries.WorkloadFilter,
-    answers={200: answers.WorkloadPage},
+    answers={200: WorkloadPage},
 )
 async def list_workloads(call: Call) -> Answer:
     """Workloads that the caller sees, in the order of creation, or the newest first."""
@@ -85,7 +85,7 @@ async def list_workloads(call: Call) -> Answer:
     viewer = call.visitor.person
     projects = viewer.visible_projects() if query.project is None else [query.project]
     if projects == []:
-        return Answer(answers.WorkloadPage(items=[]))
+        return Answer(WorkloadPage(items=[]))
     labels = dict(pair.split("=", 1) for pair in query.label)
     page = await call.services.deps.ledger.list(
         Workload,
@@ -101,7 +101,7 @@ async def list_workloads(call: Call) -> Answer:
         after=query.after,
     )
     items = [redact.workload(workload, viewer) for workload in page.items]
-    return Answer(answers.WorkloadPage(items=items, next=page.next or None))
+    return Answer(WorkloadPage(items=items, next=page.next or None))
 
 
 @Operation("GET", WORKLOAD, access=Access.MEMBER, answers={200: WorkloadOut})
@@ -185,7 +185,7 @@ async def claim_workload(call: Call) -> Answer:
     access=Access.OWNER,
     query=queries.DryRun,
     body=Rerun,
-    answers={201: WorkloadOut, 200: answers.Forecast},
+    answers={201: WorkloadOut, 200: Forecast},
     problems=(409,),
     headers=("Idempotency-Key",),
 )

@@ -57,7 +57,8 @@ from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_scheduler.workloads.reconcile.plan_execution import Explaining
 from carrel_scheduler.workloads.reconcile.recording import PendingReports, Recorder, ReportWriter
-from carrel_scheduler.workloads.views.contract import LiveEvent, Report
+from carrel_scheduler.workloads.views.contract import LiveEvent
+from carrel_schema.history import Report
 from carrel_schema.objects import Workload
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,8 @@ from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.lifecycle.phases import AT_REST
 from carrel_scheduler.workloads.reconcile.events import LoopEvent, SpecRead, WorkloadDeleted
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
-from carrel_scheduler.workloads.views.contract import Report
+from carrel_schema.constraints import MOST_METRICS
+from carrel_schema.history import Report
 from carrel_schema.objects import Checkpoint, Meta, Progress, Workload
 
 log = logging.getLogger(__name__)
@@ -146,7 +147,6 @@ class Recorder:
 
 
 FLUSH_SECONDS = 1.0
-MOST_METRICS = 200
 """Of one job by name, and as many parameters: its status has all, and everybody reads that."""
 
 

@@ -6,7 +6,7 @@ Amounts: GPU thousandths, millicores, bytes. Times: epoch seconds.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -14,13 +14,13 @@ from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.quarantine import Skipped, Source
 from carrel_scheduler.workloads.launch.fitting import UnsupportedField
 from carrel_schema.answers import NodeView, ProjectImpact
+from carrel_schema.history import Report
 from carrel_schema.objects import (
     Limits,
     ReasonInfo,
     Resources,
     Workload,
 )
-from carrel_schema.sections import NotebookStatus
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,25 +51,6 @@ class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
     fair_share_gpu_milli: int
     running: int
     waiting: int
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """A report of a job.
-
-    ``checkpoint_step``: work up to there is saved; ``parameters`` are texts, numbers and
-    switches by name; ``notebook`` is of notebook jobs only.
-    """
-
-    at: float
-    step: int | None = None
-    metrics: Mapping[str, float] = {}
-    parameters: Mapping[str, Any] = {}
-    done: float | None = None
-    total: float | None = None
-    unit: str = "step"
-    rate: float | None = None
-    checkpoint_step: int | None = None
-    notebook: NotebookStatus | None = None
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):

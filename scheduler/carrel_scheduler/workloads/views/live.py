@@ -40,7 +40,6 @@ from carrel_scheduler.workloads.views.contract import (
     NotAccepted,
     ProjectUse,
     QueueEntry,
-    Report,
 )
 from carrel_schema.answers import (
     DeviceHolder,
@@ -50,6 +49,7 @@ from carrel_schema.answers import (
     NodeView,
     ProjectImpact,
 )
+from carrel_schema.history import Report
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 

@@ -1,0 +1,176 @@
+"""What happened to work: decisions, changes of phase, use, and what jobs report about themselves.
+
+The ledger keeps the rows, the REST API answers them, clients read them. Times are epoch seconds.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from carrel_schema.answers import Answer
+from carrel_schema.constraints import (
+    MOST_METRICS,
+    Constraint,
+    MetricName,
+    Number,
+    ShortText,
+    Text,
+)
+from carrel_schema.objects import ReasonInfo, Workload
+from carrel_schema.sections import NotebookStatus
+
+Step = Annotated[int, Constraint(ge=0, le=2**53)]
+Amount = Annotated[float, Constraint(ge=0, le=1e308)]
+ParameterText = Annotated[Text, Constraint(max_length=500)]
+
+
+class Decision(Answer, frozen=True, kw_only=True):
+    """One action of one plan, with the version of the objects it was decided on.
+
+    ``action`` is ``bind``, ``evict``, ``nominate``, ``stop`` (a limit struck) or ``refuse``.
+    """
+
+    id: int = 0
+    at: float
+    epoch: int = 0
+    cycle: int = 0
+    input_version: int = 0
+    action: str = ""
+    workload_uid: str = ""
+    workload: str = ""
+    project: str = ""
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    reason: ReasonInfo | None = None
+
+
+class Transition(Answer, frozen=True, kw_only=True):
+    """One change of a workload's phase, with what it held from then on.
+
+    ``gpu_milli``, ``cpu_milli`` and ``memory_bytes`` are what the workload holds after the change
+    (0 when it holds nothing), so use is the sum over rows of amount x time to the next row.
+    """
+
+    id: int = 0
+    at: float
+    epoch: int = 0
+    workload_uid: str = ""
+    workload: str = ""
+    project: str = ""
+    user: str = ""
+    kind: str = ""
+    attempt: int = 0
+    from_phase: str = ""
+    to_phase: str = ""
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    borrowed: bool = False
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    reason: ReasonInfo | None = None
+
+    @classmethod
+    def of(
+        cls,
+        workload: Workload,
+        from_phase: str,
+        to_phase: str,
+        *,
+        at: float,
+        epoch: int = 0,
+        **fields: Any,
+    ) -> "Transition":
+        """A change of a workload's phase.
+
+        Args:
+            workload: gives name, project, user, kind and attempt.
+            from_phase: until now; empty: it is new.
+            to_phase: from now on.
+            at: epoch seconds.
+            epoch: of the scheduler; 0: of none.
+            fields: the others, such as what it holds.
+        """
+        meta, spec = workload.meta, workload.spec
+        return cls(
+            at=at,
+            epoch=epoch,
+            workload_uid=meta.uid,
+            workload=meta.name,
+            project=meta.project,
+            user=spec.user,
+            kind=spec.kind,
+            attempt=fields.pop("attempt", workload.status.attempt),
+            from_phase=from_phase,
+            to_phase=to_phase,
+            **fields,
+        )
+
+    @classmethod
+    def first(cls, workload: Workload) -> "Transition":
+        """The row of a workload's creation."""
+        return cls.of(workload, "", "pending", at=workload.meta.created_at, attempt=0)
+
+
+class Usage(Answer, frozen=True, kw_only=True):
+    """Use of a project, user or workload in a span of time, from transitions.
+
+    ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. ``gpu_used_seconds`` and
+    ``gpu_idle_seconds`` were measured while they were allocated; the rest was not measured, or
+    was held beside GPUs that worked.
+    """
+
+    key: str
+    gpu_seconds: float = 0.0
+    borrowed_gpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_byte_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    preemptions: int = 0
+    workloads: int = 0
+    gpu_used_seconds: float = 0.0
+    gpu_idle_seconds: float = 0.0
+
+
+class Point(Answer, frozen=True, kw_only=True):
+    """One reported value of a curve."""
+
+    at: float
+    step: int = 0
+    value: float
+
+
+Curves = Mapping[str, Sequence[Point]]
+"""Reported values by name."""
+
+
+class History(Answer, frozen=True, kw_only=True):
+    """A workload's past, oldest first."""
+
+    transitions: Sequence[Transition] = ()
+    decisions: Sequence[Decision] = ()
+
+
+class Reported(Answer, frozen=True, kw_only=True):
+    """What a job says about itself; every field may be left out.
+
+    ``checkpoint_step``: work up to there is saved; ``parameters`` are texts, numbers and
+    switches by name; ``notebook`` is of notebook jobs only.
+    """
+
+    step: Step | None = None
+    metrics: Annotated[Mapping[MetricName, Number], Constraint(max_length=MOST_METRICS)] = {}
+    parameters: Annotated[
+        Mapping[MetricName, ParameterText | Number | bool], Constraint(max_length=MOST_METRICS)
+    ] = {}
+    done: Amount | None = None
+    total: Amount | None = None
+    unit: Annotated[ShortText, Constraint(max_length=64)] = "step"
+    rate: Amount | None = None
+    checkpoint_step: Step | None = None
+    notebook: NotebookStatus | None = None
+
+
+class Report(Reported, frozen=True, kw_only=True):
+    """What a job reported, and when."""
+
+    at: float = 0.0
