@@ -25,7 +25,7 @@ from carrel.cli.completing import job_names
 from carrel.errors import ApiError, BadSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from carrel.client import Client
     from carrel.models import Workload
@@ -113,7 +113,7 @@ def _changes(client: "Client", project: str | None) -> "Iterator[None]":
 
 
 def _show_jobs(
-    jobs: "list[Workload]", service: str, where: str | None, output: Output, *, no_headers: bool
+    jobs: "Sequence[Workload]", service: str, where: str | None, output: Output, *, no_headers: bool
 ) -> None:
     from carrel.cli import cells
 
