@@ -25,7 +25,7 @@ from carrel_scheduler.core.events import NodeSet, Preemptibility
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts, Footprint
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.queues.usage import LimitViolation, QueueUsage, QueueUsageColumns
-from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
+from carrel_scheduler.core.resources import NONE, Triple, added
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.work.gang_steps import LeafState, next_step, satisfied, stale_tasks
 from carrel_scheduler.core.work.jobs import Job, leaf_states, protected_members
@@ -80,7 +80,7 @@ class Cycle:
         state.capacity.forget_tried()
         self.asked = None if asked is None else state.job(asked)
         self._now, self.time_asked = now, False
-        self.queue_usage = QueueUsage(state.queues, state.division, cluster_total(state))
+        self.queue_usage = QueueUsage(state.queues, state.division, state.cluster_total())
         self.queue_columns = QueueUsageColumns(self.queue_usage, state.queues)
         self.moves = Moves(state, self.free_capacity, self.queue_usage)
         self.settings: Settings = state.settings
@@ -181,7 +181,7 @@ class Cycle:
 
     def waited_s(self, job: Job) -> float:
         """How long it has waited, since its submission or its last eviction."""
-        return self.now - max(job.spec.created_at, job.evicted_at or 0.0)
+        return self.now - self._since(job)
 
     def within_share(self, job: Job, indices: Sequence[int]) -> bool:
         """Whether its queue stays within its fair share with these tasks."""
@@ -418,38 +418,3 @@ class Cycle:
                 if places and index in places:
                     mask[places[index].node] = True
         return mask
-
-
-def cluster_total(state: Columns) -> Triple:
-    """GPU thousandths, millicores and MiB; counted anew when nodes changed, or some rest."""
-    nodes, memory = state.nodes, state.cache
-    version = nodes.version + nodes.amounts_version
-    if memory.total is not None and memory.total[0] == version:
-        return memory.total[1]
-    total, resting = _counted(state), ~nodes.schedulable
-    some_rest = bool((nodes.capacity * resting).any() or (nodes.usable & resting).any())
-    memory.total = None if some_rest else (version, total)
-    return total
-
-
-def _counted(state: Columns) -> Triple:
-    """The capacity of schedulable nodes, and what tasks hold elsewhere."""
-    nodes = state.nodes
-    usable = nodes.usable.sum(axis=0)
-    healthy = int((usable * nodes.schedulable).sum()) * MILLI
-    healthy += int((nodes.counted * nodes.schedulable).sum())
-    cpu, memory = (nodes.capacity[:2] * nodes.schedulable).sum(axis=1)
-    resting = ~nodes.schedulable
-    if resting.any():
-        used = (nodes.capacity[:2] - nodes.free.host[:2]) * resting
-        cpu, memory = cpu + used[0].sum(), memory + used[1].sum()
-        held = nodes.usable & resting & (nodes.free.devices < MILLI)
-        healthy += int(held.sum()) * MILLI + _counted_on(state, resting)
-    return healthy, int(cpu), int(memory)
-
-
-def _counted_on(state: Columns, nodes: Bools) -> int:
-    """Thousandths of GPUs that tasks on these nodes, (N,), hold beside devices."""
-    tasks = state.tasks
-    rows = tasks.used()
-    return int(tasks.counted.take(rows)[nodes.take(tasks.node.take(rows))].sum())

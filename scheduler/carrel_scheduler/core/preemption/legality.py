@@ -174,11 +174,6 @@ class ReclaimRequest:
         """Whether it may take anything at all."""
         return self.refusal is None
 
-    def keeps(self, victim_leaf: int) -> VictimGuarantees:
-        """What the victim's side keeps; ``ALL`` for the preemptor's own leaf."""
-        side = self._side(victim_leaf)
-        return self._keeps(side[0]) if side else VictimGuarantees.ALL
-
     def excess(self, victim_leaf: int, *, new: bool = False) -> list[tuple[int, Triple, Triple]]:
         """(slot, its excess, what it has lost) from the sibling down to the leaf.
 

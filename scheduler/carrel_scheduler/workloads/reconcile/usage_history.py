@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from carrel_scheduler.core.cycle.cycle import cluster_total
 from carrel_scheduler.core.events import UsageSeen
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
@@ -83,7 +82,7 @@ class PastUse:
 
 def take(state: State, used: Mapping[str, tuple[float, float, float]]) -> None:
     """Tell the core of every queue's past use, that of its projects included."""
-    total, rules = cluster_total(state), state.queues.rules
+    total, rules = state.cluster_total(), state.queues.rules
     sums: dict[str, list[float]] = {}
     for name, amounts in used.items():
         above = name

@@ -11,7 +11,7 @@ from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.preemption.legality import (
     CapacityNeed,
     ReclaimRequest,
-    VictimGuarantees,
+    legal_losses,
     preempt_protects_s,
     reclaim_protects_s,
 )
@@ -140,7 +140,6 @@ def test_a_full_department_is_a_need_not_a_refusal() -> None:
 def test_within_quota_a_claim_cuts_others_down_to_their_quota() -> None:
     case = two(2, 6, claim=2)
     claim = case.claim("a", 2)
-    assert claim.keeps(case.slot("b")) is VictimGuarantees.QUOTA
     assert case.left(claim, "b") == {"b": 2}
     assert case.taken(claim, "b") == 2
 
@@ -154,7 +153,6 @@ def test_beyond_quota_a_claim_cuts_others_down_to_their_fair_share() -> None:
         waiting={"a": 9, "b": 9},
     )
     claim = case.claim("a", 3)
-    assert claim.keeps(case.slot("b")) is VictimGuarantees.FAIR_SHARE
     assert case.taken(claim, "b") == 3
     assert case.left(case.claim("a", 0.1), "b") == {"b": 3}
 
@@ -176,10 +174,9 @@ def test_the_last_victim_may_overshoot() -> None:
 
 def test_a_queue_of_higher_rank_is_not_cut_by_a_claim_beyond_quota() -> None:
     rules: dict[str, Any] = {"total": 8, "used": {"a": 1, "b": 7}, "waiting": {"a": 9}}
-    for rank, keeps in ((0, VictimGuarantees.FAIR_SHARE), (1, VictimGuarantees.ALL)):
+    for rank, taken in ((0, 6), (1, 0)):
         case = Case(queue("a", 1, weight=9), queue("b", 1, weight=0, rank=rank), **rules)
-        assert case.claim("a", 1).keeps(case.slot("b")) is keeps
-        assert case.taken(case.claim("a", 1), "b") == (6 if rank == 0 else 0)
+        assert case.taken(case.claim("a", 1), "b") == taken
     case = Case(queue("a", 2, weight=9), queue("b", 1, rank=1), **rules)
     assert case.taken(case.claim("a", 1), "b") == 6, "within its quota it may"
 
@@ -192,7 +189,6 @@ def test_an_open_quota_is_never_exceeded() -> None:
 def test_its_own_queue_is_no_victim_of_a_claim() -> None:
     case = two(2, 6, claim=2)
     claim = case.claim("a", 1)
-    assert claim.keeps(case.slot("a")) is VictimGuarantees.ALL
     assert not claim.legal(case.slot("a"), gpus(1))
 
 
@@ -267,9 +263,6 @@ def test_inside_a_department_its_projects_claim_from_each_other_alone() -> None:
     claim = case.claim("a", 2)
     assert case.taken(claim, "b") == 2
     assert case.taken(claim, "x") == 0
-    assert claim.keeps(case.slot("x")) is VictimGuarantees.FAIR_SHARE, (
-        "the department would be beyond quota"
-    )
 
 
 def test_a_department_beyond_its_fair_share_takes_only_from_fuller_ones() -> None:
@@ -359,6 +352,31 @@ def test_budgets_and_single_questions_agree(
         for amount in (1, 3):
             answer = legal_by_budgets(claim, built.path(victim), gpus(amount))
             assert claim.legal(victim, gpus(amount)) == answer
+
+
+@settings(max_examples=80)
+@given(drawn=drawn_leaves, order=st.randoms(use_true_random=False))
+def test_what_may_be_taken_one_by_one_may_be_taken_as_a_set(
+    drawn: list[tuple[float, int, int, int]], order: Any
+) -> None:
+    built, stand = drawn_case(drawn)
+    leaves = [built.slot(f"p{n}") for n in range(len(drawn))]
+    claim = ReclaimRequest(stand, leaves[0], gpus(1))
+    budgets, tree = claim.budgets(), built.table.tree
+    sums, largest = np.zeros((tree.size, 3), np.int64), np.zeros((tree.size, 3), np.int64)
+    for _ in range(12):
+        victim, held = order.choice(leaves), np.array(gpus(order.choice((1, 2))))
+        path = list(built.path(victim))
+        more = sums.copy()
+        more[path] += held
+        allowed = ((sums[path] < budgets.excess[path]) & (held > 0)).any(axis=1)
+        allowed &= (more[path] <= budgets.most[path]).all(axis=1)
+        assert claim.legal(victim, held.tolist()) == allowed.all()
+        if allowed.all():
+            claim.take(victim, held.tolist())
+            sums = more
+            largest[path] = np.maximum(largest[path], held)
+            assert legal_losses(budgets.excess, sums, largest).all()
 
 
 @settings(max_examples=80)
