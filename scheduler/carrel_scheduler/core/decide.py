@@ -45,8 +45,8 @@ def decide(
         state: the facts.
         now: epoch seconds.
         actions: in their order.
-        asked: the uid of the workload that a question is about. In a large cluster, where claims
-            are looked at in turns, it is its turn.
+        asked: the uid of the workload that a question is about. In a large cluster, where
+            preemptors are looked at in turns, it is its turn.
     """
     cycle = Cycle(state, now, asked)
     for action in actions:

@@ -1,7 +1,7 @@
 """What ``decide`` returns: bindings, evictions, reservations, and a reason for each waiter.
 
 A plan may hold tens of thousands of decisions, so it keeps the cycle's log and is made into
-objects only for whoever reads them. Read it before the state changes: reasons and the order of
+objects only when it is read. Read it before the state changes: reasons and the order of
 service are worked out when asked for, on the state that was decided upon.
 """
 

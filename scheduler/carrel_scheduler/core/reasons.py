@@ -47,7 +47,7 @@ class Token(StrEnum):
     WAITS_FOR_GANG = "WaitsForGang"
     """Too few of its tasks may start for its minimum: ``there`` of ``tasks``."""
     GATED = "Gated"
-    """Whoever submitted it holds its tasks back."""
+    """Its submitter holds its tasks back."""
     GROWING = "Growing"
     """It runs with ``there`` of ``tasks`` tasks; amounts say what the next ones lack."""
     STARTING = "Starting"

@@ -112,7 +112,7 @@ def reserve_capacity(state: Columns, event: CapacityReserved) -> None:
     pending = {*job.pending(), *job.halted}
     if not pending:
         raise InvalidEvent(
-            "not_waiting", "uid", event.uid, "a workload that waits for room or moves"
+            "not_waiting", "uid", event.uid, "a workload that waits for capacity or moves"
         )
     indices = event.indices or tuple(range(len(event.places)))
     if len(indices) != len(event.places) or not pending.issuperset(indices):
@@ -213,7 +213,7 @@ def check_free(free: Layer, place: Footprint) -> None:
     for device in place.devices:
         taken = place.slots & ~int(free.slots[device, place.node])
         if int(free.devices[device, place.node]) < place.share or taken:
-            raise InvalidEvent("device_taken", "devices", place.devices, "devices with room")
+            raise InvalidEvent("device_taken", "devices", place.devices, "devices that are free")
 
 
 def check_reservations(reserved: Layer, places: tuple[Footprint, ...]) -> None:

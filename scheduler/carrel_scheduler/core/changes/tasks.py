@@ -82,7 +82,7 @@ def found_stuck(state: Columns, event: TaskStuck) -> None:
     """Its capacity is not expected to come free."""
     job, row = _holding_row(state, event.uid, event.index)
     if event.index not in job.halted:
-        raise InvalidEvent("not_stopping", "index", event.index, "a task that was told to stop")
+        raise InvalidEvent("not_stopping", "index", event.index, "a task that is terminating")
     if event.index in job.stuck:
         return
     job.stuck |= {event.index}
@@ -169,7 +169,7 @@ def _check_index(job: Job, index: int) -> None:
     if not 0 <= index < job.shape.tasks or index in job.rows:
         raise InvalidEvent("bad_index", "index", index, "a task that is not placed yet")
     if not job.queued or (job.out and index in job.out):
-        raise InvalidEvent("not_waiting", "uid", job.spec.uid, "a workload that waits for room")
+        raise InvalidEvent("not_waiting", "uid", job.spec.uid, "a workload that waits for capacity")
 
 
 def _holding_row(state: Columns, uid: str, index: int) -> tuple[Job, int]:

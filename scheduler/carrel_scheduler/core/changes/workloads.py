@@ -27,7 +27,7 @@ def enter(state: Columns, event: WorkloadQueued) -> Job:
         raise InvalidEvent("not_a_leaf", "project", event.project, expected)
     old = state.jobs.by_uid.get(event.uid)
     if old is not None and old.rows:
-        raise InvalidEvent("holds_room", "uid", event.uid, "a workload that holds no room")
+        raise InvalidEvent("holds_room", "uid", event.uid, "a workload that holds no allocation")
     shape = state.shapes.of(event)
     saved = old.saved if old is not None else NEVER_SAVED
     if old is not None:
@@ -42,7 +42,7 @@ def gone(state: Columns, event: WorkloadRemoved) -> None:
     """It wants nothing any more."""
     job = state.jobs.get(event.uid)
     if job.rows:
-        raise InvalidEvent("holds_room", "uid", event.uid, "a workload that holds no room")
+        raise InvalidEvent("holds_room", "uid", event.uid, "a workload that holds no allocation")
     forget(state, job)
 
 

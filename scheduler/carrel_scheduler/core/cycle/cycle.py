@@ -68,7 +68,7 @@ class Cycle:
         starving: see ``starving``; ``None`` before the first look.
         failed_searches: searches of this cycle that failed, by what was asked.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
-        places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
+        places_of_victims: queue -> what it held and its ``victim_key`` then.
     """
 
     def __init__(self, state: Columns, now: float, asked: str | None = None) -> None:

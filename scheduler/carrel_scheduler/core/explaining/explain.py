@@ -77,7 +77,7 @@ def gang_reason(cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> Reason | N
 def eviction_reason(cycle: "Cycle", cause: "Cause") -> Reason:
     """The reason behind a cause.
 
-    ``bound`` is the quota of the preemptor's queue when it claims within it, 0 when it claims more.
+    ``bound`` is the quota of the preemptor's queue when it stays within it, 0 when it goes beyond.
     """
     preemptor = cause.preemptor
     if preemptor is None:

@@ -1,6 +1,6 @@
 """How much of each resource a waiting workload could make others give back, at most.
 
-Whose work may be taken follows from claims (other queues), priority (its own queue), and both
+Whose work may be taken follows from budgets (other queues), priority (its own queue), and both
 together; of a queue the victims are counted in their order for as long as the request lets it be
 taken from. It is a bound by sums over all nodes, so what it denies is proved, and what it allows
 may still be too scattered.
@@ -87,7 +87,7 @@ class Preemptor:
 
     @classmethod
     def of_row(cls, row: "WaitingRow", *, preemptible: bool) -> "Preemptor":
-        """Whoever stands in a row."""
+        """All jobs of a row."""
         return cls(row.queue, row.priority, row.shape.first, preemptible=preemptible)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 QUOTAS = 3
-"""Resources below have quotas, so claims are about them."""
+"""Resources below this index have quotas, so reclaim is about them."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Recounts from single tasks and jobs, for whoever checks what is kept and what is decided.
+"""Recounts from single tasks and jobs, to check what is kept and what is decided.
 
 Nothing here reads a sum that deciding relies on: capacity, quotas and minima are counted again from
 the places of tasks, from reservations and from a plan's decisions. Slow and plain on purpose.

@@ -120,10 +120,10 @@ class Search:
         for unit in units:
             self._stop(unit)
         if not self._place():
-            raise AssertionError(f"room made for {self.preemptor.uid} does not hold it")
+            raise AssertionError(f"capacity freed for {self.preemptor.uid} does not hold it")
         bound = self._bound_to_move(units)
         if not self._move_all(bound):
-            raise AssertionError(f"those who make room for {self.preemptor.uid} have no place")
+            raise AssertionError(f"tasks that move for {self.preemptor.uid} have no place")
         ended: set[str] = set()
         for unit in self._in_order_of_service(units):
             if unit in bound or unit.job.uid in ended or self._is_own(unit):

@@ -161,7 +161,7 @@ class Division:
     Attributes:
         known: what ``order`` keeps as long as the rules and the cluster's amounts stay the same.
         fair: amounts of (GPU thousandths, millicores, MiB).
-        allocatable: what a queue may keep when others claim theirs: the larger of quota and fair
+        allocatable: what a queue may keep when others reclaim theirs: the larger of quota and fair
             share, within its cap; only the cap where the quota is open.
         measure: ``allocatable`` with the cluster's amount where open: what shares are parts of.
     """

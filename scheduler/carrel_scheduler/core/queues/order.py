@@ -75,7 +75,7 @@ def victim_key(queue_usage: QueueUsage, slot: int, demand: Sequence[int] = NONE)
 class Service:
     """A tree of heaps over the leaves that have candidates, with the next one on top.
 
-    Whoever changes usage or candidates tells by ``update``; only that leaf's path is looked at
+    A caller that changes usage or candidates calls ``update``; only that leaf's path is looked at
     again. Leaves without candidates cost nothing.
     """
 

@@ -1,6 +1,6 @@
 """Queue usage in one cycle: what each queue holds, its fair share, and its limits.
 
-``used`` includes reserved capacity, so a queue cannot claim the same right twice while its
+``used`` includes reserved capacity, so a queue cannot use the same quota twice while its
 victims terminate. Fair shares are computed once per cycle; moves change only ``used``, of the
 leaf and of all queues above. ``over_limit`` finds the first limit or quota that work would break;
 a resource that it does not ask for never counts. ``QueueUsageColumns`` gives the same as arrays.
@@ -127,10 +127,10 @@ class QueueUsage:
         total: the cluster's amounts.
         used, fixed: held or reserved, by all work and by non-preemptible work.
         fair: its share of the cluster in this cycle.
-        allocatable: what it may keep when others claim theirs (see ``Division``).
+        allocatable: what it may keep when others reclaim theirs (see ``Division``).
         measure: what dominant shares are parts of.
         known: places in the order of service, which ``order`` keeps from cycle to cycle.
-        touched: queues of which ``used`` or ``fixed`` changed since whoever cares emptied it.
+        touched: queues of which ``used`` or ``fixed`` changed since it was last emptied.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
 """Shapes: workloads of equal structure and requests share one, and everything derived from it.
 
 Thousands of waiting workloads are a few hundred shapes, so whatever depends on the shape only is
-computed once, and whoever fails for a shape need not be tried for its next workload.
+computed once, and what failed for a shape need not be tried for its next workload.
 """
 
 from dataclasses import dataclass, replace
