@@ -58,7 +58,7 @@ def _addresses(c: Any, settings: Settings, keys: Keys) -> None:
     c.JupyterHub.bind_url = f"{settings.public_url}/"
     c.JupyterHub.hub_bind_url = settings.hub_url
     c.JupyterHub.db_url = f"sqlite:///{settings.hub_dir / 'jupyterhub.sqlite'}"
-    product.lasting(c, settings, keys)
+    product.persistence(c, settings, keys)
     product.origins(c, settings)
     c.StoppedRoutes.traefik_api_url = f"http://127.0.0.1:{settings.ports.proxy_api}"
     c.StoppedRoutes.dynamic_config_file = str(settings.routes_dir / "routes.yaml")

@@ -23,7 +23,7 @@ _ROUNDS: Final = 4
 """Of bcrypt, the fewest: a random key needs no stretching, which each call would pay for."""
 
 
-def lasting(c: Any, places: Places, keys: Keys) -> None:
+def persistence(c: Any, places: Places, keys: Keys) -> None:
     """The Hub may restart without anybody noticing: proxy and workspaces go on meanwhile."""
     c.JupyterHub.upgrade_db = True
     c.JupyterHub.cookie_secret = bytes.fromhex(keys.cookie)
@@ -36,7 +36,7 @@ def lasting(c: Any, places: Places, keys: Keys) -> None:
     c.StoppedRoutes.traefik_api_username = API_USER
     c.StoppedRoutes.traefik_api_password = keys.proxy
     c.StoppedRoutes.traefik_api_hashed_password = hashed(keys.proxy)
-    c.StoppedRoutes.away_url = places.gateway_url
+    c.StoppedRoutes.unavailable_url = places.gateway_url
 
 
 def origins(c: Any, places: Places) -> None:

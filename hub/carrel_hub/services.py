@@ -104,7 +104,7 @@ def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
     if isinstance(settings, Settings) and settings.managed:
         for service in (scheduler, console, gateway):
             service["command"] = commands()[service["name"]]
-            service["environment"] = own_environment(settings, service["name"])
+            service["environment"] = carrel_environment(settings, service["name"])
     else:
         for service in (scheduler, console, gateway):
             service["timeout"] = AWAITED_SECONDS
@@ -117,7 +117,7 @@ def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
     ]
 
 
-def own_environment(settings: Places, service: str) -> dict[str, str]:
+def carrel_environment(settings: Places, service: str) -> dict[str, str]:
     """What we tell a service beyond what the Hub tells every service."""
     shared = {
         "CARREL_URL": settings.api_url,
@@ -140,17 +140,17 @@ def own_environment(settings: Places, service: str) -> dict[str, str]:
     return shared | {name: value for name, value in told.items() if value}
 
 
-def hub_environment(settings: Places, keys: Keys, service: str) -> dict[str, str]:
+def service_environment(settings: Places, keys: Keys, service: str) -> dict[str, str]:
     """What the Hub would tell a service that it starts itself."""
     token = {
         scopes.SCHEDULER: keys.scheduler,
         scopes.CONSOLE: keys.console,
         scopes.GATEWAY: keys.gateway,
     }[service]
-    return environment_with(settings, token, service)
+    return environment_for_token(settings, token, service)
 
 
-def environment_with(settings: Places, token: str, service: str) -> dict[str, str]:
+def environment_for_token(settings: Places, token: str, service: str) -> dict[str, str]:
     """The same for whoever knows the key of this service and no other."""
     url = {
         scopes.SCHEDULER: settings.scheduler_url,

@@ -29,7 +29,7 @@ from carrel_spawner.connections import shared_client
 from carrel_spawner.group_commit import keep
 from carrel_spawner.options import BadOption, Choice, Most, Offer, Profile, Sizes
 from carrel_spawner.rendering import escape_path, join_url, readable_by
-from carrel_spawner.start import ProgressLog, StartFailed, StartStage, until_arrived, until_placed
+from carrel_spawner.start import ProgressLog, StartFailed, StartStage, until_placed, until_ready
 from carrel_spawner.watch import watch_of
 from carrel_spawner.workspace import (
     GRACE_SECONDS,
@@ -38,7 +38,7 @@ from carrel_spawner.workspace import (
     Ending,
     LaunchSpec,
     Workspace,
-    is_gone,
+    is_missing,
     is_queued,
 )
 
@@ -232,8 +232,8 @@ class WorkspaceSpawner(LoggingConfigurable):
         self.ending: Ending | None = None
         self.progress_log = ProgressLog()
         self._starting = False
-        self._answered = True
-        self._seen_at = -math.inf
+        self._scheduler_answered = True
+        self._running_seen_at = -math.inf
         self._cleanup: asyncio.Task[None] | None = None
         super().__init__(*args, **kwargs)
 
@@ -291,7 +291,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             url = await self._until_up(workload)
         except StartFailed as failure:
             raise await self._explain(failure, choice) from failure
-        self._seen_at = time.monotonic()
+        self._running_seen_at = time.monotonic()
         return url
 
     async def _get_place(self, choice: Choice) -> Workload:
@@ -323,9 +323,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             settle_seconds=self.settle_seconds,
             awaited=self.awaited,
         )
-        return await until_arrived(
-            self.client, placed, self.start_server(placed), self.progress_log
-        )
+        return await until_ready(self.client, placed, self.start_server(placed), self.progress_log)
 
     async def _explain(self, failure: StartFailed, choice: Choice) -> refusal.Refused:
         """The refusal to raise; a workload that was never placed is withdrawn."""
@@ -349,12 +347,12 @@ class WorkspaceSpawner(LoggingConfigurable):
         """``None`` while it runs or nobody can tell, else its exit code."""
         if self.address is None:
             return None if self._starting else 0
-        if self._seen_running(self.address):
+        if self._known_running(self.address):
             return None
         try:
             workload = await self._get_workload(self.address)
         except CarrelError as error:
-            if is_gone(error):
+            if is_missing(error):
                 await self.clean_up()
                 return 0
             self.log.warning("%s is taken to run on: %s", self._log_name, error)
@@ -368,7 +366,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         await self.clean_up()
         return self.ending.exit_code
 
-    def _seen_running(self, address: Address) -> bool:
+    def _known_running(self, address: Address) -> bool:
         """Whether the stream last said that it runs, and the scheduler said so not long ago.
 
         Removals during a break of the stream are not told, so it is not believed for ever.
@@ -376,7 +374,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         heard = watch_of(self.client).latest(address.uid)
         if heard is None or not address.is_at(heard):
             return False
-        return time.monotonic() < self._seen_at + self.believed_seconds
+        return time.monotonic() < self._running_seen_at + self.believed_seconds
 
     async def _get_workload(self, address: Address) -> Workload:
         """The workload. Raises ``CarrelError``.
@@ -384,17 +382,17 @@ class WorkspaceSpawner(LoggingConfigurable):
         A Hub that just started asks before it listens, and the scheduler needs the Hub to know who
         asks: the first answer is waited for.
         """
-        patience = 0.0 if self._answered else FIRST_ANSWER_SECONDS
+        patience = 0.0 if self._scheduler_answered else FIRST_ANSWER_SECONDS
         end = time.monotonic() + patience
         while True:
             try:
                 found = await self.client.get_workload(address.project, address.name)
             except CarrelError as error:
-                if is_gone(error) or time.monotonic() >= end:
-                    self._answered = True
+                if is_missing(error) or time.monotonic() >= end:
+                    self._scheduler_answered = True
                     raise
             else:
-                self._answered, self._seen_at = True, time.monotonic()
+                self._scheduler_answered, self._running_seen_at = True, time.monotonic()
                 return found
             await asyncio.sleep(AGAIN_SECONDS)
 
@@ -463,7 +461,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         self.address = Address.from_dict(state.get("address"))
         self.ending = Ending.from_dict(state.get("ending"))
         if self.address is not None:
-            self.port, self._answered = self.address.port, False
+            self.port, self._scheduler_answered = self.address.port, False
 
     def clear_state(self) -> None:
         """It runs no longer; how it ended stays for the page that says so."""

@@ -1,10 +1,9 @@
-"""What has to be in the Hub's database soon goes there with what the Hub commits anyway.
+"""Group commit: changes of the Hub's database are committed with the Hub's own next commit.
 
-A commit holds up the Hub's only thread until the disk has it, and a start already makes half a
-dozen. All parts of a Hub share one session, so whoever commits next commits for all who wait; on a
-quiet Hub, after a short while, one of them does. Changes are made within that commit and not
-before: what lies uncommitted in the session while others work, the Hub rolls back, and with it
-everything that the session knows.
+A commit blocks the Hub's event loop until the disk has it, and a start already makes half a dozen.
+The Hub has one database session, so its next commit takes all pending changes along; on an idle Hub
+one of the callers commits after a short wait. Changes are made inside that commit and not before,
+because the Hub rolls back what it finds uncommitted in the session.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-OTHERS_SECONDS: Final = 0.01
+COMMIT_WAIT_SECONDS: Final = 0.01
 
 Change = Callable[[], None]
 
@@ -62,6 +61,6 @@ async def keep(session: Any, change: Change) -> None:
     """
     if session not in _WAITING:
         _WAITING[session] = _Waiting(session)
-    if not await _WAITING[session].committed(change, OTHERS_SECONDS):
+    if not await _WAITING[session].committed(change, COMMIT_WAIT_SECONDS):
         change()
         session.commit()

@@ -204,7 +204,7 @@ async def until_placed(
     raise AssertionError("snapshots never end by themselves")
 
 
-async def until_arrived(
+async def until_ready(
     client: AsyncClient,
     workload: Workload,
     arriving: Coroutine[Any, Any, T],

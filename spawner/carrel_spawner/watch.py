@@ -1,10 +1,9 @@
 """Changes of workspaces, from one event stream of the scheduler for the whole Hub.
 
-A stream for each start would cost the Hub and the scheduler more than the start itself, and asking
-after each workspace every few seconds more than everything else when hundreds run. What the stream
-said last is remembered. It is a reason to wait or to look closer, never the last word, because
-removals while a connection was broken are not told: a slow tick beside it makes up for anything
-that was missed, so a start never hangs on a lost event.
+A stream for each start would cost the Hub and the scheduler more than the start itself, and polling
+each workspace more than everything else when hundreds run. The latest state of each workspace is
+cached. The cache is not authoritative, because deletions during a broken connection are not
+replayed: a slow poll beside the stream makes up for missed events, so a start never hangs.
 """
 
 import asyncio

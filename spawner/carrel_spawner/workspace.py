@@ -300,7 +300,7 @@ class Workspace:
                 await self.withdraw(workload)
 
 
-def is_gone(error: CarrelError) -> bool:
+def is_missing(error: CarrelError) -> bool:
     """Whether the scheduler says that there is no such workload."""
     return isinstance(error, ApiError) and error.status == 404
 

@@ -243,8 +243,8 @@ class House:
     def _scheduler(self) -> tuple[list[str], dict[str, str]]:
         state = self.folder / "scheduler"
         state.mkdir(exist_ok=True)
-        told = services.hub_environment(self.settings, self.keys, scopes.SCHEDULER)
-        told |= services.own_environment(self.settings, scopes.SCHEDULER)
+        told = services.service_environment(self.settings, self.keys, scopes.SCHEDULER)
+        told |= services.carrel_environment(self.settings, scopes.SCHEDULER)
         told |= {
             "CARREL_STATE_DIR": str(state),
             "CARREL_ENGINE": "kubernetes",

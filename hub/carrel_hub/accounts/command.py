@@ -31,7 +31,7 @@ def add(
     password = generate()
     with _told():
         accounts.add(name, password, admin=admin, joins=project or [])
-    _tell_hub(folder, "POST", name)
+    _notify_hub(folder, "POST", name)
     typer.echo(f"{name}  {password}")
     typer.echo("The password is shown this once.")
 
@@ -69,7 +69,7 @@ def remove(name: Name, state_dir: StateDir = None) -> None:
     accounts, folder = _accounts(state_dir)
     with _told():
         accounts.remove(name)
-    _tell_hub(folder, "DELETE", name)
+    _notify_hub(folder, "DELETE", name)
     typer.echo(f"Removed {name}; files, jobs and history stay, workspaces stop.")
 
 
@@ -91,7 +91,7 @@ def _told() -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def _tell_hub(folder: Path, method: str, name: str) -> None:
+def _notify_hub(folder: Path, method: str, name: str) -> None:
     """Let a running Hub know at once; one that does not run learns it at its start."""
     if is_running(folder):
         asyncio.run(_ask_hub(folder, method, name))

@@ -26,7 +26,7 @@ from carrel_hub.front import traefik
 from carrel_hub.front.group_writes import GroupWrites
 from carrel_hub.front.rules import rule
 
-AWAY = "carrel-away"
+UNAVAILABLE = "carrel-unavailable"
 """The middleware and the service that answer for a part that does not."""
 MARK = "carrel-version"
 """A middleware that nobody uses; its header is the mark of the file's version."""
@@ -66,7 +66,7 @@ class RoutesFile:
 class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
     """See the module."""
 
-    away_url = Unicode(help="Where the page comes from that says what does not answer.").tag(
+    unavailable_url = Unicode(help="Where the page comes from that says what does not answer.").tag(
         config=True
     )
     provider_name = Unicode("file", help="How Traefik hears of routes: file or http.").tag(
@@ -101,7 +101,7 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
     async def _setup_traefik_dynamic_config(self) -> None:
         """Ours stand beside the routes that the file has from before."""
         http = self.dynamic_config["http"]
-        ours = own_part(self)
+        ours = static_part(self)
         for kind, named in ours["http"].items():
             http[kind] = {**http.get(kind, {}), **named}
         self.dynamic_config["tls"] = ours["tls"]
@@ -167,11 +167,11 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
         traefik, hub = super()._dynamic_config_for_route(routespec, target, data)
         (router,) = traefik["http"]["routers"].values()
         router["rule"], router["priority"] = rule(routespec)
-        router["middlewares"] = [AWAY]
+        router["middlewares"] = [UNAVAILABLE]
         return traefik, hub
 
 
-def own_part(proxy: FrontProxy) -> dict[str, Any]:
+def static_part(proxy: FrontProxy) -> dict[str, Any]:
     """What stands in the file beside routes: Traefik's API for the Hub, the page, TLS."""
     credentials = f"{proxy.traefik_api_username}:{proxy.traefik_api_hashed_password}"
     page = {
@@ -179,8 +179,8 @@ def own_part(proxy: FrontProxy) -> dict[str, Any]:
         "errors": {
             "status": ["502", "504"],
             "statusRewrites": {"502": 503, "504": 503},
-            "service": AWAY,
-            "query": "/services/gateway/away",
+            "service": UNAVAILABLE,
+            "query": "/services/gateway/unavailable",
         }
     }
     tls: dict[str, Any] = {"options": {"default": {"minVersion": "VersionTLS12"}}}
@@ -193,7 +193,7 @@ def own_part(proxy: FrontProxy) -> dict[str, Any]:
     for router in beside["routers"].values():
         router |= {
             "entryPoints": [proxy.traefik_entrypoint],
-            "middlewares": [AWAY, *router.get("middlewares", ())],
+            "middlewares": [UNAVAILABLE, *router.get("middlewares", ())],
         }
     return {
         "http": {
@@ -207,9 +207,9 @@ def own_part(proxy: FrontProxy) -> dict[str, Any]:
                 }
             },
             "middlewares": beside["middlewares"]
-            | {"carrel-api": {"basicAuth": {"users": [credentials]}}, AWAY: page},
+            | {"carrel-api": {"basicAuth": {"users": [credentials]}}, UNAVAILABLE: page},
             "services": beside["services"]
-            | {AWAY: {"loadBalancer": {"servers": [{"url": proxy.away_url}]}}},
+            | {UNAVAILABLE: {"loadBalancer": {"servers": [{"url": proxy.unavailable_url}]}}},
         },
         "tls": tls,
     }

@@ -20,7 +20,7 @@ REQUEST_SECONDS: Final = 60
 IDLE_SECONDS: Final = 120
 # Addresses and cookies of sign-ins get long; as much as the Hub takes.
 LARGEST_HEAD_BYTES: Final = 64 * 1024
-FAREWELL_SECONDS: Final = 1
+SHUTDOWN_SECONDS: Final = 1
 STREAMS: Final = 100
 
 
@@ -128,7 +128,7 @@ def _entry(address: str, listening: Listening) -> dict[str, Any]:
         "address": address,
         "forwardedHeaders": {"trustedIPs": listening.trusted_proxies},
         "transport": {
-            "lifeCycle": {"graceTimeOut": f"{FAREWELL_SECONDS}s"},
+            "lifeCycle": {"graceTimeOut": f"{SHUTDOWN_SECONDS}s"},
             "respondingTimeouts": {
                 "readTimeout": f"{listening.request_seconds}s",
                 "idleTimeout": f"{IDLE_SECONDS}s",

@@ -46,12 +46,12 @@ else:
 
 log = logging.getLogger("carrel_hub.gateway")
 
-FAREWELL_SECONDS: Final = 5.0
+SHUTDOWN_SECONDS: Final = 5.0
 # Until a head is complete too, from the end of the request before it. Traefik keeps idle
 # connections for 90 s.
 IDLE_SECONDS: Final = 120.0
 WAITING_CONNECTIONS: Final = 1024
-AWAY: Final = "What you asked for does not answer now. This is tried again."
+UNAVAILABLE: Final = "What you asked for does not answer now. This is tried again."
 METRIC_SCOPES: Final = frozenset({"custom:carrel:admin", "custom:carrel:metrics"})
 
 
@@ -112,8 +112,8 @@ class Gateway:
                 return await self.access.issue_pass(request)
             case "metrics":
                 return await self._metrics(request)
-            case "away":  # asked by the proxy, for a part that does not answer
-                return refusal(request, 503, "away", AWAY, retry_after=2)
+            case "unavailable":  # asked by the proxy, for a part that does not answer
+                return refusal(request, 503, "unavailable", UNAVAILABLE, retry_after=2)
             case "health":
                 return web.json_response({"ready": self.reflector.ready})
         return None
@@ -169,7 +169,7 @@ def _runner(gateway: Gateway, idle_seconds: float) -> web.AppRunner:
         auto_decompress=False,
         keepalive_timeout=idle_seconds,
         logger=server_log(),
-        shutdown_timeout=FAREWELL_SECONDS,
+        shutdown_timeout=SHUTDOWN_SECONDS,
         max_line_size=LONGEST_LINE,
         max_field_size=LONGEST_LINE,
     )

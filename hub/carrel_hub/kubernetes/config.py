@@ -43,7 +43,7 @@ def told() -> tuple[ClusterSettings, Keys]:
     return ClusterSettings.load(_place(SETTINGS)), Keys.read(_place(KEYS))
 
 
-def told_part(name: str) -> tuple[ClusterSettings, str]:
+def part_settings(name: str) -> tuple[ClusterSettings, str]:
     """The file and the one key that a part beside the Hub was given.
 
     Raises ``OSError``, ``msgspec.ValidationError``.
@@ -77,7 +77,7 @@ def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     c.JupyterHub.hub_bind_url = f"http://:{urlsplit(settings.hub_url).port or HUB_PORT}"
     c.JupyterHub.hub_connect_url = settings.hub_url
     c.JupyterHub.db_url = settings.hub_db_url
-    product.lasting(c, settings, keys)
+    product.persistence(c, settings, keys)
     product.origins(c, settings)
     c.StoppedRoutes.provider_name = "http"
     c.StoppedRoutes.traefik_api_url = settings.proxy_api_url

@@ -19,7 +19,7 @@ from carrel_hub import scopes, services
 from carrel_hub.front import traefik
 from carrel_hub.front.provided import PROVIDED_PATH
 from carrel_hub.front.traefik import TraefikMissingError, find_traefik
-from carrel_hub.kubernetes.config import told_part
+from carrel_hub.kubernetes.config import part_settings
 from carrel_hub.kubernetes.settings import ClusterSettings
 
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in a pod, whose network policies say who comes
@@ -61,8 +61,8 @@ def _proxy(settings: ClusterSettings, key: str) -> Process:
 def _service(name: str, settings: ClusterSettings, key: str) -> Process:
     """It listens in its own pod; others find it by the name of its service."""
     port = urlsplit(getattr(settings, f"{name}_url")).port
-    environment = services.environment_with(settings, key, name)
-    environment |= services.own_environment(settings, name)
+    environment = services.environment_for_token(settings, key, name)
+    environment |= services.carrel_environment(settings, name)
     environment["JUPYTERHUB_SERVICE_URL"] = f"http://{EVERYWHERE}:{port}"
     return Process(services.commands()[name], environment)
 
@@ -72,7 +72,7 @@ def main() -> None:
     if len(sys.argv) != 2 or sys.argv[1] not in PARTS:
         sys.exit(f"usage: python -m carrel_hub.kubernetes.part {'|'.join(PARTS)}")
     try:
-        part = process(sys.argv[1], *told_part(sys.argv[1]))
+        part = process(sys.argv[1], *part_settings(sys.argv[1]))
         for path, content in part.files.items():
             path.touch(mode=0o600)
             path.write_bytes(content)

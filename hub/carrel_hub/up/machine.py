@@ -23,7 +23,7 @@ from carrel_hub.up.network import find_network
 from carrel_hub.up.options import Options
 from carrel_hub.up.parts import Part, all_parts, write_config
 from carrel_hub.up.ports import Gate, hold_ipv6_loopback, listeners, load_or_choose
-from carrel_hub.up.screen import Screen, account_line, farewell, gpu_line
+from carrel_hub.up.screen import Screen, account_line, gpu_line, stop_summary
 from carrel_hub.up.supervisor import Supervisor
 from carrel_spawner.watch import wait_at_rest
 
@@ -109,7 +109,7 @@ class _Machine:
         try:
             if await self._unless_ended(self._start(client, asking)):
                 await self.ended.wait()
-                await self._say_goodbye(client)
+                await self._shut_down(client)
             else:
                 self.screen.say("Stopped before it was ready.")
         finally:
@@ -135,8 +135,8 @@ class _Machine:
     async def _start(self, client: AsyncClient, asking: aiohttp.ClientSession) -> None:
         proxy = self.parts[0]
         visited = [one for name, one in proxy.listeners.items() if name != INTERNAL]
-        has_routes = probes.routes_are_read(asking, self.settings)
-        self.supervisor.hold_back(proxy, Gate(visited, has_routes))
+        has_routes = probes.routes_loaded(asking, self.settings)
+        self.supervisor.add_gate(proxy, Gate(visited, has_routes))
         for part in self.parts:
             await self.supervisor.start(part)
         ready = probes.readiness(self.settings, self.keys)
@@ -156,11 +156,11 @@ class _Machine:
         for part in self.parts:
             watchdog = probes.Watchdog(probes.over_http(asking, *live[part.name]))
             self.supervisor.keep_running(part, watchdog)
-        self.supervisor.keep_short(proxy, self.settings.access_log)
+        self.supervisor.rotate_log(proxy, self.settings.access_log)
         gpus, accounts = gpu_line(nodes), account_line()
         self.screen.ready(self.settings, self.new, gpus, accounts, self.network)
 
-    async def _say_goodbye(self, client: AsyncClient) -> None:
+    async def _shut_down(self, client: AsyncClient) -> None:
         left = await running(client)
         stopped = bool(self.options.stop_jobs and left)
         if stopped and left:
@@ -171,7 +171,7 @@ class _Machine:
                 await suspend_all(client, left)
         with self.screen.step("Stopping"):
             await self.supervisor.stop()
-        self.screen.say(farewell(left, stopped=stopped))
+        self.screen.say(stop_summary(left, stopped=stopped))
 
 
 async def running(client: AsyncClient) -> list[Workload] | None:

@@ -78,8 +78,8 @@ def all_parts(
         return Part(name, shown, command, log, {**base, **told}, own)
 
     def service(name: str, shown: str) -> Part:
-        told = services.hub_environment(settings, keys, name)
-        told |= services.own_environment(settings, name)
+        told = services.service_environment(settings, keys, name)
+        told |= services.carrel_environment(settings, name)
         if name == scopes.SCHEDULER:
             told |= {rule: os.environ[rule] for rule in _RULES if rule in os.environ}
             told |= network or {}

@@ -125,10 +125,10 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 class Gate:
-    """Keeps visitors of listening sockets waiting while the part behind them is not ready.
+    """Holds new connections to listening sockets back while the part behind them is not ready.
 
-    While it is shut the kernel takes no new connections there: what asks for one is dropped by a
-    filter of the socket and asks again after a second by itself (TCP).
+    While it is shut, a socket filter (``SO_ATTACH_FILTER``) drops SYN packets; clients send them
+    again after a second.
 
     Args:
         ready: whether the part can answer for what visitors ask.
@@ -141,7 +141,7 @@ class Gate:
         self._is_shut = asyncio.Event()
 
     def shut(self) -> None:
-        """From now on nobody comes in; who waited for the part that is gone is sent away."""
+        """Drop new connections from now on; those in the accept queue are closed."""
         drop = ctypes.create_string_buffer(struct.pack("HBBI", _RETURN, 0, 0, 0))
         program = struct.pack("HP", 1, ctypes.addressof(drop))
         for one in self._sockets:

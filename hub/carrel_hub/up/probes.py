@@ -1,9 +1,9 @@
 """HTTP probes of the parts: when one is ready, and when one that runs has stopped answering.
 
 For readiness a part is asked until it answers or has ended. For liveness each part is asked a cheap
-question; any answer, also an error, shows that it lives. It counts as silent only after several
-questions in a row went unanswered, so that neither a busy machine nor a pause of `carrel up` itself
-(laptop lid, SIGSTOP) ends a healthy part.
+endpoint; any response, also an error, counts as success. A part is unresponsive only after several
+probes in a row failed, so that neither a busy machine nor a pause of `carrel up` itself (a
+suspended laptop, SIGSTOP) ends a healthy part.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from carrel_hub.settings import Settings
 from carrel_hub.up.checks import StartupError
 from carrel_hub.up.parts import Part
 
-SILENCE_SECONDS: Final = 10.0
-LONGEST_SILENCE_SECONDS: Final = 80.0
+UNRESPONSIVE_SECONDS: Final = 10.0
+LONGEST_UNRESPONSIVE_SECONDS: Final = 80.0
 PAUSE_SECONDS: Final = 2.0
 READY_SECONDS: Final = 180.0
 READY_PAUSE_SECONDS: Final = 0.15
-QUESTIONS: Final = 2
+PROBES: Final = 2
 START_SECONDS: Final = 180.0
 # What keeps `carrel up` itself from asking says nothing about the part.
 _OUR_OWN: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
@@ -90,7 +90,7 @@ async def until_ready(
         ) from None
 
 
-def routes_are_read(
+def routes_loaded(
     session: aiohttp.ClientSession, settings: Settings
 ) -> Callable[[], Awaitable[bool]]:
     """Asks whether the proxy has read its routes: its API, which is one of them, wants a key."""
@@ -124,18 +124,18 @@ class Watchdog:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def until_silent(self, patience: float = SILENCE_SECONDS) -> None:
-        """Return once a part that has just been started is silent for ``patience`` seconds.
+    async def until_unresponsive(self, patience: float = UNRESPONSIVE_SECONDS) -> None:
+        """Return once a part that was just started has not answered for ``patience`` seconds.
 
         Until its first answer it may take ``START_SECONDS``.
         """
-        if not await self._answers(START_SECONDS, int(START_SECONDS / SILENCE_SECONDS)):
+        if not await self._answers(START_SECONDS, int(START_SECONDS / UNRESPONSIVE_SECONDS)):
             return
-        while await self._answers(patience, QUESTIONS):
+        while await self._answers(patience, PROBES):
             await self.sleep(PAUSE_SECONDS)
 
     async def _answers(self, patience: float, questions: int) -> bool:
-        """Whether one of so many questions, spread over ``patience`` seconds, is answered."""
+        """Whether one of so many probes, spread over ``patience`` seconds, succeeds."""
         each = patience / questions
         for _ in range(questions):
             began = self.clock()

@@ -119,7 +119,7 @@ def _model(name: str, memory_mib: int) -> str:
     return ", ".join(part for part in (name, memory) if part)
 
 
-def farewell(workloads: Sequence[Workload] | None, *, stopped: bool) -> str:
+def stop_summary(workloads: Sequence[Workload] | None, *, stopped: bool) -> str:
     """One line about what becomes of workspaces and jobs."""
     if workloads is None:
         return "Stopped. Workspaces and jobs go on; the next `carrel up` finds them again."

@@ -1,4 +1,4 @@
-"""Runs the parts, starts one again that dies or falls silent, and stops them together.
+"""Runs the parts, restarts one that ends or stops answering, and stops them together.
 
 All parts are in one process group of their own: Ctrl-C in the terminal reaches `carrel up` alone,
 which stops them in good order, and whatever is left at the end is killed as a group.
@@ -18,7 +18,7 @@ from typing import Any, Final
 from carrel_hub.up.checks import StartupError
 from carrel_hub.up.parts import Part
 from carrel_hub.up.ports import Gate
-from carrel_hub.up.probes import LONGEST_SILENCE_SECONDS, SILENCE_SECONDS, Watchdog
+from carrel_hub.up.probes import LONGEST_UNRESPONSIVE_SECONDS, UNRESPONSIVE_SECONDS, Watchdog
 
 PDEATHSIG: Final = Path(__file__).with_name("pdeathsig.py")
 FIRST_PAUSE_SECONDS: Final = 0.2
@@ -50,8 +50,8 @@ class Supervisor:
         self._shut_gate(part)
         self._running[part.name] = await self._spawn(part)
 
-    def hold_back(self, part: Part, gate: Gate) -> None:
-        """Keep visitors waiting at each of its starts until the gate finds that it is ready."""
+    def add_gate(self, part: Part, gate: Gate) -> None:
+        """Hold new connections back at each of its starts until it is ready."""
         self._gates[part.name] = gate
         self._watchers.append(asyncio.create_task(gate.open_when_ready()))
 
@@ -70,10 +70,10 @@ class Supervisor:
             )
 
     def keep_running(self, part: Part, watchdog: Watchdog) -> None:
-        """From now on start it again when it dies or falls silent."""
+        """Restart it from now on when it ends or stops answering."""
         self._watchers.append(asyncio.create_task(self._watch(part, watchdog)))
 
-    def keep_short(self, part: Part, log: Path) -> None:
+    def rotate_log(self, part: Part, log: Path) -> None:
         """From now on put a log that it writes itself aside when large; SIGUSR1 has it reopened."""
         self._watchers.append(asyncio.create_task(self._rotate(part, log)))
 
@@ -98,18 +98,18 @@ class Supervisor:
                 os.killpg(self._group, signal.SIGKILL)
 
     async def _watch(self, part: Part, watchdog: Watchdog) -> None:
-        """Start it again after each end, soon at first, more slowly when it keeps dying."""
+        """Restart it after each end, with a growing back-off."""
         loop = asyncio.get_running_loop()
-        pause, patience = FIRST_PAUSE_SECONDS, SILENCE_SECONDS
+        pause, patience = FIRST_PAUSE_SECONDS, UNRESPONSIVE_SECONDS
         while not self._stopping:
             began = loop.time()
             process = self._running[part.name]
-            silent = await _ended_or_silent(process, watchdog.until_silent(patience))
+            silent = await _ended_or_unresponsive(process, watchdog.until_unresponsive(patience))
             if loop.time() - began > STEADY_SECONDS + patience:
-                pause, patience = FIRST_PAUSE_SECONDS, SILENCE_SECONDS
+                pause, patience = FIRST_PAUSE_SECONDS, UNRESPONSIVE_SECONDS
             if silent:
                 self._say(f"{part.shown} runs but does not answer; it is started again.")
-                patience = min(patience * 2, LONGEST_SILENCE_SECONDS)
+                patience = min(patience * 2, LONGEST_UNRESPONSIVE_SECONDS)
                 await _end(process)
             self._shut_gate(part)
             pause = await self._start_again(part, pause)
@@ -171,8 +171,8 @@ class Supervisor:
         raise AssertionError("a new group is always possible")
 
 
-async def _ended_or_silent(process: Process, silence: Coroutine[Any, Any, None]) -> bool:
-    """Wait for the end of a process or its silence; says whether it is silent."""
+async def _ended_or_unresponsive(process: Process, silence: Coroutine[Any, Any, None]) -> bool:
+    """Wait until a process ends or stops answering; true if it stopped answering."""
     end, silent = asyncio.create_task(process.wait()), asyncio.create_task(silence)
     try:
         await asyncio.wait({end, silent}, return_when=asyncio.FIRST_COMPLETED)

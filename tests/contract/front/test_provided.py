@@ -57,7 +57,7 @@ async def proxy(tmp_path: Path, ports: tuple[int, int, int]) -> Any:
         traefik_api_password=KEY,
         traefik_api_hashed_password=hashed(KEY),
         traefik_entrypoint="public",
-        away_url=f"http://127.0.0.1:{ports[2]}",
+        unavailable_url=f"http://127.0.0.1:{ports[2]}",
         check_route_timeout=int(PATIENCE_SECONDS),
         dynamic_config_file=str(tmp_path / "routes.json"),
     )

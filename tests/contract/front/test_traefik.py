@@ -30,14 +30,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from typing_extensions import override
 
 from benchmarks.ports import free_ports
-from carrel_hub.front.routes import AWAY, RoutesFile, own_part
+from carrel_hub.front.routes import UNAVAILABLE, RoutesFile, static_part
 from carrel_hub.front.rules import rule
 from carrel_hub.front.traefik import PUBLIC, Listening, Tls, configuration, find_traefik, from_file
 from carrel_hub.product import hashed
 from carrel_hub.settings import Ports, Settings
 from carrel_hub.up.parts import Part, traefik_file, write_traefik
 from carrel_hub.up.ports import Gate
-from carrel_hub.up.probes import Watchdog, routes_are_read
+from carrel_hub.up.probes import Watchdog, routes_loaded
 from carrel_hub.up.supervisor import Supervisor
 
 PATIENCE_SECONDS: Final = 30.0
@@ -100,11 +100,11 @@ class Front:
             traefik_api_hashed_password=hashed(KEY),
             traefik_entrypoint=PUBLIC,
             beside={},
-            away_url=f"http://127.0.0.1:{self.one}",
+            unavailable_url=f"http://127.0.0.1:{self.one}",
             tls_certificate="" if tls is None else str(tls.certificate),
             tls_key="" if tls is None else str(tls.key),
         )
-        found = own_part(proxy)
+        found = static_part(proxy)
         specs = {
             "/": self.one,
             "/user/ada/": self.two,
@@ -119,7 +119,7 @@ class Front:
                 "priority": priority,
                 "entryPoints": [PUBLIC],
                 "service": f"s{number}",
-                "middlewares": [AWAY],
+                "middlewares": [UNAVAILABLE],
             }
             servers = [{"url": f"http://127.0.0.1:{port}"}]
             found["http"]["services"][f"s{number}"] = {"loadBalancer": {"servers": servers}}
@@ -184,7 +184,7 @@ def test_dots_and_slashes_lead_nowhere_else_than_the_target_reads(front: Front) 
 
 
 def test_what_does_not_answer_is_answered_for(front: Front) -> None:
-    assert front.get("/user/ada/gone/x") == (503, f"{front.one} /services/gateway/away")
+    assert front.get("/user/ada/gone/x") == (503, f"{front.one} /services/gateway/unavailable")
 
 
 def test_who_asks_cannot_be_made_up(front: Front) -> None:
@@ -251,8 +251,8 @@ async def test_while_it_restarts_visitors_wait_and_nobody_gets_its_ports(
         part = Part("proxy", "Proxy", command, tmp_path / "log", os.environ, sockets)
         async with aiohttp.ClientSession() as session:
             supervisor = Supervisor()
-            gate = Gate([sockets["public"]], routes_are_read(session, settings))
-            supervisor.hold_back(part, gate)
+            gate = Gate([sockets["public"]], routes_loaded(session, settings))
+            supervisor.add_gate(part, gate)
             try:
                 await supervisor.start(part)
                 supervisor.keep_running(part, Watchdog(lambda _: asyncio.sleep(0.1, result=True)))

@@ -13,7 +13,7 @@ from traitlets.config import Config
 
 from carrel_hub import scopes
 from carrel_hub.keys import Keys
-from carrel_hub.kubernetes.config import install, load, told_part
+from carrel_hub.kubernetes.config import install, load, part_settings
 from carrel_hub.kubernetes.part import PARTS, process
 from carrel_hub.kubernetes.settings import ClusterSettings
 from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner
@@ -185,7 +185,7 @@ def test_a_part_needs_the_key_of_its_own_name_and_no_other(
     (tmp_path / "hub.yaml").write_text(FILE.format(state_dir=tmp_path))
     monkeypatch.setenv("CARREL_KEYS_DIR", str(tmp_path))
     monkeypatch.setenv("CARREL_HUB_SETTINGS", str(tmp_path / "hub.yaml"))
-    made = process(name, *told_part(name))
+    made = process(name, *part_settings(name))
     said = str(made.environment) + str(made.files)
     there = {key for key in keys.__struct_fields__ if getattr(keys, key) in said}
     assert there == {name}

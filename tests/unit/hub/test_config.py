@@ -113,7 +113,7 @@ def test_no_service_is_told_the_secrets_of_another(settings: Settings, keys: Key
         (scopes.CONSOLE, keys.console),
         (scopes.GATEWAY, keys.gateway),
     ):
-        told = services.hub_environment(settings, keys, service)
+        told = services.service_environment(settings, keys, service)
         secrets = {getattr(keys, name) for name in keys.__struct_fields__}
         assert {value for value in told.values() if value in secrets} == {own}
 

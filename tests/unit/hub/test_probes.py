@@ -39,28 +39,28 @@ class World:
 
 async def test_a_part_that_answers_no_more_is_silent_after_ten_seconds() -> None:
     world = World(lambda now: now < 100)
-    await world.dog.until_silent()
+    await world.dog.until_unresponsive()
     assert 110 <= world.now < 115
 
 
 async def test_slow_answers_and_short_silences_are_no_silence() -> None:
     world = World(lambda now: now < 60 or 66 < now < 1000, delay=4.0)
-    await world.dog.until_silent()
+    await world.dog.until_unresponsive()
     assert world.now > 1000
 
 
 async def test_a_part_that_starts_has_time() -> None:
     world = World(lambda now: 170 < now < 1000)
-    await world.dog.until_silent()
+    await world.dog.until_unresponsive()
     assert world.now > 1000
     world = World(lambda _: False)
-    await world.dog.until_silent()
+    await world.dog.until_unresponsive()
     assert 180 <= world.now < 190
 
 
 async def test_more_patience_after_restarts() -> None:
     world = World(lambda now: now < 5)
-    await world.dog.until_silent(80)
+    await world.dog.until_unresponsive(80)
     assert world.now >= 85
 
 

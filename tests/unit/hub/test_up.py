@@ -269,13 +269,13 @@ def test_large_logs_are_put_aside(tmp_path: Path) -> None:
 def test_farewell() -> None:
     desk = Workload(name="w", project="p", spec=WorkloadSpec(kind="workspace"))
     job = Workload(name="j", project="p")
-    assert screens.farewell([], stopped=False) == "Stopped. Nothing was running."
-    assert screens.farewell([desk, job, job], stopped=False).startswith(
+    assert screens.stop_summary([], stopped=False) == "Stopped. Nothing was running."
+    assert screens.stop_summary([desk, job, job], stopped=False).startswith(
         "Stopped. 1 workspace and 2 jobs go on; the next `carrel up` finds them again"
     )
-    assert "1 job goes on" in screens.farewell([job], stopped=False)
-    assert "`carrel resume NAME`" in screens.farewell([job], stopped=True)
-    assert "go on" in screens.farewell(None, stopped=False)
+    assert "1 job goes on" in screens.stop_summary([job], stopped=False)
+    assert "`carrel resume NAME`" in screens.stop_summary([job], stopped=True)
+    assert "go on" in screens.stop_summary(None, stopped=False)
 
 
 async def test_everything_is_suspended_on_request(fake: FakeScheduler) -> None:

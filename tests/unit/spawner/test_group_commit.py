@@ -66,7 +66,7 @@ async def test_nobody_else_commits(commits: Commits) -> None:
 
 
 async def test_others_commit_for_us(commits: Commits, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "OTHERS_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "COMMIT_WAIT_SECONDS", 60.0)
     kept = asyncio.create_task(commits.change(0))
     await asyncio.sleep(0)
     assert not kept.done()
@@ -79,7 +79,7 @@ async def test_others_commit_for_us(commits: Commits, monkeypatch: pytest.Monkey
 async def test_nothing_lies_uncommitted_and_a_rollback_of_others_takes_nothing_back(
     commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "OTHERS_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "COMMIT_WAIT_SECONDS", 60.0)
     kept = asyncio.create_task(commits.change(0))
     await asyncio.sleep(0)
     assert not commits.session.dirty
@@ -94,7 +94,7 @@ async def test_nothing_lies_uncommitted_and_a_rollback_of_others_takes_nothing_b
 async def test_a_commit_that_fails_is_no_commit(
     commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "OTHERS_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "COMMIT_WAIT_SECONDS", 60.0)
     kept = asyncio.create_task(commits.change(0))
     await asyncio.sleep(0)
     commits.session.add(Row(id=1, state="a second one"))
@@ -111,7 +111,7 @@ async def test_a_commit_that_fails_is_no_commit(
 async def test_who_gives_up_changes_nothing(
     commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "OTHERS_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "COMMIT_WAIT_SECONDS", 60.0)
     kept = asyncio.create_task(commits.change(0))
     await asyncio.sleep(0)
     kept.cancel()
