@@ -1,9 +1,10 @@
 """The words for phases, times, amounts and quotas, as notebooks and views show them."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from carrel.models import Project, Workload
+if TYPE_CHECKING:
+    from carrel.models import Project, Workload
 
 PHASES: Final[Mapping[str, tuple[str, str]]] = {
     "pending": ("◷", "Pending"),
@@ -24,7 +25,7 @@ def phase_word(phase: str) -> str:
     return PHASES.get(phase, ("", phase.capitalize()))[1]
 
 
-def state_word(workload: Workload) -> str:
+def state_word(workload: "Workload") -> str:
     """The word for a workload's phase, where that alone would hide a crash."""
     if has_crashed(workload):
         return phase_word("failed")
@@ -34,7 +35,7 @@ def state_word(workload: Workload) -> str:
 CRASHED: Final = frozenset({"NeverReady", "ReplicasFailed"})
 
 
-def has_crashed(workload: Workload) -> bool:
+def has_crashed(workload: "Workload") -> bool:
     """Whether it is an endpoint that was stopped because its replicas failed."""
     reason = workload.status.reason
     return workload.status.phase == "stopped" and reason is not None and reason.token in CRASHED
@@ -46,8 +47,8 @@ def phase_icon(phase: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 05 min``, ``2 d 4 h``."""
-    whole = max(0, round(seconds))
+    """``45 s``, ``12 min``, ``3 h 05 min``, ``8 h``, ``2 d 4 h``; below zero counts as zero."""
+    whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
     minutes = whole // 60
@@ -77,7 +78,7 @@ def mebibytes(mib: float) -> str:
     return f"{amount(round(mib / 1024, 1))} GiB"
 
 
-def quota_words(project: Project) -> str:
+def quota_words(project: "Project") -> str:
     """``3 of 4 guaranteed · 2 borrowed · 5 pending``."""
     use, quota = project.use, project.quota.gpus
     inside = use.gpus_allocated - use.gpus_borrowed
@@ -93,7 +94,7 @@ def quota_words(project: Project) -> str:
     return " · ".join(parts)
 
 
-def quota_bar(project: Project, width: int = 12) -> str:
+def quota_bar(project: "Project", width: int = 12) -> str:
     """``███░|▒▒``: used, free inside the guarantee, the guarantee's end, borrowed."""
     use = project.use
     inside = use.gpus_allocated - use.gpus_borrowed
@@ -104,7 +105,7 @@ def quota_bar(project: Project, width: int = 12) -> str:
     return "█" * used + "░" * free + "|" + "▒" * round(use.gpus_borrowed * scale)
 
 
-def why(workload: Workload) -> str:
+def why(workload: "Workload") -> str:
     """The sentence beside the state, empty when there is nothing to say."""
     status = workload.status
     if status.reason is not None and status.reason.sentence:
@@ -114,7 +115,7 @@ def why(workload: Workload) -> str:
     return ""
 
 
-def summary(workload: Workload, now: float) -> str:
+def summary(workload: "Workload", now: float) -> str:
     """One workload in one line of plain text."""
     status = workload.status
     parts = [state_word(workload).lower()]

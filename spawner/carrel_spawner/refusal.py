@@ -10,6 +10,7 @@ from typing import Any
 
 from jupyterhub.spawner import SpawnException
 
+from carrel import wording
 from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel_spawner import rendering
@@ -97,7 +98,7 @@ def ended(status: StartStatus, log_tail: str) -> Refused:
 
 def too_slow(seconds: float, last: str) -> Refused:
     """The start took longer than allowed."""
-    message = f"The workspace was not ready after {rendering.duration(seconds)}; it was given up."
+    message = f"The workspace was not ready after {wording.duration(seconds)}; it was given up."
     html = rendering.render("ended.html", sentence=message, help=last, log_tail="")
     return Refused(message, reason="timeout", html=html, status_code=504)
 
@@ -141,6 +142,6 @@ def _holding(
     return HolderLine(
         who=who,
         what=rendering.amount(resource, float(holder.get("amount") or 0)),
-        since=f"for {rendering.duration(now - since)}" if since else "",
+        since=f"for {wording.duration(now - since)}" if since else "",
         borrowed=bool(holder.get("borrowed")),
     )

@@ -64,21 +64,6 @@ def cores(millicores: float) -> str:
     return f"{amount:g} core" if amount == 1 else f"{amount:g} cores"
 
 
-def duration(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 05 min``, ``2 d 4 h``."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    minutes = whole // 60
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes:02d} min"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h"
-
-
 def amount(resource: str, quantity: float) -> str:
     """A holder's amount in the unit of the reason: thousandths of a GPU, millicores, MiB."""
     if resource == "cpu":

@@ -8,10 +8,10 @@ import re
 from typing import Final
 
 from carrel.errors import BadSetting
+from carrel.wording import duration as duration  # noqa: PLC0414 - used as part of this module
 
 MEMORY_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 SECONDS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
-MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 def cpu_millicores(text: str, option: str = "--cpu") -> int:
@@ -37,18 +37,6 @@ def seconds(text: str, option: str) -> float:
     if found is None:
         raise BadSetting(f"{option} {text!r} is no time span; write 45s, 10m, 8h or 2d.")
     return float(found[1]) * SECONDS[found[2] or ""]
-
-
-def duration(span: float) -> str:
-    """Seconds as ``45 s``, ``12 min``, ``3 h 05 min`` or ``2 d 4 h``."""
-    whole = max(0, int(span))
-    if whole < MINUTE:
-        return f"{whole} s"
-    if whole < HOUR:
-        return f"{whole // MINUTE} min"
-    if whole < DAY:
-        return f"{whole // HOUR} h {whole % HOUR // MINUTE:02d} min"
-    return f"{whole // DAY} d {whole % DAY // HOUR} h"
 
 
 def memory(amount: int) -> str:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
+from carrel.wording import duration as duration  # noqa: PLC0414 - used as part of this module
+
 GIB = 1024**3
 
 
@@ -55,19 +57,6 @@ def gib(amount_bytes: float) -> str:
 def share(value: float) -> str:
     """A share of one as whole percent."""
     return f"{round(value * 100)} %"
-
-
-def duration(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 05 min``, ``8 h``, ``2 d 4 h``; below zero counts as zero."""
-    whole = max(0, int(seconds))
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{minutes} min"
-    if whole < 86_400:
-        return f"{hours} h {minutes % 60:02d} min" if minutes % 60 else f"{hours} h"
-    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
 
 
 def lost_work(seconds: float) -> str:

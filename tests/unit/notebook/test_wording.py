@@ -10,7 +10,7 @@ from carrel.models import Project, Workload
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [
-        (0, "0 s"), (45, "45 s"), (59.6, "1 min"), (720, "12 min"), (3600, "1 h"),
+        (0, "0 s"), (45, "45 s"), (59.6, "59 s"), (720, "12 min"), (3600, "1 h"),
         (11100, "3 h 05 min"), (2 * 86400 + 4 * 3600, "2 d 4 h"), (86400, "1 d"), (-3, "0 s"),
     ],
 )  # fmt: skip

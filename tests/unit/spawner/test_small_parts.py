@@ -55,10 +55,6 @@ def test_tokens_are_hidden_and_the_rest_is_shown() -> None:
         (rendering.amount("gpu", 2000), "2 GPUs"),
         (rendering.amount("cpu", 1500), "1.5 cores"),
         (rendering.amount("memory", 1024), "1 GiB"),
-        (rendering.duration(45.2), "45 s"),
-        (rendering.duration(720), "12 min"),
-        (rendering.duration(11_100), "3 h 05 min"),
-        (rendering.duration(187_200), "2 d 4 h"),
     ],
 )
 def test_amounts_read_as_everywhere(said: str, expected: str) -> None:
