@@ -26,10 +26,10 @@ from carrel_scheduler.ledger.errors import (
     failed,
     is_full,
 )
-from carrel_scheduler.ledger.recent_commits import Commit, Identities, RecentCommits
 from carrel_scheduler.ledger.rows.tables import store_state
 from carrel_scheduler.ledger.transaction import Transaction
-from carrel_scheduler.ledger.watch import Notifier
+from carrel_scheduler.ledger.watches.recent_commits import Commit, Identities, RecentCommits
+from carrel_scheduler.ledger.watches.watch import Notifier
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

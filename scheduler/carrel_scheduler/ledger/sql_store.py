@@ -22,12 +22,12 @@ from carrel_scheduler.ledger.rows import statuses as status_rows
 from carrel_scheduler.ledger.rows.codec import SOURCES, Encoded, encode, encode_status
 from carrel_scheduler.ledger.store import Change, Page
 from carrel_scheduler.ledger.transaction import Transaction
-from carrel_scheduler.ledger.watch import Batch, Notifier, Watch
+from carrel_scheduler.ledger.watches.watch import Batch, Notifier, Watch
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema.objects import Object, ObjectT
 
 if TYPE_CHECKING:
-    from carrel_scheduler.ledger.listen import Listener
+    from carrel_scheduler.ledger.watches.listen import Listener
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -213,6 +213,6 @@ def _listener(database: Database, notifier: Notifier) -> "Listener | None":
     if not database.listens:
         return None
     # Needs PostgreSQL's driver, which an installation on SQLite does not have.
-    from carrel_scheduler.ledger.listen import Listener
+    from carrel_scheduler.ledger.watches.listen import Listener
 
     return Listener(database.writer, notifier)

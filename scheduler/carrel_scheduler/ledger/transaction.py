@@ -16,9 +16,9 @@ from sqlalchemy import (
     update,
 )
 
-from carrel_scheduler.ledger.recent_commits import Commit, Fresh, Identities
 from carrel_scheduler.ledger.rows.bulk import insert_many
 from carrel_scheduler.ledger.rows.tables import changes, objects, specs, store_state
+from carrel_scheduler.ledger.watches.recent_commits import Commit, Fresh, Identities
 from carrel_schema.objects import Meta
 
 CHANNEL: Final = "carrel_changes"

@@ -17,7 +17,7 @@ from carrel_scheduler.ledger.group_commit import LARGEST_GROUP, GroupCommit
 from carrel_scheduler.ledger.migrations.migrate import upgrade
 from carrel_scheduler.ledger.rows.small import read_settings, write_setting
 from carrel_scheduler.ledger.transaction import Transaction
-from carrel_scheduler.ledger.watch import Notifier
+from carrel_scheduler.ledger.watches.watch import Notifier
 
 
 class Disk:

@@ -6,9 +6,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from carrel_scheduler.ledger import listen
-from carrel_scheduler.ledger.listen import Listener
-from carrel_scheduler.ledger.watch import Notifier
+from carrel_scheduler.ledger.watches import listen
+from carrel_scheduler.ledger.watches.listen import Listener
+from carrel_scheduler.ledger.watches.watch import Notifier
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from carrel_scheduler.ledger import recent_commits
-from carrel_scheduler.ledger.recent_commits import Commit, Fresh, RecentCommits
 from carrel_scheduler.ledger.rows.codec import encode
 from carrel_scheduler.ledger.store import ChangeType
+from carrel_scheduler.ledger.watches import recent_commits
+from carrel_scheduler.ledger.watches.recent_commits import Commit, Fresh, RecentCommits
 from carrel_schema.objects import Meta, Project, ProjectSpec, Workload, WorkloadSpec
 
 

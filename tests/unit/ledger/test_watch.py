@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
-from carrel_scheduler.ledger.watch import Batch, Notifier, Watch
+from carrel_scheduler.ledger.watches.watch import Batch, Notifier, Watch
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 AT_ONCE = 3

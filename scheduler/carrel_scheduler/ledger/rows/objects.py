@@ -21,12 +21,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from carrel_scheduler.ledger.recent_commits import Fresh
 from carrel_scheduler.ledger.rows.bulk import insert_many
 from carrel_scheduler.ledger.rows.codec import Encoded, labels_from_json, to_json
 from carrel_scheduler.ledger.rows.tables import labels, objects, specs
 from carrel_scheduler.ledger.store import AlreadyExists, ChangeType, Conflict, NotFound
 from carrel_scheduler.ledger.transaction import Transaction
+from carrel_scheduler.ledger.watches.recent_commits import Fresh
 from carrel_schema.objects import Meta, ObjectT
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)

@@ -11,7 +11,7 @@ from carrel_scheduler.ledger.rows.codec import build, meta_from_json
 from carrel_scheduler.ledger.rows.objects import STORED, stored
 from carrel_scheduler.ledger.rows.tables import changes, labels, objects, specs, store_state
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
-from carrel_scheduler.ledger.watch import Batch
+from carrel_scheduler.ledger.watches.watch import Batch
 from carrel_schema.objects import ObjectT
 
 T = TypeVar("T")

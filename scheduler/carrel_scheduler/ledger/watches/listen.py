@@ -13,7 +13,7 @@ import psycopg
 from sqlalchemy import Engine
 
 from carrel_scheduler.ledger.transaction import CHANNEL
-from carrel_scheduler.ledger.watch import Notifier
+from carrel_scheduler.ledger.watches.watch import Notifier
 
 RETRY_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from carrel_scheduler.ledger.rows.codec import Encoded
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.ledger.watch import Batch
+from carrel_scheduler.ledger.watches.watch import Batch
 from carrel_schema.objects import Meta, ObjectT
 
 MOST_CHANGES: Final = 10_000

@@ -1,0 +1,1 @@
+"""How watches hear of changes: from this process's own commits, from others, from the database."""
