@@ -104,6 +104,7 @@ def test_places_held_for_it_are_still_held_afterwards(state: State) -> None:
 def test_whose_turn_it_is_does_not_change_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a large cluster one claim is served in a cycle; who asks about another is told its own."""
     monkeypatch.setattr(node_prefilter, "SMALL_CLUSTER", 0)
+    monkeypatch.setattr(cycle, "SMALL_CLUSTER", 0)
     monkeypatch.setattr(cycle, "SEARCH_BUDGET", 1)
     monkeypatch.setattr(cycle, "SERVED_BUDGET", 1)
     state = state_of(
