@@ -14,6 +14,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from carrel.client import Client
@@ -21,6 +22,7 @@ from carrel.client.submit import default_project
 from carrel.errors import BadSetting
 from carrel.options import RequestFields
 from carrel.volumes import mount_folder
+from carrel_schema.code import MOST_FOLDER_BYTES
 
 BUILTIN: Final = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
 OF_THE_SHELL: Final = frozenset({"get_ipython", "In", "Out", "exit", "quit", "open"})
@@ -57,6 +59,8 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 LARGEST: Final = 1024 * 1024
+"""Bytes of all files in a request."""
+LARGE_FILE: Final = "inputs.pickle"
 STARTER: Final = Path(__file__).with_name("starter.py")
 FIRST_LINE: Final = "# the magic's line"
 
@@ -70,11 +74,18 @@ class CannotSend(BadSetting):
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What a training takes from the notebook. ``files`` are those of the API."""
+    """What a training takes from the notebook.
+
+    Attributes:
+        files: of the request.
+        inputs: names of the variables that go along, which take ``size`` bytes.
+        large: the variables, where they are too large for the request and are uploaded.
+    """
 
     files: Mapping[str, str]
     inputs: tuple[str, ...]
     size: int
+    large: bytes = b""
 
 
 def capture(
@@ -100,29 +111,26 @@ def capture(
         # The first line stands for the magic, so that line numbers are those of the notebook.
         "cell.py": f"{FIRST_LINE}\n{plain.rstrip()}\n",
     }
-    pickled = _pickled({name: namespace[name] for name in names}) if names else b""
-    if names:
-        files["inputs.b85"] = base64.b85encode(zlib.compress(pickled)).decode("ascii")
-    _check_size(files, namespace, names)
-    return Captured(files, tuple(names), len(pickled))
-
-
-def _check_size(
-    files: Mapping[str, str], namespace: Mapping[str, Any], names: Sequence[str]
-) -> None:
     size = sum(len(text.encode()) for text in files.values())
-    if size <= LARGEST:
-        return
-    if not names:
+    if size > LARGEST:
         raise CannotSend(
             "The cell is longer than 1 MiB; read its data from a file.", code="too_large"
         )
-    biggest = max(names, key=lambda name: len(_pickled({name: namespace[name]})))
-    raise CannotSend(
-        f"{_listed(names)} takes {size / LARGEST:.1f} MiB, more than 1 MiB. "
-        f"Save `{biggest}` to a file in your folder and load it in the cell.",
-        code="too_large",
-    )
+    pickled = _pickled({name: namespace[name] for name in names}) if names else b""
+    if len(pickled) > MOST_FOLDER_BYTES:
+        biggest = max(names, key=lambda name: len(_pickled({name: namespace[name]})))
+        raise CannotSend(
+            f"{_listed(names)} takes {len(pickled) / 2**20:.1f} MiB, more than "
+            f"{MOST_FOLDER_BYTES // 2**20} MiB. Save `{biggest}` to a file in your folder and load "
+            "it in the cell.",
+            code="too_large",
+        )
+    text = base64.b85encode(zlib.compress(pickled)).decode("ascii") if names else ""
+    if size + len(text) > LARGEST:
+        return Captured(files, tuple(names), len(pickled), pickled)
+    if names:
+        files["inputs.b85"] = text
+    return Captured(files, tuple(names), len(pickled))
 
 
 def _names(
@@ -232,4 +240,13 @@ def body_here(
     body = cell_body(captured, asked, project=project, folder=folder, how=how)
     if not mount_folder(body, folder):
         body["command"][2] = ITS_OWN
+    if captured.large:
+        if "code" in body:
+            raise CannotSend(
+                f"{_listed(captured.inputs)} takes more than 1 MiB and cannot go along with --git.",
+                code="too_large",
+            )
+        with TemporaryDirectory() as below:
+            (Path(below) / LARGE_FILE).write_bytes(captured.large)
+            body["code"] = {"digest": client.upload_code(project, below)[0]}
     return body

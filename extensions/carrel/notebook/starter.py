@@ -1,6 +1,6 @@
 """Starts a cell that was sent away: its variables, its folder, then its code as ``__main__``.
 
-``job.py FOLDER [parameters] [trial] [serve=NAME]`` runs beside ``cell.py`` and ``inputs.b85``.
+``job.py FOLDER [parameters] [trial] [serve=NAME]`` runs beside ``cell.py`` and the variables.
 Needs Python alone. Where Carrel is installed, the value of the cell's last line goes back to
 whoever sent the cell (of a trial it is reported, when it is a number), and so does an exception.
 """
@@ -51,6 +51,9 @@ def variables(here: Path, how: Sequence[str]) -> dict[str, Any]:
     packed = here / "inputs.b85"
     if packed.exists():
         found |= pickle.loads(zlib.decompress(base64.b85decode(packed.read_bytes())))  # noqa: S301 - our own
+    large = here / "inputs.pickle"  # too large for the request, and uploaded
+    if large.exists():
+        found |= pickle.loads(large.read_bytes())  # noqa: S301 - our own
     if "parameters" in how:
         found |= json.loads(os.environ.get("CARREL_PARAMETERS", "{}"))
     if "trial" in how:

@@ -120,6 +120,7 @@ class Code(StrEnum):
     BAD_MIG_PROFILE = "bad_mig_profile"
     MIG_AND_GPUS = "mig_and_gpus"
     NO_MIG = "no_mig"
+    NO_IMAGE = "no_image"
     BAD_ELASTIC = "bad_elastic"
     UNKNOWN_PRIORITY = "unknown_priority"
     WORKSPACE_SINGLE_TASK = "workspace_single_task"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from carrel.notebook import cell
 from carrel.notebook.cell import CannotSend, borrowed_names, capture
 
 
@@ -136,8 +137,6 @@ SOURCES = {
         "print(s)", "s", {"s": Stubborn()}, "a Stubborn cannot be packed (I hold a connection)"),
     "takes a generator": (
         "print(s)", "", {"s": (i for i in range(3))}, "a generator cannot be packed"),
-    "takes too much": (
-        "print(big)", "a", {"big": os.urandom(2**21), "a": 1}, "Save `big` to a file"),
 }  # fmt: skip
 
 
@@ -150,11 +149,19 @@ def test_refusals_say_the_way_out(
     assert told in str(refused.value)
 
 
-def test_all_files_together_fit_what_the_api_takes() -> None:
-    captured = capture("a", ["a"], {"a": os.urandom(800_000)})
-    assert sum(len(text) for text in captured.files.values()) <= 2**20
-    with pytest.raises(CannotSend, match=r"1\.0 MiB, more than 1 MiB"):
-        capture("a", ["a"], {"a": os.urandom(840_000)})
+def test_large_variables_are_no_part_of_the_request(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = capture("a", ["a"], {"a": os.urandom(800_000)})
+    assert not small.large
+    assert sum(len(text) for text in small.files.values()) <= 2**20
+    captured = capture("print(len(a), b)", [], {"a": os.urandom(2**21), "b": 1})
+    assert "inputs.b85" not in captured.files
+    (places[0] / cell.LARGE_FILE).write_bytes(captured.large)
+    assert run(dict(captured.files), *places).stdout == "2097152 1\n"
+    monkeypatch.setattr(cell, "MOST_FOLDER_BYTES", 2**20)
+    with pytest.raises(CannotSend, match="Save `a` to a file"):
+        capture("print(len(a), b)", [], {"a": os.urandom(2**21), "b": 1})
     with pytest.raises(CannotSend, match="The cell is longer than 1 MiB"):
         capture(f"'{'x' * 2**20}'", [], {})
 

@@ -1,5 +1,6 @@
 """The magics in a real IPython shell."""
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,17 @@ def test_train_sends_the_cell_and_returns_the_job(
     assert (spec["priority"], spec["inputs"]) == ("high", ["a"])
     assert spec["command"][1:] == ["job.py", str(tmp_path)]
     assert set(spec["files"]) == {"job.py", "cell.py", "inputs.b85"}
+
+
+def test_large_variables_are_uploaded(ipython: Any, scheduler: FakeScheduler) -> None:
+    ipython.user_ns["big"] = secrets.token_bytes(2**21)
+    ipython.run_cell_magic("train", "x", "print(big)")
+    spec = scheduler.workload("vision", "x")["spec"]
+    assert set(spec["files"]) == {"job.py", "cell.py"}
+    [file] = scheduler.uploaded(spec["code"]["digest"]).files
+    assert (file.path, file.size > 2**21) == ("inputs.pickle", True)
+    with pytest.raises(UsageError, match="cannot go along with --git"):
+        ipython.run_cell_magic("train", "y --git https://host/x.git", "print(big)")
 
 
 def test_train_without_a_name_is_numbered(ipython: Any) -> None:

@@ -64,3 +64,11 @@ def test_volumes_of_one_machine_are_its_folders() -> None:
     assert found is not None
     assert (found.code, found.field) == ("bad_path", "volumes.0.source")
     assert fitting.on_machine(work(volumes=[("/data", "x")])) is None
+
+
+def test_one_machine_runs_no_images_and_says_so() -> None:
+    found = fitting.on_machine(work(image="pytorch:2"))
+    assert found is not None
+    assert (found.code, found.field, found.value) == ("no_image", "image", "pytorch:2")
+    assert "images need a cluster" in found.expected
+    assert fitting.on_machine(work()) is None

@@ -19,6 +19,9 @@ _NO_COMMAND_YET: Final = ("true",)
 _NO_MIG: Final = (
     "left out: MIG instances are offered on a cluster; on one machine `gpus` below 1 is a share"
 )
+_NO_IMAGE: Final = (
+    "left out: images need a cluster; on one machine work runs with the machine's own programs"
+)
 _NO_POD_OF_OURS: Final = "left out where the Hub makes the pod; `gpus` is right"
 
 
@@ -45,6 +48,8 @@ def on_machine(workload: Workload) -> UnsupportedField | None:
     """Check what one machine cannot run: volumes are its folders."""
     if profile := workload.spec.resources.mig_profile:
         return UnsupportedField("no_mig", "mig_profile", profile, _NO_MIG)
+    if image := workload.spec.image:
+        return UnsupportedField("no_image", "image", image, _NO_IMAGE)
     for number, (source, _) in enumerate(workload.spec.volumes):
         if not PurePosixPath(source).is_absolute():
             field = f"volumes.{number}.source"
