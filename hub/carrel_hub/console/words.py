@@ -49,6 +49,22 @@ def phase(workload: Workload) -> str:
     return "retrying" if workload.is_retrying else workload.status.phase
 
 
+def device_use(task: Task, nodes: list[Node]) -> str:
+    """The GPUs of a task with how hard each works now: ``0: 87 %, 9 of 24 GiB``."""
+    node = next((one for one in nodes if one.name == task.node), None)
+    known = {} if node is None else {device.index: device for device in node.devices}
+    parts = []
+    for index in task.devices:
+        device, said = known.get(index), str(index)
+        if device is not None and device.utilization is not None:
+            said += f": {fmt.share(device.utilization)}"
+        if device is not None and device.memory_used_mib is not None:
+            used, whole = device.memory_used_mib / 1024, device.memory_mib / 1024
+            said += f", {fmt.number(round(used, 1))} of {fmt.number(round(whole, 1))} GiB"
+        parts.append(said)
+    return "; ".join(parts) or "none"
+
+
 def ran(workload: Workload, now: float) -> str:
     """How long it has run since its first start; empty before that."""
     status = workload.status

@@ -213,6 +213,10 @@ async def test_each_kind_has_a_page_that_says_what_it_is(ada: Visitor, name: str
     assert ("Last output" in page.words) is not made_of_others
 
 
+async def test_a_job_shows_how_hard_its_gpus_work(ada: Visitor) -> None:
+    assert "0: 87 %, 8.8 of 24 GiB" in (await ada.get("jobs/vision/train-7")).words
+
+
 async def test_a_crashed_endpoint_has_failed(site: Site, ada: Visitor) -> None:
     site.scheduler.stop("vision", "digits", "ReplicasFailed", "7 replicas in a row failed.")
     words = (await ada.get("jobs/vision/digits")).words

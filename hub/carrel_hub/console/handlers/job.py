@@ -38,6 +38,7 @@ class JobPage(SignedInPage):
         trials: Trials | None = None
         if job.spec.kind == "experiment":
             trials = await self.client.trials(project, name)
+        nodes = await self.client.nodes() if any(task.devices for task in job.status.tasks) else []
         now = self.console.clock()
         spans = spans_of(history.transitions)
         self.show(
@@ -55,6 +56,7 @@ class JobPage(SignedInPage):
             attempt=attempt,
             word=word,
             trials=trials,
+            nodes=nodes,
             estimate=await self._estimate(job, now),
             has_tasks=kinds.has_tasks(job),
             kinds_reports=kinds.reports(job),
