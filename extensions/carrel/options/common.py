@@ -38,7 +38,7 @@ IDENTITY: Final = (
 MACHINE: Final = (
     of_field("gpus", RESOURCES, "gpus", text="GPUs of each task.", value=values.GPUS, short="g",
              also=("gpu",)),
-    of_field("gpu-memory", RESOURCES, "gpu_memory_bytes", value=values.MEMORY,
+    of_field("gpu-memory", RESOURCES, "gpu_memory_bytes", value=values.GPU_MEMORY,
              text="Memory of a GPU that it shares, in place of GPUs: 5G."),
     of_field("mig-profile", RESOURCES, "mig_profile", shown="PROFILE",
              text="A MIG instance in place of GPUs, on a cluster: 1g.10gb."),

@@ -305,6 +305,14 @@ MEMORY: Final = Value(
     MOST_MEMORY_BYTES,
     spell=_spell_memory,
 )
+GPU_MEMORY: Final = Value(
+    partial(_memory, 0, MOST_MEMORY_BYTES),
+    "SIZE",
+    "integer",
+    0,
+    MOST_MEMORY_BYTES,
+    spell=_spell_memory,
+)
 REQUEST_SIZE: Final = Value(
     partial(_memory, 1, 2**40), "SIZE", "integer", 1, 2**40, spell=_spell_memory
 )

@@ -26,6 +26,10 @@ EXCEPTIONS: Final = {
 }
 
 
+WHOLE: Final = {path for row in options.TABLE for path in row.fields}
+"""What an option fills; an object that one option fills as a whole has none for its fields."""
+
+
 def plain(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema without reference, and without null."""
     if "$ref" in schema:
@@ -43,7 +47,7 @@ def leaves(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[s
     for name, one in schema["properties"].items():
         found, here = plain(one), f"{path}{name}"
         items = plain(found.get("items", {}))
-        if "properties" in found:
+        if "properties" in found and here not in WHOLE:
             yield from leaves(found, f"{here}.")
         elif "properties" in items and name == "routes":
             yield from leaves(items, f"{here}[].")
