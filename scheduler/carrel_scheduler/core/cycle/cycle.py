@@ -38,11 +38,13 @@ SEARCH_BUDGET = 6_000
 A search takes about a millisecond in the smallest cluster and a few in the largest, so the budget
 keeps a cycle of 100 nodes as short as one of 4,000; who is not reached has its turn in a later one.
 """
-SERVED_BUDGET = 150_000
-SERVED_FIXED = 30_000
-"""The same for preemptors that are served: what one costs grows with the tasks from a fixed part.
+SERVED_BUDGET = 200_000
+"""The same for searches that succeed. It is larger, since each of them starts a workload."""
+PREEMPTOR_BUDGET = 150_000
+PREEMPTOR_FIXED = 30_000
+"""The same for preemptors of all actions together: what one costs grows from a fixed part.
 
-Not in a cluster of at most ``SMALL_CLUSTER`` tasks, where all are served in one cycle.
+Not in a cluster of at most ``SMALL_CLUSTER`` tasks, and not for moves, which evict nobody for good.
 """
 SMALL_CLUSTER = 2000
 """So many placed tasks are looked at as a whole."""
@@ -266,10 +268,15 @@ class Cycle:
 
     @property
     def most_served(self) -> int:
-        """So many more preemptors an evicting action may serve in this cycle, at least one."""
+        """For so many workloads an evicting action frees capacity in one cycle."""
+        return max(1, SERVED_BUDGET // self._tasks)
+
+    @property
+    def most_preemptors(self) -> int:
+        """So many more preemptors an action may serve in this cycle, at least one."""
         if self.state.tasks.count <= SMALL_CLUSTER:
-            return self._tasks
-        most = SERVED_BUDGET // (self._tasks + SERVED_FIXED)
+            return self.most_served
+        most = PREEMPTOR_BUDGET // (self._tasks + PREEMPTOR_FIXED)
         return max(1, most - len(self.moves.preemptors()))
 
     @property

@@ -176,6 +176,7 @@ CONSOLIDATE = Rule(
     _refuses,
     applies=lambda cycle: cycle.settings.consolidate,
     most=lambda cycle, _: ATTEMPTS if cycle.is_small else 1,
+    served=lambda cycle: cycle.most_served,
 )
 CONSOLIDATE_FOR_ENTITLED = replace(CONSOLIDATE, refuses=_refuses_over_quota)
 """For those within their fair share."""

@@ -134,7 +134,7 @@ class ReclaimRequest:
 
     __slots__ = (
         "_before", "_demand", "_given", "_leaf", "_left", "_multiplier", "_rivals", "_usage",
-        "refusal",
+        "_within_quota", "refusal",
     )  # fmt: skip
 
     def __init__(
@@ -167,6 +167,10 @@ class ReclaimRequest:
         self._left: dict[tuple[int, bool], dict[int, Triple]] = {}
         table = queue_usage.table
         self._rivals = {table.parent[slot]: slot for slot in reversed(table.path[leaf])}
+        self._within_quota = {
+            slot: queue_usage.within(queue_usage.quota[slot], slot, demand)
+            for slot in table.path[leaf]
+        }
         self.refusal = self._refused_by_rule(fixed_demand) or self._beyond_fair_share()
 
     @property
@@ -288,8 +292,7 @@ class ReclaimRequest:
 
     def _keeps(self, sibling: int) -> VictimGuarantees:
         rank, rival = self._usage.table.rank, self._rivals[self._parent(sibling)]
-        used, quota, demand = self._before[rival], self._usage.quota[rival], self._demand
-        if all(used[r] + demand[r] <= quota[r] for r in RESOURCES):
+        if self._within_quota[rival]:
             return VictimGuarantees.QUOTA
         return VictimGuarantees.ALL if rank[sibling] > rank[rival] else VictimGuarantees.FAIR_SHARE
 
@@ -303,8 +306,8 @@ class ReclaimRequest:
             found = self._left[sibling, new] = {}
             keeps = self._keeps(sibling)
             if keeps is not VictimGuarantees.ALL:
-                beyond = partial(self._beyond, keeps=keeps, new=new)
-                self._spread(sibling, beyond(sibling), beyond, found)
+                left = self._beyond(sibling, keeps=keeps, new=new)
+                self._spread(sibling, left, partial(self._beyond, keeps=keeps, new=new), found)
         return found
 
     def _spread(

@@ -172,6 +172,7 @@ class Rule:
         applies: whether the action runs in this cycle.
         singles: jobs that stand in no row and may ask.
         most: after so many failed offers the action ends, given the number of rows.
+        served: and after so many that were served.
     """
 
     name: str
@@ -181,6 +182,7 @@ class Rule:
     applies: Callable[[Cycle], bool] = lambda _: True
     singles: Callable[[Cycle], list[Job]] = singles
     most: Callable[[Cycle, int], int] = lambda cycle, _: cycle.most_failed_searches
+    served: Callable[[Cycle], int] = lambda cycle: cycle.most_preemptors
 
     def run(self, cycle: Cycle) -> None:
         """Free capacity for those who may ask, in the order of service."""
@@ -191,7 +193,7 @@ class Rule:
             lambda job, step: self.attempt(cycle, job, step),
             touches_all=True,
             most=self.most(cycle, len(rows)),
-            served=cycle.most_served,
+            served=self.served(cycle),
         )
 
     def attempt(self, cycle: Cycle, job: Job, step: Step) -> Answer:

@@ -75,9 +75,12 @@ class UnitBudgets:
 
     def legal(self, units: Ints) -> bool:
         """Whether the units may all go, by the exact rule; they must be live and all different."""
-        held = [self.held(units, resource) for resource in range(RESOURCES)]
+        excess = self.budgets.excess[:, self.relevant]
+        held = [self.held(units, resource) for resource in self.relevant]
+        if not held:
+            return True
         sums, largest = (np.stack(columns, axis=1) for columns in zip(*held, strict=True))
-        return bool(legal_losses(self.budgets.excess, sums, largest).all())
+        return bool(legal_losses(excess, sums, largest).all())
 
     def steps(self, sums: Ints, largest: Ints, resource: int) -> Ints:
         """(Q,) a divisor of every live unit of a queue, its descendants included."""
