@@ -1,11 +1,12 @@
 """Commands about jobs: list, describe, logs, suspend, resume, delete."""
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from carrel.cli import units
+from carrel.cli import cells, units
 from carrel.cli.common import (
     NoHeaders,
     Output,
@@ -23,6 +24,7 @@ from carrel.cli.common import (
 )
 from carrel.cli.completing import job_names
 from carrel.errors import ApiError, BadSetting
+from carrel_schema.kinds import COMPOSITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -188,13 +190,50 @@ def logs(
     }
     with connected() as client:
         where = project_of(client, project)
-        which = all_or(None, client.get_workload(where, name)) if index is None else index
+        job = client.get_workload(where, name)
+        which = all_or(None, job) if index is None else index
+        every = follow and attempt is None and job.spec.kind not in COMPOSITES
+        output = partial(_attempts, client) if every else client.logs
         try:
-            for piece in client.logs(where, name, index=which, **options):
+            for piece in output(where, name, index=which, **options):
                 sys.stdout.write(piece)
                 sys.stdout.flush()
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
+
+
+def _attempts(client: "Client", project: str, name: str, **options: Any) -> "Iterator[str]":
+    """The output of every attempt from the present one on, until the work is at rest."""
+    from carrel.notebook.job import until
+
+    seen = -1
+    while True:
+        job = client.get_workload(project, name)
+        if _last_run(job) > seen:
+            if seen >= 0:
+                note(f"Attempt {_last_run(job) + 1} of {name}:")
+            seen = _last_run(job)
+            yield from client.logs(project, name, **{**options, "attempt": seen})
+            options |= {"tail": None, "since": None}
+        elif job.at_rest:
+            if seen < 0:
+                yield from client.logs(project, name, **options)
+            return
+        else:
+            if why := cells.why(job):
+                note(why)
+            newer = partial(_goes_on, seen)
+            client.loop.run(until(newer, client.aio, project, name, None))
+
+
+def _last_run(job: "Workload") -> int:
+    """The latest attempt of which a task has started; -1: none."""
+    return max((task.attempt for task in job.status.tasks if task.started_at), default=-1)
+
+
+def _goes_on(seen: int, job: "Workload") -> bool:
+    """Whether a later attempt has started, or none follows."""
+    return job.at_rest or _last_run(job) > seen
 
 
 def _index(text: str) -> int | None:

@@ -1,0 +1,34 @@
+"""``carrel logs -f`` goes on over all attempts of a job, and waits for one that is pending."""
+
+import asyncio
+import os
+import sys
+
+from carrel.client import AsyncClient
+from contract.service.test_results_of_cells import PATIENCE_SECONDS, client
+
+__all__ = ["client"]
+TWICE = 'echo "attempt $CARREL_ATTEMPT"; exit $((1 - CARREL_ATTEMPT))'
+
+
+async def test_the_output_of_every_attempt_is_shown(client: AsyncClient) -> None:
+    body = {"project": "vision", "name": "first", "command": ["sleep", "600"], "gpus": 4}
+    await client.create_workload({**body, "backoff_limit": 0})
+    command = ["sh", "-c", TWICE]
+    await client.create_workload({**body, "name": "x", "gpus": 1, "command": command})
+    settings = client.settings
+    environment = {**os.environ, "CARREL_URL": settings.url, "CARREL_TOKEN": settings.token}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "carrel.cli", "logs", "x", "-f", "-p", "vision",
+        env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async for event in client.events("vision", "x"):
+        if event.workload.status.reason is not None:
+            break
+    await client.delete_workload("vision", "first")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        output, notes = await process.communicate()
+    assert output == b"attempt 0\nattempt 1\n"
+    assert b"Crashed: attempt 0 (exit code 1)." in notes
+    assert b"Attempt 2 of x:" in notes
+    assert process.returncode == 0
