@@ -1,10 +1,14 @@
 """Waiting for jobs, running them again, clearing up, completing their names, watching the list."""
 
+from typing import Any
+
 import pytest
 
 from carrel import __version__
+from carrel.cli.commands import jobs
 from carrel.cli.common import table
 from carrel.cli.completing import job_names
+from carrel.models import Workload
 from carrel.testing import FakeScheduler
 from unit.cli.conftest import NOW, Run
 
@@ -70,3 +74,23 @@ def test_tables_are_as_wide_as_the_terminal(
     monkeypatch.setenv("COLUMNS", "50")
     table(["NAME", "WHY"], [["train-7", "because " * 30]])
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 50
+
+
+def test_the_list_is_shown_again_at_each_change(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.submit("vision", "first")
+    shown = []
+    plain = jobs._show_jobs
+
+    def show(found: list[Workload], *args: Any, **kwargs: Any) -> None:
+        plain(found, *args, **kwargs)
+        shown.append([job.name for job in found])
+        if len(shown) == 2:
+            raise KeyboardInterrupt  # as somebody who has seen enough
+        fake.submit("vision", "second")
+
+    monkeypatch.setattr(jobs, "_show_jobs", show)
+    monkeypatch.setattr(jobs, "PAUSE_SECONDS", 0.0)
+    done = run("list", "jobs", "-p", "vision", "--watch")
+    assert (done.code, shown) == (130, [["first"], ["first", "second"]])

@@ -1,6 +1,7 @@
 """Commands about jobs: list, describe, logs, suspend, resume, delete."""
 
 import sys
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +40,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The job.", autocomple
 
 
 USUAL_ROWS = 500
+PAUSE_SECONDS = 1.0
 CLEAR = "\x1b[2J\x1b[H"
 """Empties a terminal and goes to its first place."""
 
@@ -77,7 +79,7 @@ def list_jobs(
     with connected() as client:
         where = None if everywhere else project_of(client, project)
 
-        def shown() -> None:
+        def shown() -> int:
             most = limit if limit is not None else 0 if for_programs(output) else USUAL_ROWS
             if most:
                 page = client.workload_page(
@@ -90,28 +92,23 @@ def list_jobs(
             else:
                 jobs = client.list_workloads(where, user, phases, kind, labels, parts=parts)
             _show_jobs(jobs, client.settings.url, where, output, no_headers=no_headers)
+            return max((job.resource_version for job in jobs), default=0)
 
+        version = shown()
         if not watch:
-            shown()
             return
         try:
-            for _ in _changes(client, where):
+            for event in client.events(where):
+                old = event.workload.resource_version <= version and event.type != "deleted"
+                if old or event.type == "report":
+                    continue
+                time.sleep(PAUSE_SECONDS)  # what changes together is shown together
                 if sys.stdout.isatty():
                     sys.stdout.write(CLEAR)
-                shown()
+                version = shown()
                 sys.stdout.flush()
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
-
-
-def _changes(client: "Client", project: str | None) -> "Iterator[None]":
-    """Once at first, then after changes, at most once a second."""
-    yield
-    last = now()
-    for event in client.events(project):
-        if event.type != "report" and now() - last >= 1.0:
-            yield
-            last = now()
 
 
 def _show_jobs(
