@@ -106,7 +106,7 @@ def test_whose_turn_it_is_does_not_change_an_answer(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(node_prefilter, "SMALL_CLUSTER", 0)
     monkeypatch.setattr(cycle, "SMALL_CLUSTER", 0)
     monkeypatch.setattr(cycle, "SEARCH_BUDGET", 1)
-    monkeypatch.setattr(cycle, "SERVED_BUDGET", 1)
+    monkeypatch.setattr(cycle, "PREEMPTOR_BUDGET", 1)
     state = state_of(
         *(node("n", 4), queue("a", 0), queue("b", 2, created_at=1.0), queue("c", 2)),
         *(one for k in range(4) for one in running(training(f"r{k}", "a"), "n", k)),
