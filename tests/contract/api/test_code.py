@@ -163,3 +163,9 @@ async def test_what_no_work_needs_is_removed_after_a_week(tmp_path: Path) -> Non
     assert await store.missing("vision", needed) == []
     await store.sweep({}, now + 2 * KEPT_SECONDS + 60)
     assert list((tmp_path / "code").iterdir()) == []
+
+
+async def test_a_command_without_a_program_is_refused(desk: Desk) -> None:
+    body = {"name": "x", "project": "vision", "command": ["", "train.py"]}
+    refused = await desk.ask("POST", "/workloads", "ada", json=body)
+    assert (refused.status, refused.body["errors"][0]["code"]) == (422, "command_required")

@@ -47,6 +47,8 @@ def _workload(asked: WorkloadCreate) -> None:
     later = asked.hold_for_claim or asked.external
     if KINDS[runs].command and not asked.command and not later:
         refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
+    if asked.command and not asked.command[0].strip():
+        refuse(Code.COMMAND_REQUIRED, "a `command` whose first word is the program to run")
     if asked.external and asked.kind != "workspace":
         refuse(Code.EXTERNAL_WORKSPACE, f"no `external`: the Hub runs no {asked.kind}")
     if asked.external and asked.command:
