@@ -272,7 +272,9 @@ def how_it_ended(exit_code: int | None, signal: int, message: str, cause: str = 
         return message.rstrip(".")
     if exit_code is None and not signal:
         return "nobody saw how"
-    code = f"signal {signal}" if signal else f"exit code {exit_code}"
+    if signal:  # somebody else's doing, of which its output knows nothing
+        return f"signal {signal}"
+    code = f"exit code {exit_code}"
     return f"{cause.rstrip('.')} ({code})" if cause else code
 
 
