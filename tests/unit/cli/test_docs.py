@@ -1,6 +1,8 @@
 """docs/cli.md names every command, no other, with the very sentence that the tool shows."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +43,9 @@ def test_every_option_of_submit_is_in_its_page() -> None:
 def test_exit_codes_are_in_the_page() -> None:
     text = PAGE.read_text()
     assert all(f"| {code} |" in text for code in (0, 1, 2, 3, 130))
+
+
+def test_the_command_line_starts_without_the_client() -> None:
+    """Help, completion and versions are there before a client could be imported."""
+    look = "import sys, carrel.cli.main; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0

@@ -19,7 +19,6 @@ import typer
 from carrel import options
 from carrel.cli.common import Invocation, connected, fields, note, project_of, say
 from carrel.cli.typer_options import Texts, with_table
-from carrel.client.working_folder import names_files, pack
 from carrel.errors import BadSetting
 from carrel.options import EVERY, Surface
 from carrel.volumes import hint_unmounted, in_workspace, set_working_dir
@@ -184,6 +183,8 @@ def _body(
 
 def _folder(body: Mapping[str, Any], chosen: Mapping[str, Any]) -> Path | None:
     """The folder that goes along with a request. Raises ``BadSetting``."""
+    from carrel.client.working_folder import names_files
+
     asked = chosen["code"]
     if asked and (chosen["no-code"] or body.get("code") or body.get("working_dir")):
         other = "--no-code" if chosen["no-code"] else "--git" if body.get("code") else "-w"
@@ -214,6 +215,7 @@ def send(
     ``folder`` goes along.
     """
     from carrel.client.submit import replacing
+    from carrel.client.working_folder import pack
 
     with connected() as client:
         body["project"] = project_of(client, body.get("project"))
