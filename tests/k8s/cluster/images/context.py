@@ -22,7 +22,7 @@ SOURCES: Final = ("hub", "spawner", "scheduler", "extensions")
 USED: Final = {
     "trainer": ("extensions",),
     "workspace": ("extensions",),
-    "scheduler": ("scheduler",),
+    "scheduler": ("scheduler", "extensions/carrel_schema", "extensions/carrel_process"),
     "hub": ("hub", "spawner", "extensions"),
 }
 """What of the product each image runs."""
@@ -63,7 +63,7 @@ def gather(to: Path) -> Path:
 
 def _product() -> Iterator[Path]:
     """Every file that the wheel is made of, in one order."""
-    for name in ("LICENSE", "README.md", "pyproject.toml"):
+    for name in ("LICENSE", "README.md", "pyproject.toml", "hatch_build.py"):
         yield REPOSITORY / name
     for name in SOURCES:
         yield from _files(REPOSITORY / name)
