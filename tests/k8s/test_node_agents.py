@@ -38,7 +38,9 @@ def installed(plane: ControlPlane, kubectl: Kubectl) -> Iterator[ControlPlane]:
     assert "PodSecurity" not in told.error
     until(lambda: _is_there(plane, f"{ACCOUNTS}/{ACCOUNT}"), "service account")
     yield plane
-    kubectl("delete", "-k", str(DEPLOY / "node"), "--wait=false")
+    # The namespace stays: others that install everything could make nothing in one that is ending.
+    kinds = "daemonsets,networkpolicies,serviceaccounts,pods"
+    kubectl("delete", kinds, "--all", "-n", NAMESPACE, "--wait=false")
 
 
 def _is_there(plane: ControlPlane, path: str) -> bool:
