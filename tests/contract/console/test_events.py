@@ -27,6 +27,8 @@ class Listener:
         async with self.visitor.session.ws_connect(url, headers=headers) as stream:
             self.connected.set()
             async for message in stream:
+                if message.data == "alive":  # that the scheduler answers
+                    continue
                 assert message.data == "change"
                 self.changes.append(time.monotonic())
                 self.told.set()
