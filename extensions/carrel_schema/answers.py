@@ -158,7 +158,8 @@ class DeviceHolder(Answer, frozen=True, kw_only=True):
 
     Of projects that the caller is not in, ``uid``, ``name``, ``user`` and ``kind`` are empty.
     ``color`` is its project's colour number, null when the project is gone. ``utilization`` (0 to 1
-    of the device) and ``memory_used_mib`` are its own part, null while unknown.
+    of the device) and ``memory_used_mib`` are its own part, null while unknown and for projects
+    that the caller is not in.
     """
 
     uid: str = ""

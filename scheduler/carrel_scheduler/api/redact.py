@@ -126,7 +126,7 @@ def queue_entry(entry: QueueEntry, viewer: Principal) -> QueueEntryOut:
 
 
 def node(found: NodeView, viewer: Principal) -> NodeView:
-    """A node; holders of foreign projects by project only."""
+    """A node; holders of foreign projects by project only, without what their work does."""
     devices = tuple(
         msgspec.structs.replace(
             device, holders=tuple(_device_holder(holder, viewer) for holder in device.holders)
@@ -139,7 +139,9 @@ def node(found: NodeView, viewer: Principal) -> NodeView:
 def _device_holder(holder: DeviceHolder, viewer: Principal) -> DeviceHolder:
     if viewer.sees_names(holder.project):
         return holder
-    return msgspec.structs.replace(holder, uid="", name="", user="", kind="")
+    return msgspec.structs.replace(
+        holder, uid="", name="", user="", kind="", utilization=None, memory_used_mib=None
+    )
 
 
 def transition(row: Transition, viewer: Principal) -> Transition:

@@ -34,6 +34,7 @@ KNOWN = {
     "name": ["train-1", "desk", "missing"],
     "digest": ["0" * 64, "zz"],
     "node": ["node-1", "node-9"],
+    "index": ["0", "1", "9"],
     "user": ["ada", "dora", "zoe"],
 }
 

@@ -16,6 +16,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "environment": {"A": "1"},
         "restart_policy": "never",
         "labels": {"team": "a"},
+        "retries": {"memory": 2, "lost": 0},
     },
     "distributed": {"command": ["python", "x.py"], "tasks": 2, "rendezvous": {"launcher": "each"}},
     "experiment": {
@@ -71,6 +72,45 @@ async def test_a_section_is_changed_field_by_field(desk: Desk) -> None:
     reply = await desk.ask("POST", "/workloads/vision/work/rerun", json={"changes": changes})
     assert reply.body["spec"]["experiment"]["completions"] == 3
     assert list(reply.body["spec"]["experiment"]["parameters"]) == ["lr"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "changes", "backoff_limit", "application"),
+    [
+        ({}, {}, 6, None),
+        ({}, {"backoff_limit": 3}, 3, 3),
+        ({"backoff_limit": 6}, {}, 6, 6),
+        ({"backoff_limit": 4}, {}, 4, 4),
+        ({"backoff_limit": 4}, {"backoff_limit": 2}, 2, 2),
+        ({"backoff_limit": 4}, {"backoff_limit": None}, 6, None),
+        ({"backoff_limit": 4}, {"retries": {"application": 1}}, 4, 1),
+        ({"backoff_limit": 0}, {}, 0, None),
+        ({"retries": {"application": 2}}, {}, 6, 2),
+        ({"retries": {"application": 2}}, {"retries": {"application": None}}, 6, None),
+    ],
+)
+async def test_failures_are_followed_by_as_many_attempts(
+    desk: Desk,
+    asked: dict[str, Any],
+    changes: dict[str, Any],
+    backoff_limit: int,
+    application: int | None,
+) -> None:
+    body = {"name": "work", "project": "vision", "command": ["true"], **asked}
+    assert (await desk.ask("POST", "/workloads", json=body)).status == 201
+    reply = await desk.ask("POST", "/workloads/vision/work/rerun", json={"changes": changes})
+    assert reply.status == 201, reply.body
+    spec = (await desk.workload("vision", "work-1")).spec
+    found = None if spec.retries is None else spec.retries.application
+    assert (spec.backoff_limit, found) == (backoff_limit, application)
+
+
+async def test_what_no_request_has_is_refused_as_a_change(desk: Desk) -> None:
+    body = {"name": "work", "project": "vision", "command": ["true"]}
+    assert (await desk.ask("POST", "/workloads", json=body)).status == 201
+    changes = {"resources": {"gpu_milli": 1}}
+    reply = await desk.ask("POST", "/workloads/vision/work/rerun", json={"changes": changes})
+    assert (reply.status, list(reply.fields)) == (422, ["resources"])
 
 
 async def test_only_its_user_runs_it_again(desk: Desk) -> None:

@@ -163,6 +163,8 @@ OF_THEIR_OWN = {
     ("share_route", "admin"): "409",
     # Nobody's token, but let in.
     ("identify_task", "gateway"): "404",
+    # Its user only, whose files and secrets it has.
+    ("rerun_workload", "admin"): NO,
     # Not a websocket, but let in.
     ("open_terminal", "owner"): "400",
     ("open_terminal", "admin"): "400",

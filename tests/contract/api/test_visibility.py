@@ -58,8 +58,11 @@ async def test_devices_show_foreign_projects_and_nothing_more_of_them(desk: Desk
         "state": "running",
         "since": 5.0,
         "color": 7,
+        "utilization": None,
+        "memory_used_mib": None,
     }
     assert own["color"] == 4
+    assert (own["utilization"], own["memory_used_mib"]) == (0.25, 512)
     missing = await desk.ask("GET", "/nodes/node-9")
     assert (missing.status, missing.code) == (404, "not_found")
 

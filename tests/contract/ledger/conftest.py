@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.secret_keys import KEYS_FILE
 from contract.ledger.ledgers import Ledgers
 from contract.postgresql import PostgreSQL, postgresql
 
@@ -30,9 +31,15 @@ def database_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) 
 
 
 @pytest.fixture
-async def stores(database_url: str) -> AsyncIterator[Ledgers]:
+def keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the keys of this test's ledger are, for secrets."""
+    return tmp_path_factory.mktemp("keys") / KEYS_FILE
+
+
+@pytest.fixture
+async def stores(database_url: str, keys_file: Path) -> AsyncIterator[Ledgers]:
     """Opens the database of this test, as often as asked."""
-    ledgers = Ledgers(database_url)
+    ledgers = Ledgers(database_url, keys_file)
     yield ledgers
     await ledgers.close()
 

@@ -1,6 +1,7 @@
 """A process that creates workloads as fast as it can and says which ones it was promised.
 
-``creating_child.py URL PREFIX``: one line ``uid name`` on stdout for each create that returned.
+``creating_child.py URL KEYS_FILE PREFIX``: one line ``uid name`` on stdout for each create that
+returned.
 """
 
 import asyncio
@@ -9,17 +10,20 @@ import os
 import sys
 import time
 import uuid
+from pathlib import Path
 
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Transition
+from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 CALLERS = 32
 
 
-async def main(url: str, prefix: str) -> None:
+async def main(url: str, keys_file: str, prefix: str) -> None:
     """Create until killed."""
-    ledger = await open_ledger(url, clock=time.time, ids=lambda: uuid.uuid4().hex)
+    keys = SecretKeys.load_or_create(Path(keys_file))
+    ledger = await open_ledger(url, clock=time.time, ids=lambda: uuid.uuid4().hex, keys=keys)
     numbers = itertools.count()
 
     async def create() -> None:

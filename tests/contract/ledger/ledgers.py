@@ -1,17 +1,23 @@
 """Openings of one database for a test; clock and ids are counters."""
 
 import itertools
+from pathlib import Path
 
 from carrel_scheduler.ledger.open import open_ledger
-from carrel_scheduler.ledger.secret_keys import SecretKeys, new_key
+from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 
 
 class Ledgers:
-    """Opens a database as often as asked, and closes what is open."""
+    """Opens a database as often as asked, and closes what is open.
 
-    def __init__(self, url: str) -> None:
-        self.url, self.keys = url, SecretKeys([new_key()])
+    Args:
+        url: the database.
+        keys_file: its keys, also of other processes; made when it is missing.
+    """
+
+    def __init__(self, url: str, keys_file: Path) -> None:
+        self.url, self._keys_file = url, keys_file
         self._ids, self._ticks = itertools.count(), itertools.count(1)
         self._opened: list[SqlLedger] = []
 
@@ -22,7 +28,7 @@ class Ledgers:
             clock=lambda: 1_790_000_000.0 + next(self._ticks),
             ids=lambda: f"uid-{next(self._ids)}",
             keep_changes=keep_changes,
-            keys=self.keys,
+            keys=SecretKeys.load_or_create(self._keys_file),
         )
         assert isinstance(ledger, SqlLedger)
         self._opened.append(ledger)

@@ -17,9 +17,9 @@ KILLS = {"sqlite": 12, "postgresql": 4}
 MOST_LINES = 400
 
 
-def killed_child(url: str, prefix: str, after_lines: int) -> dict[str, str]:
+def killed_child(url: str, keys_file: Path, prefix: str, after_lines: int) -> dict[str, str]:
     """Names by uid that the child was promised before it was killed."""
-    command = [sys.executable, str(CHILD), url, prefix]
+    command = [sys.executable, str(CHILD), url, str(keys_file), prefix]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(after_lines)]
@@ -45,12 +45,13 @@ async def check(ledger: Ledger, promised: dict[str, str]) -> None:
 
 @pytest.mark.slow
 async def test_no_promise_is_broken_by_a_kill(
-    stores: Ledgers, database: str, database_url: str
+    stores: Ledgers, database: str, database_url: str, keys_file: Path
 ) -> None:
     chance = random.Random(7)
     promised: dict[str, str] = {}
     for turn in range(KILLS[database]):
-        seen = killed_child(database_url, f"run-{turn}", chance.randint(1, MOST_LINES))
+        lines = chance.randint(1, MOST_LINES)
+        seen = killed_child(database_url, keys_file, f"run-{turn}", lines)
         assert len(seen) >= 1
         promised |= seen
     await check(await stores.open(), promised)

@@ -22,7 +22,7 @@ def database() -> str:
 
 
 async def test_a_copy_made_while_the_ledger_is_written_to_is_consistent(
-    stores: Ledgers, tmp_path: Path
+    stores: Ledgers, keys_file: Path, tmp_path: Path
 ) -> None:
     ledger = await stores.open()
     await submit(ledger, "before", TOKEN="s3cret")
@@ -39,7 +39,7 @@ async def test_a_copy_made_while_the_ledger_is_written_to_is_consistent(
     await copying
     assert [path.name for path in (tmp_path / "copies").iterdir()] == ["a.sqlite"]
     assert stat.S_IMODE((tmp_path / "copies" / "a.sqlite").stat().st_mode) == 0o600
-    copy = await Ledgers(f"sqlite:///{tmp_path}/copies/a.sqlite").open()
+    copy = await Ledgers(f"sqlite:///{tmp_path}/copies/a.sqlite", keys_file).open()
     page = await copy.list(Workload)
     names = [obj.meta.name for obj in page.items]
     assert names == ["before", *(f"meanwhile-{n}" for n in range(1, len(names)))]

@@ -19,7 +19,7 @@ from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_schema import constraints
 from carrel_schema.constraints import Mark
 from carrel_schema.kinds import PARTS
-from carrel_schema.objects import Workload
+from carrel_schema.objects import Workload, WorkloadSpec
 from carrel_schema.wire import WorkloadCreate
 
 _NUMBER: Final = re.compile(r"-\d+$")
@@ -58,7 +58,8 @@ def request_again(
         body["name_prefix"] = prefix
     for name, value in changes.items():
         section = isinstance(getattr(workload.spec, name, None), msgspec.Struct)
-        body[name] = {**body[name], **value} if section and isinstance(value, dict) else value
+        whole = {**body.get(name, {}), **value} if section and isinstance(value, dict) else value
+        body[name] = whole
         if value is None:
             del body[name]
     try:
@@ -88,6 +89,11 @@ def _asked(workload: Workload) -> dict[str, Any]:
         del found["command"]
     if spec.routes == builtin_programs.routes_for(runs, spec.tensorboard):
         found.pop("routes", None)
+    usual = builtin_programs.BACKOFF_LIMIT.get(runs, WorkloadSpec().backoff_limit)
+    if spec.retries is not None and spec.retries.application == spec.backoff_limit > 0:
+        found["retries"]["application"] = None  # follows from the backoff limit, also from another
+    elif spec.backoff_limit == usual:
+        del found["backoff_limit"]  # one that is asked for would be one of the program's errors
     return found
 
 
