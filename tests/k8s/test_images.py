@@ -31,7 +31,7 @@ import importlib, pkgutil
 for package in {packages}:
     top = importlib.import_module(package)
     for module in pkgutil.walk_packages(top.__path__, package + '.'):
-        if not module.name.endswith(('.__main__', '.env')):  # programs, not modules
+        if not module.name.endswith(('.__main__', '.env', '.libcarrel_gpu_limit')):  # no modules
             importlib.import_module(module.name)
 print('all there')
 """
