@@ -94,7 +94,8 @@ class LifeContract:
 
     async def test_the_end_of_the_output_of_what_failed_is_told(self, engines: Engines) -> None:
         engine = await engines.open()
-        ended = await run(engine, a_task(engines, "seq 5000 >&2; echo 'no such key: 7' >&2; exit 3"))
+        script = "(seq 5000; echo 'no such key: 7') >&2; exit 3"
+        ended = await run(engine, a_task(engines, script))
         # Of one stream: a cluster does not keep the order between two.
         assert ended.last_output.endswith("4999\n5000\nno such key: 7\n"), ended.last_output
         assert (ended.exit_code, ended.message) == (3, "")
