@@ -39,6 +39,9 @@ ENDPOINTS: Final = {
 _trouble: ContextVar[list[str] | None] = ContextVar("trouble", default=None)
 """During one question: what shows that the provider cannot answer, as against that it refuses."""
 
+_refusals: ContextVar[list[web.HTTPError] | None] = ContextVar("refusals", default=None)
+"""During one question: our own refusals, which ``oauthenticator`` takes for a refused token."""
+
 
 class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
     """The Hub's sign-in with a provider of OpenID Connect."""
@@ -74,7 +77,13 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
         state = auth_model["auth_state"]
         about = state[self.user_auth_state_key]
         await self._check_same_person(name, str(about.get("sub") or ""))
-        auth_model["admin"] = self.admit(name, groups_in(about, self._provider.groups_claim))
+        try:
+            auth_model["admin"] = self.admit(name, groups_in(about, self._provider.groups_claim))
+        except web.HTTPError as error:
+            refusals = _refusals.get()
+            if refusals is not None:
+                refusals.append(error)
+            raise
         state[CONFIRMED_AT] = time.time()
         return auth_model
 
@@ -100,7 +109,8 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
         if not state:
             return Standing.KNOWN  # never signed in this way: an admin made the user
         noted: list[str] = []
-        token = _trouble.set(noted)
+        refusals: list[web.HTTPError] = []
+        token, refusing = _trouble.set(noted), _refusals.set(refusals)
         base: Any = super()
         try:
             model = await base.refresh_user(user, None)
@@ -108,9 +118,12 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
             raise DirectoryUnreachableError(str(error)) from error
         finally:
             _trouble.reset(token)
+            _refusals.reset(refusing)
         if isinstance(model, dict):
             await user.save_auth_state(model["auth_state"])
             return Standing.KNOWN
+        if refusals:
+            raise refusals[0]
         if noted:
             raise DirectoryUnreachableError(noted[0])
         if state.get("refresh_token"):
