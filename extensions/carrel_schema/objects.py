@@ -92,6 +92,10 @@ class Work(msgspec.Struct, kw_only=True):
         retries: failures by class that are followed by another attempt, see ``sections``.
         code: the code that its tasks find in their folder, see ``sections``.
         grace_seconds: time to save when it must stop.
+        time_limit_seconds: time in running after which it is stopped, if its project does not
+            stop it earlier.
+        idle_timeout_seconds: after so long without activity, of trainings without work on their
+            GPUs, it is stopped, if its project does not stop it earlier.
         checkpoint_every_seconds: how often it should save.
         continue_from: other work of its user, whose checkpoints it begins with.
         after: work of its project that has to end before it starts, see ``sections``.
@@ -120,6 +124,8 @@ class Work(msgspec.Struct, kw_only=True):
     code: sections.CodeSource | None = None
     after: Annotated[list[sections.Dependency], Constraint(max_length=100)] = []
     grace_seconds: Annotated[float, Constraint(ge=0, le=3600)] = 30.0
+    time_limit_seconds: PositiveSeconds | None = None
+    idle_timeout_seconds: PositiveSeconds | None = None
     checkpoint_every_seconds: Annotated[float, Constraint(ge=1, le=7 * 86_400)] | None = None
     continue_from: ShortText = ""
     inputs: Annotated[list[ShortText], Constraint(max_length=1000)] = []
@@ -339,6 +345,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
         queue_position: place among all waiting workloads, from 1.
         borrowed: runs beyond its project's guaranteed quota.
         rule: the project's limits that it was started under.
+        ran_seconds: time in running before the present run; its time limit goes on from there.
         parameters: what the job said it was run with: texts, numbers, switches, by name.
         experiment, endpoint, notebook, schedule: see ``sections``; only of the kinds that have
             them.
@@ -368,6 +375,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     last_failure: Failure | None = None
     limits: Limits | None = None
     rule: StayRule | None = None
+    ran_seconds: float = 0.0
     experiment: sections.ExperimentStatus | None = None
     endpoint: sections.EndpointStatus | None = None
     notebook: sections.NotebookStatus | None = None

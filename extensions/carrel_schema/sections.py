@@ -73,11 +73,13 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
         name: of that work.
         condition: ``ok``: it has to succeed; ``any``: it only has to end.
         uid: of the work that had the name at submission.
+        unmet: why it cannot end as asked any more; empty: it still can, or has.
     """
 
     name: Name
     condition: Literal["ok", "any"] = "ok"
     uid: Annotated[str, Mark.INTERNAL] = ""
+    unmet: Annotated[Literal["", "failed", "deleted"], Mark.INTERNAL] = ""
 
 
 class Rendezvous(msgspec.Struct, frozen=True, kw_only=True):

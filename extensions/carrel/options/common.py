@@ -85,6 +85,10 @@ LIFE: Final = (
     of_field("checkpoint-every", RULES, "checkpoint_every_seconds"),
     of_field("continue-from", RULES, "continue_from",
              text="Work of yours in the project whose checkpoints it begins with."),
+    of_field("time-limit", RULES, "time_limit_seconds",
+             text="Stop it after so long in running: 45m, 8h, 2d."),
+    of_field("idle-timeout", RULES, "idle_timeout_seconds",
+             text="Stop it after so long without activity; a training, without work on its GPUs."),
     of_field("grace-period", RULES, "grace_seconds", also=("grace",)),
 )  # fmt: skip
 

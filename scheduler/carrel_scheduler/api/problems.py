@@ -107,6 +107,7 @@ class Code(StrEnum):
     UNKNOWN_JOB = "unknown_job"
     UNKNOWN_CODE = "unknown_code"
     BAD_CODE = "bad_code"
+    BAD_LIMIT = "bad_limit"
     OWN_PROGRAM = "own_program"
     BAD_TIME_ZONE = "bad_time_zone"
     FIXED_PORT = "fixed_port"

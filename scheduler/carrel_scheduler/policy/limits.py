@@ -1,10 +1,13 @@
 """When a run has to stop, and when its owner is warned: pure, time is given.
 
 Two rules of a project apply to its workspaces and, with values of their own, to its trainings. The
-*time limit* counts the time in running since the last start. The *idle timeout* counts from the
-last sign of activity; active means a kernel executing somebody's request (up to a hard cap, so that
-a forgotten endless loop does not hold a GPU for ever), an execute request, a terminal keystroke, a
-save, or work on one of its GPUs. An open browser tab is no activity, a silent computing cell is.
+*time limit* counts a workspace's time in running since its last start, and all of the time in
+running of other work: suspension, preemption and failures do not begin it anew. Once it has struck,
+a run that is resumed begins anew, like work that is submitted again. Work may have lower limits of
+its own. The *idle timeout* counts from the last sign of activity; active means a kernel executing
+somebody's request (up to a hard cap, so that a forgotten endless loop does not hold a GPU for
+ever), an execute request, a terminal keystroke, a save, or work on one of its GPUs. An open browser
+tab is no activity, a silent computing cell is.
 
 An extension pushes the coming stop, whichever it is, to a later instant; how often is the
 project's choice. A workspace that sends no sign of life at all is judged by its GPUs alone, as is
@@ -12,6 +15,8 @@ every training; a training without GPUs has nothing to leave idle.
 """
 
 from dataclasses import dataclass
+
+import msgspec
 
 from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_schema.kinds import KINDS
@@ -31,6 +36,7 @@ class Run:
         gpu_active_at: when one of its GPUs last worked (0: never, or it holds none); now while it
             does.
         extended_until: not before this instant, whatever the rules say.
+        ran_seconds: time in running before this run that counts for the time limit.
     """
 
     started_at: float
@@ -39,6 +45,20 @@ class Run:
     gpu_active_at: float = 0.0
     extended_until: float | None = None
     extensions: int = 0
+    ran_seconds: float = 0.0
+
+
+def with_own_limits(rule: StayRule, work: WorkloadSpec) -> StayRule:
+    """The project's rule with the limits that the work itself asked for, where they are lower."""
+    return msgspec.structs.replace(
+        rule,
+        time_limit_seconds=_lower(rule.time_limit_seconds, work.time_limit_seconds),
+        idle_timeout_seconds=_lower(rule.idle_timeout_seconds, work.idle_timeout_seconds),
+    )
+
+
+def _lower(one: float | None, other: float | None) -> float | None:
+    return min((value for value in (one, other) if value is not None), default=None)
 
 
 def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
@@ -93,7 +113,8 @@ def upcoming(rule: StayRule, run: Run, now: float) -> Limits:
     idle_since = active_until(rule, run, now)
     candidates: list[tuple[float, str]] = []
     if rule.time_limit_seconds is not None:
-        candidates.append((run.started_at + rule.time_limit_seconds, TIME_LIMIT))
+        left = rule.time_limit_seconds - run.ran_seconds
+        candidates.append((run.started_at + left, TIME_LIMIT))
     if rule.idle_timeout_seconds is not None and idle_since < now:
         candidates.append((idle_since + rule.idle_timeout_seconds, IDLE))
     may_extend = run.extensions < rule.max_extensions
@@ -150,4 +171,5 @@ def extend(rule: StayRule, run: Run, now: float) -> Run:
         gpu_active_at=run.gpu_active_at,
         extended_until=base + rule.extend_seconds,
         extensions=run.extensions + 1,
+        ran_seconds=run.ran_seconds,
     )

@@ -55,6 +55,11 @@ async def test_work_starts_when_what_it_waits_for_has_ended(client: AsyncClient)
     search = {"parameters": {}, "completions": 1, "parallelism": 1}
     await submit(client, "sweep", "true", kind="experiment", experiment=search,
                  after=[{"name": "prep"}])  # fmt: skip
+    await submit(client, "lost-sweep", "true", kind="experiment", experiment=search,
+                 after=[{"name": "never"}])  # fmt: skip
+    await submit(client, "gone", WAIT)
+    await submit(client, "both", "true", after=[{"name": "prep"}, {"name": "gone"}])
+    await submit(client, "anyway", "true", after=[{"name": "gone", "condition": "any"}])
     await until(client, "train", "Waits for `prep` to succeed.")
     await until(client, "report", "Waits for `train` to succeed and for `other` to end.")
     await until(client, "sweep", "Waits for `prep` to succeed.")
@@ -64,7 +69,19 @@ async def test_work_starts_when_what_it_waits_for_has_ended(client: AsyncClient)
     assert phases == ["succeeded", "failed", "succeeded", "succeeded"]
     [sweep] = await client.wait([("vision", "sweep")], timeout=PATIENCE_SECONDS)
     assert sweep.status.experiment is not None
-    await until(client, "never", "Waits for `other` to succeed.")
+    # What waited for work that failed or was deleted fails too, and so does what waited for that.
+    await client.delete_workload("vision", "gone")
+    lost = {
+        "never": "Not started: `other` failed.",
+        "lost-sweep": "Not started: `never` failed.",
+        "both": "Not started: `gone` was deleted before it succeeded.",
+    }
+    for job in await client.wait([("vision", name) for name in lost], timeout=PATIENCE_SECONDS):
+        assert (job.status.phase, job.status.started_at) == ("failed", None)
+        assert job.status.reason is not None
+        assert job.status.reason.token == "DependencyNeverSatisfied"
+        assert job.status.reason.sentence == lost[job.name]
+    assert await ended(client, "anyway") == ["succeeded"]
     train, report = [await client.get_workload("vision", one) for one in ("train", "report")]
     assert (train.status.ended_at or 0) <= (report.status.started_at or 0)
 

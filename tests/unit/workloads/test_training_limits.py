@@ -253,3 +253,63 @@ async def test_a_reading_that_is_stale_or_failed_counts_as_work(desk: Desk, fail
     assert await desk.phase(uid) == "running"
     await desk.wait(1.0)
     assert await desk.phase(uid) == "stopping"
+
+
+async def test_the_time_limit_goes_on_over_suspension_preemption_and_failures(desk: Desk) -> None:
+    await desk.project("vision", 4, training=TrainingLimits(time_limit_seconds=100.0))
+    uid = await desk.submit("vision", "train-1", 4)
+    await desk.runs(uid)
+    await desk.wait(30.0)
+    await desk.change(uid, suspend=True)
+    await desk.ends(uid, 143)
+    await desk.wait(500.0)
+    await desk.resume(uid)
+    await desk.runs(uid)
+    await desk.wait(10.0)
+    urgent = await desk.submit("vision", "urgent", 4, priority="very-high")
+    assert await desk.phase(uid) == "preempting"
+    await desk.ends(uid, 143)
+    await desk.runs(urgent)
+    await desk.wait(50.0)
+    await desk.ends(urgent)
+    await desk.runs(uid)
+    await desk.wait(30.0)
+    await desk.ends(uid, 1)  # it is run again after a pause
+    await desk.wait(60.0)
+    await desk.runs(uid)
+    await desk.recover()
+    await desk.wait(29.0)
+    assert await desk.phase(uid) == "running"
+    await desk.wait(1.0)
+    assert (await stopped_with(desk, uid))[0] == "TimedOut"
+    await desk.resume(uid)  # as submitting it again would
+    await desk.runs(uid)
+    await desk.wait(99.0)
+    assert await desk.phase(uid) == "running"
+    await desk.wait(1.0)
+    assert await desk.phase(uid) == "stopping"
+
+
+async def test_work_may_have_lower_limits_of_its_own_and_changes_hold_at_once(desk: Desk) -> None:
+    await desk.project("vision", 2, training=TrainingLimits(time_limit_seconds=600.0))
+    uid = await desk.submit("vision", "train-1", 1)
+    await desk.runs(uid)
+    await desk.wait(100.0)
+    await desk.change(uid, time_limit_seconds=6000.0)
+    limits = (await desk.stored(uid)).status.limits
+    assert limits is not None
+    assert limits.stops_at == desk.now + 500.0
+    await desk.change(uid, time_limit_seconds=101.0)
+    await desk.wait(1.0)
+    assert await stopped_with(desk, uid) == (
+        "TimedOut",
+        "Stopped: it has run for its time limit of 1 min 41 s.",
+    )
+    idle = await desk.submit("vision", "idle", 1)
+    await desk.change(idle, idle_timeout_seconds=60.0)
+    await desk.runs(idle)
+    await desk.gpus_work()
+    await desk.wait(60.0)
+    assert (await stopped_with(desk, idle))[1] == (
+        "Stopped after 1 min without work on its GPUs; its idle timeout is 1 min."
+    )

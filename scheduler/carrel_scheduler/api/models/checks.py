@@ -58,11 +58,26 @@ def _workload(asked: WorkloadCreate) -> None:
     if asked.gpu_memory_bytes and (asked.gpus or asked.mig_profile):
         refuse(Code.GPU_MEMORY_AND_GPUS, "`gpus` 0 and no `mig_profile` with `gpu_memory_bytes`")
     _code(asked)
+    _limits(asked)
     _routes(asked.kind, asked.routes)
     _elastic(asked.elastic, asked.rendezvous, tasks=asked.tasks, gpus=asked.gpus)
     if asked.tasks != 1 and not KINDS[asked.kind].gang:
         refuse(Code.WORKSPACE_SINGLE_TASK, f"`tasks` 1: a {asked.kind} is one task")
     files_fit(asked.files)
+
+
+def _limits(asked: WorkloadCreate) -> None:
+    """Refuse limits of work that they mean nothing for."""
+    if asked.kind == "inference" and asked.time_limit_seconds is not None:
+        refuse(Code.BAD_LIMIT, "no `time_limit_seconds`: an endpoint serves until it is stopped")
+    if asked.idle_timeout_seconds is None:
+        return
+    if asked.kind in ("inference", "tensorboard"):
+        refuse(Code.BAD_LIMIT, f"no `idle_timeout_seconds`: a {asked.kind} counts its visitors")
+    if asked.kind != "workspace" and not (
+        asked.gpus or asked.mig_profile or asked.gpu_memory_bytes
+    ):
+        refuse(Code.BAD_LIMIT, "no `idle_timeout_seconds` without GPUs, which it is about")
 
 
 def _code(asked: WorkloadCreate) -> None:

@@ -2,12 +2,16 @@
 
 The watch of the ledger tells of every end. What has ended as it was to is taken off the list of
 those that wait for it; once the list is empty, the reconciler queues the workload. What cannot be
-met any more stays on the list, with the condition that was asked for, so that its owner reads it.
+met any more (it failed, or was deleted before it succeeded) is marked as unmet, and the reconciler
+or the workload's controller ends the workload as failed; whoever waits for that one follows.
 Work can only name what is there when it is submitted, so it never waits in a circle.
 """
 
 import logging
 from collections import defaultdict
+from typing import Literal
+
+import msgspec
 
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import ChangeType, Conflict, Expired, NotFound
@@ -78,19 +82,30 @@ class Dependencies:
                 workload = await self._ledger.get_by_uid(Workload, uid)
             except NotFound:
                 return
-            left = [one.name for one in workload.spec.after if await self._blocks(one)]
-            if not workload.spec.blocked_by or left == workload.spec.blocked_by:
+            spec = workload.spec
+            after = [
+                await self._judged(one) if one.name in spec.blocked_by else (one, False)
+                for one in spec.after
+            ]
+            left = [one.name for one, blocks in after if blocks]
+            judged = [one for one, _ in after]
+            if left == spec.blocked_by and judged == spec.after:
                 return
-            workload.spec.blocked_by = left
+            spec.blocked_by, spec.after = left, judged
             try:
                 await self._ledger.update(workload)
             except Conflict:
                 continue
             return
 
-    async def _blocks(self, one: Dependency) -> bool:
+    async def _judged(self, one: Dependency) -> tuple[Dependency, bool]:
+        """A dependency with what became of it, and whether it still keeps the work waiting."""
         try:
             found = await self._ledger.get_by_uid(Workload, one.uid)
         except NotFound:
             found = None
-        return still_waits(found, one.condition) is not False
+        waits = still_waits(found, one.condition)
+        if waits is None:
+            why: Literal["failed", "deleted"] = "deleted" if found is None else "failed"
+            return msgspec.structs.replace(one, unmet=why), True
+        return one, waits

@@ -27,6 +27,7 @@ from carrel_scheduler.workloads.controllers.contract import (
     DesiredState,
     NewPart,
     is_part_of,
+    moved,
 )
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
@@ -172,8 +173,7 @@ class Manager:
         if owner.status.phase in FINAL:
             return None
         if owner.spec.blocked_by:
-            reason = reasons.waits_for(owner)
-            await self._write(known, msgspec.structs.replace(owner.status, reason=reason))
+            await self._write(known, _blocked(owner, self._clock()))
             return None
         if owner.status.reason is not None and owner.status.reason.token == reasons.WAITS_FOR:
             status = msgspec.structs.replace(owner.status, reason=None)
@@ -322,6 +322,17 @@ def part_uid(owner_uid: str, number: int) -> str:
 def _made_for(owner: Workload, part: Workload) -> bool:
     """Whether a controller made a part for this owner: nobody else can give it that uid."""
     return part.meta.uid == part_uid(owner.meta.uid, part.spec.part) and is_part_of(part, owner)
+
+
+def _blocked(owner: Workload, now: float) -> WorkloadStatus:
+    """The status of one that other work has to end before."""
+    if owner.spec.suspend:
+        return moved(owner, "stopped", now, reasons.suspended(owner.spec))
+    reason = reasons.waits_for(owner)
+    never = reason.token == reasons.NEVER_SATISFIED
+    status = moved(owner, "failed" if never else "pending", now, reason)
+    status.observed_resumes = owner.spec.resumes
+    return status
 
 
 def _of(part: Workload) -> tuple[str, str, str]:

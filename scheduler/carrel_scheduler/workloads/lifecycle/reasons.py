@@ -12,10 +12,13 @@ from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Failure, Preemption, ReasonInfo, Workload, WorkloadSpec
+from carrel_schema.sections import Dependency
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
 STALLED: Final = "Stalled"
+TIMED_OUT: Final = "TimedOut"
 WAITS_FOR: Final = "WaitsForWork"
+NEVER_SATISFIED: Final = "DependencyNeverSatisfied"
 GANG_LOST: Final = "GangLost"
 GPU_MEMORY_EXCEEDED: Final = "GpuMemoryExceeded"
 SHRINKS: Final = "Shrinks"
@@ -187,7 +190,7 @@ _NOT_ENDED: Final = "It cannot be ended at the moment"
 def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonInfo:
     """The project's time limit for its workspaces or its trainings struck."""
     return ReasonInfo(
-        token="TimedOut",
+        token=TIMED_OUT,
         cls="stopped",
         sentence=(
             f"Stopped: {_many(kind)} of `{project}` may run for {duration(limit_seconds)}, "
@@ -195,6 +198,32 @@ def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonI
         ),
         help=_after_a_stop(kind),
         data={"limit_seconds": limit_seconds},
+    )
+
+
+def ran_its_time(kind: WorkloadKind, limit_seconds: float) -> ReasonInfo:
+    """The time limit that it has itself struck."""
+    return ReasonInfo(
+        token=TIMED_OUT,
+        cls="stopped",
+        sentence=f"Stopped: it has run for its time limit of {duration(limit_seconds)}.",
+        help=_after_a_stop(kind),
+        data={"limit_seconds": limit_seconds},
+    )
+
+
+def own_idle(kind: WorkloadKind, timeout_seconds: float, idle_seconds: float) -> ReasonInfo:
+    """The idle timeout that it has itself struck."""
+    lacked = "activity" if kind == "workspace" else "work on its GPUs"
+    return ReasonInfo(
+        token="Idle",
+        cls="stopped",
+        sentence=(
+            f"Stopped after {duration(idle_seconds)} without {lacked}; its idle timeout is "
+            f"{duration(timeout_seconds)}."
+        ),
+        help=_after_a_stop(kind),
+        data={"timeout_seconds": timeout_seconds, "idle_seconds": idle_seconds},
     )
 
 
@@ -393,9 +422,12 @@ def lost(how: str, pause: float) -> ReasonInfo:
 
 
 def waits_for(workload: Workload) -> ReasonInfo:
-    """Other work has to end before it starts."""
+    """Other work has to end before it starts, or cannot end any more as it would have to."""
     blocked = set(workload.spec.blocked_by)
     ends = [one for one in workload.spec.after if one.name in blocked]
+    unmet = [one for one in ends if one.unmet]
+    if unmet:
+        return _never_satisfied(unmet)
     succeed = [f"`{one.name}`" for one in ends if one.condition == "ok"]
     end = [f"`{one.name}`" for one in ends if one.condition == "any"]
     both = ((succeed, "succeed"), (end, "end"))
@@ -404,8 +436,21 @@ def waits_for(workload: Workload) -> ReasonInfo:
         token=WAITS_FOR,
         cls="held-back",
         sentence=f"Waits for {' and for '.join(parts)}.",
-        help="If that failed, submit it again, or this one without waiting for it (`:any`).",
+        help="If that fails, this fails too; `:any` would run it then as well.",
         data={"after": sorted(blocked)},
+    )
+
+
+def _never_satisfied(unmet: Sequence[Dependency]) -> ReasonInfo:
+    """Work that it was to run after did not succeed."""
+    how = {"failed": "failed", "deleted": "was deleted before it succeeded"}
+    first = unmet[0].name
+    return ReasonInfo(
+        token=NEVER_SATISFIED,
+        cls="failed",
+        sentence=f"Not started: {' and '.join(f'`{one.name}` {how[one.unmet]}' for one in unmet)}.",
+        help=f"Run `{first}` again and then this, or submit this with `--after {first}:any`.",
+        data={"after": [one.name for one in unmet]},
     )
 
 

@@ -22,7 +22,12 @@ HEARING_SECONDS: Final = 90.0
 
 
 def rule_of(cache: WorkloadCache, entry: CachedWorkload) -> StayRule:
-    """The rule in force: the one at its start, unless the project applies changes at once."""
+    """The rule in force: the project's with what the work asks for itself."""
+    return policy.with_own_limits(_project_rule(cache, entry), entry.workload.spec)
+
+
+def _project_rule(cache: WorkloadCache, entry: CachedWorkload) -> StayRule:
+    """The project's rule at its start, or the present one if changes are applied at once."""
     project = cache.projects.get(entry.workload.meta.project)
     kept = entry.workload.status.rule
     if project is None:
@@ -48,6 +53,7 @@ def run_of(entry: CachedWorkload, now: float) -> policy.Run:
         gpu_active_at=now if gpu_use.active(entry, now) else entry.gpu_active_at,
         extended_until=limits.extended_until if limits else None,
         extensions=limits.extensions if limits else 0,
+        ran_seconds=0.0 if entry.workload.spec.kind == "workspace" else status.ran_seconds,
     )
 
 
@@ -99,12 +105,18 @@ def _worth_telling(entry: CachedWorkload, coming: Limits) -> Limits | None:
 
 
 def _reason(entry: CachedWorkload, rule: StayRule, coming: Limits, now: float) -> ReasonInfo:
-    kind, project = entry.workload.spec.kind, entry.workload.meta.project
+    spec = entry.workload.spec
+    kind, project = spec.kind, entry.workload.meta.project
     if coming.stops_because == policy.TIME_LIMIT:
-        return reasons.timed_out(kind, project, rule.time_limit_seconds or 0.0)
+        limit = rule.time_limit_seconds or 0.0
+        if limit == spec.time_limit_seconds:
+            return reasons.ran_its_time(kind, limit)
+        return reasons.timed_out(kind, project, limit)
     since = coming.idle_since if coming.idle_since is not None else now
     if policy.visited(entry.workload.spec):
         return reasons.unvisited(now - since)
+    if rule.idle_timeout_seconds == spec.idle_timeout_seconds:
+        return reasons.own_idle(kind, rule.idle_timeout_seconds or 0.0, now - since)
     return reasons.idle(kind, project, rule.idle_timeout_seconds or 0.0, now - since)
 
 

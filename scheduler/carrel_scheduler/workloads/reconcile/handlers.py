@@ -188,6 +188,7 @@ class EventHandlers:
             if opened:
                 self._publish("workload", entry.workload)
         follow_specification(changes, entry)
+        self._apply_limits(changes, entry)
 
     def _project_changed(self, changes: PassChanges, change: Change[Project]) -> None:
         project = change.object
@@ -380,6 +381,8 @@ def _resume(changes: PassChanges, entry: CachedWorkload) -> None:
     status = entry.workload.status
     status.observed_resumes = entry.workload.spec.resumes
     status.failures = status.losses = 0
+    if status.reason is not None and status.reason.token == reasons.TIMED_OUT:
+        status.ran_seconds = 0.0
     status.ended_at = None
     status.not_before = None
     changes.move(entry, "pending")

@@ -100,6 +100,8 @@ class PassChanges:
             # What starts again with other devices has been at work since it began.
             status.started_at = status.started_at or self.now
             status.first_started_at = status.first_started_at or self.now
+        if before in HOLDING and to not in HOLDING and status.started_at is not None:
+            status.ran_seconds += max(0.0, self.now - status.started_at)
         if to == "pending":
             status.queued_at = self.now
             status.started_at = None
@@ -177,7 +179,11 @@ class PassChanges:
         if entry.queued or not (drains or project in self.cache.projects):
             return
         if entry.workload.spec.blocked_by:
-            entry.workload.status.reason = reasons.waits_for(entry.workload)
+            reason = reasons.waits_for(entry.workload)
+            if reason.token == reasons.NEVER_SATISFIED:
+                self.move(entry, "failed", reason)
+                return
+            entry.workload.status.reason = reason
             self.mark(entry)
             return
         event = queued_event(entry.workload, self.cache.largest_gpus, done)
