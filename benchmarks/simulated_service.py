@@ -21,7 +21,7 @@ from carrel_scheduler.service.local import OneMachine
 from carrel_scheduler.service.main import Service
 from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.reconcile import reconciler
-from carrel_scheduler.workloads.reconcile.events import LoopEvent, WorkloadChanged
+from carrel_scheduler.workloads.state.events import LoopEvent, WorkloadChanged
 
 P = ParamSpec("P")
 T = TypeVar("T")

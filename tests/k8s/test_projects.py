@@ -15,12 +15,12 @@ from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
+from carrel_scheduler.workloads.contract import UnsupportedField
 from carrel_scheduler.workloads.launch import fitting
-from carrel_scheduler.workloads.launch.fitting import UnsupportedField
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces, NamespaceTaken
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
-from carrel_scheduler.workloads.reconcile.events import ProjectChanged
+from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.objects import (
     Meta,
     Project,

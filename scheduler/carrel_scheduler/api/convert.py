@@ -12,8 +12,8 @@ from carrel_scheduler.api.models import answers, validators
 from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.api.principals.identity import Principal, group_of
 from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.workloads.contract import ProjectUse, QueueEntry
 from carrel_scheduler.workloads.launch import builtin_programs
-from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry
 from carrel_schema.answers import (
     Amounts,
     DepartmentFields,

@@ -13,10 +13,10 @@ from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import NodeReport
+from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.inference.loads import Loads
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
-from carrel_scheduler.workloads.views.contract import Live
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from tornado import web
 from typing_extensions import override
 
-from carrel_scheduler.workloads.views.contract import Faults
+from carrel_scheduler.workloads.contract import Faults
 
 PATH = "/health"
 READY_PATH = "/ready"

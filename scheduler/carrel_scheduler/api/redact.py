@@ -14,7 +14,7 @@ from carrel_scheduler.api import convert
 from carrel_scheduler.api.models import answers
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.ledger.records import Decision, Transition
-from carrel_scheduler.workloads.views.contract import LiveEvent, QueueEntry
+from carrel_scheduler.workloads.contract import LiveEvent, QueueEntry
 from carrel_schema.answers import DeviceHolder, NodeView, QueueEntryOut
 from carrel_schema.objects import Preemption, ReasonInfo, Workload, WorkloadStatus
 from carrel_schema.wire import WorkloadOut

@@ -15,8 +15,8 @@ from carrel_scheduler.ledger.errors import (
 )
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
 from carrel_scheduler.policy.admission import NotAdmitted
+from carrel_scheduler.workloads.contract import NotAccepted
 from carrel_scheduler.workloads.reconcile.recording import TooManyMetrics
-from carrel_scheduler.workloads.views.contract import NotAccepted
 from carrel_schema.constraints import MOST_METRICS
 
 MOST_ERRORS: Final = 20

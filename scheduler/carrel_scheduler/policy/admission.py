@@ -13,8 +13,7 @@ from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.mig_resources import PREFIX
-from carrel_scheduler.workloads.launch.fitting import UnsupportedField
-from carrel_scheduler.workloads.views.contract import Live
+from carrel_scheduler.workloads.contract import Live, UnsupportedField
 from carrel_schema.objects import ReasonInfo, Workload, WorkloadSpec
 
 _CODES: Final[dict[str, str]] = {Token.OVER_LIMIT: "limit_never_met"}

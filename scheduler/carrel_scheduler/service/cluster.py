@@ -42,17 +42,17 @@ from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys, new_key
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.service.node_agents import ClusterNodeAgents
 from carrel_scheduler.service.settings import ClusterSettings, Settings
-from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
-from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
-from carrel_scheduler.workloads.reconcile.events import LoopEvent
+from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.watchers import watch_rendezvous
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.events import LoopEvent
+from carrel_scheduler.workloads.state.ports import FixedPorts, PortAllocator
 
 log = logging.getLogger(__name__)
 TASK_KEY: Final = "carrel-task-key"

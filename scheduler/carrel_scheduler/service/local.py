@@ -14,14 +14,14 @@ from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, Reco
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
 from carrel_scheduler.node.processes import met_at
 from carrel_scheduler.service.settings import Settings
-from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
-from carrel_scheduler.workloads.launch.ports import HeldPorts, PortAllocator
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
-from carrel_scheduler.workloads.reconcile.events import LoopEvent
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.watchers import sample_devices, watch_rendezvous
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.events import LoopEvent
+from carrel_scheduler.workloads.state.ports import HeldPorts, PortAllocator
 
 LOOPBACK: Final = "127.0.0.1"
 

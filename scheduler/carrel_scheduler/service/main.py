@@ -51,11 +51,10 @@ from carrel_scheduler.workloads.controllers.inference.probing import Prober
 from carrel_scheduler.workloads.controllers.schedules import Schedules
 from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.launch.fitting import Fitting
-from carrel_scheduler.workloads.launch.hub import WorkspaceStarter
-from carrel_scheduler.workloads.launch.ports import PortAllocator
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
-from carrel_scheduler.workloads.reconcile.events import LoopEvent
 from carrel_scheduler.workloads.reconcile.executor import Executor
+from carrel_scheduler.workloads.reconcile.hub import WorkspaceStarter
+from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_scheduler.workloads.reconcile.usage_history import PastUse
@@ -66,7 +65,8 @@ from carrel_scheduler.workloads.reconcile.watchers import (
     watch_usage,
     watch_workloads,
 )
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.state.events import LoopEvent
+from carrel_scheduler.workloads.state.ports import PortAllocator
 from carrel_schema.objects import Workload
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ import msgspec
 
 from carrel_scheduler.engines.kubernetes.node_tokens import NodeTokens
 from carrel_scheduler.node.contract import NodeReport
-from carrel_scheduler.workloads.nodes import gpu_use
-from carrel_scheduler.workloads.reconcile.events import LoopEvent, NodeReported
+from carrel_scheduler.workloads.state import gpu_use
+from carrel_scheduler.workloads.state.events import LoopEvent, NodeReported
 
 GATHER_SECONDS: Final = 1.0
 

@@ -19,15 +19,16 @@ from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeReport
-from carrel_scheduler.workloads.launch.fitting import UnsupportedField, on_machine
-from carrel_scheduler.workloads.views.contract import (
+from carrel_scheduler.workloads.contract import (
     Activity,
     Faults,
     LiveEvent,
     NotAccepted,
     ProjectUse,
     QueueEntry,
+    UnsupportedField,
 )
+from carrel_scheduler.workloads.launch.fitting import on_machine
 from carrel_schema.answers import DeviceHolder, DeviceView, NodeView, ProjectImpact
 from carrel_schema.history import Report
 from carrel_schema.objects import Limits, ReasonInfo, Resources, Workload

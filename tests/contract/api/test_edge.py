@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.quarantine import Skipped
-from carrel_scheduler.workloads.views.contract import Faults
+from carrel_scheduler.workloads.contract import Faults
 from contract.api.service import Desk
 
 

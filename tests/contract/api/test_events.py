@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from carrel_scheduler.workloads.views.contract import LiveEvent
+from carrel_scheduler.workloads.contract import LiveEvent
 from carrel_schema.history import Report
 from carrel_schema.objects import Workload
 from contract.api.service import PATIENCE_SECONDS, ROOT, Desk

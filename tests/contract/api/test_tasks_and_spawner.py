@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.workloads.views.contract import NotAccepted
+from carrel_scheduler.workloads.contract import NotAccepted
 from contract.api.service import Desk
 
 DESK: dict[str, Any] = {

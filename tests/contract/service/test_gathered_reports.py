@@ -7,7 +7,7 @@ import pytest
 from carrel_scheduler.node.contract import DeviceUse, NodeReport, OwnerUse
 from carrel_scheduler.service import node_agents
 from carrel_scheduler.service.node_agents import ClusterNodeAgents
-from carrel_scheduler.workloads.reconcile.events import LoopEvent, NodeReported
+from carrel_scheduler.workloads.state.events import LoopEvent, NodeReported
 
 
 async def test_the_last_report_of_each_node_is_told_with_the_names_of_workloads(

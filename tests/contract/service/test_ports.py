@@ -4,7 +4,7 @@ import random
 import socket
 
 from carrel_scheduler.engines.contract import TaskId
-from carrel_scheduler.workloads.launch.ports import HeldPorts
+from carrel_scheduler.workloads.state.ports import HeldPorts
 from carrel_schema.sections import Route
 
 TASK = TaskId("uid", 0, 0)

@@ -10,7 +10,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable, StorageFull
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, Expired, NotFound
 from carrel_scheduler.policy.admission import NotAdmitted
-from carrel_scheduler.workloads.views.contract import NotAccepted
+from carrel_scheduler.workloads.contract import NotAccepted
 
 
 def test_codes_are_snake_case_and_unique() -> None:

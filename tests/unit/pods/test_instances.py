@@ -6,7 +6,7 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_se
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.mig_resources import held_milli, milli_of
-from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.state import shape
 from carrel_schema.objects import Resources, WorkloadSpec
 from unit.pods.making import container, node, pod
 

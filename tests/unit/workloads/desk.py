@@ -26,20 +26,20 @@ from carrel_scheduler.engines.kubernetes.external_pods.reconciler import Externa
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
+from carrel_scheduler.workloads.contract import Activity
 from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
-from carrel_scheduler.workloads.reconcile.events import (
+from carrel_scheduler.workloads.reconcile.executor import Executor, HubRefused
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.reconcile.recovery import recover
+from carrel_scheduler.workloads.state.events import (
     DevicesSampled,
     ProjectChanged,
     TaskSeen,
     WorkloadChanged,
 )
-from carrel_scheduler.workloads.reconcile.executor import Executor, HubRefused
-from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
-from carrel_scheduler.workloads.reconcile.recovery import recover
-from carrel_scheduler.workloads.views.contract import Activity
-from carrel_scheduler.workloads.views.live import LiveView
 from carrel_schema.objects import (
     InteractiveLimits,
     Meta,

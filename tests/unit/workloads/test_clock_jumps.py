@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from carrel_scheduler.workloads.controllers.manager import _Queue
-from carrel_scheduler.workloads.reconcile.events import Wake
+from carrel_scheduler.workloads.state.events import Wake
 from unit.workloads.desk import Desk
 
 

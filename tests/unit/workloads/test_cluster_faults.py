@@ -16,7 +16,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
 from unit.workloads.desk import NODE, Desk
 
 

@@ -1,8 +1,8 @@
 """Departments in the loop: their limit binds all their projects, whatever comes first."""
 
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.reconcile.events import DepartmentChanged
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import DepartmentChanged
 from carrel_schema.objects import Department, DepartmentSpec, Meta, Quota
 from unit.workloads.desk import Desk
 

@@ -3,8 +3,8 @@
 import msgspec
 
 from carrel_scheduler.node.contract import DeviceLink, HealthCondition
-from carrel_scheduler.workloads.reconcile.events import DevicesSampled
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import DevicesSampled
 from unit.workloads.desk import NODE, Desk
 from unit.workloads.test_lost_gpus import on_device, shown
 

@@ -15,7 +15,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.ledger.resources import conditions
-from carrel_scheduler.workloads.reconcile.events import TaskSeen
+from carrel_scheduler.workloads.state.events import TaskSeen
 from carrel_schema.objects import ReasonInfo
 from unit.workloads.desk import NODE, Desk
 

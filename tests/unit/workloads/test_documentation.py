@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from carrel_scheduler.workloads.lifecycle.phases import HOLDING, TRANSITIONS
+from carrel_scheduler.workloads.state.phases import HOLDING, TRANSITIONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
 ROW = re.compile(r"^\| (\w+) \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)

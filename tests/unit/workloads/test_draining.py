@@ -3,8 +3,8 @@
 import msgspec
 
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.reconcile.events import ProjectChanged
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.objects import Project, Workload
 from unit.workloads.desk import Desk
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import NoExternalPods
-from carrel_scheduler.workloads.cache import WorkloadCache
 from carrel_scheduler.workloads.reconcile import plan_execution
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_scheduler.workloads.reconcile.plan_execution import Explaining
+from carrel_scheduler.workloads.state.cache import WorkloadCache
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 

@@ -5,7 +5,7 @@ import pytest
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import LATE_SECONDS
 from carrel_scheduler.workloads.reconcile import executor
-from carrel_scheduler.workloads.reconcile.events import Wake
+from carrel_scheduler.workloads.state.events import Wake
 from unit.workloads.desk import Desk
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.reconcile.events import StatusChanged, WorkloadChanged
+from carrel_scheduler.workloads.state.events import StatusChanged, WorkloadChanged
 from carrel_schema.objects import Workload
 from unit.workloads.desk import Desk
 

@@ -7,8 +7,8 @@ import pytest
 
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.engines.contract import TaskId, TaskPhase
-from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.reconcile.events import MembersMet, TaskSeen
+from carrel_scheduler.workloads.state import shape
+from carrel_scheduler.workloads.state.events import MembersMet, TaskSeen
 from carrel_schema.objects import Resources, WorkloadSpec
 from carrel_schema.sections import Elastic, Rendezvous
 from unit.workloads.desk import Desk

@@ -11,8 +11,8 @@ from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.service.local import NotedProvider
 from carrel_scheduler.workloads.launch.task_specs import part_of
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
-from carrel_scheduler.workloads.reconcile.events import DevicesSampled
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.objects import Meta, ReasonInfo, Resources, Workload, WorkloadSpec
 from unit.workloads.desk import Desk
 

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 from carrel_scheduler.engines.contract import TaskSpec
-from carrel_scheduler.workloads.cache import CachedWorkload, Place
-from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.launch.ports import FixedPorts
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster, task_specs
+from carrel_scheduler.workloads.state import shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload, Place
+from carrel_scheduler.workloads.state.ports import FixedPorts
 from carrel_schema.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
 from carrel_schema.sections import Rendezvous, Route
 

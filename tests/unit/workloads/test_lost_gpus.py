@@ -7,8 +7,8 @@ from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.core_state import keep_node
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
 from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, with_lost
-from carrel_scheduler.workloads.reconcile.events import DevicesSampled
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.answers import DeviceView
 from unit.workloads.desk import NODE, Desk, node_facts
 

@@ -12,8 +12,8 @@ from carrel_scheduler.node.contract import (
     OwnerUse,
 )
 from carrel_scheduler.workloads.nodes.reported import places_of
-from carrel_scheduler.workloads.reconcile.events import NodeReported
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import NodeReported
 from carrel_schema.objects import TrainingLimits
 from unit.workloads.desk import NODE, Desk
 from unit.workloads.test_lost_gpus import on_device, shown

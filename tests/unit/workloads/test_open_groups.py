@@ -13,7 +13,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
 from carrel_scheduler.policy.admission import NotAdmitted, admit
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.desk import Desk

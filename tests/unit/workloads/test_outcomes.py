@@ -9,7 +9,7 @@ from carrel_scheduler.workloads.lifecycle.outcomes import (
     outcome,
     pause_seconds,
 )
-from carrel_scheduler.workloads.lifecycle.phases import (
+from carrel_scheduler.workloads.state.phases import (
     AT_REST,
     FINAL,
     HOLDING,

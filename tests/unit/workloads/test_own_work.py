@@ -9,7 +9,7 @@ import pytest
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_scheduler.workloads.namespaces.adoption import Refused, completed
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_schema.history import Report
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 from carrel_schema.sections import NotebookSpec, NotebookStatus, Route, TensorBoardSpec

@@ -9,7 +9,7 @@ from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.workloads.reconcile import reconciler
 from carrel_scheduler.workloads.reconcile.deciding import LONGEST_SECONDS, REST, Pacing
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from unit.workloads.desk import Desk
 
 

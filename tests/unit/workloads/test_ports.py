@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId
-from carrel_scheduler.workloads.launch.ports import FixedPorts, filled_in, told
+from carrel_scheduler.workloads.state.ports import FixedPorts, filled_in, told
 from carrel_schema.sections import Route
 
 TWO = (Route(), Route(name="side-car", port=9000))

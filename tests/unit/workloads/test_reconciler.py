@@ -5,7 +5,7 @@ import pytest
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.reconcile import plan_execution
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_schema.history import Report
 from carrel_schema.objects import Workload
 from unit.workloads.desk import Desk

@@ -2,8 +2,9 @@
 
 import pytest
 
-from carrel_scheduler.workloads.cache import CachedWorkload, Place
-from carrel_scheduler.workloads.gangs import rendezvous, shape
+from carrel_scheduler.workloads.gangs import rendezvous
+from carrel_scheduler.workloads.state import shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload, Place
 from carrel_schema.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
 from carrel_schema.sections import Elastic, Rendezvous
 

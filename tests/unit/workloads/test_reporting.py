@@ -2,8 +2,8 @@
 
 import pytest
 
+from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.recording import TooManyMetrics
-from carrel_scheduler.workloads.views.live import LiveView
 from carrel_schema.constraints import MOST_METRICS
 from carrel_schema.history import Report
 from unit.workloads.desk import Desk

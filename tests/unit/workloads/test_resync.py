@@ -10,7 +10,7 @@ from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.workloads.reconcile import reconciler
 from carrel_scheduler.workloads.reconcile.deciding import RESYNC_SECONDS, Resync
-from carrel_scheduler.workloads.reconcile.events import Wake
+from carrel_scheduler.workloads.state.events import Wake
 from unit.workloads.desk import Desk
 
 

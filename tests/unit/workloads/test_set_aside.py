@@ -17,7 +17,8 @@ from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.workloads.faults.audit import MOST_SECONDS, Audit
 from carrel_scheduler.workloads.lifecycle import task_events
 from carrel_scheduler.workloads.reconcile import handlers, reconciler
-from carrel_scheduler.workloads.reconcile.events import (
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import (
     CheckLimits,
     DepartmentChanged,
     DevicesSampled,
@@ -29,7 +30,6 @@ from carrel_scheduler.workloads.reconcile.events import (
     Wake,
     WorkloadChanged,
 )
-from carrel_scheduler.workloads.views.live import LiveView
 from carrel_schema.objects import (
     Department,
     DepartmentSpec,

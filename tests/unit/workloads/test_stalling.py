@@ -6,7 +6,7 @@ import pytest
 
 from carrel_scheduler.service.settings import BadSetting, Settings
 from carrel_scheduler.workloads.gangs.stalling import Reaction, StallRule
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_schema.history import Report
 from unit.workloads.desk import Desk
 

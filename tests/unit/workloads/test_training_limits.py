@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from carrel_scheduler.node.contract import DeviceUse
-from carrel_scheduler.workloads.reconcile.events import DevicesSampled
-from carrel_scheduler.workloads.views.contract import NotAccepted
-from carrel_scheduler.workloads.views.live import LiveView
+from carrel_scheduler.workloads.contract import NotAccepted
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.objects import InteractiveLimits, TrainingLimits
 from unit.workloads.desk import Desk, node_facts
 

@@ -9,9 +9,9 @@ import pytest
 
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
-from carrel_scheduler.workloads.reconcile.events import DevicesSampled, ProjectChanged
 from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
 from carrel_scheduler.workloads.reconcile.watchers import sample_devices, watch_projects
+from carrel_scheduler.workloads.state.events import DevicesSampled, ProjectChanged
 from carrel_schema.objects import Meta, Project, ProjectSpec
 from unit.workloads.desk import Desk
 

@@ -14,7 +14,7 @@ from carrel_scheduler.api.principals.access import RULES, Access, Visitor
 from carrel_scheduler.api.principals.authentication import principal_of
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.lifecycle.phases import has_token
+from carrel_scheduler.workloads.state.phases import has_token
 from carrel_schema.objects import Workload
 
 _FOR_ADMINS: Final = (

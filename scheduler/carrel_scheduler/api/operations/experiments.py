@@ -15,7 +15,7 @@ from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.experiments.contract import BadSuggestion, Trial
 from carrel_scheduler.workloads.controllers.experiments.parts import environment, filled
 from carrel_scheduler.workloads.controllers.manager import part_uid
-from carrel_scheduler.workloads.lifecycle.phases import HOLDING
+from carrel_scheduler.workloads.state.phases import HOLDING
 from carrel_schema import answers
 from carrel_schema.history import Report
 from carrel_schema.objects import Workload

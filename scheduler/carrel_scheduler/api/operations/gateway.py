@@ -11,7 +11,7 @@ from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.inference.loads import LoadReport
-from carrel_scheduler.workloads.lifecycle.phases import HOLDING
+from carrel_scheduler.workloads.state.phases import HOLDING
 from carrel_schema.objects import Workload
 
 

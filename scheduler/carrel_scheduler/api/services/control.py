@@ -7,7 +7,7 @@ from typing import Final
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import Conflict, ObjectStore
-from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.objects import Workload
 
 ATTEMPTS: Final = 8

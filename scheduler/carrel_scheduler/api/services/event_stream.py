@@ -19,8 +19,8 @@ from carrel_scheduler.api.encoding import server_sent_event
 from carrel_scheduler.api.principals.identity import IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.lifecycle.phases import AT_REST
-from carrel_scheduler.workloads.views.contract import LiveEvent, Subscription
+from carrel_scheduler.workloads.contract import LiveEvent, Subscription
+from carrel_scheduler.workloads.state.phases import AT_REST
 from carrel_schema.objects import Phase, Workload
 
 log = logging.getLogger(__name__)

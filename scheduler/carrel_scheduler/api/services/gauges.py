@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.engines.external import PodCounts
-from carrel_scheduler.workloads.views.contract import Faults, ProjectUse, QueueEntry
+from carrel_scheduler.workloads.contract import Faults, ProjectUse, QueueEntry
 from carrel_schema.answers import NodeView
 from carrel_schema.objects import Project
 

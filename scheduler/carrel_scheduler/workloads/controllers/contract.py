@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from carrel_scheduler.workloads.lifecycle.phases import AT_REST
+from carrel_scheduler.workloads.state.phases import AT_REST
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Phase, ReasonInfo, Workload, WorkloadSpec, WorkloadStatus
 

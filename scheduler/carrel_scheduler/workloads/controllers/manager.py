@@ -29,8 +29,8 @@ from carrel_scheduler.workloads.controllers.contract import (
     is_part_of,
     moved,
 )
-from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.state import reasons
+from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.kinds import COMPOSITES, WorkloadKind
 from carrel_schema.objects import Meta, ReasonInfo, Workload, WorkloadStatus
 

@@ -14,7 +14,7 @@ import msgspec
 
 from carrel_scheduler.policy import cron
 from carrel_scheduler.workloads.controllers.contract import DesiredState, NewPart, at_rest, moved
-from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_scheduler.workloads.state import reasons
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Workload, WorkloadSpec
 from carrel_schema.sections import ScheduleSpec, ScheduleStatus

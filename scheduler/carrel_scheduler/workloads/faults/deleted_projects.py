@@ -14,11 +14,11 @@ from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps
-from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state import reasons
+from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.objects import Project
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.ledger.errors import LedgerClosed, LedgerNotUsable, LedgerUnavailable
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.quarantine import Quarantine, Source
-from carrel_scheduler.workloads.reconcile.events import (
+from carrel_scheduler.workloads.state.events import (
     CordonEnded,
     DepartmentChanged,
     DevicesSampled,
@@ -29,7 +29,7 @@ from carrel_scheduler.workloads.reconcile.events import (
     Wake,
     WorkloadChanged,
 )
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 
 FATAL: Final = (Fenced, LedgerUnavailable, LedgerClosed, LedgerNotUsable)
 """What ends the scheduler: another one took over, or nothing can be recorded."""

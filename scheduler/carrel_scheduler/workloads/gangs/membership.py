@@ -10,10 +10,9 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from carrel_scheduler.core.events import Outcome
-from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.objects import ReasonInfo
 
 CLAIM_SECONDS = 120.0

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.state import shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_schema.objects import WorkloadSpec
 
 OUR_PROGRAMS: Final = f"{Path(sys.executable).parent}/"

@@ -3,17 +3,16 @@
 A collective that waits for a member which never comes looks like this: every worker lives, so
 nothing ends. The owner is told; by the admin's choice the workers start again together, which
 counts as a failure, so that a program that always hangs comes to an end. GPUs that are not measured
-count as working (``nodes.gpu_use``): then nothing is said.
+count as working (``state.gpu_use``): then nothing is said.
 """
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.gangs import membership, shape
-from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.nodes import gpu_use
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.gangs import membership
+from carrel_scheduler.workloads.state import gpu_use, reasons, shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 
 DEFAULT_SECONDS: Final = 1800.0
 Reaction = Literal["tell", "restart"]

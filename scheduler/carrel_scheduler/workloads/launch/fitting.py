@@ -6,13 +6,12 @@ can. What a cluster refuses is what its engine would refuse at the start, asked 
 
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from carrel_scheduler.engines.contract import TaskId, TaskRefused, TaskSpec
 from carrel_scheduler.engines.external import ExternalPods
-from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.contract import UnsupportedField
+from carrel_scheduler.workloads.state import shape
 from carrel_schema.objects import Workload
 
 _NO_COMMAND_YET: Final = ("true",)
@@ -23,22 +22,6 @@ _NO_IMAGE: Final = (
     "left out: images need a cluster; on one machine work runs with the machine's own programs"
 )
 _NO_POD_OF_OURS: Final = "left out where the Hub makes the pod; `gpus` is right"
-
-
-class UnsupportedField(msgspec.Struct, frozen=True):
-    """A field that cannot be here.
-
-    Attributes:
-        code: a stable word of the API's.
-        field: with the path of the API, as ``volumes.0.source``.
-        value: of that field.
-        expected: what would be right.
-    """
-
-    code: str
-    field: str
-    value: Any
-    expected: str
 
 
 Fitting = Callable[[Workload], UnsupportedField | None]

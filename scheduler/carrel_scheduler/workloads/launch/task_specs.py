@@ -20,11 +20,12 @@ from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import Device, NodeFacts
-from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
-from carrel_scheduler.workloads.gangs import rendezvous, shape
-from carrel_scheduler.workloads.launch import builtin_programs, ports
-from carrel_scheduler.workloads.reconcile.pass_changes import Start
+from carrel_scheduler.workloads.gangs import rendezvous
+from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_scheduler.workloads.state import ports, shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
+from carrel_scheduler.workloads.state.pass_changes import Start
 from carrel_schema.objects import Resources, WorkloadSpec
 
 # The platform's own Python comes first, so that ``python train.py`` finds the libraries that a

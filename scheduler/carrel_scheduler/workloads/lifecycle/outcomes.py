@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import TaskStatus
-from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.failures import cause_of, failure_of
-from carrel_scheduler.workloads.lifecycle.reasons import GANG_LOST
+from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state.reasons import GANG_LOST
 from carrel_schema.objects import (
     Failure,
     FailureClass,

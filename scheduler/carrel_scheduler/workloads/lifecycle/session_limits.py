@@ -2,7 +2,7 @@
 
 What a kernel does is known from signs of life alone and is not kept over a restart of the
 scheduler, nor is when a GPU last worked; GPUs whose use is not known count as working
-(``nodes.gpu_use``). So no workspace counts as idle after one before a sign of
+(``state.gpu_use``). So no workspace counts as idle after one before a sign of
 life has had the time to arrive, and GPUs count as idle from then on only: silence of the
 scheduler's own making is no idleness. The time limit needs no sign and goes on.
 """
@@ -10,11 +10,10 @@ scheduler's own making is no idleness. The time limit needs no sign and goes on.
 from typing import Final
 
 from carrel_scheduler.policy import limits as policy
-from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
-from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
-from carrel_scheduler.workloads.nodes import gpu_use
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state import gpu_use, reasons
+from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.objects import Limits, ReasonInfo, StayRule
 
 # Workspaces that met no answer try again at most a minute later; a look and a post come on top.

@@ -17,12 +17,12 @@ from carrel_scheduler.core.messages.sentences import join
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.external import Disruption, NodeHealth
 from carrel_scheduler.policy.limits import rule_for
-from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.gangs import membership, shape
-from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.outcomes import how_task_ended, outcome
 from carrel_scheduler.workloads.lifecycle.termination import preempt
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
+from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.pass_changes import PassChanges, Stop
 from carrel_schema.objects import ReasonInfo, TaskInfo
 
 

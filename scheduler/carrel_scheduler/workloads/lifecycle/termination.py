@@ -10,10 +10,10 @@ import logging
 
 from carrel_scheduler.core.events import TaskStuck
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.lifecycle.phases import AT_REST
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state import reasons
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
+from carrel_scheduler.workloads.state.phases import AT_REST
 from carrel_schema.objects import Phase, Preemption, ReasonInfo
 
 log = logging.getLogger(__name__)

@@ -27,9 +27,9 @@ from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import admission, cron
 from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.launch import builtin_programs, references
 from carrel_scheduler.workloads.namespaces.manifests import group_of
-from carrel_scheduler.workloads.views.contract import Live
 from carrel_schema import names
 from carrel_schema.kinds import KINDS
 from carrel_schema.objects import Department, Object, ObjectT, Project, Workload

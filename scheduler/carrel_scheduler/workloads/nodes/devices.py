@@ -26,14 +26,14 @@ from carrel_scheduler.node.contract import (
     NodeFacts,
     NodeReport,
 )
-from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.gangs import membership
-from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
-from carrel_scheduler.workloads.nodes import gpu_use, health
+from carrel_scheduler.workloads.nodes import health
 from carrel_scheduler.workloads.nodes.health import Cordons
 from carrel_scheduler.workloads.nodes.reported import places_of
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state import gpu_use, reasons
+from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 
 
 class WithheldDevices:

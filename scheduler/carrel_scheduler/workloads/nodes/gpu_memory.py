@@ -12,11 +12,11 @@ from typing import Final, Literal
 
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
-from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch.task_specs import part_of
-from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state import reasons
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 
 log = logging.getLogger(__name__)
 Enforcement = Literal["off", "warn", "end"]

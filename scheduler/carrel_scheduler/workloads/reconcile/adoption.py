@@ -16,16 +16,17 @@ from collections.abc import Collection, Sequence
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import keep_node, purge
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.faults import deleted_projects
 from carrel_scheduler.workloads.faults.guarding import Savepoint
-from carrel_scheduler.workloads.gangs import membership, shape
-from carrel_scheduler.workloads.lifecycle import reasons, session_limits, task_events
-from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.gangs import membership
+from carrel_scheduler.workloads.lifecycle import session_limits, task_events
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.reconcile import deciding, handlers
 from carrel_scheduler.workloads.reconcile.executor import NO_TRACE
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
+from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload, Place
+from carrel_scheduler.workloads.state.pass_changes import PassChanges, Stop
+from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.objects import TaskInfo, Workload
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from carrel_scheduler.core.events import WorkloadQueued, WorkloadRemoved
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.lifecycle.outcomes import loss_pause_seconds, pause_seconds
+from carrel_scheduler.workloads.state.cache import CachedWorkload
 
 PAUSES: Final = Pauses(0.5, 60.0)
 MOST_SUSPECTS: Final = 100

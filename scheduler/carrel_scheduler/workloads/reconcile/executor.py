@@ -35,17 +35,17 @@ from carrel_scheduler.engines.contract import (
     UnknownTask,
 )
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, Ready, get_ready
 from carrel_scheduler.workloads.nodes.devices import NodeState
-from carrel_scheduler.workloads.reconcile.events import (
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.events import (
     ClaimRefused,
     LoopEvent,
     StartRefused,
     StopFailed,
     TaskSeen,
 )
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
+from carrel_scheduler.workloads.state.pass_changes import PassChanges, Stop
 from carrel_schema.objects import ReasonInfo, Workload
 
 log = logging.getLogger(__name__)

@@ -13,31 +13,26 @@ from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.workloads.cache import (
+from carrel_scheduler.workloads.controllers.manager import Manager
+from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
+from carrel_scheduler.workloads.faults.guarding import GuardedSteps
+from carrel_scheduler.workloads.gangs import membership, stalling
+from carrel_scheduler.workloads.gangs.stalling import StallRule
+from carrel_scheduler.workloads.lifecycle import session_limits, task_events, termination
+from carrel_scheduler.workloads.nodes import devices
+from carrel_scheduler.workloads.nodes.devices import NodeState, WithheldDevices
+from carrel_scheduler.workloads.nodes.gpu_memory import GpuMemoryWatch
+from carrel_scheduler.workloads.reconcile import usage_history
+from carrel_scheduler.workloads.reconcile.deciding import Timers
+from carrel_scheduler.workloads.state import reasons
+from carrel_scheduler.workloads.state.cache import (
     CachedWorkload,
     WorkloadCache,
     department_event,
     department_queue,
     project_event,
 )
-from carrel_scheduler.workloads.controllers.manager import Manager
-from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
-from carrel_scheduler.workloads.faults.guarding import GuardedSteps
-from carrel_scheduler.workloads.gangs import membership, stalling
-from carrel_scheduler.workloads.gangs.stalling import StallRule
-from carrel_scheduler.workloads.lifecycle import (
-    reasons,
-    session_limits,
-    task_events,
-    termination,
-)
-from carrel_scheduler.workloads.lifecycle.phases import FINAL
-from carrel_scheduler.workloads.nodes import devices
-from carrel_scheduler.workloads.nodes.devices import NodeState, WithheldDevices
-from carrel_scheduler.workloads.nodes.gpu_memory import GpuMemoryWatch
-from carrel_scheduler.workloads.reconcile import usage_history
-from carrel_scheduler.workloads.reconcile.deciding import Timers
-from carrel_scheduler.workloads.reconcile.events import (
+from carrel_scheduler.workloads.state.events import (
     CheckLimits,
     Claimed,
     ClaimRefused,
@@ -59,7 +54,8 @@ from carrel_scheduler.workloads.reconcile.events import (
     WorkloadDeleted,
     WorkloadEvent,
 )
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
+from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.kinds import COMPOSITES
 from carrel_schema.objects import Department, Project, Workload
 

@@ -16,13 +16,13 @@ import msgspec
 from carrel_scheduler.core.events import CapacityReserved, Outcome
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
 from carrel_scheduler.core.reasons import Reason, Token
-from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.faults.guarding import GuardedSteps
-from carrel_scheduler.workloads.gangs import membership, shape
-from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.termination import preempt
 from carrel_scheduler.workloads.reconcile.deciding import Pacing
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload, Place
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.objects import ReasonInfo
 
 RULES: Final = {

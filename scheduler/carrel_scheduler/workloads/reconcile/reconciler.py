@@ -29,21 +29,26 @@ from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, Reco
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
+from carrel_scheduler.workloads.contract import LiveEvent
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.faults.audit import Audit
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps, Rebuilds
 from carrel_scheduler.workloads.gangs.membership import CLAIM_SECONDS
 from carrel_scheduler.workloads.gangs.stalling import StallRule
-from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
-from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement, GpuMemoryWatch
 from carrel_scheduler.workloads.reconcile import deciding, plan_execution
 from carrel_scheduler.workloads.reconcile.adoption import rebuild
 from carrel_scheduler.workloads.reconcile.deciding import Decider
-from carrel_scheduler.workloads.reconcile.events import (
+from carrel_scheduler.workloads.reconcile.executor import Executor
+from carrel_scheduler.workloads.reconcile.handlers import EventHandlers
+from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
+from carrel_scheduler.workloads.reconcile.plan_execution import Explaining
+from carrel_scheduler.workloads.reconcile.recording import PendingReports, Recorder, ReportWriter
+from carrel_scheduler.workloads.state import reasons
+from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
+from carrel_scheduler.workloads.state.events import (
     Claimed,
     Inbox,
     LoopEvent,
@@ -51,13 +56,8 @@ from carrel_scheduler.workloads.reconcile.events import (
     Stream,
     Wake,
 )
-from carrel_scheduler.workloads.reconcile.executor import Executor
-from carrel_scheduler.workloads.reconcile.handlers import EventHandlers
-from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
-from carrel_scheduler.workloads.reconcile.plan_execution import Explaining
-from carrel_scheduler.workloads.reconcile.recording import PendingReports, Recorder, ReportWriter
-from carrel_scheduler.workloads.views.contract import LiveEvent
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
+from carrel_scheduler.workloads.state.ports import FixedPorts, PortAllocator
 from carrel_schema.history import Report
 from carrel_schema.objects import Workload
 

@@ -19,11 +19,11 @@ from carrel_scheduler.ledger.errors import StorageFull
 from carrel_scheduler.ledger.records import Ledger, MetricPoint, Transition
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.faults.guarding import FATAL
-from carrel_scheduler.workloads.lifecycle.phases import AT_REST
-from carrel_scheduler.workloads.reconcile.events import LoopEvent, SpecRead, WorkloadDeleted
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.events import LoopEvent, SpecRead, WorkloadDeleted
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
+from carrel_scheduler.workloads.state.phases import AT_REST
 from carrel_schema.constraints import MOST_METRICS
 from carrel_schema.history import Report
 from carrel_schema.objects import Checkpoint, Meta, Progress, Workload

@@ -14,15 +14,15 @@ from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads.faults.guarding import Savepoint
 from carrel_scheduler.workloads.lifecycle import task_events
-from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.reconcile import adoption
-from carrel_scheduler.workloads.reconcile.events import (
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.state.events import (
     DepartmentChanged,
     DevicesSampled,
     ProjectChanged,
 )
-from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
-from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
+from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.kinds import COMPOSITES
 from carrel_schema.objects import Department, Project, Workload
 

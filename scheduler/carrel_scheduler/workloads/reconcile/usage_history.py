@@ -15,7 +15,7 @@ from carrel_scheduler.core.events import UsageSeen
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.workloads.reconcile.events import UsedLately
+from carrel_scheduler.workloads.state.events import UsedLately
 
 HALF_LIVES: Final = 8
 """So far back the ledger is read: what is older counts less than 1 in 256."""

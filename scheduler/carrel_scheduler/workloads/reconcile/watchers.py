@@ -10,10 +10,11 @@ from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
-from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.nodes import gpu_use
-from carrel_scheduler.workloads.reconcile.events import (
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.reconcile.usage_history import PastUse
+from carrel_scheduler.workloads.state import gpu_use, shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.events import (
     DepartmentChanged,
     DevicesSampled,
     MembersMet,
@@ -21,8 +22,6 @@ from carrel_scheduler.workloads.reconcile.events import (
     TaskSeen,
     WorkloadChanged,
 )
-from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
-from carrel_scheduler.workloads.reconcile.usage_history import PastUse
 from carrel_schema.objects import Department, ObjectT, Project, Workload
 
 SAMPLE_SECONDS = 5.0

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.lifecycle.phases import FINAL, HOLDING
+from carrel_scheduler.workloads.state import shape
+from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
 from carrel_schema.sections import Elastic, Rendezvous
 from unit.workloads.desk import Desk
 

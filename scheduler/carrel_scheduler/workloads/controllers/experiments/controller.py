@@ -19,8 +19,8 @@ from carrel_scheduler.workloads.controllers.experiments import parts as words
 from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Standing, Study
 from carrel_scheduler.workloads.controllers.experiments.parts import new_part
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
-from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.state import reasons
+from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Phase, ReasonInfo, Workload
 from carrel_schema.sections import ExperimentSpec, ExperimentStatus

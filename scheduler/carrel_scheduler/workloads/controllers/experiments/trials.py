@@ -17,7 +17,7 @@ from carrel_scheduler.workloads.controllers.experiments.controller import Experi
 from carrel_scheduler.workloads.controllers.experiments.parts import LINES
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_scheduler.workloads.controllers.manager import part_uid
-from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.history import Report
 from carrel_schema.objects import Workload
 from carrel_schema.sections import Parameter

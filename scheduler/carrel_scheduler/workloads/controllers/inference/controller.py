@@ -24,7 +24,7 @@ from carrel_scheduler.workloads.controllers.inference.plan import (
 )
 from carrel_scheduler.workloads.controllers.inference.probing import Prober, Run
 from carrel_scheduler.workloads.controllers.inference.status import status_of
-from carrel_scheduler.workloads.launch.ports import name_of
+from carrel_scheduler.workloads.state.ports import name_of
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import TaskInfo, Workload, WorkloadStatus
 from carrel_schema.sections import EndpointStatus, InferenceSpec, Target

@@ -7,7 +7,7 @@ import msgspec
 
 from carrel_scheduler.workloads.controllers.contract import moved
 from carrel_scheduler.workloads.controllers.inference.plan import Situation, Steps
-from carrel_scheduler.workloads.lifecycle.reasons import duration, how_it_ended, suspended
+from carrel_scheduler.workloads.state.reasons import duration, how_it_ended, suspended
 from carrel_schema.objects import ReasonInfo, Workload, WorkloadStatus
 from carrel_schema.sections import EndpointStatus, Target
 

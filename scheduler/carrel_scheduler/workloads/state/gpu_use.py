@@ -17,8 +17,8 @@ import msgspec
 from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.node.contract import DeviceUse, OwnerUse
-from carrel_scheduler.workloads.cache import CachedWorkload, GpuReading
-from carrel_scheduler.workloads.nodes.gpu_account import GpuAccount
+from carrel_scheduler.workloads.state.cache import CachedWorkload, GpuReading
+from carrel_scheduler.workloads.state.gpu_account import GpuAccount
 
 ACTIVE_UTILIZATION: Final = 0.01
 """A device busier than this counts as working."""

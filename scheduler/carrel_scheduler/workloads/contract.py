@@ -6,13 +6,12 @@ Amounts: GPU thousandths, millicores, bytes. Times: epoch seconds.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.quarantine import Skipped, Source
-from carrel_scheduler.workloads.launch.fitting import UnsupportedField
 from carrel_schema.answers import NodeView, ProjectImpact
 from carrel_schema.history import Report
 from carrel_schema.objects import (
@@ -102,6 +101,22 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     violations: Mapping[str, int] = {}
 
 
+class UnsupportedField(msgspec.Struct, frozen=True):
+    """A field that cannot be here.
+
+    Attributes:
+        code: a stable word of the API's.
+        field: with the path of the API, as ``volumes.0.source``.
+        value: of that field.
+        expected: what would be right.
+    """
+
+    code: str
+    field: str
+    value: Any
+    expected: str
+
+
 class Live(Protocol):
     """The running scheduler."""
 
@@ -134,7 +149,7 @@ class Live(Protocol):
         ...
 
     def misfit(self, workload: Workload, /) -> UnsupportedField | None:
-        """The error of a workload that can never run here; see ``fitting``."""
+        """The error of a workload that can never run here; see ``launch.fitting``."""
         ...
 
     def forecast(self, workload: Workload) -> ReasonInfo:

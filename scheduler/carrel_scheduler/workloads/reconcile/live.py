@@ -15,31 +15,33 @@ from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device, DeviceUse, MigInstance, NodeFacts
 from carrel_scheduler.policy import limits as limits_policy
-from carrel_scheduler.workloads.cache import (
-    CachedWorkload,
-    WorkloadCache,
-    project_event,
-    queued_event,
-)
-from carrel_scheduler.workloads.launch import fitting
-from carrel_scheduler.workloads.launch.fitting import Fitting, UnsupportedField
-from carrel_scheduler.workloads.lifecycle import reasons, session_limits
-from carrel_scheduler.workloads.nodes import health
-from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, NodeState
-from carrel_scheduler.workloads.reconcile.events import (
-    CheckLimits,
-    CordonEnded,
-    Listener,
-    StatusChanged,
-    Wake,
-)
-from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
-from carrel_scheduler.workloads.views.contract import (
+from carrel_scheduler.workloads.contract import (
     Activity,
     Faults,
     NotAccepted,
     ProjectUse,
     QueueEntry,
+    UnsupportedField,
+)
+from carrel_scheduler.workloads.launch import fitting
+from carrel_scheduler.workloads.launch.fitting import Fitting
+from carrel_scheduler.workloads.lifecycle import session_limits
+from carrel_scheduler.workloads.nodes import health
+from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, NodeState
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.state import reasons
+from carrel_scheduler.workloads.state.cache import (
+    CachedWorkload,
+    WorkloadCache,
+    project_event,
+    queued_event,
+)
+from carrel_scheduler.workloads.state.events import (
+    CheckLimits,
+    CordonEnded,
+    Listener,
+    StatusChanged,
+    Wake,
 )
 from carrel_schema.answers import (
     DeviceHolder,

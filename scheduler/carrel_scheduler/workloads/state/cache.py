@@ -12,10 +12,10 @@ from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
-from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.lifecycle.phases import HOLDING
-from carrel_scheduler.workloads.nodes.gpu_account import GpuAccount
-from carrel_scheduler.workloads.views.contract import Activity
+from carrel_scheduler.workloads.contract import Activity
+from carrel_scheduler.workloads.state import shape
+from carrel_scheduler.workloads.state.gpu_account import GpuAccount
+from carrel_scheduler.workloads.state.phases import HOLDING
 from carrel_schema.kinds import KINDS
 from carrel_schema.objects import Department, Project, Quota, Workload
 
@@ -62,7 +62,7 @@ class CachedWorkload:
         claim_until: until when the allocation of a workspace waits for the Hub.
         claimed: whether the Hub has come for the present attempt.
         gpu_active_at: when one of its GPUs last worked.
-        gpu_readings: by node, the last reading of its GPUs; see ``nodes.gpu_use``.
+        gpu_readings: by node, the last reading of its GPUs; see ``state.gpu_use``.
         reported_at: when its job last reported something.
         hear_until: until when a first sign of life is waited for before it may count as idle.
         visited_at: when somebody last came through the gateway; 0: nobody yet.

@@ -18,15 +18,19 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import LATE_SECONDS, TaskId
 from carrel_scheduler.engines.external import ExternalPods
 from carrel_scheduler.ledger.records import Decision, Transition
-from carrel_scheduler.workloads.cache import CachedWorkload, Place, WorkloadCache, queued_event
-from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.launch.ports import FixedPorts, PortAllocator
-from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.lifecycle.phases import (
+from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state.cache import (
+    CachedWorkload,
+    Place,
+    WorkloadCache,
+    queued_event,
+)
+from carrel_scheduler.workloads.state.phases import (
     FINAL,
     HOLDING,
     check_transition,
 )
+from carrel_scheduler.workloads.state.ports import FixedPorts, PortAllocator
 from carrel_schema.objects import Phase, ReasonInfo, TaskInfo
 from carrel_schema.sections import Route
 

@@ -14,7 +14,7 @@ from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.ledger.store import Change
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts, NodeReport
-from carrel_scheduler.workloads.views.contract import LiveEvent
+from carrel_scheduler.workloads.contract import LiveEvent
 from carrel_schema.objects import Department, Project, Workload
 
 

@@ -1,0 +1,1 @@
+"""What the reconciler knows of live work, the events that change it, and the changes of a pass."""
