@@ -66,6 +66,11 @@ class AsyncClient(MapMethods, ExperimentMethods, EndpointMethods, CodeMethods):
     ) -> None:
         await self.close()
 
+    @property
+    def silent_since(self) -> float:
+        """Since when streams of events have heard nothing of the server; 0 while they do."""
+        return self._transport.silent_since
+
     async def close(self) -> None:
         """Close connections."""
         await self._transport.close()

@@ -108,8 +108,11 @@ async def events(
                         last_id, retry = message.id, 0
                         yield decode(message)
         except Unreachable:
+            transport.lost()
             if not connected and retry >= FIRST_RETRIES:
                 raise
+        else:
+            transport.lost()
         await transport.pauses.before(retry, LONGEST_PAUSE_SECONDS)
         retry += 1
 
@@ -125,7 +128,9 @@ async def _messages(
     async with transport.stream(
         path, parameters=parameters, headers=headers, quiet_seconds=QUIET_SECONDS
     ) as response:
+        transport.heard()
         yield Message("open", "", last_id)
         async for piece in response.content.iter_any():
+            transport.heard()
             for message in parser.feed(piece):
                 yield message

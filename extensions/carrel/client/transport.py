@@ -11,6 +11,7 @@ import io
 import os
 import random
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ ATTEMPTS: Final = 4
 AWAY: Final = "away"
 """Code of the proxy's answer for a part that does not answer."""
 RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
+SILENT_SECONDS: Final = 40.0
+"""More than two of the signs of life that an idle stream carries."""
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
 USER_AGENT: Final = "carrel-client"
@@ -92,6 +95,22 @@ class Transport:
         self._session = session
         self._owned = session is None
         self._base, self._socket = _address(settings.url)
+        self._heard_at = 0.0
+        self._away = False
+
+    def heard(self) -> None:
+        """A stream of events said something: the server is there."""
+        self._heard_at, self._away = time.time(), False
+
+    def lost(self) -> None:
+        """A stream of events broke off; it is being opened again."""
+        self._away = True
+
+    @property
+    def silent_since(self) -> float:
+        """Epoch seconds when streams of events last heard the server, if it is silent; else 0."""
+        silent = self._away or time.time() - self._heard_at > SILENT_SECONDS
+        return self._heard_at if silent else 0.0
 
     @property
     def session(self) -> aiohttp.ClientSession:

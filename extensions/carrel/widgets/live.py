@@ -24,6 +24,8 @@ from carrel.errors import CarrelError
 from carrel.models import Workload
 
 UNSEEN_FACTOR: Final = 10
+SILENCE_SECONDS: Final = 2.0
+"""Between two looks at whether the scheduler is heard; a look costs no message."""
 
 
 class LiveView(anywidget.AnyWidget):
@@ -31,10 +33,12 @@ class LiveView(anywidget.AnyWidget):
 
     Attributes:
         trouble: why it does not move any more, empty while all is well.
+        silent_since: epoch seconds when the scheduler was last heard, 0 while it is.
         pause: seconds between two updates, at least.
     """
 
     trouble = traitlets.Unicode("").tag(sync=True)
+    silent_since = traitlets.Float(0.0).tag(sync=True)
     pause = 0.5
 
     def __init__(self, client: Client, **traits: Any) -> None:
@@ -105,16 +109,22 @@ class LiveView(anywidget.AnyWidget):
             trouble = f"This view does not move any more: {error}"
         finally:
             showing.cancel()
-            self._show({**self.present(), "trouble": trouble})
+            self._show({**self.present(), "trouble": trouble, "silent_since": 0.0})
             if self.settled and self._published:
                 self._publish(update=True)
 
     async def _show_changes(self, touched: asyncio.Event) -> None:
         while True:
-            await touched.wait()
-            touched.clear()
-            self._show(self.present())
-            await self._rest()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    await touched.wait()
+            silence = {"silent_since": self._client.aio.silent_since}
+            if touched.is_set():
+                touched.clear()
+                self._show({**self.present(), **silence})
+                await self._rest()
+            else:
+                self._show(silence)
 
     async def _rest(self) -> None:
         """Until the next update may be; what comes into sight is brought up to date at once."""
@@ -188,7 +198,7 @@ class LiveView(anywidget.AnyWidget):
 class QueryView(LiveView):
     """Requests the present state after events, not more often than it shows changes."""
 
-    pause = 2.0
+    pause = 1.0
 
     async def ask(self, client: AsyncClient) -> None:
         """Request the present state. Raises ``CarrelError``."""

@@ -62,7 +62,9 @@ class CarrelWorkspace(ExtensionApp):
             self.log.info("Not connected to Carrel: %s", error)
             return
         self.workspace = WorkspaceStatus(self.client, ServerIdentity.of(), time.time)
-        self.follower = WorkFollower(self.client, self.workspace.identity.user, time.time)
+        self.follower = WorkFollower(
+            self.client, self.workspace.identity.user, time.time, self.workspace.changed
+        )
         web_app.add_handlers(".*$", rules(server.base_url, self.workspace, self.follower))
 
     @override

@@ -203,10 +203,17 @@ class WorkFollower:
         client: speaks to the scheduler with the workspace's token.
         user: whose work; empty: asked of the scheduler.
         clock: epoch seconds.
+        changed: told the project of each change of work that the user may see.
     """
 
-    def __init__(self, client: AsyncClient, user: str, clock: Callable[[], float]) -> None:
-        self._client, self._user, self._clock = client, user, clock
+    def __init__(
+        self,
+        client: AsyncClient,
+        user: str,
+        clock: Callable[[], float],
+        changed: Callable[[str], object] = str,
+    ) -> None:
+        self._client, self._user, self._clock, self._changed = client, user, clock, changed
         self._state = WorkNotifications(user, clock())
         self._asked_at = clock()
         self._known = asyncio.Event()
@@ -283,6 +290,8 @@ class WorkFollower:
         async with aclosing(self._client.events(opened=again.set)) as events:
             async for event in events:
                 self._state.take(event)
+                if event.type != "report":
+                    self._changed(event.workload.project)
 
     async def _list(self, again: asyncio.Event) -> None:
         """Request the present state whenever the stream is connected."""

@@ -1,7 +1,7 @@
 """This server's own workspace: which workload it is, its limits, its project.
 
 Caches the scheduler's last answers for the front end, so that a status bar costs no request of its
-own, and requests the rest at most every few seconds.
+own. The project is requested again when work of it has changed, else at most every few seconds.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from carrel.models import Limits, Project, Workload
 from carrel.workspace.activity import Activity
 
 PROJECT_AGE = 15.0
+RETRY_SECONDS = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class WorkspaceStatus:
         self._clock = clock
         self._workload: Workload | None = None
         self._project: Project | None = None
-        self._project_at = float("-inf")
+        self._project_trouble = ""
+        self._ask_at = float("-inf")
 
     async def report(self, activity: Activity) -> None:
         """Report activity and keep the limits that come back. Raises ``CarrelError``."""
@@ -89,31 +91,37 @@ class WorkspaceStatus:
             self._workload = await self._find()
         return self._workload
 
-    async def project(self) -> Project:
-        """This workspace's project with its use, at most a few seconds old."""
+    def changed(self, project: str) -> None:
+        """Work of a project has changed: its use is requested again when it is asked for."""
+        if self._project is not None and self._project.name == project:
+            self._ask_at = float("-inf")
+
+    async def _ask_project(self) -> None:
+        """Request the project if it is old; why it could not be had is kept for a few seconds."""
         now = self._clock()
-        if self._project is None or now - self._project_at > PROJECT_AGE:
+        if now < self._ask_at:
+            return
+        self._ask_at = now + PROJECT_AGE
+        try:
             workload = await self.workload()
             self._project = await self.client.get_project(workload.project)
-            self._project_at = now
-        return self._project
+        except CarrelError as error:
+            self._project_trouble, self._ask_at = str(error), now + RETRY_SECONDS
+        else:
+            self._project_trouble = ""
 
     async def view(self) -> dict[str, Any]:
         """Everything that the front end shows, as JSON. Never raises for a scheduler away.
 
         While it is away the project is shown as last known, so that a warning can name it.
         """
-        name, trouble = "", self.trouble
-        try:
-            await self.project()
-            name = (await self.workload()).name
-        except CarrelError as error:
-            trouble = trouble or str(error)
-        project = self._project
+        await self._ask_project()
+        workload, project = self._workload, self._project
         return {
             "now": self._clock(),
-            "name": name,
-            "trouble": trouble,
+            "name": "" if workload is None else workload.name,
+            "trouble": self.trouble or self._project_trouble,
+            "silent_since": self.client.silent_since,
             "console_url": self.identity.console_url,
             "limits": None if self.limits is None else msgspec.to_builtins(self.limits),
             "project": None if project is None else msgspec.to_builtins(project),

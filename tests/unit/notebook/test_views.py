@@ -1,5 +1,6 @@
 """Live views without a page: what they send, when they stop, what is left without JavaScript."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from carrel.client import Client
+from carrel.client.transport import Pauses
 from carrel.notebook.job import Job
 from carrel.testing import FakeScheduler
 from carrel.widgets.job import JobView
@@ -163,6 +165,27 @@ def test_losing_the_right_to_look_is_said(view: JobView, scheduler: FakeSchedule
     page_says(view, "shown")
     until(lambda: view.trouble)
     assert view.trouble.startswith("This view does not move any more: ")
+
+
+def test_a_silent_scheduler_is_said_until_it_is_heard_again(scheduler: FakeScheduler) -> None:
+    away = threading.Event()
+
+    async def sleep(_: float) -> None:
+        while away.is_set():
+            await asyncio.sleep(0.01)
+
+    scheduler.submit("vision", "x", gpus=1)
+    with Client(scheduler.url, scheduler.token("ada"), pauses=Pauses(sleep)) as client:
+        view = JobView(client, client.get_workload("vision", "x"))
+        page_says(view, "shown")
+        scheduler.run("vision", "x")
+        until(lambda: view.job["word"] == "Running")
+        away.set()
+        scheduler.end_streams()
+        until(lambda: view.silent_since > 0.0)
+        away.clear()
+        until(lambda: view.silent_since == 0.0)
+        view.close()
 
 
 def test_static_fallbacks(view: JobView, scheduler: FakeScheduler, client: Client) -> None:

@@ -98,3 +98,17 @@ async def test_project_is_asked_for_rarely(
     for _ in range(3):
         await status.view()
     assert scheduler.requests.count(("GET", "/projects/vision")) == 1
+
+
+async def test_project_is_asked_for_again_once_its_work_has_changed(
+    scheduler: FakeScheduler, status: WorkspaceStatus
+) -> None:
+    start(scheduler)
+    await status.view()
+    asked = ("GET", "/projects/vision")
+    status.changed("speech")
+    await status.view()
+    assert scheduler.requests.count(asked) == 1
+    status.changed("vision")
+    await status.view()
+    assert scheduler.requests.count(asked) == 2

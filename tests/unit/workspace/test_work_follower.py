@@ -57,6 +57,16 @@ async def test_later_answers_have_what_is_new(
     assert "news" not in third or third["news"] == []
 
 
+async def test_it_tells_whose_use_has_changed(scheduler: FakeScheduler) -> None:
+    told = asyncio.Queue[str]()
+    async with AsyncClient(scheduler.url, scheduler.token("ada")) as client:
+        watch = WorkFollower(client, "", lambda: 1000.0, told.put_nowait)
+        await watch.view()
+        scheduler.submit("vision", "a")
+        assert await asyncio.wait_for(told.get(), 30) == "vision"
+        await watch.stop()
+
+
 async def test_nobody_asked_nothing_was_asked(
     scheduler: FakeScheduler, watch: WorkFollower
 ) -> None:

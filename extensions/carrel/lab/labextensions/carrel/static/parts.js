@@ -123,11 +123,21 @@ export function tellShown(model, element) {
   };
 }
 
-/** The line that says why a view stands still. */
+/** `Last heard from the scheduler at 14:05:12 …`; empty while it is heard. */
+export function silenceWords(since) {
+  return since ? `Last heard from the scheduler at ${new Date(since * 1000).toLocaleTimeString()}: what is shown may be old.` : '';
+}
+
+/** The line that says why a view stands still, and that what it shows may be old. */
 export function troubleLine(model) {
   const line = node('div', 'carrel-trouble', { role: 'status' });
-  const update = () => setText(line, model.get('trouble'));
+  const update = () => {
+    const words = model.get('trouble') || silenceWords(model.get('silent_since'));
+    setText(line, words);
+    line.parentElement?.toggleAttribute('data-stale', Boolean(words));
+  };
   model.on('change:trouble', update);
+  model.on('change:silent_since', update);
   update();
   return line;
 }

@@ -4,7 +4,8 @@ import { ask } from './server.js';
 import { statusItem } from './status.js';
 import { stopWarning } from './warning.js';
 
-const POLL_SECONDS = 15;
+const SEEN_SECONDS = 1;
+const HIDDEN_SECONDS = 15;
 const TICK_SECONDS = 1;
 
 /** `apputils`, `statusbar` and `widgets` are JupyterLab's modules; Notebook has no status bar. */
@@ -33,6 +34,8 @@ export function makePlugin({ apputils, statusbar, widgets }) {
 function watchLimits(notification) {
   let view = null;
   let skew = 0;
+  let heardAt = 0;
+  let timer = null;
   const item = statusItem(() => {
     if (view?.console_url) {
       window.open(view.console_url, '_blank', 'noopener');
@@ -42,6 +45,7 @@ function watchLimits(notification) {
 
   function take(answer) {
     view = answer;
+    heardAt = Date.now();
     skew = Date.now() / 1000 - answer.now;
     show();
     return answer;
@@ -56,16 +60,22 @@ function watchLimits(notification) {
   }
 
   async function poll() {
+    clearTimeout(timer);
     try {
       take(await ask('limits'));
     } catch (error) {
       if (error.status === 404) {
         return; // this server has no scheduler: nothing to show, now or later
       }
+      if (view) {
+        view = { ...view, unheard_since: view.unheard_since ?? heardAt / 1000 };
+        show();
+      }
     }
-    setTimeout(poll, POLL_SECONDS * 1000);
+    timer = setTimeout(poll, 1000 * (document.hidden ? HIDDEN_SECONDS : SEEN_SECONDS));
   }
 
+  document.addEventListener('visibilitychange', () => !document.hidden && timer && void poll());
   return {
     element: item.element,
     start: () => {

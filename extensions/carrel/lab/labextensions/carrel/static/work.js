@@ -1,7 +1,7 @@
 // What this person's work does, asked of the workspace's server: often while the page is seen.
 import { ask } from './server.js';
 
-const SEEN_SECONDS = 3;
+const SEEN_SECONDS = 1;
 const HIDDEN_SECONDS = 20;
 
 /** `{ now, listen, soon, start }`: listeners get `{ jobs, news, trouble, console_url }`. */
