@@ -168,11 +168,10 @@ def test_losing_the_right_to_look_is_said(view: JobView, scheduler: FakeSchedule
 
 
 def test_a_silent_scheduler_is_said_until_it_is_heard_again(scheduler: FakeScheduler) -> None:
-    away = threading.Event()
+    back = threading.Event()
 
     async def sleep(_: float) -> None:
-        while away.is_set():
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(back.wait)
 
     scheduler.submit("vision", "x", gpus=1)
     with Client(scheduler.url, scheduler.token("ada"), pauses=Pauses(sleep)) as client:
@@ -180,10 +179,9 @@ def test_a_silent_scheduler_is_said_until_it_is_heard_again(scheduler: FakeSched
         page_says(view, "shown")
         scheduler.run("vision", "x")
         until(lambda: view.job["word"] == "Running")
-        away.set()
         scheduler.end_streams()
         until(lambda: view.silent_since > 0.0)
-        away.clear()
+        back.set()
         until(lambda: view.silent_since == 0.0)
         view.close()
 
