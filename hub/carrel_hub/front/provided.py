@@ -27,7 +27,7 @@ class ProvidedRoutes(web.RequestHandler):
 
     @override
     def get(self) -> None:
-        """All routes, or 503 while the Hub has not written any."""
+        """All routes, or 503 while there is not even the Hub's own."""
         said = self.request.headers.get("Authorization", "")
         if not hmac.compare_digest(said.encode(), f"token {self._token}".encode()):
             raise web.HTTPError(403)
@@ -35,6 +35,7 @@ class ProvidedRoutes(web.RequestHandler):
             found: dict[str, Any] = json.loads(self._file.read_text())
         except (OSError, ValueError):
             raise web.HTTPError(503) from None
-        found.pop("jupyterhub", None)
+        if not found.pop("jupyterhub", {}).get("routes"):
+            raise web.HTTPError(503)
         self.set_header("Cache-Control", "no-store")
         self.write(found)

@@ -30,6 +30,8 @@ UNAVAILABLE = "carrel-unavailable"
 """The middleware and the service that answer for a part that does not."""
 MARK = "carrel-version"
 """A middleware that nobody uses; its header is the mark of the file's version."""
+READY_PATH = "/ready"
+"""Where Traefik answers on its internal port once it has routes: the readiness probe of its pod."""
 _CHECK_SECONDS = 0.1
 
 
@@ -204,7 +206,13 @@ def static_part(proxy: FrontProxy) -> dict[str, Any]:
                     "entryPoints": [traefik.INTERNAL],
                     "service": "api@internal",
                     "middlewares": ["carrel-api"],
-                }
+                },
+                # Traefik's own ``/ping`` answers before it has read any route.
+                "carrel-ready": {
+                    "rule": f'Path("{READY_PATH}")',
+                    "entryPoints": [traefik.INTERNAL],
+                    "service": "ping@internal",
+                },
             },
             "middlewares": beside["middlewares"]
             | {"carrel-api": {"basicAuth": {"users": [credentials]}}, UNAVAILABLE: page},

@@ -5,6 +5,7 @@ Without root all work is one account's, and none of this is promised.
 
 import asyncio
 import contextlib
+import sys
 import textwrap
 from pathlib import Path
 
@@ -19,6 +20,23 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(not AS_ROOT, reason="tasks of one account are not kept apart"),
 ]
+
+CHURN = """
+import ctypes, os, subprocess, sys
+mount, umount = ctypes.CDLL(None).mount, ctypes.CDLL(None).umount2
+top = sys.argv[1]
+subprocess.run(["mount", "--bind", top, top], check=True)
+subprocess.run(["mount", "--make-shared", top], check=True)
+folders = [os.fsencode(f"{top}/{number}") for number in range(40)]
+for folder in folders:
+    os.mkdir(folder)
+while not os.path.exists(f"{top}/enough"):
+    for folder in folders:
+        mount(b"none", folder, b"tmpfs", 0, None)
+    for folder in folders:
+        umount(folder, 0)
+subprocess.run(["umount", top], check=True)
+"""
 
 
 async def said(engine: Engine, task: TaskSpec) -> str:
@@ -256,3 +274,20 @@ async def test_the_machines_processes_are_no_volume(engines: LocalEngines, sourc
     engine = await engines.open()
     with pytest.raises(EngineError, match="which tasks do not see"):
         await engine.start(a_task(engines, "true", volumes=((source, "d"),)))
+
+
+async def test_mounts_that_come_and_go_meanwhile_do_not_matter(
+    engines: LocalEngines, tmp_path: Path
+) -> None:
+    """Bubblewrap copies the machine's mounts one by one; a kubelet beside it unmounts volumes."""
+    engine = await engines.open()
+    mounts = tmp_path / "mounts"
+    mounts.mkdir()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", CHURN, str(mounts))
+    try:
+        for attempt in range(20):
+            task = a_task(engines, "echo started", attempt=attempt)
+            assert await said(engine, task) == "started\n"
+    finally:
+        (mounts / "enough").touch()
+        assert await process.wait() == 0

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 from tornado.httpserver import HTTPServer
 from tornado.web import Application
 
 from benchmarks.ports import free_ports
 from carrel_hub.front.provided import PROVIDED_PATH, ProvidedRoutes
-from carrel_hub.front.routes import FrontProxy
+from carrel_hub.front.routes import READY_PATH, FrontProxy
 from carrel_hub.front.traefik import Listening, configuration, find_traefik, from_hub
 from carrel_hub.product import hashed
 
@@ -68,6 +69,9 @@ async def test_a_hub_starts_though_only_it_can_open_the_proxys_api(
     tmp_path: Path, ports: tuple[int, int, int], traefik: subprocess.Popen[bytes], proxy: Any
 ) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
+        while await _status(ports[1], "/ping") != 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        assert await _status(ports[1], READY_PATH) == 404  # no routes, so its pod is not ready
         assert await proxy.get_all_routes() == {}  # before the Hub listens, as the Hub does it
         told = {"file": tmp_path / "routes.json", "token": KEY}
         server = HTTPServer(Application([(f"/hub{PROVIDED_PATH}", ProvidedRoutes, told)]))
@@ -78,3 +82,14 @@ async def test_a_hub_starts_though_only_it_can_open_the_proxys_api(
         finally:
             server.stop()
             await server.close_all_connections()
+        assert await _status(ports[1], READY_PATH) == 200  # and stays so while the Hub is away
+
+
+async def _status(port: int, path: str) -> int | None:
+    """What a probe of the kubelet gets; nothing before somebody listens."""
+    try:
+        return (await AsyncHTTPClient().fetch(f"http://127.0.0.1:{port}{path}")).code
+    except HTTPClientError as error:
+        return error.code
+    except OSError:
+        return None

@@ -23,6 +23,10 @@ BASE = (
 )
 DEVICES = "/dev"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name
+MOUNTS_CHANGED = b"Can't bind mount"
+"""What bubblewrap says when a mount of the machine, which it copies one by one, went meanwhile."""
+TRIES = 10
+LARGEST_COMPLAINT_BYTES = 4096
 Step = tuple[str, list[str]]
 
 
@@ -44,12 +48,20 @@ class Sandbox:
     def start(cls, job: Job) -> "Sandbox":
         """Make the sandbox of a job. Raises ``SandboxError`` or ``OSError``; then there is none."""
         os.setgroups([])
-        job_options = _Options(job)
-        try:
-            return cls(_run(job, job_options.arguments()))
-        finally:
-            for descriptor in job_options.descriptors:
-                os.close(descriptor)
+        complaint = b""
+        for _ in range(TRIES):
+            job_options = _Options(job)
+            try:
+                init, complaint = _run(job, job_options.arguments())
+            finally:
+                for descriptor in job_options.descriptors:
+                    os.close(descriptor)
+            if init:
+                return cls(init)
+            if MOUNTS_CHANGED not in complaint:
+                break
+        os.write(2, complaint)
+        raise SandboxError("its sandbox could not be made")
 
     @classmethod
     def find(cls, init: int, started: int) -> "Sandbox":
@@ -236,41 +248,54 @@ def _depth(step: Step) -> int:
     return step[0].rstrip("/").count("/")
 
 
-def _run(job: Job, options: list[str]) -> int:
-    """Start bubblewrap and wait until all is mounted; returns the pid of the first process."""
+def _run(job: Job, options: list[str]) -> tuple[int, bytes]:
+    """Start bubblewrap and wait until all is mounted.
+
+    Returns the pid of the first process, or 0 and what bubblewrap said on standard error.
+    """
     if any("\0" in option for option in options):  # it would begin another option
         raise SandboxError("a path of its sandbox contains a NUL character")
     arguments = os.memfd_create("carrel-sandbox")
     os.write(arguments, os.fsencode("\0".join(options)) + b"\0")
     os.lseek(arguments, 0, os.SEEK_SET)
+    errors = os.memfd_create("carrel-sandbox-errors")
     hear_life, life = os.pipe()
     ready, say_ready = os.pipe()
     hear_info, info = os.pipe()
     # pathlib and subprocess are slow to load
-    if os.fork() == 0:
+    if (bubblewrap := os.fork()) == 0:
         try:
-            _become_bubblewrap(job, options, arguments, (hear_life, say_ready, info))
+            _become_bubblewrap(job, options, arguments, (hear_life, say_ready, errors, info))
         finally:
             os._exit(1)
     for descriptor in (arguments, hear_life, say_ready, info):
         os.close(descriptor)
     try:
-        os.write(life, b"r")
-        if os.read(ready, 1) != b"r":  # what went wrong it says on standard error
-            raise SandboxError("its sandbox could not be made")
+        if not _is_ready(life, ready):
+            os.close(life)
+            os.waitpid(bubblewrap, 0)
+            return 0, os.pread(errors, LARGEST_COMPLAINT_BYTES, 0)
         found = b""
         while piece := os.read(hear_info, 4096):
             found += piece
-        return int(json.loads(found)["child-pid"])
-    except BrokenPipeError as error:
-        raise SandboxError("its sandbox could not be made") from error
+        return int(json.loads(found)["child-pid"]), b""
     finally:
+        os.close(errors)
         os.close(ready)
         os.close(hear_info)
 
 
+def _is_ready(life: int, ready: int) -> bool:
+    """Whether the first process answers; it does once everything is mounted."""
+    try:
+        os.write(life, b"r")
+    except BrokenPipeError:
+        return False
+    return os.read(ready, 1) == b"r"
+
+
 def _become_bubblewrap(
-    job: Job, options: list[str], memory: int, streams: tuple[int, int, int]
+    job: Job, options: list[str], memory: int, streams: tuple[int, int, int, int]
 ) -> None:
     """Execute bubblewrap; it inherits the ignored signals, so a stop of the task spares it."""
     os.chdir("/")
@@ -279,11 +304,12 @@ def _become_bubblewrap(
         linux.setns(network)
     os.dup2(streams[0], 0)
     os.dup2(streams[1], 1)
-    inherited = [memory, streams[2]]
+    os.dup2(streams[2], 2)
+    inherited = [memory, streams[3]]
     inherited += [int(options[at + 1]) for at, word in enumerate(options) if word in _BY_NUMBER]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - the name of the call says it
-    arguments = ["--args", str(memory), "--info-fd", str(streams[2]), "--", job.holder]
+    arguments = ["--args", str(memory), "--info-fd", str(streams[3]), "--", job.holder]
     os.execve(job.bubblewrap, [job.bubblewrap, *arguments], {})  # noqa: S606 - no shell
 
 
