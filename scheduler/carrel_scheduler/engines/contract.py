@@ -53,9 +53,9 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         environment: complete but for what the engine adds (PATH, HOME, device variables).
         secret_environment: the same, never shown or logged.
         files: relative path -> content, written into the task's folder before the start.
-        volumes: (source, destination) paths; on one machine a destination other than the source
-            becomes a symbolic link in the task's folder. On a cluster the source is a volume claim
-            of the project, or ``claim/folder`` in it.
+        volumes: (source, destination) paths; on one machine a relative destination lies in the
+            task's folder, and an ordinary account is offered no other. On a cluster the source is
+            a claim of the project, or ``claim/folder`` in it.
         read_only: sources of those volumes that the task may not write to.
         kind: of work, as ``training``.
         image: of its container; empty means the engine's default.

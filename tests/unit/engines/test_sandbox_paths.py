@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.engines.local.shim import linux
-from carrel_scheduler.engines.local.shim.sandbox import root_alone_changes
+from carrel_scheduler.engines.local.shim.mount_points import root_alone_changes
 
 
 def test_every_folder_above_counts(tmp_path: Path) -> None:

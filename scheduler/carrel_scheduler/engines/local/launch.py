@@ -220,7 +220,8 @@ class Launcher:
         work = os.path.realpath(folder / "work")
         job.uid, job.gid, job.user = account.uid, account.gid, account.name
         job.home = str(account.home) if account.home.is_relative_to(self._layout.root) else ""
-        job.bubblewrap, job.holder = sandbox_programs()
+        job.bubblewrap, holder = sandbox_programs()
+        job.holder = [holder]
         job.syscall_filter = self.syscall_filter
         job.masks = needed.masks
         job.binds = [*needed.binds, *self._binds_of_gang(task, folder, joined)]
@@ -240,10 +241,12 @@ class Launcher:
     ) -> Iterator[tuple[str, str, str, bool]]:
         """Volumes of a job; ``places`` are the paths at which its folder is bound."""
         for source, place in task_folder.destinations(task.volumes, task.files):
-            for target in [f"{folder}/{place}" for folder in places] if place else [""]:
+            targets = [f"{folder}/{place}" for folder in places]
+            for target in targets if place and not place.startswith("/") else [place]:
                 yield "volumes", source, target, source in task.read_only
+        inside = task.working_dir and task_folder.in_volume(task.working_dir, task.volumes)
         for field, source in (
-            ("working_dir", task.working_dir),
+            ("working_dir", "" if inside else task.working_dir),
             ("checkpoint_dir", task.checkpoint_dir),
         ):
             if source and Path(source).parent != self._layout.checkpoints:

@@ -28,7 +28,7 @@ import msgspec
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.accounts import Account
 from carrel_scheduler.engines.local.fork_server import SOURCES
-from carrel_scheduler.engines.local.shim.sandbox import root_alone_changes
+from carrel_scheduler.engines.local.shim.mount_points import root_alone_changes
 
 READABLE: Final = 0o755
 MOST_PARTS: Final = 2
@@ -58,7 +58,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 def destinations(
     volumes: Sequence[tuple[str, str]], files: Iterable[str]
 ) -> Iterator[tuple[str, str]]:
-    """(source, destination in the task's folder or empty) of each volume.
+    """(source, destination or empty) of each volume: absolute, or relative to the task's folder.
 
     Raises ``EngineError`` for a destination inside another one or inside a file.
     """
@@ -67,7 +67,11 @@ def destinations(
         if destination in ("", source):
             yield source, ""
             continue
-        place = relative_path(destination.lstrip("/"), "volumes").parts
+        if destination.startswith("/"):
+            relative_path(destination.lstrip("/"), "volumes")
+            place = PurePosixPath("/", destination.lstrip("/")).parts
+        else:
+            place = relative_path(destination, "volumes").parts
         for other in taken:
             shorter = min(len(place), len(other))
             if place[:shorter] == other[:shorter]:
@@ -76,15 +80,29 @@ def destinations(
                     " a destination beside those of the other volumes and files is right"
                 )
         taken.add(place)
-        yield source, "/".join(place)
+        yield source, str(PurePosixPath(*place))
+
+
+def in_volume(path: str, volumes: Sequence[tuple[str, str]]) -> bool:
+    """Whether a path lies in a volume that is mounted at another path than its own."""
+    places = [place for source, place in volumes if place not in ("", source)]
+    return any(PurePosixPath(path).is_relative_to(place) for place in places)
 
 
 def place_volumes(
     folder: Path, volumes: Sequence[tuple[str, str]], files: Iterable[str], *, linked: bool
 ) -> None:
-    """Make the folders above the volumes' destinations, or links at them (``linked``)."""
+    """Make the folders above destinations in the task's folder, or links at them (``linked``).
+
+    Raises ``EngineError`` for an absolute destination where there are no mounts but links.
+    """
     for source, place in list(destinations(volumes, files)):
-        if place:
+        if place.startswith("/") and linked:
+            raise EngineError(
+                f"volumes={place!r}: work of an ordinary account mounts nothing at paths of the"
+                f" machine; {place.lstrip('/')!r}, a name in the task's folder, is right, or none"
+            )
+        if place and not place.startswith("/"):
             target = folder / place
             target.parent.mkdir(parents=True, exist_ok=True)
             if linked:

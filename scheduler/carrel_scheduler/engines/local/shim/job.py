@@ -26,7 +26,8 @@ class Job(_Fields):
         user: the account's name, for messages.
         home: of an account whose home lies in the closed state folder; else empty.
         bubblewrap: the program that makes sandboxes.
-        holder: the program (``cat``) that keeps one.
+        holder: the command (``cat``) that keeps one.
+        image: folder of the unpacked image that is its root; empty for the machine's own.
         network_namespace: path of the network namespace to begin in; empty for the machine's.
         masks: folders hidden by an empty one in the task's mount namespace.
         binds: (source, target, read_only) of folders of the engine, shown inside masked ones.
@@ -53,7 +54,8 @@ class Job(_Fields):
     user: str = ""
     home: str = ""
     bubblewrap: str = ""
-    holder: str = ""
+    holder: Sequence[str] = ()
+    image: str = ""
     network_namespace: str = ""
     masks: Sequence[str] = ()
     binds: Sequence[tuple[str, str, bool]] = ()

@@ -13,14 +13,16 @@ import json
 import os
 import signal
 import stat
+from collections.abc import Iterator, Sequence
 
-from carrel_scheduler.engines.local.shim import linux, process_tree
+from carrel_scheduler.engines.local.shim import linux, mount_points, process_tree
 from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.shim.mount_points import BadMountPoint, root_alone_changes
 
-BASE = (
-    *("--unshare-pid", "--unshare-ipc", "--die-with-parent"),
-    *("--bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
-)
+NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--die-with-parent")
+MACHINE = ("--bind", "/", "/")
+KERNEL = ("--proc", "/proc", "--dev", "/dev")
+BASE = (*NAMESPACES, *MACHINE, *KERNEL)
 DEVICES = "/dev"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name
 MOUNTS_CHANGED = b"Can't bind mount"
@@ -53,6 +55,8 @@ class Sandbox:
             job_options = _Options(job)
             try:
                 init, complaint = _run(job, job_options.arguments())
+            except BadMountPoint as error:
+                raise SandboxError(str(error)) from error
             finally:
                 for descriptor in job_options.descriptors:
                     os.close(descriptor)
@@ -106,27 +110,40 @@ class _Options:
         self._job = job
         self.descriptors: list[int] = []
         self._made: set[str] = set()
+        self._remade: list[str] = []
+        self._needed = [*job.masks, *(target for _, target, _ in job.binds)]
+        self._image = self._ours(job.image) if job.image else -1
 
     def arguments(self) -> list[str]:
         """All arguments, mounts of outer folders first."""
         job = self._job
         size = ["--size", str(job.shared_memory_bytes)] if job.shared_memory_bytes else []
-        options = [*BASE, "--perms", "1777", *size, "--tmpfs", SHARED_MEMORY]
+        devices = [*KERNEL, "--perms", "1777", *size, "--tmpfs", SHARED_MEMORY]
         for node in job.device_nodes:
-            options += ["--dev-bind", node, node]
+            devices += ["--dev-bind", node, node]
         steps: list[Step] = [(path, ["--perms", "0755", "--tmpfs", path]) for path in job.masks]
         binds = [*((job.private_tmp, target, False) for target in job.temporaries), *job.binds]
         steps += [
-            self._mount(self._ours(source), target, read_only=read_only)
+            self._mount(self._ours(source), self._placed(target), read_only=read_only)
             for source, target, read_only in binds
         ]
         for field, source, target, read_only in job.volumes:
             steps += self._volume(field, source, target, read_only=read_only)
-        for target, step in sorted(steps, key=_depth):
+        remade = [(folder, mount_points.remake(folder)) for folder in self._remade]
+        options = [*NAMESPACES, *self._root()]
+        # The kernel's own follow the root, which may be made anew.
+        for target, step in sorted((*remade, ("/", devices), *steps), key=_depth):
             options += [*self._parents(target), *step]
         for path in job.masks:
             options += ["--remount-ro", path]
         return options
+
+    def _root(self) -> Sequence[str]:
+        """What the root of the sandbox is, before anything is mounted in it."""
+        if self._image >= 0:
+            # Paths of the store hold no options and are the engine's: nobody else changes them.
+            return "--overlay-src", self._job.image, "--tmp-overlay", "/"
+        return () if "/" in self._remade else MACHINE
 
     def _mount(self, descriptor: int, target: str, *, read_only: bool = False) -> Step:
         how = "--ro-bind-fd" if read_only else "--bind-fd"
@@ -138,15 +155,21 @@ class _Options:
     def _parents(self, target: str) -> list[str]:
         """Make the folders above a mount point inside fresh folders, passable for everybody."""
         options: list[str] = []
-        for mask in (*self._job.masks, *self._job.temporaries, DEVICES):
-            if target.startswith(mask + "/"):
-                parts = target[len(mask) + 1 :].split("/")[:-1]
+        for fresh in self._fresh():
+            if target.startswith(fresh.rstrip("/") + "/"):
+                parts = target[len(fresh.rstrip("/")) + 1 :].split("/")[:-1]
                 for end in range(1, len(parts) + 1):
-                    folder = "/".join((mask, *parts[:end]))
-                    if folder not in self._made:
+                    folder = "/".join((fresh.rstrip("/"), *parts[:end]))
+                    kept = fresh in self._remade and os.path.lexists(folder)
+                    if folder not in self._made and not kept:
                         self._made.add(folder)
                         options += ["--perms", "0755", "--dir", folder]
         return options
+
+    def _fresh(self) -> Iterator[str]:
+        """The folders of which everything in them is made for this sandbox."""
+        yield from (*self._job.masks, *self._job.temporaries, DEVICES)
+        yield from self._remade if self._image < 0 else ("/",)
 
     def _ours(self, path: str) -> int:
         """Open a path of the engine: no link, below folders that root alone changes."""
@@ -168,8 +191,11 @@ class _Options:
         # where a link went before.
         source = os.path.normpath(source)
         real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - pathlib is slow to load
-        targets = [target] if target else [path for path in (source, real) if self._hidden(path)]
-        if read_only and not self._hidden(real) and root_alone_changes(real):
+        if target or (self._image >= 0 and not self._shown(source)):
+            targets = [self._point(field, target or source)]
+        else:
+            targets = [path for path in (source, real) if self._hidden(path)]
+        if read_only and not target and not self._hidden(real) and root_alone_changes(real):
             targets.append(real)
         if read_only and not targets:
             raise SandboxError(
@@ -182,6 +208,45 @@ class _Options:
                 " /dev/pts), which tasks do not see; a folder with files is right"
             )
         return [self._mount(descriptor, one, read_only=read_only) for one in dict.fromkeys(targets)]
+
+    def _point(self, field: str, target: str) -> str:
+        """The mount point of a volume, in no folder that a user can change."""
+        own = self._job.folder
+        if any(_within(target, folder) for folder in (own, os.path.realpath(own))):
+            return self._placed(target)
+        try:
+            point = self._point_in_root(os.path.normpath(target))
+        except BadMountPoint as error:
+            raise SandboxError(f"{field}={target!r}: {error}") from error
+        if self._shown(point) or any(_within(other, point) for other in self._needed):
+            raise SandboxError(
+                f"{field}={target!r}: lies in, or above, a folder that is mounted for the task;"
+                " a folder beside it is right"
+            )
+        self._needed.append(point)
+        return point
+
+    def _point_in_root(self, target: str) -> str:
+        if any(_within(target, folder) for folder in self._job.temporaries):
+            return target
+        mount_points.check_allowed(target)
+        if self._image >= 0:
+            point = mount_points.in_image(self._image, target)
+            mount_points.check_allowed(point)
+            return point
+        point, above = mount_points.on_machine(target)
+        masked = any(_within(point, folder) for folder in self._job.masks)
+        if above and not masked and above not in self._remade:
+            self._remade.append(above)
+        return point
+
+    def _shown(self, path: str) -> bool:
+        """Whether a path lies in a folder that is mounted."""
+        return any(_within(path, folder) for folder in self._needed[len(self._job.masks) :])
+
+    def _placed(self, target: str) -> str:
+        """Where a path of the engine lies in the sandbox."""
+        return target if self._image < 0 else mount_points.in_image(self._image, target)
 
     def _hidden(self, path: str) -> bool:
         return any(path.startswith(folder + "/") for folder in self._job.temporaries)
@@ -213,6 +278,10 @@ class _Options:
         return descriptor
 
 
+def _within(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder}/")
+
+
 def shows_the_machine(path: str) -> bool:
     """Whether a mount with processes or terminals of the machine lies at, above or below a path."""
     wanted = path.rstrip("/") + "/"
@@ -225,23 +294,6 @@ def shows_the_machine(path: str) -> bool:
             ):
                 return True
     return False
-
-
-def root_alone_changes(path: str, trusted: tuple[int, ...] = (0,)) -> bool:
-    """Whether nobody else can put something in the place of a path, or of a folder above it."""
-    folder = path
-    while folder:
-        folder = folder.rpartition("/")[0]
-        try:
-            facts = os.lstat(folder or "/")
-        except FileNotFoundError:
-            continue  # whoever could make it could change the folder above
-        except OSError:
-            return False
-        shared = facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX
-        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid not in trusted or shared:
-            return False
-    return True
 
 
 def _depth(step: Step) -> int:
@@ -309,7 +361,7 @@ def _become_bubblewrap(
     inherited += [int(options[at + 1]) for at, word in enumerate(options) if word in _BY_NUMBER]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - the name of the call says it
-    arguments = ["--args", str(memory), "--info-fd", str(streams[3]), "--", job.holder]
+    arguments = ["--args", str(memory), "--info-fd", str(streams[3]), "--", *job.holder]
     os.execve(job.bubblewrap, [job.bubblewrap, *arguments], {})  # noqa: S606 - no shell
 
 
