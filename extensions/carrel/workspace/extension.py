@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Float
+from traitlets import Bool, Float
 from typing_extensions import override
 
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
-from carrel.workspace import vscode
+from carrel.workspace import recording, vscode
 from carrel.workspace.handlers import rules
 from carrel.workspace.notifications import WorkFollower
 from carrel.workspace.reporter import ActivityReporter, PostTimer
@@ -41,6 +41,12 @@ class CarrelWorkspace(ExtensionApp):
         1.0, min=0.05, help="Seconds between two looks for new kernels and terminals."
     ).tag(config=True)
 
+    record_outputs = Bool(
+        default_value=True,
+        help="Whether outputs of cells are kept while no page is open, and put into files.",
+    ).tag(config=True)
+
+    recorder: recording.OutputRecorder | None = None
     client: AsyncClient | None = None
     reporter: ActivityReporter | None = None
     follower: WorkFollower | None = None
@@ -56,6 +62,8 @@ class CarrelWorkspace(ExtensionApp):
             from carrel.workspace import port_proxy as ports
 
             web_app.add_handlers(".*$", ports.port_rules(server))
+        if self.record_outputs:
+            self.recorder = recording.install(server)
         try:
             self.client = AsyncClient(read_timeout=READ_SECONDS)
         except CarrelError as error:
@@ -84,7 +92,9 @@ class CarrelWorkspace(ExtensionApp):
 
     @override
     async def stop_extension(self) -> None:
-        """Close subscriptions and the connection."""
+        """Write outputs that are in no file yet, close subscriptions and the connection."""
+        if self.recorder is not None:
+            await self.recorder.stop()
         if self.reporter is not None:
             await self.reporter.stop()
         if self.follower is not None:

@@ -25,7 +25,7 @@
   }
 
   async function extension() {
-    const [apputils, statusbar, widgets, launcher, running, signaling, components] = await Promise.all(
+    const [apputils, statusbar, widgets, launcher, running, signaling, components, notebook] = await Promise.all(
       [
         '@jupyterlab/apputils',
         '@jupyterlab/statusbar',
@@ -33,16 +33,18 @@
         '@jupyterlab/launcher',
         '@jupyterlab/running',
         '@lumino/signaling',
-        '@jupyterlab/ui-components'
+        '@jupyterlab/ui-components',
+        '@jupyterlab/notebook'
       ].map(shared)
     );
-    const [{ makePlugin }, { makeWorkPlugin }] = await Promise.all(
-      ['plugin.js', 'workplugin.js'].map(name => import(new URL(name, here).href))
+    const [{ makePlugin }, { makeWorkPlugin }, { makeOutputsPlugin }] = await Promise.all(
+      ['plugin.js', 'workplugin.js', 'outputs.js'].map(name => import(new URL(name, here).href))
     );
     style();
     const plugins = [
       makePlugin({ apputils, statusbar, widgets }),
-      makeWorkPlugin({ apputils, statusbar, widgets, launcher, running, signaling, components })
+      makeWorkPlugin({ apputils, statusbar, widgets, launcher, running, signaling, components }),
+      makeOutputsPlugin({ notebook })
     ];
     return { __esModule: true, default: plugins };
   }
