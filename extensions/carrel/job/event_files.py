@@ -13,11 +13,11 @@ import json
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
+from carrel.job.background import BackgroundWork, Outcome
 from carrel.job.task import Task, process_exit, warn
 
 _END: Final = ".end"
@@ -120,59 +120,30 @@ class EventFiles:
     ) -> None:
         self._folder, self._trial = folder, trial
         self._hyperparameters = hyperparameters
-        self._changed = threading.Condition()
-        self._waiting: deque[Point] = deque()
-        self._steps = 0
-        self._writing = self._urgent = self._broken = False
-        self._thread: threading.Thread | None = None
+        # What the thread imports uses it, which is refused once the process is ending.
+        import concurrent.futures.thread  # noqa: F401
+
+        self._counting, self._steps = threading.Lock(), 0
         self._records: Records | None = None
+        self._work: BackgroundWork[list[Point]] = BackgroundWork(
+            "carrel-events", _joined, self._write, PAUSE_SECONDS
+        )
 
     def put(self, at: float, step: int | None, values: Mapping[str, float]) -> None:
         """Queue metrics; returns at once. Without a step, points are counted."""
-        with self._changed:
-            if self._broken or not values:
-                return
+        if not values:
+            return
+        with self._counting:
             self._steps = self._steps + 1 if step is None else step
-            if len(self._waiting) >= MOST_WAITING:
-                self._waiting = deque(list(self._waiting)[1::2])
-            self._waiting.append((at, self._steps, dict(values)))
-            if self._thread is None:
-                # What the thread imports uses it, which is refused once the process is ending.
-                import concurrent.futures.thread  # noqa: F401
-
-                self._thread = threading.Thread(target=self._run, name="carrel-events", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+            self._work.put([(at, self._steps, dict(values))])
 
     def flush(self, seconds: float) -> None:
         """Wait until the queue is written, at most ``seconds``."""
-        with self._changed:
-            self._urgent = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._waiting and not self._writing, seconds)
-            self._urgent = False
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._waiting))
-                self._changed.wait_for(lambda: self._urgent, PAUSE_SECONDS)
-                points, self._waiting, self._writing = self._waiting, deque(), True
-            fine = False
-            try:
-                fine = self._write(points)
-            finally:  # flush() must not wait for a writer that failed
-                with self._changed:
-                    self._writing, self._broken = False, not fine
-                    if not fine:
-                        self._waiting.clear()
-                    self._changed.notify_all()
-            if not fine:
-                return
+        self._work.flush(seconds)
 
     def end(self, succeeded: bool, at: float) -> None:
         """Write how the trial ended, after all else; nothing for other work, or without reports."""
-        if self._hyperparameters is None or self._records is None or self._broken:
+        if self._hyperparameters is None or self._records is None or self._work.gave_up:
             return
         _written(lambda: self._write_end(succeeded, at))
 
@@ -182,10 +153,11 @@ class EventFiles:
         last.end(succeeded, at)
         last.close()
 
-    def _write(self, points: deque[Point]) -> bool:
-        return _written(lambda: self._write_points(points))
+    def _write(self, points: list[Point]) -> Outcome:
+        fine = _written(lambda: self._write_points(points))
+        return Outcome.DONE if fine else Outcome.NEVER
 
-    def _write_points(self, points: deque[Point]) -> None:
+    def _write_points(self, points: list[Point]) -> None:
         if self._records is None:
             self._records = Records(self._folder)
             if self._hyperparameters is not None:
@@ -194,6 +166,13 @@ class EventFiles:
         for at, step, values in points:
             self._records.values(at, step, values)
         self._records.flush()
+
+
+def _joined(points: list[Point], more: list[Point]) -> list[Point]:
+    if len(points) >= MOST_WAITING:
+        del points[::2]
+    points += more
+    return points
 
 
 def _written(write: Callable[[], None]) -> bool:

@@ -10,21 +10,19 @@ import atexit
 import json
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, Final, SupportsFloat
 
 from carrel.job import api
+from carrel.job.background import BackgroundWork, Outcome
 from carrel.job.event_files import EventFiles, open_event_files
 from carrel.job.task import present, process_exit, warn
 
 Merge = Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
 INTERVAL_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 15.0
 TIMEOUT_SECONDS: Final = 5.0
-URGENT_PAUSE_SECONDS: Final = 0.2
 UNKNOWN_STATUSES: Final = frozenset({401, 403, 404, 410})
 REFUSED_STATUSES: Final = frozenset({400, 413, 422})
 MOST_NAMES: Final = 200
@@ -56,69 +54,36 @@ class Sender:
         post: Callable[[bytes], int] | None = None,
         interval: float = INTERVAL_SECONDS,
     ) -> None:
-        self._url, self._token, self._merge = url, token, merge
+        self._url, self._token = url, token
         self._post = post or self._request
-        self._interval = interval
-        self._changed = threading.Condition()
-        self._waiting: dict[str, Any] = {}
-        self._sending = self._stopped = self._urgent = self._warned = False
-        self._thread: threading.Thread | None = None
+        self._warned = False
+        self._work: BackgroundWork[Mapping[str, Any]] = BackgroundWork(
+            "carrel-report", merge, self._send, interval
+        )
 
     def put(self, body: Mapping[str, Any]) -> None:
         """Queue a report; returns at once."""
-        with self._changed:
-            if self._stopped:
-                return
-            self._waiting = self._merge(self._waiting, body)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="carrel-report", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        self._work.put(body)
 
     def flush(self, seconds: float) -> None:
         """Wait until the queue is empty, at most ``seconds``."""
-        with self._changed:
-            self._urgent = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._waiting and not self._sending, seconds)
-            self._urgent = False
+        self._work.flush(seconds)
 
-    def _run(self) -> None:
-        pause = 0.0
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._waiting))
-                self._changed.wait_for(lambda: self._urgent, self._interval + pause)
-                body, self._waiting, self._sending = self._waiting, {}, True
-            sent = self._send(body)
-            with self._changed:
-                self._sending = False
-                if self._stopped:
-                    self._waiting = {}
-                elif not sent:
-                    self._waiting = self._merge(body, self._waiting)
-                self._changed.notify_all()
-                if self._stopped:
-                    return
-                if not sent and self._urgent:
-                    self._changed.wait(URGENT_PAUSE_SECONDS)
-            pause = 0.0 if sent else min(max(2 * pause, 1.0), LONGEST_PAUSE_SECONDS)
-
-    def _send(self, body: Mapping[str, Any]) -> bool:
-        """Whether the report need not be sent again: accepted, or refused for good."""
+    def _send(self, body: Mapping[str, Any]) -> Outcome:
         try:
             status = self._post(json.dumps(body).encode())
         except OSError as error:
             self._warn_once(f"reports cannot be sent now ({error}); the job goes on.")
-            return False
+            return Outcome.LATER
         if status in UNKNOWN_STATUSES:
-            self._stopped = True
             self._warn_once(f"reports are not taken (status {status}); the job goes on without.")
-        elif status in REFUSED_STATUSES:
+            return Outcome.NEVER
+        if status in REFUSED_STATUSES:
             self._warn_once(f"a report was refused (status {status}) and dropped.")
         elif status >= 300:
             self._warn_once(f"reports are not taken now (status {status}); the job goes on.")
-        return status < 300 or status in UNKNOWN_STATUSES | REFUSED_STATUSES
+            return Outcome.LATER
+        return Outcome.DONE
 
     def _warn_once(self, text: str) -> None:
         if not self._warned:
