@@ -3,6 +3,7 @@
 The same story is told with work that asks for GPUs only, under quotas of GPUs, or for CPU, or for
 memory, a thousand units for each GPU. Whoever starts, stops, waits and why must be the same. Only
 the surplus is divided differently, GPUs by whole ones: with GPUs nobody may borrow here.
+And where all three are asked for, bounded and short, CPU and memory can change places.
 """
 
 import random
@@ -65,14 +66,14 @@ def rules(dice: random.Random, resource: int, *, borrowing: bool) -> Iterator[Qu
         )  # fmt: skip
 
 
-def workload(dice: random.Random, resource: int, uid: str) -> WorkloadQueued:
+def workload(dice: random.Random, uid: str, asked: Request) -> WorkloadQueued:
     tasks = dice.choice((1, 1, 1, 2, 3))
     least = dice.choice((0, 1)) if tasks > 1 else 0
     kind = dice.choice((Preemptibility.YES, Preemptibility.YES, Preemptibility.NO,
                         Preemptibility.SURPLUS))  # fmt: skip
     return WorkloadQueued(
-        uid, project=dice.choice("abcf"), name=uid, user="u", request=asking(resource),
-        gang=Group(requests=(asking(resource),) * tasks, min_tasks=least or None),
+        uid, project=dice.choice("abcf"), name=uid, user="u", request=asked,
+        gang=Group(requests=(asked,) * tasks, min_tasks=least or None),
         priority=dice.choice((40, 50, 60)), preemptible=kind,
     )  # fmt: skip
 
@@ -107,7 +108,7 @@ def story(seed: int, resource: int, *, borrowing: bool = True) -> Iterator[Told]
     )
     for number in range(25):
         run.now += dice.choice((0.0, 1.0, 5.0))
-        run.submit(workload(dice, resource, f"w{number:02}"))
+        run.submit(workload(dice, f"w{number:02}", asking(resource)))
         if run.running() and dice.random() < 0.3:
             run.tell(CheckpointSeen(dice.choice(run.running()), run.now))
         if run.running() and dice.random() < 0.25:
@@ -127,3 +128,39 @@ def test_gpus_are_decided_upon_like_cpu(seed: int) -> None:
     of_cpu, of_gpus = (story(seed, resource, borrowing=False) for resource in (1, 0))
     for step, (cpu, gpus) in enumerate(zip(of_cpu, of_gpus, strict=True)):
         assert gpus == cpu, f"step {step}"
+
+
+def mixed(seed: int, places: tuple[int, int, int]) -> Iterator[Told]:
+    """A story of all three resources; ``places``: which of three drawn amounts each gets.
+
+    Quotas differ a little, since queues that are equal in all else are served by their GPUs first,
+    then by CPU, then by memory.
+    """
+    dice = random.Random(seed)
+
+    def three(choices: tuple[int, ...], spread: int = 0) -> tuple[int, int, int]:
+        drawn = [dice.choice(choices) * UNIT + dice.randint(0, spread) for _ in NAMES]
+        return drawn[places[0]], drawn[places[1]], drawn[places[2]]
+
+    run = Run(
+        NodeSet("n", dice.randint(4, 9), *three((5, 7, 8, 11))[1:]),
+        *(replace(rule, quota=Amounts(*three((0, 1, 2, 3), spread=400)),
+                  limit=Amounts(*three((5, 6, 99))), weight=three((1, 2, 3)))
+          for rule in rules(dice, 0, borrowing=True)),
+        settings=Settings(usage_factor_millionths=dice.choice((0, 1_000_000))),
+        checked=False,
+    )  # fmt: skip
+    for number in range(30):
+        gpus, (_, cpu, memory) = dice.choice((0, 1, 1, 1, 2)), three((0, 1, 1, 2))
+        asked = Request(gpus=gpus, cpu_milli=cpu, memory_mib=memory)
+        run.submit(workload(dice, f"w{number:02}", asked))
+        if run.running() and dice.random() < 0.25:
+            run.finish(dice.choice(run.running()))
+        yield decided(run.wait(dice.choice((1.0, 2.0, 6.0))), 0)[:-1]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_cpu_and_memory_can_change_places(seed: int) -> None:
+    as_they_are, exchanged = mixed(seed, (0, 1, 2)), mixed(seed, (0, 2, 1))
+    for step, (one, other) in enumerate(zip(as_they_are, exchanged, strict=True)):
+        assert one == other, f"step {step}"
