@@ -150,11 +150,13 @@ def mixed(seed: int, places: tuple[int, int, int]) -> Iterator[Told]:
         settings=Settings(usage_factor_millionths=dice.choice((0, 1_000_000))),
         checked=False,
     )  # fmt: skip
-    for number in range(30):
+    for number in range(40):
         gpus, (_, cpu, memory) = dice.choice((0, 1, 1, 1, 2)), three((0, 1, 1, 2))
         asked = Request(gpus=gpus, cpu_milli=cpu, memory_mib=memory)
         run.submit(workload(dice, f"w{number:02}", asked))
-        if run.running() and dice.random() < 0.25:
+        if dice.random() < 0.5:
+            continue
+        if run.running() and dice.random() < 0.4:
             run.finish(dice.choice(run.running()))
         yield decided(run.wait(dice.choice((1.0, 2.0, 6.0))), 0)[:-1]
 

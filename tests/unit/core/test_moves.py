@@ -5,7 +5,7 @@ import pytest
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause
-from carrel_scheduler.core.events import TaskPlaced, TaskReleasing, WorkloadQueued
+from carrel_scheduler.core.events import CapacityReserved, TaskPlaced, TaskReleasing, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.plan import Eviction, Plan
@@ -75,6 +75,16 @@ def test_many_that_stop_leave_their_queues_with_that_much_less(state: State) -> 
     assert taken(cycle, before) == dict.fromkeys(before, (0, 0, 0))
     assert not cycle.moves.evicted.any()
     assert cycle.free_capacity.soon.devices[:3, slot].tolist() == [0, 0, 500]
+
+
+def test_nothing_is_left_of_what_is_reserved_for_more_than_is_there(state: State) -> None:
+    state.apply(training("late", "a", 8, cpu=64, memory_gib=256))
+    state.apply(CapacityReserved("late", (("n", tuple(range(8)), 0),)))
+    cycle, slot = Cycle(state, NOW), state.nodes.slots["n"]
+    cycle.moves.evict_many(rows_of(state, "x"), Cause(Token.RECLAIMED))
+    for layer in (cycle.free_capacity.soon, cycle.free_capacity.idle):
+        assert not layer.devices[:, slot].any()
+        assert not layer.host[:, slot].any()
 
 
 def test_places_held_for_many_count_for_their_queue_at_once(state: State) -> None:

@@ -13,14 +13,14 @@ BOUND_S = PATIENCE_S + 2 * SMALL_RUNS_S + 2 * SMALL_RUNS_S
 """The patience, twice the longest run time of others, and the grain of these stories."""
 
 
-def waits(run: Run, small: str, *, most: int = 40) -> float | None:
+def waits(run: Run, small: str, *, most: int = 40, priority: int = 50) -> float | None:
     """Seconds until ``big`` starts while small work of a queue ends and follows for ever."""
     began, number = run.now, 0
     while run.now < began + most * SMALL_RUNS_S:
         half_of_them_end(run)
         for _ in range(8):
             number += 1
-            run.submit(training(f"small-{number}-{run.now}", small))
+            run.submit(training(f"small-{number}-{run.now}", small, priority=priority))
         run.wait(SMALL_RUNS_S / 2)
         if "big" in run.running():
             return run.now - began
@@ -38,9 +38,9 @@ def half_of_them_end(run: Run) -> None:
             run.finish(uid)
 
 
-def full_of_small(*more: Event, patience_s: float = PATIENCE_S) -> Run:
+def full_of_small(*more: Event, patience_s: float = PATIENCE_S, **rules: float) -> Run:
     """Two nodes of eight GPUs full of small work; `big` needs a whole one."""
-    events = (node("n1", 8), node("n2", 8), queue("a", 16), *more)
+    events = (node("n1", 8), node("n2", 8), queue("a", 16, **rules), *more)
     run = Run(*events, settings=Settings(patience_s=patience_s))
     run.submit(*(training(f"small-{k}", "a") for k in range(16)))
     run.wait(0)
@@ -50,6 +50,12 @@ def full_of_small(*more: Event, patience_s: float = PATIENCE_S) -> Run:
 
 def test_small_work_of_its_own_queue_does_not_hold_it_up_for_ever() -> None:
     took = waits(full_of_small(), "a")
+    assert took is not None
+    assert PATIENCE_S < took <= BOUND_S
+
+
+def test_nor_does_work_of_lower_priority_that_is_protected() -> None:
+    took = waits(full_of_small(preempt_min_runtime_s=1e9), "a", priority=40)
     assert took is not None
     assert PATIENCE_S < took <= BOUND_S
 
@@ -118,6 +124,16 @@ def test_work_moves_for_who_waits_on_others_to_end() -> None:
     run.wait(run.grace + 1)
     assert "big" in run.running()
     assert {token for tokens in run.evicted.values() for token in tokens} == {"Consolidated"}
+
+
+def test_it_starts_elsewhere_as_soon_as_it_fits_there() -> None:
+    run = reserved()
+    (held,) = {place.node for _, place in run.state.reserved["big"].reservation}
+    elsewhere = {"n1", "n2"} - {run.state.nodes.names[held]}
+    for uid in [uid for uid in run.running() if set(run.nodes_of(uid)) == elsewhere]:
+        run.finish(uid)
+    run.wait(1)
+    assert set(run.nodes_of("big")) == elsewhere
 
 
 def test_places_that_are_being_freed_are_waited_for() -> None:

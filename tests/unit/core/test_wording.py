@@ -375,6 +375,11 @@ GOLDEN = [
         ),
         "It is tried again whenever something changes; fewer or smaller tasks are found sooner.",
     ),
+    (
+        Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "memory", 4096, 4096, 1024),
+        "Waiting for 4 GiB of memory: all is in use.",
+        "It starts by itself as soon as enough is free.",
+    ),
 ]
 
 

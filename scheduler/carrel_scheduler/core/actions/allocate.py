@@ -18,13 +18,15 @@ from carrel_scheduler.core.work.jobs import Job
 def allocate(cycle: Cycle) -> None:
     """Start what fits now, reserve places for what fits soon."""
     feasible = FeasibleRows(cycle)
-    singles = [
-        job
-        for uid, job in sorted(cycle.state.partial.items())
-        if not _waits_for_its_own(cycle, job)
-        and (uid in cycle.moves.reserved or not is_held_back(cycle, job))
-    ]
-    offers = Offers(cycle, feasible.rows(), singles, feasible)
+    partial = [job for _, job in sorted(cycle.state.partial.items())]
+    held = cycle.moves.reserved
+    offers = Offers(
+        cycle,
+        feasible.rows(),
+        [job for job in partial if not (job.uid in held or is_held_back(cycle, job))],
+        feasible,
+        [job for job in partial if job.uid in held and not _waits_for_its_own(cycle, job)],
+    )
     offers.run(lambda job, step: _attempt(cycle, feasible, job, step))
 
 
@@ -41,10 +43,7 @@ def _attempt(cycle: Cycle, feasible: FeasibleRows, job: Job, step: tuple[int, ..
 
 
 def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
-    places = cycle.moves.reserved[job.spec.uid]
-    held = sorted(places)
-    if any(index in job.rows for index in held):
-        return Answer.NOT_THIS  # it moves, and has not ended yet
+    held = sorted(cycle.moves.reserved[job.spec.uid])
     fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
@@ -56,11 +55,13 @@ def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
 
 
 def _waits_for_its_own(cycle: Cycle, job: Job) -> bool:
-    """Whether a single task has a reservation and finds no capacity elsewhere, known at once."""
-    places = cycle.moves.reserved.get(job.spec.uid)
-    if places is None or job.shape.tasks > 1 or cycle.state.capacity.total(job.shape.cls) > 0:
+    """Whether it is clear without trying that it starts nowhere but on its reserved places."""
+    places = cycle.moves.reserved[job.uid]
+    if any(index in job.rows for index in places):
+        return True  # it moves, and has not ended yet
+    if any(cycle.state.capacity.total(job.shape.classes[index]) > 0 for index in places):
         return False
-    return not _has_own(cycle, places[0])
+    return job.shape.tasks > 1 or not _has_own(cycle, places[0])
 
 
 def _has_own(cycle: Cycle, held: Footprint) -> bool:

@@ -181,6 +181,7 @@ class Offers:
         rows: Counts,
         singles: Iterable[Job],
         feasible: FeasibleRows | None = None,
+        reserved: Iterable[Job] = (),
     ) -> None:
         """What is offered, with the free capacity as it is now.
 
@@ -190,6 +191,7 @@ class Offers:
             singles: jobs that stand in no row.
             feasible: tells which rows may still find capacity; those that may not are dropped when
                 their turn comes.
+            reserved: jobs to be offered other places than those that are reserved for them.
         """
         self._cycle, self._feasible = cycle, feasible
         self._singles = 0
@@ -203,7 +205,9 @@ class Offers:
         if len(rows):
             self._sort(rows)
         for job in singles:
-            self._push_single(job)
+            self._push_single(job, cycle.next_step(job))
+        for job in reserved:
+            self._push_single(job, tuple(sorted(cycle.moves.reserved[job.uid])))
 
     def run(
         self,
@@ -252,7 +256,7 @@ class Offers:
             self._push(candidate, stage=0)
         if answer is Answer.SERVED:
             if job.shape.elastic:
-                self._push_single(job)
+                self._push_single(job, self._cycle.next_step(job))
             if touches_all:
                 service.update_all()
 
@@ -316,8 +320,7 @@ class Offers:
             has_some = np.bincount(left, minlength=max(self._next, default=0) + 1).tolist()
             service.forget([leaf for leaf in self._next if not has_some[leaf]])
 
-    def _push_single(self, job: Job) -> None:
-        step = self._cycle.next_step(job)
+    def _push_single(self, job: Job, step: tuple[int, ...]) -> None:
         if step:
             self._forget_first(job.queue)
             self._push(Candidate(job, None, step), stage=self._cycle.stage(job))

@@ -21,7 +21,7 @@ from carrel_scheduler.core.invariants.recount import (
 )
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.mig import model_of
-from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
+from carrel_scheduler.core.queues.rules import RESOURCES
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES
 from carrel_scheduler.core.resources import MILLI, Triple, added
 
@@ -242,8 +242,4 @@ def check(state: Columns) -> list[str]:
 
 
 def _over(held: list[int], bound: Triple) -> list[tuple[str, int, int]]:
-    return [
-        (RESOURCE_NAMES[r], held[r], bound[r])
-        for r in RESOURCES
-        if bound[r] != NO_BOUND and held[r] > bound[r]
-    ]
+    return [(RESOURCE_NAMES[r], held[r], bound[r]) for r in RESOURCES if held[r] > bound[r]]

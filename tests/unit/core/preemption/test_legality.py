@@ -12,6 +12,7 @@ from carrel_scheduler.core.preemption.legality import (
     CapacityNeed,
     ReclaimRequest,
     legal_losses,
+    may_lose,
     preempt_protects_s,
     reclaim_protects_s,
 )
@@ -297,6 +298,15 @@ def test_within_its_fair_share_saturation_does_not_matter() -> None:
 
 
 # Over whole arrays
+
+
+def test_a_bound_on_a_sum_can_be_reached_but_not_passed_by_victims_of_one_size() -> None:
+    budgets = two(2, 6, claim=2).claim("a", 2).budgets()
+    slot = int(np.flatnonzero(budgets.excess[:, 0] == 2000)[0])
+    budgets.excess[slot], budgets.most[slot] = 9000, 3000
+    left = budgets.by_excess((1000, 1000, 1000)).excess[slot].tolist()
+    taken = [may_lose(left, (lost, 0, 0), (1000, 0, 0)) for lost in (0, 1000, 2000, 3000)]
+    assert taken == [True, True, True, False]
 
 
 def test_budgets_name_every_queue() -> None:
