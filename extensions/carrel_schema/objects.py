@@ -159,6 +159,8 @@ class WorkloadSpec(Work, kw_only=True):
         blocked_by: names among ``after`` that have not ended as they are to.
         delete: true asks for the end of its tasks and then of the object.
         asked_by: who asked for the present ``suspend`` or ``delete``; empty when nobody is known.
+        parent: name of the job that submitted it; empty: a person did.
+        ancestors: uids of the jobs above it, from the one that a person submitted.
         owner: uid of the composite workload that it is a part of; ``part`` is its number there.
         trial: see ``sections``; of trials only.
     """
@@ -177,6 +179,8 @@ class WorkloadSpec(Work, kw_only=True):
     hold_for_claim: bool = False
     external: bool = False
     server_name: ShortText = ""
+    parent: str = ""
+    ancestors: list[str] = []
     owner: str = ""
     part: int = 0
     trial: sections.TrialSpec | None = None

@@ -134,6 +134,8 @@ class WorkloadSpecOut(WireWork, kw_only=True):
     part: int = 0
     trial: sections.TrialSpec | None = None
     blocked_by: list[str] = []
+    parent: str = ""
+    ancestors: list[str] = []
 
 
 ALWAYS_SAID: Final = (

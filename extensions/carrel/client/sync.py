@@ -167,6 +167,8 @@ class Client:
     list_workloads = blocking(AsyncClient.list_workloads)
     workload_page = blocking(AsyncClient.workload_page)
     delete_workload = blocking(AsyncClient.delete_workload)
+    children = blocking(AsyncClient.children)
+    dependents = blocking(AsyncClient.dependents)
     suspend = blocking(AsyncClient.suspend)
     resume = blocking(AsyncClient.resume)
     extend = blocking(AsyncClient.extend)

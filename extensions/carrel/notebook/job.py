@@ -152,9 +152,12 @@ class Job:
         found = self._client.loop.run(estimate.read(self._client.aio, self.workload, now))
         return estimate.sentence(self._workload, found, now)
 
-    def cancel(self) -> None:
-        """End and remove the job; its checkpoints stay."""
-        self._client.delete_workload(self.project, self.name)
+    def cancel(self, *, children: bool = False) -> None:
+        """End and remove the job; its checkpoints stay.
+
+        What it submitted itself goes on; with ``children`` that is ended, too.
+        """
+        self._client.delete_workload(self.project, self.name, children=children)
 
     def suspend(self) -> None:
         """Suspend the job."""

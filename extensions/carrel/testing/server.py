@@ -204,7 +204,12 @@ class Server:
         return web.json_response(self.state.find(*self._key(request)))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        return web.json_response(self.state.remove(*self._key(request)), status=202)
+        removed = self.state.remove(*self._key(request))
+        if request.query.get("children") == "true":
+            for key, one in list(self.state.workloads.items()):
+                if removed["uid"] in one["spec"].get("ancestors", ()):
+                    self.state.remove(*key)
+        return web.json_response(removed, status=202)
 
     async def _suspend(self, request: web.Request) -> web.Response:
         reason = {"token": "Suspended", "sentence": "Suspended by its owner."}

@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.principals.identity import Identity, Membership
+from carrel_scheduler.api.principals.jobs import JobLimits
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
@@ -74,6 +75,7 @@ class ApiDependencies:
         loads: what gateways tell of requests.
         trouble: what is in the way of work as a whole, in words; empty for nothing.
         reconciler_metrics: shown with the API's own.
+        job_limits: what jobs may submit.
         node_agents: what reports the devices of a cluster's nodes.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
@@ -93,5 +95,6 @@ class ApiDependencies:
     timing: StreamTiming = field(default_factory=StreamTiming)
     trouble: Callable[[], str] = str
     loads: Loads = field(default_factory=lambda: Loads(time.time))
+    job_limits: JobLimits = field(default_factory=JobLimits)
     reconciler_metrics: Collector | None = None
     node_agents: NodeAgents = field(default_factory=NoNodeAgents)

@@ -98,9 +98,11 @@ def _operation(operation: Operation) -> dict[str, Any]:
     }
     if operation.also_scope:
         found["x-carrel-also-scope"] = operation.also_scope
+    if operation.for_jobs:
+        found["x-carrel-for-jobs"] = True
     if operation.websocket:
         found["x-carrel-websocket"] = True
-    if RULES[operation.access].task_token:
+    if RULES[operation.access].task_token or operation.for_jobs:
         found["security"] = [{"hubToken": []}, {"taskToken": []}]
     if operation.raw_bytes:
         schema = {"type": "string", "format": "binary", "maxLength": operation.raw_bytes}

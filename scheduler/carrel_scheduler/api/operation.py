@@ -88,6 +88,7 @@ class Operation:
         body: the request; of a PATCH, what its changes are to.
         raw_bytes: it takes bytes as they are, at most so many, instead of a ``body``.
         also_scope: a scope that opens it as well.
+        for_jobs: jobs may call it with their token, for their user (see ``principals.jobs``).
         rooted: lies beside the versioned API, not below it.
         websocket: speaks websocket; ``run`` is not used.
     """
@@ -108,6 +109,7 @@ class Operation:
     media: str = "application/json"
     headers: Sequence[str] = ()
     also_scope: str = ""
+    for_jobs: bool = False
     rooted: bool = False
     websocket: bool = False
 

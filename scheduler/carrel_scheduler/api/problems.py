@@ -48,6 +48,7 @@ class Code(StrEnum):
     USER_EXPECTED = "user_expected"
     TASK_TOKEN_EXPIRED = "task_token_expired"  # noqa: S105 - a code
     WRONG_NODE_TOKEN = "wrong_node_token"  # noqa: S105 - a code
+    NOT_FOR_JOBS = "not_for_jobs"
     WRONG_TASK_TOKEN = "wrong_task_token"  # noqa: S105 - a code, not a secret
     TOO_MANY_STREAMS = "too_many_streams"
     # What is not there.
@@ -108,6 +109,8 @@ class Code(StrEnum):
     UNKNOWN_CODE = "unknown_code"
     BAD_CODE = "bad_code"
     BAD_LIMIT = "bad_limit"
+    TOO_DEEP = "too_deep"
+    TOO_MANY_DESCENDANTS = "too_many_descendants"
     OWN_PROGRAM = "own_program"
     BAD_TIME_ZONE = "bad_time_zone"
     FIXED_PORT = "fixed_port"

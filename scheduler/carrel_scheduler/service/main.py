@@ -176,6 +176,7 @@ class Service:
                     clock=time.time,
                     ids=new_id,
                     task_tokens=environment.tokens,
+                    job_limits=settings.job_limits,
                     results=self._results,
                     code=self._code,
                     prefix=settings.prefix,

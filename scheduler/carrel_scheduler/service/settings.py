@@ -17,6 +17,8 @@ variable                        meaning
                                 still; default 1800, 0: never
 ``CARREL_STALLED_GANGS``        ``tell`` their owners (default), or ``restart`` the workers, which
                                 counts as a failure
+``CARREL_JOB_DEPTH``            generations of jobs that jobs submit; default 2, 0: none
+``CARREL_JOB_DESCENDANTS``      live jobs below one that a person submitted; default 100
 ``CARREL_GATEWAY_URL``          where tasks reach the gateway; empty: they do not get it
 ``JUPYTERHUB_*``                what the Hub gives every service: URL, token, prefix
 **on one machine**
@@ -69,6 +71,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from carrel_scheduler.api.principals.jobs import JobLimits
 from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import STALE_SECONDS
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
@@ -154,6 +157,7 @@ class Settings:
     gpu_memory_enforcement: Literal["off", "warn", "end"] = "warn"
     stall_rule: StallRule = field(default_factory=StallRule)
     network: Network | None = None
+    job_limits: JobLimits = field(default_factory=JobLimits)
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -184,6 +188,7 @@ class Settings:
             gpu_memory_enforcement=_enforcement(env),
             stall_rule=_stall_rule(env),
             network=_network(env, state_dir) if engine == "local" else None,
+            job_limits=_job_limits(env),
         )
 
     @property
@@ -264,6 +269,14 @@ def _stall_rule(env: Mapping[str, str]) -> StallRule:
             return StallRule(after, "restart")
         case other:
             raise BadSetting("CARREL_STALLED_GANGS", other, "`tell` or `restart`")
+
+
+def _job_limits(env: Mapping[str, str]) -> JobLimits:
+    usual = JobLimits()
+    return JobLimits(
+        depth=int(_number(env, "CARREL_JOB_DEPTH", usual.depth, least=0)),
+        descendants=int(_number(env, "CARREL_JOB_DESCENDANTS", usual.descendants, least=0)),
+    )
 
 
 def _past_use(env: Mapping[str, str]) -> PastUseRules:

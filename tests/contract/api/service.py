@@ -14,6 +14,7 @@ import aiohttp
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
 from carrel_scheduler.api.http.app import make_app
+from carrel_scheduler.api.principals.jobs import JobLimits
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
@@ -276,6 +277,7 @@ async def running(
                 node_agents=desk.agents,
                 code=CodeStore(folder / "code", most_bytes=MOST_CODE_BYTES),
                 timing=timing,
+                job_limits=JobLimits(depth=2, descendants=3),
             )
         )
         server = http_server(app, limits)

@@ -30,8 +30,6 @@ async def test_a_job_reports_with_its_own_token_and_only_for_itself(desk: Desk) 
     for other in ("vision/desk", "speech/train-1", "vision/missing"):
         refused = await desk.ask("POST", f"/workloads/{other}/reports", token, json=body)
         assert (refused.status, refused.code) == (403, "wrong_task_token")
-    for path in ("/whoami", "/workloads/vision/train-1", "/workloads/vision/train-1/logs"):
-        assert (await desk.ask("GET", path, token)).status == 401
     assert (await desk.ask("POST", "/workloads/vision/train-1/reports", json=body)).status == 204
     lost = desk.tokens.issue("uid-of-a-removed-one")
     assert (await desk.ask("POST", path, lost, json=body)).status in (404, 405)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -304,6 +305,32 @@ async def test_marked_work_is_compared_suspended_and_deleted(site: Site, ada: Vi
     done = await send(*marked, foreign, ("action", "delete"), ("sure", "yes"))
     assert "2 deleted. Refused: align-9" in done
     assert (await send(("action", "delete")))[:3] == "400"
+
+
+async def test_a_job_shows_what_it_submitted_and_waits_for_and_goes_with_it(
+    site: Site, ada: Visitor
+) -> None:
+    parent = site.scheduler.workload("vision", "train-7")["uid"]
+    lineage: dict[str, Any] = {"parent": "train-7", "ancestors": [parent]}
+    site.scheduler.submit(
+        "vision", "child", labels={"carrel.dev/parent": "train-7"}, **lineage,
+        after=[{"name": "train-8", "uid": "u", "unmet": "failed"}], blocked_by=["train-8"],
+    )  # fmt: skip
+    site.scheduler.submit("vision", "later", after=[{"name": "train-7", "uid": parent}])
+    page = (await ada.get("jobs/vision/train-7")).text
+    related = page.partition('id="related"')[2].partition("</section>")[0]
+    for name in ("child", "later"):
+        assert f'href="/services/console/jobs/vision/{name}"' in related
+    page = (await ada.get("jobs/vision/child")).text
+    related = page.partition('id="related"')[2].partition("</section>")[0]
+    assert "train-7</a>" in related
+    assert "(failed)" in related
+    assert "what it submitted (1)" in (await ada.get("jobs/vision/train-7/delete")).text
+    data = {"_xsrf": await ada.token("jobs"), "children": "yes"}
+    async with ada.session.post(site.url("jobs/vision/train-7/delete"), data=data) as answer:
+        assert answer.status == 200
+    names = {one["name"] for one in site.scheduler.workloads()}
+    assert names & {"train-7", "child", "later"} == {"later"}
 
 
 async def test_work_is_found_by_name(ada: Visitor) -> None:

@@ -222,6 +222,8 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Preemptible", "yes" if spec.preemptible else "no"),
         ("Priority", str(spec.priority)),
         *kind_facts(workload, now),
+        ("Submitted by", spec.parent),
+        ("Starts after", _dependencies(workload)),
         ("Command", shlex.join(spec.command)),
         ("Image", spec.image),
         ("Working dir", spec.working_dir or (OWN_FOLDER if spec.command else "")),
@@ -236,6 +238,26 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Stops", _stop(workload, now)),
         ("Service URL", "" if url == cells.NOTHING else url),
     ]
+
+
+def _dependencies(workload: Workload) -> str:
+    """What it waits or waited for, and how that went."""
+    waits = set(workload.spec.blocked_by)
+    return ", ".join(
+        f"{one.name} ({one.unmet or ('pending' if one.name in waits else 'met')}"
+        f"{'' if one.condition == 'ok' else ', any end'})"
+        for one in workload.spec.after
+    )
+
+
+def show_list(heading: str, others: Sequence[Workload]) -> None:
+    """Print other work below a heading, if there is any."""
+    if not others:
+        return
+    say()
+    say(heading)
+    rows = [[one.name, cells.status_word(one), type_word(one.spec.kind)] for one in others]
+    table(("NAME", "STATUS", "TYPE"), rows)
 
 
 def _ran(workload: Workload, now: float) -> str:

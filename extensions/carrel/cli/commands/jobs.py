@@ -139,6 +139,8 @@ def describe_job(
         where = project_of(client, project)
         job = client.get_workload(where, name)
         past, parts = client.history(where, name), []
+        if not for_programs(output):
+            submitted, waiting = client.children(job), client.dependents(job)
         if job.spec.kind in PARTS and not for_programs(output):
             parts = client.list_workloads(where, labels={OWNER_LABEL: name}, parts=True)
         service, likely = client.settings.url, ""
@@ -149,6 +151,8 @@ def describe_job(
         document(job, output)
         return
     describe.show_job(job, past, parts, now(), service)
+    describe.show_list("It submitted:", submitted)
+    describe.show_list("Wait for it:", waiting)
     if likely:
         say()
         say(likely)
@@ -251,16 +255,23 @@ def resume(names: Names, *, project: ProjectOption = None) -> None:
     _each(names, project, "resumed", lambda client, where, name: client.resume(where, name))
 
 
-def delete_job(names: Names, *, project: ProjectOption = None) -> None:
+def delete_job(
+    names: Names,
+    *,
+    project: ProjectOption = None,
+    children: Annotated[
+        bool, typer.Option("--children", help="Also the live jobs that they submitted themselves.")
+    ] = False,
+) -> None:
     """End jobs and remove them; their checkpoints stay."""
-    _each(names, project, "deleted", _delete)
+    _each(names, project, "deleted", partial(_delete, children=children))
 
 
-def _delete(client: "Client", project: str, name: str) -> None:
+def _delete(client: "Client", project: str, name: str, *, children: bool) -> None:
     """Delete a job; refuse one that is being deleted already."""
-    if client.get_workload(project, name).spec.delete:
+    if client.get_workload(project, name).spec.delete and not children:
         raise ApiError(409, detail=f"Job {name} is being deleted already.")
-    client.delete_workload(project, name)
+    client.delete_workload(project, name, children=children)
 
 
 def _each(

@@ -33,6 +33,8 @@ from carrel.models import (
 
 AnswerT = TypeVar("AnswerT")
 PAGE = 500
+PARENT_LABEL: Final = "carrel.dev/parent"
+"""On what a job submitted: the job's name."""
 
 
 def workload_path(project: str, name: str, part: str = "") -> str:
@@ -187,10 +189,30 @@ class WorkloadMethods:
             },
         )
 
-    async def delete_workload(self, project: str, name: str) -> Workload | None:
-        """End and remove a workload; ``None`` when the answer is empty."""
-        content = await self._transport.send("DELETE", workload_path(project, name))
+    async def delete_workload(
+        self, project: str, name: str, *, children: bool = False
+    ) -> Workload | None:
+        """End and remove a workload; ``None`` when the answer is empty.
+
+        With ``children`` also all live work that it submitted, and that those did.
+        """
+        content = await self._transport.send(
+            "DELETE", workload_path(project, name), parameters={"children": children or None}
+        )
         return self._transport.read(content, Workload) if content else None
+
+    async def children(self, workload: Workload) -> list[Workload]:
+        """What a job submitted itself, in the order of creation."""
+        found = await self.list_workloads(workload.project, labels={PARENT_LABEL: workload.name})
+        above = [*workload.spec.ancestors, workload.uid]
+        return [one for one in found if one.spec.ancestors == above and not one.spec.owner]
+
+    async def dependents(self, workload: Workload) -> list[Workload]:
+        """What waits for a workload (`--after`), of the newest pending work of its project."""
+        page = await self.workload_page(
+            workload.project, phases=("pending",), newest_first=True, limit=PAGE
+        )
+        return [one for one in page.items if any(way.uid == workload.uid for way in one.spec.after)]
 
     async def suspend(self, project: str, name: str) -> Workload:
         """Stop a workload and keep its definition."""
@@ -378,7 +400,7 @@ class WorkloadMethods:
         return await self._transport.ask("POST", path, answer, body=body, repeatable=repeatable)
 
 
-ACTIONS: Final[dict[str, Callable[[WorkloadMethods, str, str], Awaitable[Any]]]] = {
+ACTIONS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "delete": WorkloadMethods.delete_workload,
     "suspend": WorkloadMethods.suspend,
     "resume": WorkloadMethods.resume,

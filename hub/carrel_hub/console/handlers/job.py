@@ -18,7 +18,7 @@ from carrel_hub.console.handlers.log import attempt_of, last_lines
 from carrel_hub.console.pictures.timeline import spans_of, timeline
 from carrel_schema.answers import Trials
 
-REGIONS = ("state", "facts", "trials", "past", "curves", "last-values", "log", "tasks")
+REGIONS = ("state", "facts", "trials", "past", "curves", "last-values", "log", "tasks", "related")
 
 
 class JobPage(SignedInPage):
@@ -29,8 +29,10 @@ class JobPage(SignedInPage):
         """Show it."""
         attempt = attempt_of(self.get_query_argument("attempt", ""))
         word = self.get_query_argument("find", "").strip()[:200]
-        job, history, log, identity = await asyncio.gather(
-            self.client.get_workload(project, name),
+        job = await self.client.get_workload(project, name)
+        children, dependents, history, log, identity = await asyncio.gather(
+            self.client.children(job),
+            self.client.dependents(job),
             self.client.history(project, name),
             last_lines(self.client, project, name, attempt, word),
             self.client.whoami(),
@@ -56,6 +58,8 @@ class JobPage(SignedInPage):
             attempt=attempt,
             word=word,
             trials=trials,
+            children=children,
+            dependents=dependents,
             nodes=nodes,
             estimate=await self._estimate(job, now),
             has_tasks=kinds.has_tasks(job),
@@ -105,12 +109,14 @@ class JobDeletion(SignedInPage):
     async def get(self, project: str, name: str) -> None:
         """Ask, naming the object and what is lost."""
         job = await self.client.get_workload(project, name)
-        self.show("job_delete.html", job=job)
+        live = [one for one in await self.client.children(job) if not one.at_rest]
+        self.show("job_delete.html", job=job, children=live)
 
     @override
     async def post(self, project: str, name: str) -> None:
         """Delete it and show the list."""
-        await self.client.delete_workload(project, name)
+        children = self.get_body_argument("children", "") == "yes"
+        await self.client.delete_workload(project, name, children=children)
         self.see_other(self.console.urls.page("jobs"))
 
 

@@ -5,7 +5,7 @@ Marked work is suspended, resumed, deleted or compared together; deleting asks f
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -136,7 +136,7 @@ class MarkedWork(SignedInPage):
 
     async def _do(self, action: str, keys: Sequence[tuple[str, str]]) -> None:
         gate = asyncio.Semaphore(_AT_ONCE)
-        steps = {
+        steps: dict[str, Callable[[str, str], Awaitable[object]]] = {
             "suspend": self.client.suspend,
             "resume": self.client.resume,
             "delete": self.client.delete_workload,

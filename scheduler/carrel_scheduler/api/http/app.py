@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tornado import web
 from tornado.routing import URLSpec
@@ -12,6 +13,7 @@ from carrel_scheduler.api.http.handler import ApiHandler, NothingHere, Operation
 from carrel_scheduler.api.http.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
 from carrel_scheduler.api.operation import ROOT, Operation
 from carrel_scheduler.api.principals.access import RULES
+from carrel_scheduler.api.principals.jobs import JobIdentity
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.table import OPERATIONS
 
@@ -24,6 +26,8 @@ def make_app(
     """Build the application; raises ``ValueError`` for an operation without a rule of access."""
     for operation in operations:
         check_operation(operation)
+    identity = JobIdentity(deps.identity, deps.membership, deps.ledger, deps.task_tokens)
+    deps = replace(deps, identity=identity)
     services = Services.build(deps, openapi.document(operations, deps.prefix))
 
     def log_request(handler: web.RequestHandler) -> None:

@@ -11,7 +11,8 @@ from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.principals.access import RULES, Access, Visitor
-from carrel_scheduler.api.principals.authentication import principal_of
+from carrel_scheduler.api.principals.authentication import asking_the_hub, principal_of
+from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.state.phases import has_token
@@ -36,7 +37,7 @@ async def admit(
         node = await deps.node_agents.node_of(token)
         if node is not None:
             return _own_node(node, path)
-    principal = await principal_of(deps.identity, token)
+    principal = await _principal(operation, deps, token)
     if not (rule.scopes | {operation.also_scope}) & principal.scopes:
         if rule.node_token:
             raise problems.Forbidden(
@@ -54,6 +55,8 @@ async def admit(
     if "name" not in path:
         return Visitor(principal)
     workload = await _find(deps, path)
+    if not principal.sees_work(workload.meta.project, workload.spec.user, workload.spec.kind):
+        raise not_found(path)
     if rule.owner and not principal.owns(workload.spec.user, workload.spec.kind):
         raise problems.Forbidden(
             Code.NOT_THE_OWNER,
@@ -61,6 +64,27 @@ async def admit(
             "can do this",
         )
     return Visitor(principal, workload)
+
+
+async def _principal(operation: Operation, deps: ApiDependencies, token: str) -> Principal:
+    """The caller by the Hub's word, or for a job's token the job's user."""
+    if deps.task_tokens.uid(token) is None:
+        return await principal_of(deps.identity, token)
+    if not operation.for_jobs:
+        raise problems.Forbidden(
+            Code.NOT_FOR_JOBS,
+            "A job's token submits, watches and ends its user's work in its project, and does "
+            "nothing else",
+        )
+    with asking_the_hub():
+        principal = await deps.identity.user_for_token(token)
+    if principal is None:
+        raise problems.Forbidden(
+            Code.TASK_TOKEN_EXPIRED,
+            "This is the token of a job that does not run now, that may not submit, or whose user "
+            "is no longer in its project",
+        )
+    return principal
 
 
 def check_named_project(operation: Operation, visitor: Visitor, project: str) -> None:

@@ -24,6 +24,12 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class Children(msgspec.Struct, frozen=True, kw_only=True):
+    """``children``: also all live work that it submitted, and that those did."""
+
+    children: bool = False
+
+
 class WorkloadFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which workloads to list.
 

@@ -16,7 +16,7 @@ from carrel_schema.objects import Limits
 DEFAULT_PROJECT: Final = "default_project"
 
 
-@Operation("GET", "/whoami", access=Access.USER, answers={200: WhoAmI})
+@Operation("GET", "/whoami", access=Access.USER, answers={200: WhoAmI}, for_jobs=True)
 async def whoami(call: Call) -> Answer:
     """Who the token belongs to."""
     caller = call.visitor.person

@@ -26,6 +26,7 @@ AT_ONCE: Final = 8
     raw_bytes=MOST_LIST_BYTES,
     answers={200: UploadedCode},
     problems=(409,),
+    for_jobs=True,
 )
 async def upload_code(call: Call) -> Answer:
     """Upload the list of a folder's files; answers which chunks of them have to be sent."""
@@ -53,6 +54,7 @@ async def upload_code(call: Call) -> Answer:
     raw_bytes=CHUNK_BYTES,
     answers={204: None},
     problems=(409,),
+    for_jobs=True,
 )
 async def upload_chunk(call: Call) -> Answer:
     """Upload a chunk of a file; its path is the SHA-256 of the body."""

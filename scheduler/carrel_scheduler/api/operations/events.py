@@ -23,6 +23,7 @@ MEDIA: Final = "text/event-stream"
     media=MEDIA,
     problems=(429,),
     headers=("Last-Event-ID",),
+    for_jobs=True,
 )
 async def stream_events(call: Call) -> Stream:
     """Server-sent events of all visible workloads."""
@@ -41,6 +42,7 @@ async def stream_events(call: Call) -> Stream:
     media=MEDIA,
     problems=(429,),
     headers=("Last-Event-ID",),
+    for_jobs=True,
 )
 async def stream_workload_events(call: Call) -> Stream:
     """Server-sent events of one workload."""

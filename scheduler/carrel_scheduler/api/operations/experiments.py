@@ -41,6 +41,7 @@ def _trial(call: Call) -> Workload:
     access=Access.MEMBER,
     answers={200: answers.Trials},
     problems=(409,),
+    for_jobs=True,
 )
 async def list_trials(call: Call) -> Answer:
     """All trials of an experiment with their parameters, values and errors."""
@@ -90,6 +91,7 @@ def _shown(trial: Trial, part: Workload | None, now: float) -> answers.TrialOut:
     body=models.BestIn,
     answers={200: answers.Draft},
     problems=(409,),
+    for_jobs=True,
 )
 async def draft_best(call: Call) -> Answer:
     """The body of a workload with the best trial's parameters, to be submitted."""
@@ -146,6 +148,7 @@ async def draft_best(call: Call) -> Answer:
     query=models.LogQuery,
     answers={200: models.StudyLog},
     problems=(409,),
+    for_jobs=True,
 )
 async def read_study_log(call: Call) -> Answer:
     """The study as a log that Optuna's journal storage reads."""

@@ -27,6 +27,7 @@ MOST_ROWS: Final = 10_000
     answers={200: str},
     media="text/plain",
     problems=(409, 429),
+    for_jobs=True,
 )
 async def read_logs(call: Call) -> Stream:
     """The output of one task or, by `index=all`, of all; with `follow` until it ends."""
@@ -73,7 +74,9 @@ def _pieces_of(call: Call, query: queries.LogQuery) -> AsyncIterator[bytes]:
     return merged(logs, timestamps=query.timestamps, follow=query.follow)
 
 
-@Operation("GET", f"{WORKLOAD}/history", access=Access.MEMBER, answers={200: History})
+@Operation(
+    "GET", f"{WORKLOAD}/history", access=Access.MEMBER, answers={200: History}, for_jobs=True
+)
 async def read_history(call: Call) -> Answer:
     """State changes and decisions, oldest first."""
     ledger, uid, viewer = call.services.deps.ledger, call.workload.meta.uid, call.visitor.person
@@ -93,6 +96,7 @@ async def read_history(call: Call) -> Answer:
     access=Access.MEMBER,
     query=queries.MetricQuery,
     answers={200: Curves},
+    for_jobs=True,
 )
 async def read_metrics(call: Call) -> Answer:
     """Curves that the job reported."""

@@ -25,7 +25,7 @@ async def write_result(call: Call) -> Answer:
     return Answer(status=204)
 
 
-@Operation("GET", RESULT, access=Access.OWNER, answers={200: bytes}, media=BYTES)
+@Operation("GET", RESULT, access=Access.OWNER, answers={200: bytes}, media=BYTES, for_jobs=True)
 async def read_result(call: Call) -> Answer:
     """What a job handed back, as it did."""
     content = await call.services.deps.results.get(call.workload.meta.uid)

@@ -1,6 +1,6 @@
 """Create, list, read and steer workloads."""
 
-from typing import Final, Literal
+from typing import Final
 
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.models import answers, queries
@@ -27,6 +27,7 @@ LONGEST_KEY: Final = 200
     answers={201: WorkloadOut, 200: Forecast},
     problems=(409,),
     headers=("Idempotency-Key",),
+    for_jobs=True,
 )
 async def create_workload(call: Call) -> Answer:
     """Submit a workload."""
@@ -63,6 +64,7 @@ def _idempotency_key(call: Call) -> str:
     project_in="body",
     body=WorkloadBatch,
     answers={200: answers.BatchAnswer},
+    for_jobs=True,
 )
 async def create_workloads(call: Call) -> Answer:
     """Submit up to 1,000 workloads at once."""
@@ -78,6 +80,7 @@ async def create_workloads(call: Call) -> Answer:
     project_in="query",
     query=queries.WorkloadFilter,
     answers={200: WorkloadPage},
+    for_jobs=True,
 )
 async def list_workloads(call: Call) -> Answer:
     """Workloads that the caller sees, in the order of creation, or the newest first."""
@@ -87,13 +90,19 @@ async def list_workloads(call: Call) -> Answer:
     if projects == []:
         return Answer(WorkloadPage(items=[]))
     labels = dict(pair.split("=", 1) for pair in query.label)
+    hidden = frozenset() if query.parts or query.kind or labels else PARTS
+    user = query.user
+    if viewer.job:  # it sees its user's work, and no workspace
+        hidden, user = hidden | {"workspace"}, viewer.name
+        if query.kind == "workspace" or query.user not in (None, viewer.name):
+            return Answer(WorkloadPage(items=[]))
     page = await call.services.deps.ledger.list(
         Workload,
         projects=projects,
         phases=query.phase or None,
-        user=query.user,
+        user=user,
         workload_kind=query.kind,
-        without_kinds=() if query.parts or query.kind or labels else sorted(PARTS),
+        without_kinds=sorted(hidden),
         labels=labels or None,
         search=query.search,
         newest_first=query.order == "newest",
@@ -104,7 +113,7 @@ async def list_workloads(call: Call) -> Answer:
     return Answer(WorkloadPage(items=items, next=page.next or None))
 
 
-@Operation("GET", WORKLOAD, access=Access.MEMBER, answers={200: WorkloadOut})
+@Operation("GET", WORKLOAD, access=Access.MEMBER, answers={200: WorkloadOut}, for_jobs=True)
 async def read_workload(call: Call) -> Answer:
     """One workload."""
     return Answer(redact.workload(call.workload, call.visitor.person))
@@ -116,29 +125,45 @@ def _actor(call: Call) -> str:
     return call.workload.spec.user if person.spawner else person.name
 
 
-def _steering(method: Literal["POST", "DELETE"], path: str) -> Operation:
-    return Operation(method, path, access=Access.OWNER, answers={202: WorkloadOut}, problems=(409,))
+def _steering(path: str) -> Operation:
+    return Operation(
+        "POST",
+        path,
+        access=Access.OWNER,
+        answers={202: WorkloadOut},
+        problems=(409,),
+    )
 
 
 def _accepted(call: Call, changed: Workload) -> Answer:
     return Answer(redact.workload(changed, call.visitor.person), 202)
 
 
-@_steering("DELETE", WORKLOAD)
+@Operation(
+    "DELETE",
+    WORKLOAD,
+    access=Access.OWNER,
+    query=queries.Children,
+    answers={202: WorkloadOut},
+    problems=(409,),
+    for_jobs=True,
+)
 async def delete_workload(call: Call) -> Answer:
-    """End and remove a workload; its checkpoints stay."""
-    deleted = await call.services.control.delete(call.workload, _actor(call))
+    """End and remove a workload; its checkpoints stay, and so does what it submitted itself."""
+    deleted = await call.services.control.delete(
+        call.workload, _actor(call), children=call.query.children
+    )
     await call.services.deps.results.remove(call.workload.meta.uid)
     return _accepted(call, deleted)
 
 
-@_steering("POST", f"{WORKLOAD}/suspend")
+@_steering(f"{WORKLOAD}/suspend")
 async def suspend_workload(call: Call) -> Answer:
     """Stop a workload and keep its definition."""
     return _accepted(call, await call.services.control.suspend(call.workload, _actor(call)))
 
 
-@_steering("POST", f"{WORKLOAD}/resume")
+@_steering(f"{WORKLOAD}/resume")
 async def resume_workload(call: Call) -> Answer:
     """Queue a stopped workload again."""
     return _accepted(call, await call.services.control.resume(call.workload))

@@ -24,12 +24,16 @@ def group_of(project: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated caller: a Hub user or service with its groups and scopes."""
+    """An authenticated caller: a Hub user or service with its groups and scopes.
+
+    ``job``: uid of the job whose token it came with; it acts for its user, see ``jobs``.
+    """
 
     name: str
     kind: Literal["user", "service"]
     groups: frozenset[str]
     scopes: frozenset[str]
+    job: str = ""
 
     @property
     def admin(self) -> bool:
@@ -60,6 +64,12 @@ class Principal:
     def sees(self, project: str) -> bool:
         """Whether objects of a project are visible to it."""
         return self.sees_all or group_of(project) in self.groups
+
+    def sees_work(self, project: str, user: str, kind: str) -> bool:
+        """Whether work is visible to it: to a job only its user's own, and no workspace."""
+        if self.job and (user != self.name or kind == "workspace"):
+            return False
+        return self.sees(project)
 
     def sees_names(self, project: str) -> bool:
         """Whether it may know what a project's workloads and users are called.

@@ -14,6 +14,7 @@ from carrel_scheduler.api import convert, problems, refusals
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models.answers import BatchItem
 from carrel_scheduler.api.principals.identity import Principal
+from carrel_scheduler.api.principals.jobs import Children, Tree
 from carrel_scheduler.api.problems import Code, Problem
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.projects import Projects
@@ -30,8 +31,8 @@ PAUSE_EVERY: Final = 100
 class Batches:
     """Creates many workloads."""
 
-    def __init__(self, deps: ApiDependencies, projects: Projects) -> None:
-        self._deps, self._projects = deps, projects
+    def __init__(self, deps: ApiDependencies, projects: Projects, children: Children) -> None:
+        self._deps, self._projects, self._children = deps, projects, children
 
     async def create(
         self, items: Sequence[WorkloadCreate], principal: Principal
@@ -41,8 +42,11 @@ class Batches:
             raise problems.Forbidden(
                 Code.USER_EXPECTED, "A batch is a user's own work; use a token of that user"
             )
-        async with self._projects.all_in_use({item.project for item in items}):
-            news = await self._drafts(items, principal)
+        async with (
+            self._projects.all_in_use({item.project for item in items}),
+            self._children.room_for(principal, len(items)) as tree,
+        ):
+            news = await self._drafts(items, principal, tree)
             wanted = [new for new in news if isinstance(new, NewWorkload)]
             creations = iter(await self._deps.ledger.create_workloads(wanted))
         return [
@@ -51,13 +55,13 @@ class Batches:
         ]
 
     async def _drafts(
-        self, items: Sequence[WorkloadCreate], principal: Principal
+        self, items: Sequence[WorkloadCreate], principal: Principal, tree: Tree
     ) -> list[NewWorkload | Problem]:
         drafts: list[NewWorkload | Problem] = []
         admission = Admission(self._deps.live)
         for number, item in enumerate(items, start=1):
             try:
-                drafts.append(await self._draft(item, principal, admission))
+                drafts.append(await self._draft(item, principal, admission, tree))
             except (Problem, NotAdmitted) as refusal:
                 drafts.append(refusals.expected(refusal))
             if number % PAUSE_EVERY == 0:
@@ -65,13 +69,14 @@ class Batches:
         return drafts
 
     async def _draft(
-        self, item: WorkloadCreate, principal: Principal, admission: Admission
+        self, item: WorkloadCreate, principal: Principal, admission: Admission, tree: Tree
     ) -> NewWorkload:
         check_own_work(item, principal)
         deps = self._deps
         workload = convert.to_workload(
             item, principal, name=item.name or "", uid=deps.ids(), now=deps.clock()
         )
+        tree.note(workload)
         await sources.find(deps.ledger, workload)
         admission.admit(workload)
         return NewWorkload(

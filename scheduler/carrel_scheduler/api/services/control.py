@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from carrel_scheduler.api import problems
+from carrel_scheduler.api.principals.jobs import live_descendants
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import Conflict, ObjectStore
 from carrel_scheduler.workloads.state.phases import FINAL
@@ -27,9 +28,22 @@ class Control:
         """Ask for a place in the queue again."""
         return await self._change(workload, _resume)
 
-    async def delete(self, workload: Workload, asked_by: str) -> Workload:
-        """Ask for the end; asking again is no error."""
-        return await self._change(workload, partial(_delete, asked_by))
+    async def delete(
+        self, workload: Workload, asked_by: str, *, children: bool = False
+    ) -> Workload:
+        """Ask for the end; asking again is no error.
+
+        With ``children`` also for that of all live work that it submitted, and that those did.
+        It goes first, so that it submits nothing more meanwhile.
+        """
+        deleted = await self._change(workload, partial(_delete, asked_by))
+        meta = workload.meta
+        if children:
+            for one in await live_descendants(
+                self._store, meta.uid, meta.project, workload.spec.user
+            ):
+                await self._change(one, partial(_delete, asked_by))
+        return deleted
 
     async def change(self, workload: Workload, change: Callable[[Workload], bool]) -> Workload:
         """Write what ``change`` does to the newest one, unless it says that nothing was left."""

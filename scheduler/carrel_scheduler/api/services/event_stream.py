@@ -161,7 +161,9 @@ class EventStreams:
             for workload in page.items:
                 version = workload.meta.resource_version
                 news = wanted.after is None or version > wanted.after
-                if news and wanted.wants(workload):
+                user, kind = workload.spec.user, workload.spec.kind
+                seen = principal.sees_work(workload.meta.project, user, kind)
+                if news and seen and wanted.wants(workload):
                     yield _Known(version, workload)
             after = page.next
             if not after:
@@ -185,7 +187,10 @@ class EventStreams:
                     return
                 coming = asyncio.ensure_future(subscription.next())
                 known = event.type != "report" and event.version <= version
-                seen = watcher.principal.sees(event.workload.meta.project)
+                work = event.workload
+                seen = watcher.principal.sees_work(
+                    work.meta.project, work.spec.user, work.spec.kind
+                )
                 if seen and not known and wanted.wants(event.workload):
                     shown = redact.event(event, watcher.principal)
                     yield server_sent_event(event.type, event.version, shown)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from carrel_scheduler.api import convert, problems, refusals
 from carrel_scheduler.api.models import validators
+from carrel_scheduler.api.principals.jobs import PARENT_LABEL
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_schema import constraints
@@ -51,7 +52,7 @@ def request_again(
         **_asked(workload),
         "project": workload.meta.project,
         "files": workload.spec.files,
-        "labels": workload.meta.labels,
+        "labels": {k: v for k, v in workload.meta.labels.items() if k != PARENT_LABEL},
         "secret_environment": dict(secrets),
     }
     if "name" not in changes and "name_prefix" not in changes:

@@ -17,6 +17,7 @@ from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.authentication import asking_the_hub
 from carrel_scheduler.api.principals.identity import Principal
+from carrel_scheduler.api.principals.jobs import Children, Tree
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.naming import Naming
@@ -34,8 +35,8 @@ NAME_ATTEMPTS: Final = 20
 class Submission:
     """Creates workloads."""
 
-    def __init__(self, deps: ApiDependencies, projects: Projects) -> None:
-        self._deps, self._projects = deps, projects
+    def __init__(self, deps: ApiDependencies, projects: Projects, children: Children) -> None:
+        self._deps, self._projects, self._children = deps, projects, children
         self._naming = Naming(deps.ledger, deps.clock)
         self._keys = _KeyLocks()
 
@@ -43,23 +44,29 @@ class Submission:
         self, body: WorkloadCreate, principal: Principal
     ) -> tuple[Workload, ReasonInfo]:
         """What would become of it; nothing is written."""
-        async with self._projects.in_use(body.project):
-            workload = await self._draft(body, principal)
+        async with (
+            self._projects.in_use(body.project),
+            self._children.room_for(principal, 1) as tree,
+        ):
+            workload = await self._draft(body, principal, tree)
             if body.name is not None and await self._exists(body.project, body.name):
                 raise taken(body.project, body.name)
             return workload, self._deps.live.forecast(workload)
 
     async def create(self, body: WorkloadCreate, principal: Principal, key: str) -> Workload:
         """Store it; with a key, a repeated request returns what the first one made."""
-        async with self._projects.in_use(body.project):
-            workload = await self._draft(body, principal)
+        async with (
+            self._projects.in_use(body.project),
+            self._children.room_for(principal, 1) as tree,
+        ):
+            workload = await self._draft(body, principal, tree)
             if not key:
                 return await self._store(workload, body)
             scope = f"{principal.kind}:{principal.name}"
             async with self._keys.hold(scope, key):
                 return await self._create_once(workload, body, scope, key)
 
-    async def _draft(self, body: WorkloadCreate, principal: Principal) -> Workload:
+    async def _draft(self, body: WorkloadCreate, principal: Principal, tree: Tree) -> Workload:
         if principal.spawner:
             await self._check_spawned_user(body)
         else:
@@ -67,6 +74,7 @@ class Submission:
         deps = self._deps
         name = body.name or f"{body.name_prefix}-1"
         workload = convert.to_workload(body, principal, name=name, uid=deps.ids(), now=deps.clock())
+        tree.note(workload)
         await sources.find(deps.ledger, workload)
         await self._check_code(workload)
         admission.admit(workload, deps.live)
@@ -180,6 +188,10 @@ def check_own_work(body: WorkloadCreate, principal: Principal) -> None:
         raise problems.Forbidden(
             Code.SPAWNER_ONLY,
             f"{', '.join(reserved)}: only the Hub's spawner sets this; leave it out",
+        )
+    if principal.job and body.kind == "workspace":
+        raise problems.Forbidden(
+            Code.NOT_FOR_JOBS, "A job submits no interactive work, which is for people at a desk"
         )
     if principal.kind != "user":
         raise problems.Forbidden(
