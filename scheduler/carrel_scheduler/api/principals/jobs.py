@@ -28,7 +28,7 @@ from carrel_scheduler.api.principals.identity import (
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound, ObjectStore
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
-from carrel_scheduler.workloads.lifecycle.phases import AT_REST, HOLDING
+from carrel_scheduler.workloads.state.phases import AT_REST, HOLDING
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Phase, Workload
 
