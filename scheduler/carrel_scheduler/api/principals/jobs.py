@@ -116,7 +116,7 @@ class _Below:
         workload.meta.labels = {**workload.meta.labels, PARENT_LABEL: meta.name}
 
 
-class Children:
+class ChildLimits:
     """Lets jobs submit within the limits; one submission at a time for each tree of jobs."""
 
     def __init__(self, store: ObjectStore, limits: JobLimits) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.principals.jobs import Children
+from carrel_scheduler.api.principals.jobs import ChildLimits
 from carrel_scheduler.api.services.batches import Batches
 from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.departments import Departments
@@ -33,7 +33,7 @@ class Services:
     def build(cls, deps: ApiDependencies, document: bytes) -> "Services":
         """The services of one application; ``document`` is the OpenAPI document."""
         projects, control = Projects(deps), Control(deps.ledger)
-        children = Children(deps.ledger, deps.job_limits)
+        children = ChildLimits(deps.ledger, deps.job_limits)
         return cls(
             deps=deps,
             submission=Submission(deps, projects, children),

@@ -14,7 +14,7 @@ from carrel_scheduler.api import convert, problems, refusals
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models.answers import BatchItem
 from carrel_scheduler.api.principals.identity import Principal
-from carrel_scheduler.api.principals.jobs import Children, Tree
+from carrel_scheduler.api.principals.jobs import ChildLimits, Tree
 from carrel_scheduler.api.problems import Code, Problem
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.projects import Projects
@@ -31,7 +31,7 @@ PAUSE_EVERY: Final = 100
 class Batches:
     """Creates many workloads."""
 
-    def __init__(self, deps: ApiDependencies, projects: Projects, children: Children) -> None:
+    def __init__(self, deps: ApiDependencies, projects: Projects, children: ChildLimits) -> None:
         self._deps, self._projects, self._children = deps, projects, children
 
     async def create(

@@ -17,7 +17,7 @@ from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.authentication import asking_the_hub
 from carrel_scheduler.api.principals.identity import Principal
-from carrel_scheduler.api.principals.jobs import Children, Tree
+from carrel_scheduler.api.principals.jobs import ChildLimits, Tree
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.naming import Naming
@@ -35,7 +35,7 @@ NAME_ATTEMPTS: Final = 20
 class Submission:
     """Creates workloads."""
 
-    def __init__(self, deps: ApiDependencies, projects: Projects, children: Children) -> None:
+    def __init__(self, deps: ApiDependencies, projects: Projects, children: ChildLimits) -> None:
         self._deps, self._projects, self._children = deps, projects, children
         self._naming = Naming(deps.ledger, deps.clock)
         self._keys = _KeyLocks()
