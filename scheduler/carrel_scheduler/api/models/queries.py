@@ -24,7 +24,7 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class DeletionScope(msgspec.Struct, frozen=True, kw_only=True):
+class DeletionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """``children``: also all live work that it submitted, and that those did."""
 
     children: bool = False

@@ -143,7 +143,7 @@ def _accepted(call: Call, changed: Workload) -> Answer:
     "DELETE",
     WORKLOAD,
     access=Access.OWNER,
-    query=queries.DeletionScope,
+    query=queries.DeletionFilter,
     answers={202: WorkloadOut},
     problems=(409,),
     for_jobs=True,
