@@ -128,3 +128,32 @@ def summary(workload: "Workload", now: float) -> str:
     line = f"{workload.project}/{workload.name}: {', '.join(parts)}"
     reason = why(workload)
     return f"{line}. {reason}" if reason else line
+
+
+EFFECTIVE: Final[Mapping[str, str]] = {
+    "preempt_min_runtime_seconds": "Runs before higher priority evicts it",
+    "reclaim_min_runtime_seconds": "Runs before others reclaim it",
+    "preemption_delay_seconds": "Waits before others are evicted for it",
+    "patience_seconds": "Large work waits before it gets reservations",
+    "placement": "Its tasks",
+}
+PLACEMENTS: Final[Mapping[str, str]] = {"pack": "fill nodes", "spread": "spread over nodes"}
+
+
+def rule_value(value: float | str | None) -> str:
+    """A rule's value in words."""
+    if value is None:
+        return "without end"
+    return PLACEMENTS.get(value, value) if isinstance(value, str) else duration(value)
+
+
+def effective_rules(project: "Project") -> list[tuple[str, str]]:
+    """The rules that hold for a project's work, each with where it comes from."""
+    found = []
+    for name, label in EFFECTIVE.items():
+        rule = project.effective.get(name)
+        if rule is None:
+            continue
+        of = f"department {project.department}" if rule.origin == "department" else rule.origin
+        found.append((label, f"{rule_value(rule.value)} ({of})"))
+    return found

@@ -11,14 +11,16 @@ import msgspec
 
 from carrel_schema.constraints import (
     CpuMillicores,
-    Gpus,
     MemoryBytes,
     Name,
     ProjectName,
+    QuotaGpus,
+    Seconds,
     Text,
 )
 from carrel_schema.objects import (
     InteractiveLimits,
+    Placement,
     Rank,
     ReasonInfo,
     TrainingLimits,
@@ -54,7 +56,7 @@ class UploadedCode(Answer, frozen=True, kw_only=True):
 class Amounts(Answer, frozen=True, kw_only=True):
     """An amount of each resource; ``null`` means no bound."""
 
-    gpus: Gpus | None = None
+    gpus: QuotaGpus | None = None
     cpu_millicores: CpuMillicores | None = None
     memory_bytes: MemoryBytes | None = None
 
@@ -62,7 +64,7 @@ class Amounts(Answer, frozen=True, kw_only=True):
 class QuotaAmounts(Amounts, frozen=True, kw_only=True):
     """Guaranteed amounts; ``null`` means no bound."""
 
-    gpus: Gpus | None = 0.0
+    gpus: QuotaGpus | None = 0.0
 
 
 class QuotaFinding(Answer, frozen=True, kw_only=True):
@@ -104,6 +106,16 @@ class DepartmentFields(Answer, frozen=True, kw_only=True):
         over_quota: whether more than the quota may be used while others leave it idle.
         weight: share of what nobody is guaranteed; null: in proportion to the GPU quota.
         rank: served strictly first out of the surplus when higher.
+        preempt_min_runtime_seconds: so long its work runs before it is evicted for work of higher
+            priority of its own project; null: as the department, else the cluster, says.
+        reclaim_min_runtime_seconds: so long its work runs before others reclaim what it borrowed;
+            null: as above.
+        preemption_delay_seconds: so long its work waits before others are evicted for it; null: as
+            above.
+        patience_seconds: so long its large work waits before places are reserved for it; null: as
+            above.
+        placement: whether its tasks fill nodes one after the other or spread over them; null: as
+            above.
     """
 
     description: Text = ""
@@ -112,6 +124,11 @@ class DepartmentFields(Answer, frozen=True, kw_only=True):
     over_quota: bool = True
     weight: Weight | None = None
     rank: Rank = 0
+    preempt_min_runtime_seconds: Seconds | None = None
+    reclaim_min_runtime_seconds: Seconds | None = None
+    preemption_delay_seconds: Seconds | None = None
+    patience_seconds: Seconds | None = None
+    placement: Placement | None = None
 
 
 class ProjectFields(DepartmentFields, frozen=True, kw_only=True):
@@ -128,13 +145,30 @@ class ProjectCreate(ProjectFields, frozen=True, kw_only=True):
     name: ProjectName
 
 
+class EffectiveRule(Answer, frozen=True, kw_only=True):
+    """A rule as it holds for the work of a project.
+
+    Attributes:
+        value: what holds; null: nothing.
+        origin: who says so: the project, its department, or the settings of the cluster.
+    """
+
+    value: float | str | None = None
+    origin: Literal["project", "department", "cluster"] = "cluster"
+
+
 class ProjectOut(ProjectFields, frozen=True, kw_only=True):
-    """A project."""
+    """A project.
+
+    Attributes:
+        effective: the rules that it may take over from its department or the cluster, by field.
+    """
 
     name: str
     color: int = 0
     resource_version: int = 0
     created_at: float = 0.0
+    effective: Mapping[str, EffectiveRule] = {}
     use: UseOut = UseOut()
 
 

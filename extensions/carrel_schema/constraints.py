@@ -30,6 +30,7 @@ Form = Literal[
     "volume_source",
     "no_parent",
     "gpus",
+    "quota_gpus",
     "mig_profile",
     "cron",
     "time_zone",
@@ -94,6 +95,11 @@ WorkingDir = Annotated[str, Constraint(max_length=4096, pattern=NO_NUL, form="ab
 DestinationPath = Annotated[str, Constraint(max_length=4096, pattern=NO_NUL, form="no_parent")]
 
 Gpus = Annotated[float, Constraint(ge=0, le=MOST_GPUS, form="gpus")]
+QuotaGpus = Annotated[float, Constraint(ge=0, le=MOST_GPUS, form="quota_gpus")]
+GpuType = Annotated[
+    str, Constraint(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][-A-Za-z0-9 _./]*$")
+]
+LevelName = Annotated[str, Constraint(max_length=317, pattern=NO_NUL)]
 MigProfile = Annotated[str, Constraint(max_length=32, form="mig_profile")]
 CpuMillicores = Annotated[int, Constraint(ge=0, le=MOST_CPU_MILLICORES)]
 MemoryBytes = Annotated[int, Constraint(ge=0, le=MOST_MEMORY_BYTES)]

@@ -1,4 +1,4 @@
-"""Groups of other people's pods and of nodes: objects of a cluster only, as it writes them."""
+"""Groups of other people's pods, groups and levels of nodes: as a cluster writes them."""
 
 from typing import Annotated, Literal
 
@@ -35,6 +35,32 @@ class PodGroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pods: int = 0
     placed: int = 0
     reason: str = ""
+    observed_generation: int = 0
+
+
+class TopologyLevel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One level of a topology: nodes with the same value of a label are one domain.
+
+    Attributes:
+        node_label: the key of the label; the last level may be `kubernetes.io/hostname`.
+    """
+
+    node_label: Annotated[str, Constraint(min_length=1, max_length=317)]
+
+
+class TopologySpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How nodes lie in the cluster, in the form of Kueue's Topology.
+
+    Attributes:
+        levels: from coarse to fine, as zone, block, rack.
+    """
+
+    levels: Annotated[tuple[TopologyLevel, ...], Constraint(min_length=1, max_length=16)]
+
+
+class TopologyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Reserved for controllers."""
+
     observed_generation: int = 0
 
 

@@ -14,6 +14,8 @@ from carrel_schema.constraints import (
     Constraint,
     Environment,
     Files,
+    GpuType,
+    LevelName,
     Port,
     PositiveSeconds,
     Seconds,
@@ -102,7 +104,10 @@ class Work(msgspec.Struct, kw_only=True):
         inputs: names of the notebook's variables that came along, for display.
         port: of a workspace's server.
         large_shm: shared memory of its own, as large as its memory.
-        node_group: only nodes of this group of the cluster.
+        node_group: only nodes of this group.
+        gpu_types: models of GPUs that will do, the best first: A100, H100.
+        topology_required: all tasks run in one domain of this level, as node or a label of nodes.
+        topology_preferred: all tasks run in one domain of this level if they can.
         routes: ports that people reach through the gateway.
         rendezvous, elastic, experiment, inference, notebook, schedule, tensorboard: see
             ``sections``; only of the kinds that have them.
@@ -132,6 +137,9 @@ class Work(msgspec.Struct, kw_only=True):
     port: Port | None = None
     large_shm: bool = False
     node_group: ShortText = ""
+    gpu_types: Annotated[list[GpuType], Constraint(max_length=8)] = []
+    topology_required: LevelName = ""
+    topology_preferred: LevelName = ""
     routes: Annotated[list[sections.Route], Constraint(max_length=16)] = []
     rendezvous: sections.Rendezvous | None = None
     elastic: sections.Elastic | None = None
@@ -396,6 +404,7 @@ class Workload(msgspec.Struct, kw_only=True):
 
 Weight = Annotated[int, Constraint(ge=0, le=1_000_000)]
 Rank = Annotated[int, Constraint(ge=-1000, le=1000)]
+Placement = Literal["pack", "spread"]
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
@@ -412,6 +421,18 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     ``limit`` caps all use, also of idle resources. ``weight`` ``None`` means in proportion to the
     GPU quota. ``members_group`` is the Hub group whose members belong to the project.
     ``department`` is the name of the one that it belongs to; empty: none.
+
+    Attributes:
+        preempt_min_runtime_seconds: so long its work runs before it is evicted for work of higher
+            priority of its own project; null: as the department, else the cluster, says.
+        reclaim_min_runtime_seconds: so long its work runs before others reclaim what it borrowed;
+            null: as above.
+        preemption_delay_seconds: so long its work waits before others are evicted for it; null: as
+            above.
+        patience_seconds: so long its large work waits before places are reserved for it; null: as
+            above.
+        placement: whether its tasks fill nodes one after the other or spread over them; null: as
+            above.
     """
 
     description: Text = ""
@@ -420,6 +441,11 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     over_quota: bool = True
     weight: Weight | None = None
     rank: Rank = 0
+    preempt_min_runtime_seconds: Seconds | None = None
+    reclaim_min_runtime_seconds: Seconds | None = None
+    preemption_delay_seconds: Seconds | None = None
+    patience_seconds: Seconds | None = None
+    placement: Placement | None = None
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
     color: int = 0
@@ -451,6 +477,16 @@ class DepartmentSpec(msgspec.Struct, kw_only=True):
         over_quota: whether they may borrow beyond the department's quota.
         weight: its share of what nobody is guaranteed; null: in proportion to the GPU quota.
         rank: served strictly first out of the surplus when higher.
+        preempt_min_runtime_seconds: so long its work runs before it is evicted for work of higher
+            priority of its own project; null: as the department, else the cluster, says.
+        reclaim_min_runtime_seconds: so long its work runs before others reclaim what it borrowed;
+            null: as above.
+        preemption_delay_seconds: so long its work waits before others are evicted for it; null: as
+            above.
+        patience_seconds: so long its large work waits before places are reserved for it; null: as
+            above.
+        placement: whether its tasks fill nodes one after the other or spread over them; null: as
+            above.
     """
 
     description: Text = ""
@@ -459,6 +495,11 @@ class DepartmentSpec(msgspec.Struct, kw_only=True):
     over_quota: bool = True
     weight: Weight | None = None
     rank: Rank = 0
+    preempt_min_runtime_seconds: Seconds | None = None
+    reclaim_min_runtime_seconds: Seconds | None = None
+    preemption_delay_seconds: Seconds | None = None
+    patience_seconds: Seconds | None = None
+    placement: Placement | None = None
 
 
 class DepartmentStatus(msgspec.Struct, kw_only=True):

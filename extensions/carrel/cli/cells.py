@@ -289,3 +289,14 @@ PROJECT_COLUMNS: Final = (
     "QUOTA LINE",
 )
 PROJECT_NUMBERS: Final = ("GUARANTEED GPUs", "ALLOCATED", "BORROWED", "PENDING", "LIMIT")
+
+
+def amounts(amounts: "Amounts") -> str:
+    """``8 GPUs, 32 processors, 256 GiB``; what has no bound is left out."""
+    cpu, memory = amounts.cpu_millicores, amounts.memory_bytes
+    parts = [
+        "" if amounts.gpus is None else f"{units.number(amounts.gpus)} GPUs",
+        "" if cpu is None else f"{units.number(cpu / 1000)} processors",
+        "" if memory is None else units.memory(memory),
+    ]
+    return ", ".join(part for part in parts if part) or "no bound"

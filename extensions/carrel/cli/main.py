@@ -179,6 +179,7 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "delete": projects.delete,
             "check": projects.check,
             "list": cluster.list_projects,
+            "describe": projects.describe,
             "add-user": projects.add_user,
             "remove-user": projects.remove_user,
         },

@@ -59,6 +59,8 @@ PLACE: Final = (
            values.VOLUME, ("volumes",), short="v", many="list"),
     of_field("image", SURROUNDINGS, "image", shown="IMAGE", short="i"),
     of_field("node-group", SURROUNDINGS, "node_group", shown="GROUP", also=("node-type",)),
+    Option("gpu-type", "Models of GPUs that will do, the best first: A100,H100.", SURROUNDINGS,
+           values.GPU_TYPES, ("gpu_types",)),
     Option("label", "K=V, to find it by; may be repeated.", SURROUNDINGS, values.LABEL,
            ("labels",), short="l", many="mapping"),
     of_field("working-dir", SURROUNDINGS, "working_dir", shown="FOLDER", short="w",

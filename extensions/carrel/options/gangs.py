@@ -7,6 +7,7 @@ from carrel.options.option import Option, Surface, of_field
 GROUP: Final = "Distributed and elastic training"
 TRAINING: Final = frozenset({"training"})
 DISTRIBUTED: Final = frozenset({"distributed"})
+GANG_KINDS: Final = TRAINING | DISTRIBUTED
 
 GANGS: Final = (
     Option("distributed", "Several workers that find each other, start and end together.", GROUP,
@@ -21,6 +22,8 @@ GANGS: Final = (
     Option("elastic", "", GROUP, fields=("elastic.gpus_of_task",), kinds=TRAINING, default=False),
     of_field("min-workers", GROUP, "elastic.min_tasks", kinds=DISTRIBUTED,
              text="Elastic: starts with so few, and shrinks to no fewer."),
+    of_field("topology-required", GROUP, "topology_required", shown="LEVEL", kinds=GANG_KINDS),
+    of_field("topology-preferred", GROUP, "topology_preferred", shown="LEVEL", kinds=GANG_KINDS),
     of_field("launcher", GROUP, "rendezvous.launcher", kinds=DISTRIBUTED),
     of_field("join-timeout", GROUP, "rendezvous.join_timeout_seconds", kinds=DISTRIBUTED),
     of_field("tasks", GROUP, "tasks", kinds=TRAINING,

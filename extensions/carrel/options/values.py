@@ -176,6 +176,13 @@ def _names(found: str) -> list[str]:
     return names
 
 
+def _types(found: str) -> list[str]:
+    types = [part.strip() for part in found.split(",") if part.strip()]
+    if not types:
+        raise _refuse(found, "list of GPU types", "the best first, as A100,H100")
+    return types
+
+
 def _words(found: str) -> list[str]:
     names = [part.strip() for part in found.split(",") if part.strip()]
     if not names:
@@ -319,6 +326,7 @@ REQUEST_SIZE: Final = Value(
 LABEL: Final = Value(_assignment, "K=V", "object")
 VARIABLE: Final = Value(_variable, "K=V", "object")
 VARIABLES: Final = Value(_names, "A,B", "array")
+GPU_TYPES: Final = Value(_types, "TYPE,...", "array", spell=",".join)
 JOBS: Final = Value(_words, "JOB,...", "array")
 PRIORITY: Final = Value(_priority, "LEVEL", "integer|string")
 VOLUME: Final = Value(_volume, "SOURCE[:DESTINATION][:ro]", "array")

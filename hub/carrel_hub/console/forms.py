@@ -71,6 +71,14 @@ class Form:
             return empty
         return int(found)
 
+    def rank(self, name: str) -> int:
+        """A whole number, also a negative one; an empty field is 0."""
+        text = self.value(name)
+        if not re.fullmatch(r"-?\d{0,4}", text) or text == "-":
+            self.errors[name] = "This should be a whole number, such as 0, 10 or -10."
+            return 0
+        return int(text or 0)
+
     def seconds(self, name: str, *, empty: float | None = None) -> float | None:
         """A duration such as ``90 min``, ``8 h``, ``1 d 4 h``; a bare number is minutes."""
         text = self.value(name).lower()

@@ -23,6 +23,13 @@ _DURATIONS = {
         "time_limit_seconds": "training_time_limit",
     },
 }
+# Rules of preemption and reservation; an empty field follows the department.
+_WAITS = {
+    "preempt_min_runtime_seconds": "preempt_min_runtime",
+    "reclaim_min_runtime_seconds": "reclaim_min_runtime",
+    "preemption_delay_seconds": "preemption_delay",
+    "patience_seconds": "patience",
+}
 # Whether changes also hold for what runs already.
 _AT_ONCE = {"interactive": "workspaces_at_once", "training": "trainings_at_once"}
 # These two have no "none": an empty field keeps what the API has by default.
@@ -34,6 +41,9 @@ FIELDS = {
     "department": "department",
     "weight": "weight",
     "over_quota": "over_quota",
+    "rank": "rank",
+    "placement": "placement",
+    **_WAITS,
     "interactive.max_extensions": "max_extensions",
     **{f"quota.{api}": f"quota_{name}" for api, name, _ in _AMOUNTS},
     **{f"limit.{api}": f"limit_{name}" for api, name, _ in _AMOUNTS},
@@ -50,8 +60,12 @@ def form_of(project: Project) -> Form:
         "department": project.department or "",
         "over_quota": "on" if project.over_quota else "",
         "weight": "" if project.weight is None else str(project.weight),
+        "rank": str(project.rank),
+        "placement": project.placement or "",
         "max_extensions": str(project.interactive.max_extensions),
     }
+    for api, name in _WAITS.items():
+        values[name] = spell_duration(getattr(project, api))
     for group, amounts in (("quota", project.quota), ("limit", project.limit)):
         for api, name, unit in _AMOUNTS:
             amount: float | None = getattr(amounts, api)
@@ -75,6 +89,9 @@ def rules_of(form: Form) -> dict[str, Any]:
         "limit": _amounts(form, "limit"),
         "over_quota": form.checked("over_quota"),
         "weight": form.whole("weight"),
+        "rank": form.rank("rank"),
+        "placement": form.value("placement") or None,
+        **{api: form.seconds(name) for api, name in _WAITS.items()},
         "interactive": _stay(form, "interactive")
         | {"max_extensions": form.whole("max_extensions", empty=0)},
         "training": _stay(form, "training"),

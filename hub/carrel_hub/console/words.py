@@ -187,6 +187,11 @@ def interactive_rules(rules: InteractiveLimits) -> list[str]:
     return [*found, f"{warning}."]
 
 
+def effective_rules(project: Project) -> list[tuple[str, str]]:
+    """Rules that hold for a project's work, with where they come from."""
+    return wording.effective_rules(project)
+
+
 def training_rules(rules: TrainingLimits) -> list[str]:
     """A project's rules for trainings, one sentence each."""
     found = []

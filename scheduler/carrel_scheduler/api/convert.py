@@ -206,6 +206,7 @@ def project_out(project: Project, use: ProjectUse | None) -> ProjectOut:
         color=spec.color,
         resource_version=meta.resource_version,
         created_at=meta.created_at,
+        effective={} if use is None else use.rules,
         use=UseOut() if use is None else _use(use),
     )
 

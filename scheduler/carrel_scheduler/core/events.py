@@ -112,6 +112,7 @@ class QueueSet:
         preempt_min_runtime_s, reclaim_min_runtime_s: a workload is not evicted for its own
             queue's, or for another queue's, work before it has run so long; ``None`` asks the
             queue above.
+        patience_s: see the settings; ``None`` asks the queue above, then the settings.
     """
 
     name: str
@@ -124,6 +125,7 @@ class QueueSet:
     parent: str = ""
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
+    patience_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

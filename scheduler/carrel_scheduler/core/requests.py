@@ -24,6 +24,7 @@ class NodeConstraint:
         tolerations: taints that do not keep the task away, ``key`` or ``key=value``; ``*`` all.
         apart: members of one workload go to different values of this label key (``HOST``: to
             different nodes); empty means that they may share.
+        spread: whether the nodes with most free capacity come first; ``None``: see the settings.
     """
 
     nodes: frozenset[str] | None = None
@@ -31,6 +32,7 @@ class NodeConstraint:
     preferred: tuple[tuple[str, frozenset[str]], ...] = ()
     tolerations: frozenset[str] = frozenset()
     apart: str = ""
+    spread: bool | None = None
 
 
 ANYWHERE = NodeConstraint()

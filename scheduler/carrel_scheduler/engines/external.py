@@ -189,6 +189,10 @@ class ExternalPods(Protocol):
         """The node groups that a project's work may use; ``None`` for all nodes."""
         return None
 
+    def topology_levels(self) -> Sequence[str]:
+        """The levels at which the tasks of a gang may lie together, from coarse to fine."""
+        return ("node",)
+
     # Placement constraints of workloads
 
     def claims_of(self, workload: Workload) -> tuple[str, ...]:

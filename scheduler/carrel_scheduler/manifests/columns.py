@@ -47,6 +47,7 @@ GROUP: Final = (
     _AGE,
     Column("Why", ".status.reason", priority=1),
 )
+LEVELS: Final = (Column("Levels", ".spec.levels[*].nodeLabel"), _AGE)
 NODES: Final = (
     Column("Role", ".spec.role"),
     Column("Nodes", ".status.nodes", "integer"),

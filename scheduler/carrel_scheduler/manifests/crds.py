@@ -5,9 +5,16 @@ from typing import Any, Final
 
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.manifests import rules
-from carrel_scheduler.manifests.columns import GROUP, NODES, POOL, WORK, Column
+from carrel_scheduler.manifests.columns import GROUP, LEVELS, NODES, POOL, WORK, Column
 from carrel_scheduler.manifests.schema import Schema, of_struct
-from carrel_schema.groups import NodeGroupSpec, NodeGroupStatus, PodGroupSpec, PodGroupStatus
+from carrel_schema.groups import (
+    NodeGroupSpec,
+    NodeGroupStatus,
+    PodGroupSpec,
+    PodGroupStatus,
+    TopologySpec,
+    TopologyStatus,
+)
 from carrel_schema.kinds import KINDS, SECTIONS, WorkloadKind
 from carrel_schema.names import VERSION
 from carrel_schema.objects import (
@@ -58,6 +65,7 @@ def everything() -> dict[str, dict[str, Any]]:
         _definition(kinds.DEPARTMENT, of_struct(DepartmentSpec), of_struct(DepartmentStatus), POOL),
         _definition(kinds.POD_GROUP, of_struct(PodGroupSpec), of_struct(PodGroupStatus), GROUP),
         _definition(kinds.NODE_GROUP, of_struct(NodeGroupSpec), of_struct(NodeGroupStatus), NODES),
+        _definition(kinds.TOPOLOGY, of_struct(TopologySpec), of_struct(TopologyStatus), LEVELS),
     ]
     return {one["spec"]["names"]["plural"]: one for one in made}
 

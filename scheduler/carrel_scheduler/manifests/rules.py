@@ -68,10 +68,11 @@ _MIG: Final = {
     "x-kubernetes-validations": [rule(f"self == '' || self.matches('^{FORM}$')", EXPECTED)],
 }
 _AMOUNTS: Final = {"gpus": _GPU, "cpu": _CPU, "cpu_limit": _CPU, "memory": _MEMORY}
+_QUOTA: Final = _AMOUNTS | {"gpus": {"minimum": 0, "maximum": 65_536, "multipleOf": 0.01}}
 _FIELDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
     "Needs": {**_AMOUNTS, "mig_profile": _MIG},
-    "Amounts": _AMOUNTS,
-    "Ceiling": _AMOUNTS,
+    "Amounts": _QUOTA,
+    "Ceiling": _QUOTA,
     "WorkloadSpec": {
         "user": {"minLength": 1, "x-kubernetes-validations": [_IMMUTABLE]},
         "owner": {"maxLength": 64, "x-kubernetes-validations": [_IMMUTABLE]},

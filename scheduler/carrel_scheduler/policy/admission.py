@@ -66,6 +66,8 @@ class Admission:
             spec.preemptible,
             spec.elastic,
             spec.node_group,
+            tuple(spec.gpu_types),
+            spec.topology_required,
         )
         if request not in self._known:
             self._known[request] = self._live.never(workload)
@@ -115,7 +117,9 @@ def _misplaced(misfit: UnsupportedField) -> NotAdmitted:
 def _never(workload: Workload, reason: ReasonInfo) -> NotAdmitted:
     if reason.token == Token.NO_ELIGIBLE_NODE:
         group, project = workload.spec.node_group, workload.meta.project
-        found = ("node_group", group) if group else ("project", project)
+        found: tuple[str, Any] = ("node_group", group) if group else ("project", project)
+        if workload.spec.gpu_types:
+            found = ("gpu_types", workload.spec.gpu_types)
         return NotAdmitted("never_fits", *found, reason.help, reason.sentence)
     resource, resources = str(reason.data.get("resource", "")), workload.spec.resources
     field = "mig_profile" if resource.startswith(PREFIX) else _FIELDS.get(resource, "gpus")

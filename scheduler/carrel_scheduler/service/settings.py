@@ -13,6 +13,10 @@ variable                        meaning
 ``CARREL_PAST_USE_HALF_LIFE``   hours after which use counts half as much; default 168, a week
 ``CARREL_RECLAIM_DELAY``        seconds for which preemptible work that waits lets what other
                                 projects borrowed run, before it reclaims them; default 0
+``CARREL_PATIENCE``             seconds that large work waits before places are reserved for it;
+                                default 600
+``CARREL_PLACEMENT``            ``pack`` (default): work fills nodes one after the other;
+                                ``spread``: it goes where most is free
 ``CARREL_STALLED_AFTER``        seconds without GPU work and reports after which a gang stands
                                 still; default 1800, 0: never
 ``CARREL_STALLED_GANGS``        ``tell`` their owners (default), or ``restart`` the workers, which
@@ -72,7 +76,9 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from carrel_scheduler.api.principals.jobs import JobLimits
+from carrel_scheduler.core.settings import DEFAULTS as CORE
 from carrel_scheduler.core.settings import Settings as CoreSettings
+from carrel_scheduler.core.settings import Strategy
 from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import STALE_SECONDS
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
 from carrel_scheduler.engines.local.network.addressing import (
@@ -151,6 +157,8 @@ class Settings:
     cluster: ClusterSettings | None = None
     past_use: PastUseRules = field(default_factory=PastUseRules)
     reclaim_delay_s: float = 0.0
+    patience_s: float = CORE.patience_s
+    placement: Strategy = Strategy.BIN_PACK
     gateway_url: str = ""
     system_accounts: frozenset[str] = frozenset()
     user_namespaces: bool = False
@@ -182,6 +190,8 @@ class Settings:
             cluster=_cluster(env, host, port, prefix) if engine == "kubernetes" else None,
             past_use=_past_use(env),
             reclaim_delay_s=_number(env, "CARREL_RECLAIM_DELAY", 0.0, least=0.0),
+            patience_s=_number(env, "CARREL_PATIENCE", CORE.patience_s, least=0.0),
+            placement=_placement(env),
             gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
             system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
             user_namespaces=env.get("CARREL_USER_NAMESPACES", "") == "allow",
@@ -197,6 +207,9 @@ class Settings:
         return CoreSettings(
             usage_factor_millionths=round(self.past_use.factor * 1e6),
             reclaim_delay_s=self.reclaim_delay_s,
+            patience_s=self.patience_s,
+            gpu_strategy=self.placement,
+            cpu_strategy=self.placement,
         )
 
     @property
@@ -225,6 +238,16 @@ def _engine(env: Mapping[str, str]) -> Literal["local", "kubernetes"]:
             return "kubernetes"
         case other:
             raise BadSetting("CARREL_ENGINE", other, "`local` or `kubernetes`")
+
+
+def _placement(env: Mapping[str, str]) -> Strategy:
+    match env.get("CARREL_PLACEMENT") or "pack":
+        case "pack":
+            return Strategy.BIN_PACK
+        case "spread":
+            return Strategy.SPREAD
+        case other:
+            raise BadSetting("CARREL_PLACEMENT", other, "`pack` or `spread`")
 
 
 def _enforcement(env: Mapping[str, str]) -> Literal["off", "warn", "end"]:

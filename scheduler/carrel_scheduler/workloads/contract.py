@@ -12,7 +12,7 @@ import msgspec
 
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.quarantine import Skipped, Source
-from carrel_schema.answers import NodeView, ProjectImpact
+from carrel_schema.answers import EffectiveRule, NodeView, ProjectImpact
 from carrel_schema.history import Report
 from carrel_schema.objects import (
     Limits,
@@ -39,7 +39,10 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A project's quota line now. ``fair_share_gpu_milli`` is that of the last cycle."""
+    """A project's quota line now, and the rules that it may have from elsewhere, by field.
+
+    ``fair_share_gpu_milli`` is that of the last cycle.
+    """
 
     name: str
     gpu_allocated_milli: int
@@ -50,6 +53,7 @@ class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
     fair_share_gpu_milli: int
     running: int
     waiting: int
+    rules: Mapping[str, EffectiveRule] = {}
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):

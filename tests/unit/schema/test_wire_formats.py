@@ -48,7 +48,8 @@ COMMON: Final = {
     "project": "vision", "gpus": 0.25, "cpu_millicores": 1500, "cpu_limit_millicores": 2000,
     "memory_bytes": 3 * 2**30, "priority": 70, "restart_policy": "never", "backoff_limit": 2,
     "grace_seconds": 12.5, "checkpoint_every_seconds": 60.0, "continue_from": "before",
-    "large_shm": True, "node_group": "fast", "inputs": ["x"], "labels": {"team": "a", "b/c": "d e"},
+    "large_shm": True, "node_group": "fast", "gpu_types": ["A100", "H100"], "inputs": ["x"],
+    "labels": {"team": "a", "b/c": "d e"},
     "environment": {"A": "1"}, "files": {"train.py": "π"}, "working_dir": "/w", "image": "i",
     "volumes": [{"source": "/d", "destination": "/m", "read_only": True}, {"source": "claim"}],
 }  # fmt: skip

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from carrel.cli import units
 from carrel.cli.commands.projects import RuleOptions, tell_findings
 from carrel.cli.common import (
     NoHeaders,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carrel.client import Client
-    from carrel.models import Amounts, Department, Project
+    from carrel.models import Department, Project
 
 Name = Annotated[str, typer.Argument(metavar="DEPARTMENT", help="The department.")]
 
@@ -120,21 +119,19 @@ def _facts(one: "Department", inside: "Sequence[Project]") -> list[tuple[str, st
     return [
         ("Name", one.name),
         ("Description", one.description),
-        ("Guaranteed", _amounts(one.quota)),
-        ("Limit", _amounts(one.limit)),
+        ("Guaranteed", cells.amounts(one.quota)),
+        ("Limit", cells.amounts(one.limit)),
         ("Over quota", "yes" if one.over_quota else "no"),
         ("Weight", "by its quota" if one.weight is None else str(one.weight)),
         ("Rank", str(one.rank)),
+        *_rules_said(one),
         ("Quota line", cells.quota_line(cells.beyond(cells.use_of(inside), one.quota), one.quota)),
     ]
 
 
-def _amounts(amounts: "Amounts") -> str:
-    """``8 GPUs, 32 processors, 256 GiB``; what has no bound is left out."""
-    cpu, memory = amounts.cpu_millicores, amounts.memory_bytes
-    parts = [
-        "" if amounts.gpus is None else f"{units.number(amounts.gpus)} GPUs",
-        "" if cpu is None else f"{units.number(cpu / 1000)} processors",
-        "" if memory is None else units.memory(memory),
-    ]
-    return ", ".join(part for part in parts if part) or "no bound"
+def _rules_said(one: "Department") -> list[tuple[str, str]]:
+    """The rules that it sets for its projects; what it leaves to the cluster is left out."""
+    from carrel import wording
+
+    said = ((label, getattr(one, name)) for name, label in wording.EFFECTIVE.items())
+    return [(label, wording.rule_value(value)) for label, value in said if value is not None]

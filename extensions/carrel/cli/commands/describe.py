@@ -219,6 +219,8 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Memory", units.memory(spec.memory_bytes)),
         ("Shared memory", "large" if spec.large_shm else ""),
         ("Node group", spec.node_group),
+        ("GPU types", ", ".join(spec.gpu_types)),
+        ("Topology", _topology(workload)),
         ("Preemptible", "yes" if spec.preemptible else "no"),
         ("Priority", str(spec.priority)),
         *kind_facts(workload, now),
@@ -276,6 +278,16 @@ def _attempts(workload: Workload) -> str:
         f"{status.attempt + 1} ({status.failures} failed of at most "
         f"{workload.spec.backoff_limit + 1}, {status.preemptions} preempted)"
     )
+
+
+def _topology(workload: Workload) -> str:
+    spec = workload.spec
+    required, preferred = spec.topology_required, spec.topology_preferred
+    parts = [
+        f"together in one {required}" if required else "",
+        f"in one {preferred} if possible" if preferred else "",
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 def _progress(workload: Workload) -> str:

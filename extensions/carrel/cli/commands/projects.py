@@ -8,7 +8,7 @@ from typer import Option
 from typing_extensions import override
 
 from carrel.cli import units
-from carrel.cli.common import Output, OutputOption, connected, document, for_programs, say
+from carrel.cli.common import Output, OutputOption, connected, document, fields, for_programs, say
 from carrel.cli.typer_options import with_record
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 NONE = "none"
+WEIGHTS = {"low": 1, "medium": 2, "high": 3}
+PLACEMENTS = ("pack", "spread")
 Text = str | None
 Whole = int | None
 Switch = bool | None
@@ -40,17 +42,49 @@ class RuleOptions:
         Option("--over-quota/--no-over-quota", help="May it borrow what nobody uses?"),
     ] = None
     weight: Annotated[
-        Text, Option("--weight", help="Share of what is over; none: as its quota.")
+        Text,
+        Option(
+            "--weight",
+            help="Share of what is over: a number, low, medium or high (1, 2, 3), 0 for nothing;"
+            " none: as its quota.",
+        ),
     ] = None
     rank: Annotated[Whole, Option("--rank", help="Served before those of lower rank.")] = None
+    preempt_min_runtime: Annotated[
+        Text,
+        Option(
+            "--preempt-min-runtime",
+            help="Work runs 30m before higher priority evicts it, or none.",
+        ),
+    ] = None
+    reclaim_min_runtime: Annotated[
+        Text,
+        Option("--reclaim-min-runtime", help="Work runs 1h before others reclaim, or none."),
+    ] = None
+    preemption_delay: Annotated[
+        Text,
+        Option("--preemption-delay", help="Work waits 5m before others are evicted, or none."),
+    ] = None
+    patience: Annotated[
+        Text,
+        Option("--patience", help="Large work waits 10m before it gets reservations, or none."),
+    ] = None
+    placement: Annotated[
+        Text, Option("--placement", help="Fill nodes (pack) or spread over them, or none.")
+    ] = None
 
     def body(self) -> dict[str, Any]:
         """The API's fields of the options that were given; ``none`` takes a bound away."""
         plain = {
             "description": self.description,
             "over_quota": self.over_quota,
-            "weight": _bound(self.weight, lambda text: _number(text, "--weight", int)),
+            "weight": _bound(self.weight, _weight),
             "rank": self.rank,
+            "preempt_min_runtime_seconds": _span(self.preempt_min_runtime, "--preempt-min-runtime"),
+            "reclaim_min_runtime_seconds": _span(self.reclaim_min_runtime, "--reclaim-min-runtime"),
+            "preemption_delay_seconds": _span(self.preemption_delay, "--preemption-delay"),
+            "patience_seconds": _span(self.patience, "--patience"),
+            "placement": _bound(self.placement, _placement),
         }
         nested = {name: _given(group) for name, group in self.groups().items()}
         return _given(plain) | {key: value for key, value in nested.items() if value}
@@ -154,6 +188,16 @@ def _bound(text: str | None, read: Any) -> Any:
     return text if text in (None, NONE) else read(text)
 
 
+def _weight(text: str) -> float:
+    return WEIGHTS.get(text.lower()) or _number(text, "--weight", int)
+
+
+def _placement(text: str) -> str:
+    if text not in PLACEMENTS:
+        raise typer.BadParameter(f"--placement {text!r}: write pack, spread or none.")
+    return text
+
+
 def _number(text: str, option: str, kind: type[int] | type[float]) -> float:
     try:
         return kind(text)
@@ -201,6 +245,31 @@ def _impact(name: str, impact: "ProjectImpact") -> None:
     say(f"Nothing was changed in {name}.")
     say(f"Would start at once: {', '.join(impact.would_start) or 'no job'}")
     say(f"Would be preempted at once: {', '.join(impact.would_give_way) or 'no job'}")
+
+
+def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
+    """Show a project in full: its guarantees, and each rule with where it comes from."""
+    from carrel import wording
+    from carrel.cli import cells
+
+    with connected() as client:
+        project = client.get_project(name)
+    if for_programs(output):
+        document(project, output)
+        return
+    fields(
+        [
+            ("Name", project.name),
+            ("Description", project.description),
+            ("Department", project.department or ""),
+            ("Guaranteed", cells.amounts(project.quota)),
+            ("Limit", cells.amounts(project.limit)),
+            ("Over quota", "yes" if project.over_quota else "no"),
+            ("Weight", "by its quota" if project.weight is None else str(project.weight)),
+            ("Rank", str(project.rank)),
+            *wording.effective_rules(project),
+        ]
+    )
 
 
 def check(*, output: OutputOption = Output.TABLE) -> None:

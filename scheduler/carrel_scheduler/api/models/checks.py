@@ -57,6 +57,7 @@ def _workload(asked: WorkloadCreate) -> None:
         refuse(Code.MIG_AND_GPUS, "`gpus` 0 with a `mig_profile`: one or the other")
     if asked.gpu_memory_bytes and (asked.gpus or asked.mig_profile):
         refuse(Code.GPU_MEMORY_AND_GPUS, "`gpus` 0 and no `mig_profile` with `gpu_memory_bytes`")
+    _types(asked)
     _code(asked)
     _limits(asked)
     _routes(asked.kind, asked.routes)
@@ -78,6 +79,16 @@ def _limits(asked: WorkloadCreate) -> None:
         asked.gpus or asked.mig_profile or asked.gpu_memory_bytes
     ):
         refuse(Code.BAD_LIMIT, "no `idle_timeout_seconds` without GPUs, which it is about")
+
+
+def _types(asked: WorkloadCreate) -> None:
+    """Types of GPUs are for work with GPUs, levels for work whose tasks start together."""
+    if asked.gpu_types and not (asked.gpus or asked.gpu_memory_bytes or asked.mig_profile):
+        refuse(Code.GPU_TYPE_WITHOUT_GPUS, "`gpus` with `gpu_types`, or neither")
+    if len({one.lower() for one in asked.gpu_types}) < len(asked.gpu_types):
+        refuse(Code.GPU_TYPE_TWICE, "each of the `gpu_types` once, the best first")
+    if (asked.topology_required or asked.topology_preferred) and not KINDS[asked.kind].gang:
+        refuse(Code.TOPOLOGY_OF_GANG, f"no topology: a {asked.kind} is one task")
 
 
 def _code(asked: WorkloadCreate) -> None:

@@ -60,6 +60,12 @@ def _gpus(value: float) -> float:
     return value
 
 
+def _quota_gpus(value: float) -> float:
+    if round(value * 100) != round(value * 100, 6):
+        refuse(Code.BAD_GPU_SHARE, "a number of GPUs in hundredths (2, 2.5 or 0.25)")
+    return value
+
+
 def _mig_profile(value: str) -> str:
     if value and not is_profile(value):
         refuse(Code.BAD_MIG_PROFILE, EXPECTED)
@@ -161,6 +167,7 @@ FORMS: Final[Mapping[constraints.Form, Checked]] = {
     "volume_source": Checked(_volume_source),
     "no_parent": Checked(_no_parent),
     "gpus": Checked(_gpus, {"anyOf": [{"multipleOf": 1}, {"enum": list(GPU_SHARES)}]}),
+    "quota_gpus": Checked(_quota_gpus, {"multipleOf": 0.01}),
     "mig_profile": Checked(_mig_profile),
     "cron": Checked(_cron),
     "time_zone": Checked(_time_zone),

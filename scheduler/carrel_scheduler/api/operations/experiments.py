@@ -119,6 +119,7 @@ async def draft_best(call: Call) -> Answer:
         "memory_bytes": spec.resources.memory_bytes,
         "large_shm": spec.large_shm,
         "node_group": spec.node_group,
+        "gpu_types": spec.gpu_types,
         "labels": {**owner.meta.labels, "carrel.dev/experiment": owner.meta.name},
     }
     ledger = call.services.deps.ledger

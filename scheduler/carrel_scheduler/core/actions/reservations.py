@@ -12,7 +12,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Answer
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
-from carrel_scheduler.core.cycle.starvation import starving
+from carrel_scheduler.core.cycle.starvation import has_waited_long, starving
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.preemption.candidates import victims_of
@@ -106,13 +106,12 @@ def replace_reserved(cycle: Cycle) -> None:
     Later there may be: work has ended elsewhere, so that a few moves free enough, or a queue is
     within its quota again. Where nothing is found the reservation stays.
     """
-    patience = cycle.settings.patience_s
-    if patience < 0 or not cycle.has_victims:
+    if cycle.settings.patience_s < 0 or not cycle.has_victims:
         return
     for uid in sorted(cycle.state.reserved):
         job = cycle.state.reserved[uid]
         held = cycle.moves.reserved.get(uid, {})
-        late = held and not job.rows and cycle.waited_s(job) > patience
+        late = held and not job.rows and has_waited_long(cycle, job)
         if late and not _is_coming(cycle, held.values()):
             _replace(cycle, job)
 

@@ -47,6 +47,13 @@ def starving(cycle: Cycle) -> tuple[Job, ...]:
     return cycle.starving
 
 
+def has_waited_long(cycle: Cycle, job: Job) -> bool:
+    """Whether a job has waited longer than the patience of its queue."""
+    queues = np.array([job.queue])
+    patience = cycle.queue_usage.table.patience_s(queues, cycle.settings.patience_s)
+    return bool(cycle.waited_s(job) > patience[0])
+
+
 def held_back(cycle: Cycle, rows: Counts) -> Bools:
     """(r,) whether the jobs of these waiting rows wait for one who starves in their queue."""
     waiting = cycle.state.waiting
@@ -92,7 +99,10 @@ def _late_rows(cycle: Cycle) -> Counts:
     waiting = cycle.state.waiting
     rows = waiting.used()
     large = (waiting.demand[0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
-    late = large & (waiting.since.take(rows) + cycle.settings.patience_s < cycle.now)
+    patience = cycle.queue_usage.table.patience_s(
+        waiting.queue.take(rows), cycle.settings.patience_s
+    )
+    late = large & (waiting.since.take(rows) + patience < cycle.now)
     if not late.any():
         return rows[:0]
     possible = ~rows_over_limit(cycle, rows, for_ever=True)
@@ -106,7 +116,7 @@ def _late_rows(cycle: Cycle) -> Counts:
 
 def _has_right(cycle: Cycle, job: Job) -> bool:
     step, queue_usage = job.shape.first_step, cycle.queue_usage
-    if cycle.waited_s(job) <= cycle.settings.patience_s or cycle.answered(job):
+    if not has_waited_long(cycle, job) or cycle.answered(job):
         return False
     right = _is_free(cycle, job, step)
     if not right:

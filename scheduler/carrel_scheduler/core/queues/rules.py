@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import QueueSet, UsageSeen
@@ -38,6 +39,7 @@ class RuleTable:
         rank, place: served first when higher; and age among all queues (0 is the oldest, ties by
             name).
         quotas, caps: ``quota`` and ``cap`` as columns; ``tree``: who is above whom.
+        patience: (Q,) seconds, NaN where neither the queue nor one above says it.
         bounds: what work of this queue can run into on its way up, nearest queue first.
     """
 
@@ -67,6 +69,16 @@ class RuleTable:
         self.tree = Tree(np.array(self.parent, np.int64).reshape(-1))
         self.quotas: Counts = np.array(self.quota, np.int64).reshape(-1, 3)
         self.caps: Counts = np.array(self.cap, np.int64).reshape(-1, 3)
+        self.patience = np.array([self._patience(path) for path in self.path], np.float64)
+
+    def patience_s(self, queues: Counts, default: float) -> npt.NDArray[np.float64]:
+        """(q,) the patience of these queues; ``default`` where nobody says it."""
+        found = self.patience.take(queues)
+        return np.where(np.isnan(found), default, found)
+
+    def _patience(self, path: tuple[int, ...]) -> float:
+        said = (rule.patience_s for slot in path if (rule := self.rules[slot]) is not None)
+        return next((seconds for seconds in said if seconds is not None), math.nan)
 
     def _bounds(self, path: tuple[int, ...]) -> tuple[Bound, ...]:
         found: list[Bound] = []
@@ -191,6 +203,7 @@ def check_rules(event: QueueSet) -> None:
     for field, runtime in (
         ("preempt_min_runtime_s", event.preempt_min_runtime_s),
         ("reclaim_min_runtime_s", event.reclaim_min_runtime_s),
+        ("patience_s", event.patience_s),
     ):
         if runtime is not None and not runtime >= 0:
             raise InvalidEvent("bad_time", field, runtime, "seconds that are not negative")

@@ -219,6 +219,9 @@ class Chooser:
         return self._packs(class_id) and self.value.knows(class_id)
 
     def _packs(self, class_id: int) -> bool:
+        spread = self._classes.requests[class_id].where.spread
+        if spread is not None:
+            return not spread
         return self._packs_gpu if self._classes.takes_gpu(class_id) else self._packs_cpu
 
 

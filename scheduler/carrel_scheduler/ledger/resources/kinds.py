@@ -46,9 +46,10 @@ WORK: Final[Mapping[WorkloadKind, Named]] = {
 PROJECT: Final = _named("Project", "projects", "proj", namespaced=False)
 DEPARTMENT: Final = _named("Department", "departments", "dept", namespaced=False)
 NODE_GROUP: Final = _named("NodeGroup", "nodegroups", "ng", namespaced=False)
+TOPOLOGY: Final = _named("Topology", "topologies", "topo", namespaced=False)
 POD_GROUP: Final = _named("PodGroup", "podgroups", "pg")
 
-ALL: Final = (*WORK.values(), PROJECT, DEPARTMENT, NODE_GROUP, POD_GROUP)
+ALL: Final = (*WORK.values(), PROJECT, DEPARTMENT, NODE_GROUP, TOPOLOGY, POD_GROUP)
 BY_KIND: Final[Mapping[str, WorkloadKind]] = {
     named.resource.kind: kind for kind, named in WORK.items()
 }

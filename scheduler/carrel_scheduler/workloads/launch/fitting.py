@@ -4,10 +4,11 @@ One machine and a cluster differ in what a volume is, and a pod cannot be everyt
 can. What a cluster refuses is what its engine would refuse at the start, asked beforehand.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.contract import TaskId, TaskRefused, TaskSpec
 from carrel_scheduler.engines.external import ExternalPods
 from carrel_scheduler.workloads.contract import UnsupportedField
@@ -90,11 +91,57 @@ def _draft(workload: Workload) -> TaskSpec:
 
 
 FIELD = "node_group"
+WITHIN_NODE: Final = ("nvlink", "numa")
+"""What people may take for levels: how the GPUs of one node are connected."""
 _MOST = 8
 
 
-def misfit(external_pods: ExternalPods, workload: Workload) -> UnsupportedField | None:
-    """The error of the node group that it asks for; ``None`` for none."""
+def misfit(
+    external_pods: ExternalPods, models: Collection[str], workload: Workload
+) -> UnsupportedField | None:
+    """The error of the nodes that it asks for, by group, type of GPU or level; ``None`` for none.
+
+    Args:
+        external_pods: know the groups and levels.
+        models: of the GPUs that nodes have.
+        workload: that is submitted.
+    """
+    return (
+        _group_misfit(external_pods, workload)
+        or _type_misfit(models, workload.spec.gpu_types)
+        or _level_misfit(external_pods.topology_levels(), workload)
+    )
+
+
+def _type_misfit(models: Collection[str], asked: Sequence[str]) -> UnsupportedField | None:
+    """Each type is one that there is."""
+    for number, one in enumerate(asked):
+        if not gpu_models.matching(one, models):
+            known = ", ".join(f"`{model}`" for model in sorted(models)[:_MOST])
+            right = f"a model or a part of its name: {known}"
+            if not models:
+                right = "left out: no node tells of one model of its GPUs"
+            return UnsupportedField("unknown_gpu_type", f"gpu_types.{number}", one, right)
+    return None
+
+
+def _level_misfit(levels: Sequence[str], workload: Workload) -> UnsupportedField | None:
+    """Each level is one that there is."""
+    spec = workload.spec
+    for field, asked in (
+        ("topology_required", spec.topology_required),
+        ("topology_preferred", spec.topology_preferred),
+    ):
+        if not asked or asked in levels or asked in shape.NODE_LEVELS:
+            continue
+        right = f"one of {', '.join(f'`{level}`' for level in levels)}, or left out"
+        if asked in WITHIN_NODE:
+            right = f"{right}: a task with several GPUs gets those that are connected best anyway"
+        return UnsupportedField("unknown_level", field, asked, right)
+    return None
+
+
+def _group_misfit(external_pods: ExternalPods, workload: Workload) -> UnsupportedField | None:
     asked = workload.spec.node_group
     if not asked:
         return None

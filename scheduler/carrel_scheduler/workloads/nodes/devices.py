@@ -17,6 +17,7 @@ import msgspec
 
 from carrel_scheduler.core.events import Link, NodeSet
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.node.contract import (
     Device,
@@ -155,7 +156,7 @@ def observe(
     facts = with_lost(known.facts if known else None, facts, held)
     if known is None or known.facts != facts:
         changes.state.apply(withheld.added_to(node_event(facts)))
-        changes.cache.largest_gpus = max(changes.cache.largest_gpus, len(facts.devices))
+        changes.cache.node_seen(facts)
     node = nodes[facts.name] = known_as(known, facts)
     if use:
         by_index = {one.index: one for one in use}
@@ -240,6 +241,7 @@ def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:
 
 def node_event(facts: NodeFacts) -> NodeSet:
     """The event that describes a node to the core."""
+    models = gpu_models.of_node(device.name for device in facts.devices)
     return NodeSet(
         name=facts.name,
         devices=len(facts.devices),
@@ -247,6 +249,7 @@ def node_event(facts: NodeFacts) -> NodeSet:
         memory_mib=facts.memory_mib,
         gpu_memory_mib=min((device.memory_mib for device in facts.devices), default=0),
         broken_devices=frozenset(device.index for device in facts.devices if device.broken),
+        labels=tuple((gpu_models.LABEL, model) for model in models),
         links=tuple(Link(link.first, link.second, link.hops) for link in facts.links),
     )
 

@@ -195,6 +195,7 @@ class EventHandlers:
         self._deleted_projects.end(changes.cache, name)
         self._state.apply(project_event(project, self._cache.departments))
         self._cache.projects[name] = project
+        self._cache.outdated = True
         changes.external_pods.project_changed(name)
         for entry in self._cache:
             if entry.workload.meta.project != name:
@@ -214,6 +215,7 @@ class EventHandlers:
                 self._state.apply(QueueRemoved(department_queue(name)))
             return
         new = name not in known
+        self._cache.outdated = True
         self._state.apply(department_event(department))
         known[name] = department
         if new:
@@ -290,7 +292,17 @@ class EventHandlers:
     def node_known(self, facts: NodeFacts) -> None:
         """A node of a cluster is there, or has other hardware."""
         self.nodes[facts.name] = devices.known_as(self.nodes.get(facts.name), facts)
-        self._cache.largest_gpus = max(self._cache.largest_gpus, len(facts.devices))
+        self._cache.node_seen(facts)
+
+    def follow_rules(self, changes: PassChanges) -> None:
+        """Queue waiting work again where rules of its project, or what GPUs there are, changed."""
+        if not self._cache.outdated:
+            return
+        self._cache.outdated = False
+        for entry in tuple(self._cache):
+            if entry.queued and not entry.holding:
+                with self._steps.step(changes, "message", entry.uid, entry.uid):
+                    changes.queue_again(entry)
 
     def due(self, changes: PassChanges, uids: Sequence[str]) -> None:
         """Handle the timers that are due."""

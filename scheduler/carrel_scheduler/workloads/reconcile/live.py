@@ -15,6 +15,7 @@ from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device, DeviceUse, MigInstance, NodeFacts
 from carrel_scheduler.policy import limits as limits_policy
+from carrel_scheduler.policy.inherited_rules import effective_rules
 from carrel_scheduler.workloads.contract import (
     Activity,
     Faults,
@@ -71,7 +72,10 @@ class LiveView:
 
     def misfit(self, workload: Workload) -> UnsupportedField | None:
         """The error of a workload that can never run here; else ``None``."""
-        return self._fits(workload) or fitting.misfit(self._loop.external_pods, workload)
+        loop = self._loop
+        return self._fits(workload) or fitting.misfit(
+            loop.external_pods, loop.cache.gpu_models, workload
+        )
 
     def faults(self) -> Faults:
         """The inputs that were set aside, and violated invariants."""
@@ -144,7 +148,7 @@ class LiveView:
 
     def _queued(self, workload: Workload, claims: tuple[str, ...] = ()) -> WorkloadQueued:
         """As it would be queued: with the nodes that are open to it and reach its volumes."""
-        queued = queued_event(workload, self._loop.cache.largest_gpus)
+        queued = queued_event(workload, self._loop.cache)
         return self._loop.external_pods.constrained(queued, claims)
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
@@ -275,6 +279,7 @@ class LiveView:
             fair_share_gpu_milli=self._loop.cache.fair_share.get(name, 0),
             running=use.running,
             waiting=use.waiting,
+            rules=effective_rules(*self._loop.cache.rules_of(name), self._loop.state.settings),
         )
 
     def _node(self, view: views.NodeView) -> NodeView:

@@ -196,6 +196,7 @@ class Reconciler:
             self._deleted_projects.settle(changes)
             if self.external_pods.reconcile(changes.now):
                 self.decider.ask_again()
+            self.handlers.follow_rules(changes)
             # 4. Ask the core for a plan and put it into the pass.
             self._decide(changes)
             # 5. Write reasons of pending workloads; 6. record everything; 7. carry it out.

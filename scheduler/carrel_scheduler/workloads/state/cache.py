@@ -11,13 +11,23 @@ from dataclasses import dataclass, field
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import NAMED
+from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
+from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.policy import inherited_rules
 from carrel_scheduler.workloads.contract import Activity
 from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.gpu_account import GpuAccount
 from carrel_scheduler.workloads.state.phases import HOLDING
 from carrel_schema.kinds import KINDS
-from carrel_schema.objects import Department, Project, Quota, Workload
+from carrel_schema.objects import (
+    Department,
+    DepartmentSpec,
+    Project,
+    ProjectSpec,
+    Quota,
+    Workload,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +166,9 @@ class WorkloadCache:
     """Live workloads by uid, projects and departments by name.
 
     ``queue`` gives the uids of all pending workloads in their order; the reconciler sets it.
-    ``largest_gpus``: how many GPUs the largest node has. ``draining``: names of projects that are
-    deleted and still hold resources.
+    ``largest_gpus``: how many GPUs the largest node has. ``gpu_models``: of all nodes.
+    ``outdated``: where waiting work may run has changed since it was queued. ``draining``: names
+    of projects that are deleted and still hold resources.
     """
 
     def __init__(self) -> None:
@@ -171,10 +182,27 @@ class WorkloadCache:
         self._ranked: tuple[Sequence[str], dict[str, int]] = ((), {})
         self.fair_share: dict[str, int] = {}
         self.largest_gpus = 0
+        self.gpu_models: frozenset[str] = frozenset()
+        self.outdated = False
 
     def __iter__(self) -> Iterator[CachedWorkload]:
         """Entries in the order in which they came."""
         return iter(self._entries.values())
+
+    def node_seen(self, facts: NodeFacts) -> None:
+        """A node appeared, or has other hardware."""
+        self.largest_gpus = max(self.largest_gpus, len(facts.devices))
+        models = self.gpu_models | gpu_models.of_node(device.name for device in facts.devices)
+        self.outdated |= models != self.gpu_models
+        self.gpu_models = models
+
+    def rules_of(self, name: str) -> tuple[ProjectSpec, DepartmentSpec | None]:
+        """The rules of a project, with those of its department; an unknown one has none."""
+        known = self.projects.get(name)
+        if known is None:
+            return ProjectSpec(), None
+        above = self.departments.get(known.spec.department)
+        return known.spec, None if above is None else above.spec
 
     def ports(self) -> set[int]:
         """The ports of all tasks that hold resources."""
@@ -248,15 +276,19 @@ def quota_amounts(quota: Quota) -> Amounts:
     )
 
 
-def queued_event(workload: Workload, largest_gpus: int, done: Sequence[int] = ()) -> WorkloadQueued:
+def queued_event(
+    workload: Workload, cache: WorkloadCache, done: Sequence[int] = ()
+) -> WorkloadQueued:
     """The event that puts a workload in the core's queue.
 
     Args:
         workload: that waits.
-        largest_gpus: how many GPUs the largest node has.
+        cache: knows the rules of its project, and what GPUs there are.
         done: tasks that have ended well and need no place again in this life.
     """
     meta, spec = workload.meta, workload.spec
+    rules = cache.rules_of(meta.project)
+    where = shape.where_of(spec, cache.gpu_models, inherited_rules.spread(*rules))
     return WorkloadQueued(
         uid=meta.uid,
         name=meta.name,
@@ -264,11 +296,12 @@ def queued_event(workload: Workload, largest_gpus: int, done: Sequence[int] = ()
         user=spec.user,
         priority=priority_of(workload),
         preemptible=shape.preemptibility(workload),
-        request=shape.request_of(spec),
+        request=shape.request_of(spec, where),
         tasks=spec.tasks,
         created_at=meta.created_at,
         interactive=spec.kind == "workspace",
-        gang=shape.group_of(spec, largest_gpus, len(done)),
+        gang=shape.group_of(spec, cache.largest_gpus, len(done), where),
+        preemption_delay_s=inherited_rules.preemption_delay_s(*rules),
         gated=frozenset(done),
     )
 
@@ -306,4 +339,7 @@ def _queue(name: str, rules: Project | Department, parent: str = "") -> QueueSet
         rank=spec.rank,
         over_quota=spec.over_quota,
         created_at=rules.meta.created_at,
+        preempt_min_runtime_s=spec.preempt_min_runtime_seconds,
+        reclaim_min_runtime_s=spec.reclaim_min_runtime_seconds,
+        patience_s=spec.patience_seconds,
     )

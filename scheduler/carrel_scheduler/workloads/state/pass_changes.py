@@ -5,7 +5,7 @@ phase goes through the table, leaves its row, and nothing reaches the engine bef
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from carrel_scheduler.core.events import (
     Outcome,
@@ -190,12 +190,23 @@ class PassChanges:
             entry.workload.status.reason = reason
             self.mark(entry)
             return
-        event = queued_event(entry.workload, self.cache.largest_gpus, done)
+        event = queued_event(entry.workload, self.cache, done)
         claims = self.external_pods.claims_of(entry.workload)
         self.state.apply(self.external_pods.constrained(event, claims))
         self.external_pods.follow_volumes(entry.uid, claims)
         entry.queued = True
         self.queued.append(entry.uid)
+
+    def queue_again(self, entry: CachedWorkload) -> None:
+        """Bring waiting work in the core's queue in line with the present rules and GPUs."""
+        job = self.state.jobs.by_uid.get(entry.uid)
+        if job is None or not job.queued or job.rows or job.out:
+            return
+        event = queued_event(entry.workload, self.cache, sorted(job.spec.gated))
+        claims = self.external_pods.claims_of(entry.workload)
+        event = self.external_pods.constrained(event, claims)
+        if event != replace(job.spec, evicted_at=None):
+            self.state.apply(replace(event, evicted_at=job.evicted_at))
 
     def dequeue(self, entry: CachedWorkload) -> None:
         """Take a workload that holds nothing out of the core."""

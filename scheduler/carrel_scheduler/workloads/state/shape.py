@@ -14,6 +14,7 @@ from carrel_scheduler.core.gangs import Group, Growth, Level
 from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.core.requests import ANYWHERE, HOST, NodeConstraint, Request
 from carrel_scheduler.core.resources import MIB, MILLI, Amounts
+from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.mig_resources import held_milli, resource_of
 from carrel_schema.kinds import KINDS
 from carrel_schema.names import NODE_GROUP
@@ -25,6 +26,9 @@ RENDEZVOUS: Final = "_rendezvous"
 
 MEMBER: Final = "_member"
 """What the port at which a member of an MPI gang takes commands is called there."""
+
+NODE_LEVELS: Final = ("node", HOST, "kubernetes.io/hostname")
+"""What the level is called whose domains are the single nodes."""
 
 
 def is_gang(spec: WorkloadSpec) -> bool:
@@ -81,37 +85,60 @@ def most_parts(spec: WorkloadSpec, largest_gpus: int) -> int:
     return most
 
 
-def group_of(spec: WorkloadSpec, largest_gpus: int, done: int = 0) -> Group | None:
-    """Its structure; ``None`` where all tasks are alike and start together.
+def group_of(
+    spec: WorkloadSpec, largest_gpus: int, done: int = 0, where: NodeConstraint = ANYWHERE
+) -> Group | None:
+    """Its structure; ``None`` where all tasks are alike, start together and may lie anywhere.
 
     So many tasks that are ``done`` count no more: the minimum is that of the others.
     """
     least, most = max(0, least_parts(spec) - done), most_parts(spec, largest_gpus)
     if resizes(spec):
-        whole, where = amounts_of(spec.resources), where_of(spec)
+        whole = amounts_of(spec.resources)
         cpu, memory = whole.cpu_milli, whole.memory_mib
         first = Request(gpus=1, cpu_milli=cpu, memory_mib=memory, where=where)
         requests = (first, *(Request(gpus=1, where=where) for _ in range(most - 1)))
-        level = Level(required=HOST)
-        return Group(requests=requests, min_tasks=least, level=level, growth=Growth.DOUBLE)
-    if least == most:
+        one_node = Level(required=HOST)
+        return Group(requests=requests, min_tasks=least, level=one_node, growth=Growth.DOUBLE)
+    level = level_of(spec) if most > 1 else None
+    if least == most and level is None:
         return None
-    one = request_of(spec)
-    return Group(requests=(one,) * most, min_tasks=least)
+    return Group(requests=(request_of(spec, where),) * most, min_tasks=least, level=level)
 
 
-def where_of(spec: WorkloadSpec) -> NodeConstraint:
-    """The nodes that it asks for itself."""
-    return (
-        NodeConstraint(labels=((NODE_GROUP, frozenset({spec.node_group})),))
-        if spec.node_group
-        else ANYWHERE
-    )
+def level_of(spec: WorkloadSpec) -> Level | None:
+    """Where its tasks lie together; ``None`` where they need not."""
+    required, preferred = level_key(spec.topology_required), level_key(spec.topology_preferred)
+    return Level(required, preferred) if required or preferred else None
 
 
-def request_of(spec: WorkloadSpec) -> Request:
-    """The request of each of its tasks, where all are alike."""
-    found = Request.of(amounts_of(spec.resources), where_of(spec))
+def level_key(name: str) -> str:
+    """A level as the core calls it: the single node has several names."""
+    return HOST if name in NODE_LEVELS else name
+
+
+def where_of(
+    spec: WorkloadSpec, models: Collection[str] = (), spread: bool | None = None
+) -> NodeConstraint:
+    """The nodes that it asks for itself.
+
+    Args:
+        spec: of the work.
+        models: of GPUs that nodes have.
+        spread: whether its project spreads work over nodes; ``None``: as the cluster does.
+    """
+    labels: tuple[tuple[str, frozenset[str]], ...] = ()
+    if spec.node_group:
+        labels = ((NODE_GROUP, frozenset({spec.node_group})),)
+    preferred = gpu_models.in_order(spec.gpu_types, models)
+    if preferred:
+        labels = (*labels, preferred[-1])
+    return NodeConstraint(labels=labels, preferred=preferred[:-1], spread=spread)
+
+
+def request_of(spec: WorkloadSpec, where: NodeConstraint = ANYWHERE) -> Request:
+    """The request of each of its tasks, where all are alike, on these nodes."""
+    found = Request.of(amounts_of(spec.resources), where)
     profile = spec.resources.mig_profile
     if not profile:
         return found

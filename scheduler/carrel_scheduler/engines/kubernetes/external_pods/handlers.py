@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
-from carrel_scheduler.core.events import Outcome, TaskStuck
+from carrel_scheduler.core.events import Outcome, TaskStuck, TopologySet
 from carrel_scheduler.engines.kubernetes.external_pods import conditions, reconcile_pass
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     BindingFailed,
@@ -15,6 +15,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     ExternalEvent,
     ExternalPodSeen,
     NodeDeleted,
+    NodeEvent,
     NodeGroupDeleted,
     NodeGroupSeen,
     NodeSeen,
@@ -22,6 +23,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Ready,
     ReportEvent,
     TaskPodSeen,
+    TopologyDeleted,
+    TopologySeen,
     UnmanagedPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
@@ -32,8 +35,10 @@ from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
 from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import ReconcilePass
 from carrel_scheduler.engines.kubernetes.external_pods.usage import ERROR, SCHEDULED
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import confine_waiting
+from carrel_scheduler.engines.kubernetes.pods.labels import level_key
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
 from carrel_scheduler.quarantine import Source
+from carrel_schema.groups import TopologySpec
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +73,17 @@ class EventHandlers:
             case TaskPodSeen(pod):
                 self._pass.places.put_pod(pod)
                 self._pass.task_pods.see(pod)
+            case BindingFailed():
+                self._binding_failed(news)
+            case EvictionRefused():
+                self._eviction_refused(news)
+            case Ready():
+                self._begin()
+            case _:
+                self._of_nodes(news)
+
+    def _of_nodes(self, news: NodeEvent) -> None:
+        match news:
             case NodeSeen(node):
                 self._node(node)
             case NodeDeleted(name):
@@ -79,12 +95,10 @@ class EventHandlers:
             case NodeGroupDeleted(name):
                 self._pass.places.groups.drop(name)
                 self._regroup()
-            case BindingFailed():
-                self._binding_failed(news)
-            case EvictionRefused():
-                self._eviction_refused(news)
-            case Ready():
-                self._begin()
+            case TopologySeen(topology):
+                self._levels(topology.metadata.name, topology.spec)
+            case TopologyDeleted(name):
+                self._levels(name, None)
 
     def _begin(self) -> None:
         """The initial state is complete."""
@@ -146,6 +160,13 @@ class EventHandlers:
     def _group(self, group: NodeGroup) -> None:
         if self._pass.places.groups.set(group.metadata.name, group.spec):
             self._regroup()
+
+    def _levels(self, name: str, spec: TopologySpec | None) -> None:
+        """A topology appeared or changed; ``None``: it has no levels any more."""
+        levels = () if spec is None else tuple(level_key(one.node_label) for one in spec.levels)
+        if self._pass.topologies.get(name) != levels:
+            self._pass.topologies[name] = levels
+            self._pass.state.apply(TopologySet(name, levels))
 
     def _regroup(self) -> None:
         for node in self._pass.nodes.regroup():
@@ -291,5 +312,9 @@ def _about(news: ExternalEvent) -> tuple[Source, str]:
             return "node", f"group {group.metadata.name}"
         case NodeGroupDeleted(name):
             return "node", f"group {name}"
+        case TopologySeen(topology):
+            return "node", f"topology {topology.metadata.name}"
+        case TopologyDeleted(name):
+            return "node", f"topology {name}"
         case _:
             return "message", "Ready"

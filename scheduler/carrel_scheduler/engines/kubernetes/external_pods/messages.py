@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Decision
-from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup, Pod, Topology
 from carrel_scheduler.ledger.records import Transition
 
 
@@ -68,6 +68,20 @@ class NodeGroupDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologySeen:
+    """A topology appeared or changed."""
+
+    topology: Topology
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyDeleted:
+    """A topology was deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """Everything that existed at the start was delivered, and workloads are recovered."""
 
@@ -94,15 +108,15 @@ class EvictionRefused:
     text: str
 
 
+NodeEvent = (
+    NodeSeen | NodeDeleted | NodeGroupSeen | NodeGroupDeleted | TopologySeen | TopologyDeleted
+)
 ExternalEvent = (
     ExternalPodSeen
     | UnmanagedPodSeen
     | TaskPodSeen
     | PodDeleted
-    | NodeSeen
-    | NodeDeleted
-    | NodeGroupSeen
-    | NodeGroupDeleted
+    | NodeEvent
     | Ready
     | BindingFailed
     | EvictionRefused

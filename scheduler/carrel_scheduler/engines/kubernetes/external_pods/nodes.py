@@ -12,6 +12,7 @@ from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeRemoved, NodeSet
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.core_state import close_node
 from carrel_scheduler.engines.external import NodeHealth
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
@@ -183,7 +184,7 @@ class ClusterNodes:
 
 def facts_of(node: Node, fact: NodeSet) -> NodeFacts:
     """A node's hardware as people see it."""
-    model = gpu_model(node) or "GPU"
+    model = gpu_model(node) or gpu_models.UNTOLD
     return NodeFacts(
         name=fact.name,
         cpu_milli=fact.cpu_milli,

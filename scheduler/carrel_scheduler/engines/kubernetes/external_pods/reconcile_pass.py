@@ -274,6 +274,7 @@ class ReconcilePass:
         self.task_pods = TaskPodIndex()
         self.orders = PodOrders()
         self.places = places
+        self.topologies: dict[str, tuple[str, ...]] = {}
         self.nodes = ClusterNodes(self.places.groups, access.withheld)
         self.pending_requests = PendingRequests(self.places)
         self.volumes = WorkloadVolumes(self.places, storage_claim)

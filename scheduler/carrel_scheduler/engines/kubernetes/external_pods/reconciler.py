@@ -13,6 +13,7 @@ from typing import Any, Final
 from carrel_scheduler.core.events import Outcome, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Reason, ReasonClass
+from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.engines.core_state import purge
 from carrel_scheduler.engines.external import Disruption, NodeHealth, PodCounts, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods import conditions, reconcile_pass
@@ -34,6 +35,13 @@ from carrel_schema.objects import Workload
 
 HELD_SECONDS: Final = 5.0
 """So long an allocation is kept for a pod that its controller has not created again yet."""
+
+
+USUAL_LEVELS: Final[Sequence[str]] = (
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
+"""Labels of nodes that clouds set, which are levels without an object that says so."""
 
 
 CHECK_SECONDS: Final = 1.0
@@ -320,6 +328,13 @@ class ExternalPodReconciler:
     def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
         """The node groups that a project's work may use."""
         return self.current.places.groups.open_to(project, interactive=interactive)
+
+    def topology_levels(self) -> Sequence[str]:
+        """The levels of all topologies, those of clouds where nodes tell them, and the node."""
+        told = {key for node in self.current.nodes.objects() for key in node.metadata.labels}
+        levels: list[str] = [key for key in USUAL_LEVELS if key in told]
+        levels += [key for keys in self.current.topologies.values() for key in keys if key != HOST]
+        return (*dict.fromkeys(levels), "node")
 
     def claims_of(self, workload: Workload) -> tuple[str, ...]:
         """The volume claims that constrain where a workload may run."""

@@ -25,6 +25,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeGroupSeen,
     NodeSeen,
     Ready,
+    TopologyDeleted,
+    TopologySeen,
     UnmanagedPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reading import (
@@ -47,6 +49,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import (
     Pod,
     PodGroup,
     StorageClass,
+    Topology,
 )
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
@@ -61,7 +64,7 @@ from carrel_scheduler.kube.resources import (
     STORAGE_CLASSES,
 )
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.resources.kinds import NODE_GROUP, POD_GROUP
+from carrel_scheduler.ledger.resources.kinds import NODE_GROUP, POD_GROUP, TOPOLOGY
 from carrel_scheduler.quarantine import Quarantine
 
 T = TypeVar("T", Namespace, PersistentVolumeClaim, PersistentVolume, StorageClass)
@@ -173,7 +176,7 @@ class PlacementWatcher:
 log = logging.getLogger(__name__)
 AGAIN_SECONDS: Final = 2.0
 Deliver = Callable[[ExternalEvents], None]
-ObjectT = TypeVar("ObjectT", Node, NodeGroup)
+ObjectT = TypeVar("ObjectT", Node, NodeGroup, Topology)
 
 
 async def watch_nodes(feed: Feed[Node], deliver: Deliver, synced: asyncio.Event) -> None:
@@ -185,6 +188,13 @@ async def watch_groups(feed: Feed[NodeGroup], deliver: Deliver, synced: asyncio.
     """Every group of nodes and each change; ``synced`` as for nodes."""
     await _watch(
         feed, deliver, synced, NodeGroupSeen, lambda group: NodeGroupDeleted(group.metadata.name)
+    )
+
+
+async def watch_topologies(feed: Feed[Topology], deliver: Deliver, synced: asyncio.Event) -> None:
+    """Every topology and each change; ``synced`` as for nodes."""
+    await _watch(
+        feed, deliver, synced, TopologySeen, lambda one: TopologyDeleted(one.metadata.name)
     )
 
 
@@ -271,6 +281,7 @@ class Feeds:
     storage: StorageFeeds
     groups: Feed[NodeGroup] | None = None
     pod_groups: Feed[PodGroup] | None = None
+    topologies: Feed[Topology] | None = None
 
     @classmethod
     def of(cls, client: KubeClient, *, ours: bool = False) -> "Feeds":
@@ -282,6 +293,7 @@ class Feeds:
             StorageFeeds.of(client),
             Feed(client, NODE_GROUP.resource, NodeGroup) if ours else None,
             Feed(client, POD_GROUP.resource, PodGroup) if ours else None,
+            Feed(client, TOPOLOGY.resource, Topology) if ours else None,
         )
 
     async def close(self) -> None:
@@ -289,7 +301,7 @@ class Feeds:
         await asyncio.gather(
             self.pods.close(), self.nodes.close(), self.namespaces.close(), self.storage.close()
         )
-        for feed in (self.groups, self.pod_groups):
+        for feed in (self.groups, self.pod_groups, self.topologies):
             if feed is not None:
                 await feed.close()
 
@@ -351,6 +363,10 @@ class ExternalPodRunner:
             if self._feeds.groups is not None:
                 group.create_task(watch_groups(self._feeds.groups, self._deliver, groups))
                 await groups.wait()
+            if self._feeds.topologies is not None:
+                levels = asyncio.Event()
+                group.create_task(watch_topologies(self._feeds.topologies, self._deliver, levels))
+                await levels.wait()
             group.create_task(watch_nodes(self._feeds.nodes, self._deliver, nodes))
             await nodes.wait()
             group.create_task(

@@ -12,6 +12,7 @@ from typing import Final
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.external import NodeHealth
 from carrel_scheduler.engines.kubernetes.pods.quantities import (
     NANO,
@@ -203,6 +204,8 @@ def labels_of(node: Node, group: str = "") -> dict[str, str]:
         labels[NODE_GROUP] = labels[IN_GROUP]
     if resource := gpu_resource(node):
         labels[GPU_RESOURCE] = resource
+    if model := gpu_model(node):
+        labels[gpu_models.LABEL] = model
     return labels
 
 

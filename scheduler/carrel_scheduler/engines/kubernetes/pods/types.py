@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel_schema.groups import NodeGroupSpec, PodGroupSpec
+from carrel_schema.groups import NodeGroupSpec, PodGroupSpec, TopologySpec
 
 GRACE_SECONDS: Final = 30
 """Kubernetes' own choice for pods that name none."""
@@ -461,6 +461,13 @@ class NodeGroup(Kube, frozen=True):
     metadata: Meta = Meta()
     spec: NodeGroupSpec = NodeGroupSpec()
     status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Topology(Kube, frozen=True):
+    """The levels of a topology."""
+
+    metadata: Meta = Meta()
+    spec: TopologySpec = TopologySpec(levels=())
 
 
 class Namespace(Kube, frozen=True):

@@ -54,6 +54,7 @@ def spec(owner: WorkloadSpec) -> WorkloadSpec:
         continues=owner.continues,
         large_shm=owner.large_shm,
         node_group=owner.node_group,
+        gpu_types=owner.gpu_types,
         routes=owner.routes,
     )
 

@@ -1,0 +1,64 @@
+"""Rules that a project takes over from its department, and a department from the cluster.
+
+A project that says nothing follows its department; where that says nothing either, the settings of
+the cluster hold. The core follows the tree of queues by itself; this is for what it is told of each
+workload, and for people, who read where a rule comes from.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from carrel_scheduler.core.settings import Settings, Strategy
+from carrel_schema.answers import EffectiveRule
+from carrel_schema.objects import DepartmentSpec, ProjectSpec
+
+RULES: Final = (
+    "preempt_min_runtime_seconds",
+    "reclaim_min_runtime_seconds",
+    "preemption_delay_seconds",
+    "patience_seconds",
+    "placement",
+)
+
+
+def effective_rules(
+    project: ProjectSpec, department: DepartmentSpec | None, settings: Settings
+) -> dict[str, EffectiveRule]:
+    """Each rule as it holds for the work of a project, with its origin, by field."""
+    usual = _of_cluster(settings)
+    found = {}
+    for name in RULES:
+        own = getattr(project, name)
+        above = None if department is None else getattr(department, name)
+        if own is not None:
+            found[name] = EffectiveRule(value=own, origin="project")
+        elif above is not None:
+            found[name] = EffectiveRule(value=above, origin="department")
+        else:
+            found[name] = EffectiveRule(value=usual[name])
+    return found
+
+
+def _of_cluster(settings: Settings) -> Mapping[str, float | str | None]:
+    packs = settings.gpu_strategy is Strategy.BIN_PACK
+    return {
+        "preempt_min_runtime_seconds": settings.min_runtime_s,
+        "reclaim_min_runtime_seconds": settings.min_runtime_s,
+        "preemption_delay_seconds": 0.0,
+        "patience_seconds": settings.patience_s if settings.patience_s >= 0 else None,
+        "placement": "pack" if packs else "spread",
+    }
+
+
+def preemption_delay_s(project: ProjectSpec, department: DepartmentSpec | None) -> float:
+    """So long work of a project waits before others are evicted for it."""
+    own, above = project.preemption_delay_seconds, department
+    if own is None and above is not None:
+        own = above.preemption_delay_seconds
+    return own or 0.0
+
+
+def spread(project: ProjectSpec, department: DepartmentSpec | None) -> bool | None:
+    """Whether the work of a project spreads over nodes; ``None``: as the cluster's settings say."""
+    said = project.placement or (department.placement if department is not None else None)
+    return None if said is None else said == "spread"
