@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from carrel import checkpoint, progress
     from carrel.client import AsyncClient, Client
     from carrel.client.submit import as_completed, map, submit, wait  # noqa: A004 - read as carrel.map
+    from carrel.job.artifacts import save
     from carrel.job.report import report
     from carrel.job.trial import trial
     from carrel.magics import load_ipython_extension, unload_ipython_extension
@@ -44,6 +45,7 @@ _HOME = {
     "submit": "carrel.client.submit",
     "wait": "carrel.client.submit",
     "report": "carrel.job.report",
+    "save": "carrel.job.artifacts",
     "serve": "carrel.serving",
     "trial": "carrel.job.trial",
     "optuna_storage": "carrel.study",
@@ -64,6 +66,7 @@ __all__ = [
     "optuna_storage",
     "progress",
     "report",
+    "save",
     "serve",
     "submit",
     "trial",

@@ -99,7 +99,9 @@ class Work(msgspec.Struct, kw_only=True):
         idle_timeout_seconds: after so long without activity, of trainings without work on their
             GPUs, it is stopped, if its project does not stop it earlier.
         checkpoint_every_seconds: how often it should save.
-        continue_from: other work of its user, whose checkpoints it begins with.
+        continue_from: other work of its user, whose checkpoints it begins with; ``work:name`` for a
+            certain one of them, or for a copy that was kept.
+        model: ``name@version`` of a model of its project, which its tasks may read.
         after: work of its project that has to end before it starts, see ``sections``.
         inputs: names of the notebook's variables that came along, for display.
         port: of a workspace's server.
@@ -133,6 +135,7 @@ class Work(msgspec.Struct, kw_only=True):
     idle_timeout_seconds: PositiveSeconds | None = None
     checkpoint_every_seconds: Annotated[float, Constraint(ge=1, le=7 * 86_400)] | None = None
     continue_from: ShortText = ""
+    model: ShortText = ""
     inputs: Annotated[list[ShortText], Constraint(max_length=1000)] = []
     port: Port | None = None
     large_shm: bool = False
@@ -163,7 +166,8 @@ class WorkloadSpec(Work, kw_only=True):
         external: a workspace that the Hub itself runs at the place that it is given, as a pod
             labelled with the task's id; it has no command of ours.
         server_name: of a workspace: the Hub's named server, empty for the default one.
-        continues: uid of ``continue_from``.
+        continues: uid of ``continue_from``, or ``copies/uid`` of a kept checkpoint.
+        model_uid: uid of the copy that ``model`` is.
         blocked_by: names among ``after`` that have not ended as they are to.
         delete: true asks for the end of its tasks and then of the object.
         asked_by: who asked for the present ``suspend`` or ``delete``; empty when nobody is known.
@@ -183,6 +187,7 @@ class WorkloadSpec(Work, kw_only=True):
     delete: bool = False
     asked_by: str = ""
     continues: str = ""
+    model_uid: str = ""
     blocked_by: list[str] = []
     hold_for_claim: bool = False
     external: bool = False

@@ -30,6 +30,7 @@ from carrel.cli.commands import (
 )
 from carrel.cli.commands import submit as submission
 from carrel.cli.common import Invocation, complain
+from carrel.cli.storage import files, models
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
 
 GROUP: Final = "carrel.commands"
@@ -103,6 +104,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "logs": jobs.logs,
     "bash": terminal.bash,
     "exec": terminal.exec_command,
+    "cp": files.cp,
+    "artifacts": files.artifacts,
+    "checkpoints": files.checkpoints,
     "suspend": jobs.suspend,
     "resume": jobs.resume,
     "run-notebook": notebooks.run_notebook,
@@ -159,6 +163,16 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "stop": workspaces.stop,
             "clone": workspaces.clone,
             "delete": workspaces.delete,
+        },
+    ),
+    "model": (
+        "Keep versions of models, of the runs that made them.",
+        {
+            "register": models.register,
+            "list": models.list_models,
+            "describe": models.describe,
+            "delete": models.delete,
+            "download": models.download,
         },
     ),
     "department": (

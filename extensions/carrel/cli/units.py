@@ -5,6 +5,7 @@ Read: ``2`` or ``500m`` processors, ``4G`` memory (binary, as in Docker), ``90``
 """
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 from carrel.errors import BadSetting
@@ -44,6 +45,23 @@ def memory(amount: int) -> str:
     if amount < 1024**3:
         return f"{round(amount / 1024**2):,} MiB"
     return f"{number(amount / 1024**3)} GiB"
+
+
+def size(amount: int) -> str:
+    """Bytes of files: ``812 B``, ``4.2 KiB``, ``1.3 GiB``."""
+    value, unit = float(amount), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):  # noqa: B007 - the last one is used below
+        if value < 1024:
+            break
+        value /= 1024
+    else:
+        unit = "TiB"
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+
+
+def stamp(at: float) -> str:
+    """A time, to the minute."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def number(value: float) -> str:

@@ -12,11 +12,15 @@ from carrel.client import config
 from carrel.client.resources.code import CodeMethods
 from carrel.client.resources.endpoints import EndpointMethods
 from carrel.client.resources.experiments import ExperimentMethods
+from carrel.client.resources.files import FileMethods
 from carrel.client.resources.map import MapMethods
+from carrel.client.resources.models import ModelMethods
 from carrel.client.transport import Pauses, Transport
 
 
-class AsyncClient(MapMethods, ExperimentMethods, EndpointMethods, CodeMethods):
+class AsyncClient(
+    MapMethods, ExperimentMethods, EndpointMethods, CodeMethods, FileMethods, ModelMethods
+):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 
     Example::

@@ -211,6 +211,18 @@ class Client:
     share = blocking(AsyncClient.share)
     upload_code = blocking(AsyncClient.upload_code)
     send_folder = blocking(AsyncClient.send_folder)
+    artifacts = blocking(AsyncClient.artifacts)
+    checkpoints = blocking(AsyncClient.checkpoints)
+    keep_checkpoint = blocking(AsyncClient.keep_checkpoint)
+    kept_checkpoints = blocking(AsyncClient.kept_checkpoints)
+    delete_kept_checkpoint = blocking(AsyncClient.delete_kept_checkpoint)
+    fetch = blocking(AsyncClient.fetch)
+    put = blocking(AsyncClient.put)
+    models = blocking(AsyncClient.models)
+    model = blocking(AsyncClient.model)
+    register_model = blocking(AsyncClient.register_model)
+    delete_model = blocking(AsyncClient.delete_model)
+    download_model = blocking(AsyncClient.download_model)
     outcomes = iterating(AsyncClient.outcomes)
 
     def endpoint(self, project: str, name: str, route: str = "") -> Endpoint:

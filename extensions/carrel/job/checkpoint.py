@@ -144,6 +144,8 @@ def restore(default: Any = None, *, directory: Path | str | None = None) -> Any:
     Before the job has one of its own, it is that of the job named by ``--continue-from``. What a
     function wrote comes back as its path. A damaged checkpoint is passed over, with a line in the
     log.
+
+    Raises ``FileNotFoundError`` where ``--continue-from`` names a checkpoint that is not there.
     """
     store = _store(directory)
     store.clean()
@@ -151,14 +153,22 @@ def restore(default: Any = None, *, directory: Path | str | None = None) -> Any:
     found = _latest_whole(store, "going on from the checkpoint of step", nothing)
     before = present().continue_from
     if found is nothing and before is not None and directory is None:
-        store = CheckpointStore(before)
-        found = _latest_whole(store, "beginning with the other job's checkpoint of step", nothing)
+        store, at = CheckpointStore(before), present().continue_at
+        words = "beginning with the other job's checkpoint of step"
+        found = _latest_whole(store, words, nothing, at)
+        if at and found is nothing:
+            raise FileNotFoundError(f"the job that this one continues has no whole checkpoint {at}")
     return default if found is nothing else found
 
 
-def _latest_whole(store: CheckpointStore, words: str, nothing: object) -> Any:
-    """The value of the latest checkpoint that can be read; ``nothing`` where there is none."""
+def _latest_whole(store: CheckpointStore, words: str, nothing: object, at: str = "") -> Any:
+    """The value of the latest checkpoint that can be read; ``nothing`` where there is none.
+
+    ``at``: only those of this name or step.
+    """
     for step, _, folder in reversed(store.names()):
+        if at not in ("", folder.name, str(step)):
+            continue
         try:
             value = store.load(folder)
         except Damaged as damage:

@@ -22,7 +22,8 @@ class Task:
     """The task of this process; ``workload`` is empty outside a job.
 
     ``index`` is that of the task within its workload, ``checkpoint_every`` in seconds;
-    ``continue_from`` has the checkpoints of another job from which this one goes on.
+    ``continue_from`` has the checkpoints of another job from which this one goes on;
+    ``continue_at`` is the name or the step of the one that is meant, if one was named.
     """
 
     url: str = ""
@@ -34,6 +35,7 @@ class Task:
     checkpoint_dir: Path = Path("checkpoints")
     checkpoint_every: float | None = None
     continue_from: Path | None = None
+    continue_at: str = ""
 
     @property
     def reports_url(self) -> str:
@@ -60,6 +62,7 @@ def present(environ: Mapping[str, str] | None = None) -> Task:
         checkpoint_dir=folder / f"task-{index}" if index else folder,
         checkpoint_every=float(every) if every else None,
         continue_from=before / f"task-{index}" if before and index else before,
+        continue_at=env.get("CARREL_CONTINUE_AT", ""),
     )
 
 

@@ -23,6 +23,7 @@ from carrel_schema.answers import ProjectOut as Project
 from carrel_schema.answers import QueueEntryOut as QueueEntry
 from carrel_schema.answers import UseOut as ProjectUse
 from carrel_schema.answers import WhoAmI as Identity
+from carrel_schema.files import Artifacts, CheckpointList, StoredCheckpoint, StoredCopy, StoredFile
 from carrel_schema.history import Decision, History, Report, Transition, Usage
 from carrel_schema.history import Point as MetricPoint
 from carrel_schema.objects import (
@@ -44,8 +45,10 @@ __all__ = [
     "AT_REST",
     "HOLDING",
     "Amounts",
+    "Artifacts",
     "BatchAnswer",
     "Checkpoint",
+    "CheckpointList",
     "Decision",
     "Department",
     "Device",
@@ -70,6 +73,9 @@ __all__ = [
     "QuotaFinding",
     "Reason",
     "Report",
+    "StoredCheckpoint",
+    "StoredCopy",
+    "StoredFile",
     "StudyLog",
     "Submitted",
     "Task",

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -15,7 +16,7 @@ from carrel import estimate, wording
 from carrel.client import AsyncClient, Client
 from carrel.client.shared_events import changes
 from carrel.errors import ApiError
-from carrel.models import MetricPoint, Workload
+from carrel.models import MetricPoint, StoredCheckpoint, StoredCopy, StoredFile, Workload
 from carrel.results import NoResult
 
 if TYPE_CHECKING:
@@ -146,6 +147,38 @@ class Job:
         """The metrics that the job reported."""
         return self._client.metrics(self.project, self.name)
 
+    def artifacts(self) -> list[StoredFile]:
+        """The files that the job keeps beyond its end."""
+        return list(self._client.artifacts(self.project, self.name).items)
+
+    def fetch(self, path: str = "", to: str | Path = ".") -> list[Path]:
+        """Copy a file or folder of the job here; returns the files.
+
+        While it runs that is one in the folder that it works in, afterwards one of its artifacts;
+        without a path, all artifacts.
+        """
+        return self._client.fetch(self.project, self.name, path, to)
+
+    def put(self, source: str | Path, path: str = "") -> None:
+        """Copy a file or folder into the running job, by default under its own name."""
+        self._client.put(self.project, self.name, source, path)
+
+    def checkpoints(self) -> list[StoredCheckpoint]:
+        """The checkpoints of the job, oldest first."""
+        return list(self._client.checkpoints(self.project, self.name).items)
+
+    def keep(self, checkpoint: str | int, name: str | None = None) -> StoredCopy:
+        """Keep a checkpoint, by its name or step, beyond the job."""
+        return self._client.keep_checkpoint(self.project, self.name, str(checkpoint), as_name=name)
+
+    def register(
+        self, model: str, path: str = "", *, checkpoint: str = "", description: str = ""
+    ) -> StoredCopy:
+        """Make the next version of a model of an artifact of this job, or of a checkpoint."""
+        return self._client.register_model(
+            self.project, model, self.name, path, checkpoint=checkpoint, description=description
+        )
+
     def estimate(self) -> str:
         """When it is likely to start or end, as a sentence, or why that is not known."""
         now = time.time()
@@ -153,7 +186,7 @@ class Job:
         return estimate.sentence(self._workload, found, now)
 
     def cancel(self, *, children: bool = False) -> None:
-        """End and remove the job; its checkpoints stay.
+        """End and remove the job, with its artifacts and checkpoints.
 
         What it submitted itself goes on; with ``children`` that is ended, too.
         """

@@ -86,7 +86,11 @@ LIFE: Final = (
     of_field("restart", RULES, "restart_policy"),
     of_field("checkpoint-every", RULES, "checkpoint_every_seconds"),
     of_field("continue-from", RULES, "continue_from",
-             text="Work of yours in the project whose checkpoints it begins with."),
+             also=("from-checkpoint",),
+             text="Work of yours in the project whose checkpoints it begins with, or JOB:NAME of "
+             "one of them."),
+    of_field("model", RULES, "model",
+             text="A model of the project, NAME or NAME@VERSION, that it finds at CARREL_MODEL."),
     of_field("time-limit", RULES, "time_limit_seconds",
              text="Stop it after so long in running: 45m, 8h, 2d."),
     of_field("idle-timeout", RULES, "idle_timeout_seconds",

@@ -12,12 +12,14 @@ from carrel_scheduler.api.principals.identity import Identity, Membership
 from carrel_scheduler.api.principals.jobs import JobLimits
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
+from carrel_scheduler.engines.files.contract import Files, NoFiles
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import NodeReport
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.inference.loads import Loads
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
+from carrel_scheduler.workloads.retention import RetentionRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class ApiDependencies:
         ids: a new workload uid each time.
         results: what jobs handed back.
         code: what was uploaded for jobs.
+        files: of running and ended work.
+        retention: how long those are kept.
         loads: what gateways tell of requests.
         trouble: what is in the way of work as a whole, in words; empty for nothing.
         reconciler_metrics: shown with the API's own.
@@ -91,6 +95,8 @@ class ApiDependencies:
     task_tokens: TaskTokens
     results: Results
     code: CodeStore
+    files: Files = field(default_factory=NoFiles)
+    retention: RetentionRules = field(default_factory=RetentionRules)
     prefix: str = "/services/carrel"
     timing: StreamTiming = field(default_factory=StreamTiming)
     trouble: Callable[[], str] = str

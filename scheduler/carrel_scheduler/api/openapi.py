@@ -24,6 +24,9 @@ _PATH_PARTS: Final[Mapping[str, Any]] = {
     "node": {"type": "string", "minLength": 1, "maxLength": 255},
     "user": {"type": "string", "minLength": 1, "maxLength": 255},
     "index": {"type": "string", "pattern": "^[0-9]{1,3}$"},
+    "checkpoint": {"type": "string", "minLength": 1, "maxLength": 255},
+    "model": {"type": "string", "pattern": DNS_LABEL, "maxLength": 63},
+    "version": {"type": "string", "pattern": "^[0-9]{1,9}$"},
 }
 _WORDS: Final[Mapping[int, str]] = {
     101: "The websocket is open",
@@ -41,6 +44,7 @@ _SCHEMAS_OF_MEDIA: Final[Mapping[str, Mapping[str, str]]] = {
     "text/plain": {"type": "string"},
     "text/event-stream": {"type": "string"},
     BYTES: {"type": "string", "format": "binary"},
+    "application/x-tar": {"type": "string", "format": "binary"},
 }
 
 

@@ -45,6 +45,7 @@ class Stream:
     eager: bool = False
     ends: bool = False
     looks_up: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

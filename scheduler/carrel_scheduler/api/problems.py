@@ -58,6 +58,7 @@ class Code(StrEnum):
     UNKNOWN_USER = "unknown_user"
     NO_LOGS = "no_logs"
     NO_RESULT = "no_result"
+    NO_SUCH_FILE = "no_such_file"
     NO_SUCH_ROUTE = "no_such_route"
     # What the present state refuses.
     ALREADY_EXISTS = "already_exists"

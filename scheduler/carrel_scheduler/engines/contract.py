@@ -74,8 +74,10 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         hostname, subdomain: on a cluster, the name under which others find it: ``hostname`` within
             ``subdomain``, which members of a gang share. Empty: it has no name.
         checkpoint_dir: kept over attempts of the workload; exported as ``CARREL_CHECKPOINT_DIR``.
-        continues: uid of other work of the user whose checkpoints it may read; exported as
-            ``CARREL_CONTINUE_FROM`` where there are any.
+        artifacts: it has a folder for what it keeps, exported as ``CARREL_ARTIFACTS``.
+        continues: uid of other work of the user whose checkpoints it may read, or ``copies/uid`` of
+            a kept one; exported as ``CARREL_CONTINUE_FROM`` where there are any.
+        model: uid of the copy that it may read; exported as ``CARREL_MODEL``.
         events: where its event files go below those of all work: a uid, or ``uid/part``; exported
             whole as ``CARREL_EVENTS_DIR``. Empty: nowhere.
         reads_events: the same of other work whose event files it may read.
@@ -105,7 +107,9 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str = ""
     subdomain: str = ""
     checkpoint_dir: str = ""
+    artifacts: bool = False
     continues: str = ""
+    model: str = ""
     events: str = ""
     reads_events: tuple[str, ...] = ()
     cpu_milli: int = 0

@@ -5,15 +5,18 @@ database, so that a state change and its reason are one transaction.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from carrel_scheduler.ledger.store import ObjectStore
+from carrel_schema.files import StoredCopy
 from carrel_schema.history import Decision, Transition, Usage
 from carrel_schema.objects import Meta, Workload
 
 __all__ = [
+    "CopyKind",
+    "CopyRecord",
     "Creation",
     "Decision",
     "Fenced",
@@ -50,6 +53,17 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     used_gpu_seconds: float
     idle_gpu_seconds: float
+
+
+CopyKind = Literal["model", "checkpoint"]
+
+
+class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a model, or a kept checkpoint; ``uid`` names the folder of its files."""
+
+    uid: str
+    kind: CopyKind
+    copy: StoredCopy
 
 
 class NewWorkload(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +208,23 @@ class Ledger(ObjectStore, Protocol):
         self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None
     ) -> Sequence[Usage]:
         """Use in [since, until) by ``project``, ``user`` or ``workload`` (``project/name``)."""
+        ...
+
+    async def add_copy(self, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:
+        """Record a copy, of a model as its next version.
+
+        Raises ``AlreadyExists`` for a checkpoint whose name is or was taken, ``StorageFull``.
+        """
+        ...
+
+    async def copies(
+        self, kind: CopyKind | None = None, project: str | None = None, name: str | None = None
+    ) -> Sequence[CopyRecord]:
+        """Those that are there, by project, name and version."""
+        ...
+
+    async def remove_copy(self, uid: str) -> None:
+        """Forget a copy; its name and version are not given again. Raises ``NotFound``."""
         ...
 
     async def settings(self) -> Mapping[str, Any]:

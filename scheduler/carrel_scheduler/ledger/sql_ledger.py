@@ -13,6 +13,8 @@ from carrel_scheduler.ledger import usage
 from carrel_scheduler.ledger.database import Database
 from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
 from carrel_scheduler.ledger.records import (
+    CopyKind,
+    CopyRecord,
     Creation,
     Decision,
     Fenced,
@@ -22,6 +24,7 @@ from carrel_scheduler.ledger.records import (
     Transition,
     Usage,
 )
+from carrel_scheduler.ledger.rows import copies as copy_rows
 from carrel_scheduler.ledger.rows import curves as metric_rows
 from carrel_scheduler.ledger.rows import gpu_use
 from carrel_scheduler.ledger.rows import history as history_rows
@@ -38,6 +41,7 @@ from carrel_scheduler.ledger.rows.codec import (
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_store import SqlObjectStore
 from carrel_scheduler.ledger.transaction import Transaction
+from carrel_schema.files import StoredCopy
 from carrel_schema.objects import Meta, Workload
 
 
@@ -255,6 +259,22 @@ class SqlLedger(SqlObjectStore):
                 until=until,
             )
         )
+
+    async def add_copy(self, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:
+        """See ``Ledger``."""
+        return await self._writer.run(
+            lambda transaction: copy_rows.add(transaction.connection, kind, uid, copy)
+        )
+
+    async def copies(
+        self, kind: CopyKind | None = None, project: str | None = None, name: str | None = None
+    ) -> Sequence[CopyRecord]:
+        """See ``Ledger``."""
+        return await self._read(copy_rows.read, kind, project, name)
+
+    async def remove_copy(self, uid: str) -> None:
+        """See ``Ledger``."""
+        await self._writer.run(lambda transaction: copy_rows.remove(transaction.connection, uid))
 
     async def settings(self) -> Mapping[str, Any]:
         """See ``Ledger``."""

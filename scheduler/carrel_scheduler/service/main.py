@@ -22,6 +22,7 @@ from carrel_scheduler.api.results import Results
 from carrel_scheduler.collecting import collect_rarely
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
+from carrel_scheduler.engines.files.contract import Files, NoFiles
 from carrel_scheduler.engines.kubernetes.external_pods import executor
 from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.engines.local.accounts import Accounts
@@ -65,6 +66,7 @@ from carrel_scheduler.workloads.reconcile.watchers import (
     watch_usage,
     watch_workloads,
 )
+from carrel_scheduler.workloads.retention import Retention
 from carrel_scheduler.workloads.state.events import LoopEvent
 from carrel_scheduler.workloads.state.ports import PortAllocator
 from carrel_schema.objects import Workload
@@ -129,8 +131,10 @@ class Service:
         environment: ServiceEnvironment,
         quarantine: Quarantine | None = None,
         listener: socket.socket | None = None,
+        files: Files | None = None,
     ) -> None:
         self._settings = settings
+        files = files or NoFiles()
         self._listener = listener
         self._ledger = ledger
         self._engine = engine
@@ -159,6 +163,9 @@ class Service:
         )
         self._results = Results(settings.state_dir / "results")
         self._code = CodeStore(settings.state_dir / "code")
+        self._retention = Retention(
+            files, ledger, self.loop.cache, settings.retention, clock=time.time
+        )
         self.loop.composites.add(Schedules())
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
@@ -179,6 +186,8 @@ class Service:
                     job_limits=settings.job_limits,
                     results=self._results,
                     code=self._code,
+                    files=files,
+                    retention=settings.retention,
                     prefix=settings.prefix,
                     reconciler_metrics=self.loop.metrics.registry,
                     node_agents=environment.node_agents(self.loop.enqueue),
@@ -205,6 +214,7 @@ class Service:
                 group.create_task(self.loop.composites.run()),
                 group.create_task(self._sweep()),
                 group.create_task(self._sweep_code()),
+                group.create_task(self._sweep_files()),
                 group.create_task(Dependencies(self._ledger, self.loop.quarantine).run()),
             ]
             if self._settings.past_use.factor:
@@ -233,6 +243,13 @@ class Service:
             with self.loop.quarantine.guard("message", "code", fatal=FATAL):
                 await self._code.sweep(needed, time.time())
             await asyncio.sleep(SWEEP_SECONDS)
+
+    async def _sweep_files(self) -> None:
+        """Remove, again and again, files of work that are kept no longer."""
+        while True:
+            with self.loop.quarantine.guard("message", "files", fatal=FATAL):
+                await self._retention.sweep()
+            await asyncio.sleep(self._retention.pause_seconds)
 
     async def _known(self, uid: str) -> bool:
         """Whether there is a workload of this uid."""
@@ -269,6 +286,7 @@ async def _serve_machine(
     settings: Settings, stop: asyncio.Event, listener: socket.socket | None
 ) -> None:
     # What sandboxes processes of this machine is not installed where all work is pods.
+    from carrel_scheduler.engines.files.local import LocalFiles
     from carrel_scheduler.engines.local.engine import LocalEngine
     from carrel_scheduler.engines.local.gpu_memory import GpuMemory
     from carrel_scheduler.engines.local.launch import TaskOptions
@@ -304,7 +322,10 @@ async def _serve_machine(
         await ledger.encrypt_secrets_anew()
         noted = NotedProvider(provider, engine.note_gpu_use, gpu_memory.summary)
         environment = OneMachine(settings, noted)
-        await Service(settings, ledger, engine, environment, quarantine, listener).run(stop)
+        service = Service(
+            settings, ledger, engine, environment, quarantine, listener, LocalFiles(engine)
+        )
+        await service.run(stop)
     finally:
         await engine.close()
         await ledger.close()

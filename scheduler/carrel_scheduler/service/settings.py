@@ -23,6 +23,11 @@ variable                        meaning
                                 counts as a failure
 ``CARREL_JOB_DEPTH``            generations of jobs that jobs submit; default 2, 0: none
 ``CARREL_JOB_DESCENDANTS``      live jobs below one that a person submitted; default 100
+``CARREL_ARTIFACT_DAYS``        so long after the end of their work artifacts are kept; default 90,
+                                0: until it is deleted
+``CARREL_CHECKPOINT_DAYS``      the same of checkpoints; default 30
+``CARREL_PROJECT_FILES_GIB``    room of each project for artifacts and checkpoints, and the same for
+                                models and kept checkpoints; default 200, 0: no bound
 ``CARREL_GATEWAY_URL``          where tasks reach the gateway; empty: they do not get it
 ``JUPYTERHUB_*``                what the Hub gives every service: URL, token, prefix
 **on one machine**
@@ -89,6 +94,7 @@ from carrel_scheduler.engines.local.network.addressing import (
 from carrel_scheduler.workloads.gangs.stalling import DEFAULT_SECONDS, StallRule
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
+from carrel_scheduler.workloads.retention import DAY_SECONDS, RetentionRules
 from carrel_schema.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 
 NO_CLAIM = "none"
@@ -166,6 +172,7 @@ class Settings:
     stall_rule: StallRule = field(default_factory=StallRule)
     network: Network | None = None
     job_limits: JobLimits = field(default_factory=JobLimits)
+    retention: RetentionRules = field(default_factory=RetentionRules)
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -199,6 +206,7 @@ class Settings:
             stall_rule=_stall_rule(env),
             network=_network(env, state_dir) if engine == "local" else None,
             job_limits=_job_limits(env),
+            retention=_retention(env),
         )
 
     @property
@@ -307,6 +315,15 @@ def _past_use(env: Mapping[str, str]) -> PastUseRules:
     return PastUseRules(
         _number(env, "CARREL_PAST_USE_FACTOR", rules.factor, least=0.0),
         _number(env, "CARREL_PAST_USE_HALF_LIFE", rules.half_life_s / hours, least=0.1) * hours,
+    )
+
+
+def _retention(env: Mapping[str, str]) -> RetentionRules:
+    days, room = "CARREL_CHECKPOINT_DAYS", "CARREL_PROJECT_FILES_GIB"
+    return RetentionRules(
+        _number(env, "CARREL_ARTIFACT_DAYS", 90.0, least=0.0) * DAY_SECONDS,
+        _number(env, days, 30.0, least=0.0) * DAY_SECONDS,
+        int(_number(env, room, 200.0, least=0.0) * 2**30),
     )
 
 

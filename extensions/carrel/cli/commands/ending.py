@@ -79,9 +79,11 @@ def prune(
         list[str] | None, typer.Option("--status", help="succeeded, failed, stopped; all of them.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only name them.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only name them, and what they would free.")
+    ] = False,
 ) -> None:
-    """Delete your ended jobs; their checkpoints stay."""
+    """Delete your ended jobs, with their artifacts and checkpoints; kept ones and models stay."""
     phases = [word.lower() for word in status or ENDED]
     wrong = [word for word in phases if word not in ENDED]
     if wrong:
@@ -96,12 +98,24 @@ def prune(
             if job.spec.kind not in ("workspace", "schedule")
             and (job.status.ended_at or job.created_at) < before
         ]
-        if not old or dry_run:
-            listed = f": {', '.join(old)}" if old else ""
-            say(f"{len(old)} jobs of yours in {where} ended more than {older_than} ago{listed}.")
+        if not old:
+            say(f"0 jobs of yours in {where} ended more than {older_than} ago.")
+            return
+        freed = 0
+        if dry_run or not yes:
+            freed = sum(
+                client.artifacts(where, name).size + client.checkpoints(where, name).size
+                for name in old
+            )
+        if dry_run:
+            say(
+                f"{len(old)} jobs of yours in {where} ended more than {older_than} ago: "
+                f"{', '.join(old)}. Deleting them frees {units.size(freed)}."
+            )
             return
         if not yes:
-            typer.confirm(f"Delete {len(old)} jobs: {', '.join(old)}?", abort=True)
+            asked = f"Delete {len(old)} jobs, which frees {units.size(freed)}: {', '.join(old)}?"
+            typer.confirm(asked, abort=True)
         refused = 0
         for name in old:
             try:
@@ -109,6 +123,6 @@ def prune(
             except ApiError as error:
                 complain(str(error))
                 refused += 1
-    say(f"{len(old) - refused} jobs deleted; their checkpoints stay.")
+    say(f"{len(old) - refused} jobs deleted.")
     if refused:
         raise typer.Exit(1)

@@ -263,7 +263,7 @@ def delete_job(
         bool, typer.Option("--children", help="Also the live jobs that they submitted themselves.")
     ] = False,
 ) -> None:
-    """End jobs and remove them; their checkpoints stay."""
+    """End jobs and remove them, with their artifacts and checkpoints."""
     _each(names, project, "deleted", partial(_delete, children=children))
 
 

@@ -42,6 +42,8 @@ class Sender:
         if self._stopped:
             return
         self._handler.set_header("Content-Type", self._stream.media)
+        for name, value in self._stream.headers.items():
+            self._handler.set_header(name, value)
         self._handler.set_header("X-Accel-Buffering", "no")
         self._pump = asyncio.ensure_future(self._send_pieces(first))
         try:

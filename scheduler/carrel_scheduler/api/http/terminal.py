@@ -22,8 +22,8 @@ from carrel_scheduler.api.http.handler import ApiHandler
 from carrel_scheduler.api.operation import Call
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.event_stream import Watcher
-from carrel_scheduler.engines.contract import EngineError, ExecSession, TaskId
-from carrel_schema.objects import Workload
+from carrel_scheduler.api.services.task_files import running_task
+from carrel_scheduler.engines.contract import EngineError, ExecSession
 
 log = logging.getLogger(__name__)
 SHELL: Final = ("/bin/sh",)
@@ -138,14 +138,3 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
 
     def _say(self, *message: Any) -> Awaitable[None]:
         return self.write_message(msgspec.json.encode(message).decode())
-
-
-def running_task(workload: Workload, index: int) -> TaskId:
-    """The task's present run; raises ``Conflicting`` when it does not run."""
-    if workload.status.phase == "running":
-        for task in workload.status.tasks:
-            if task.index == index and task.ended_at is None:
-                return TaskId(workload.meta.uid, index, task.attempt)
-    raise problems.Conflicting(
-        Code.NOT_RUNNING, f"Task {index} does not run (it is {workload.status.phase})"
-    )

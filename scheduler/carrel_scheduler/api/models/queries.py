@@ -6,6 +6,7 @@ import msgspec
 
 from carrel_scheduler.api.models.workloads import EpochSeconds
 from carrel_schema.constraints import NO_NUL, Constraint, Name, ShortText, Text
+from carrel_schema.files import FilePath
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Phase
 
@@ -75,6 +76,25 @@ class ExecQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     command: Annotated[list[Text], Constraint(max_length=256)] = []
     index: TaskIndex = 0
+
+
+class FilePathQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which file, by its path in its folder."""
+
+    path: FilePath
+
+
+class FileQuery(FilePathQuery, frozen=True, kw_only=True):
+    """Which file of which task; relative to the folder that the task works in."""
+
+    index: TaskIndex = 0
+
+
+class FileWriteQuery(FileQuery, frozen=True, kw_only=True):
+    """Which part of a file: where it begins in bytes, and whether more follows."""
+
+    offset: Annotated[int, Constraint(ge=0, le=2**50)] = 0
+    more: bool = False
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -149,7 +149,7 @@ def _accepted(call: Call, changed: Workload) -> Answer:
     for_jobs=True,
 )
 async def delete_workload(call: Call) -> Answer:
-    """End and remove a workload; its checkpoints stay, and so does what it submitted itself."""
+    """End and remove a workload with its files, without what it submitted itself."""
     deleted = await call.services.control.delete(
         call.workload, _actor(call), children=call.query.children
     )

@@ -6,6 +6,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.jobs import ChildLimits
 from carrel_scheduler.api.services.batches import Batches
 from carrel_scheduler.api.services.control import Control
+from carrel_scheduler.api.services.copies import Copies
 from carrel_scheduler.api.services.departments import Departments
 from carrel_scheduler.api.services.endpoints import Endpoints
 from carrel_scheduler.api.services.event_stream import EventStreams
@@ -22,6 +23,7 @@ class Services:
     submission: Submission
     batches: Batches
     control: Control
+    copies: Copies
     endpoints: Endpoints
     projects: Projects
     departments: Departments
@@ -39,6 +41,7 @@ class Services:
             submission=Submission(deps, projects, children),
             batches=Batches(deps, projects, children),
             control=control,
+            copies=Copies(deps),
             endpoints=Endpoints(deps, control),
             projects=projects,
             departments=Departments(deps.ledger),

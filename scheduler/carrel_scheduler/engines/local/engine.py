@@ -35,7 +35,13 @@ from carrel_scheduler.engines.local.logs import read_log
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
 from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
 from carrel_scheduler.engines.local.task_state import Layout, write_whole
-from carrel_scheduler.engines.local.terminal import Terminal, open_terminal
+from carrel_scheduler.engines.local.terminal import (
+    Beside,
+    PipedCommand,
+    Terminal,
+    open_command,
+    open_terminal,
+)
 from carrel_scheduler.engines.streams import StatusStream, Streams
 from carrel_scheduler.node.contract import DeviceUse
 
@@ -53,6 +59,9 @@ class LocalEngine:
         namespaces: gives each account a network of its own; by default all share the machine's.
         options: of all tasks.
         gpu_memory: keeps fractions of GPUs within their memory.
+
+    Attributes:
+        layout: of the state folder.
     """
 
     def __init__(
@@ -66,7 +75,7 @@ class LocalEngine:
         options: TaskOptions = TaskOptions(),  # noqa: B008 - it is frozen
         gpu_memory: GpuMemory | None = None,
     ) -> None:
-        self._layout = layout = Layout(root)
+        self.layout = layout = Layout(root)
         layout.make()
         layout.sweep(clock())
         self._clock = clock
@@ -113,7 +122,7 @@ class LocalEngine:
             raise EngineError("the engine is closed")
         async with self._opening:
             if self._registry is None:
-                registry = Registry(self._layout, self._limiter, self._clock, self._changed)
+                registry = Registry(self.layout, self._limiter, self._clock, self._changed)
                 try:
                     await self._tidy_networks(await registry.scan())
                 except BaseException:
@@ -128,7 +137,7 @@ class LocalEngine:
             return
         alive = [task.id for task in tasks if task.phase is not TaskPhase.ENDED]
         try:
-            uids = {task_state.read_record(self._layout.task(task)).uid for task in alive}
+            uids = {task_state.read_record(self.layout.task(task)).uid for task in alive}
             await asyncio.to_thread(self._namespaces.keep, uids)
         except EngineError as error:
             log.warning("networks that nobody uses may be left: %s", error)
@@ -156,7 +165,7 @@ class LocalEngine:
         registry = await self._opened()
         if registry[task].phase is TaskPhase.ENDED:
             return
-        folder = self._layout.task(task)
+        folder = self.layout.task(task)
         deadline = time.monotonic() + grace_seconds
         with _os_errors(f"task {task} cannot be ended"):
             with contextlib.suppress(FileNotFoundError):  # asked for the first time
@@ -178,20 +187,20 @@ class LocalEngine:
         if registry[task].phase is not TaskPhase.ENDED:
             raise EngineError(f"task {task} has not ended: stop it first")
         with _os_errors(f"the record of task {task} cannot be dropped"):
-            write_whole(self._layout.task(task) / FORGOTTEN, b"")
+            write_whole(self.layout.task(task) / FORGOTTEN, b"")
         registry.drop(task)
 
     async def remove_workload(self, workload_uid: str) -> None:
         """Delete logs and folders of all attempts."""
         registry = await self._opened()
-        tasks = sorted(self._layout.attempts(workload_uid))
+        tasks = sorted(self.layout.attempts(workload_uid))
         alive = [task for task in tasks if self._alive(registry, task)]
         if alive:
             raise EngineError(f"task {alive[0]} has not ended: stop it first")
         for task in tasks:
             registry.drop(task)
         with _os_errors(f"the folders of workload {workload_uid} cannot be deleted"):
-            await asyncio.to_thread(self._layout.discard, self._layout.workload(workload_uid))
+            await asyncio.to_thread(self.layout.discard, self.layout.workload(workload_uid))
 
     @staticmethod
     def _alive(registry: Registry, task: TaskId) -> bool:
@@ -203,26 +212,31 @@ class LocalEngine:
     async def logs(self, workload_uid: str, request: LogRequest) -> AsyncIterator[bytes]:
         """Output of one task. Raises ``UnknownTask`` at the first step."""
         registry = await self._opened()
-        task = request.choose(workload_uid, self._layout.attempts(workload_uid))
-        folder = self._layout.task(task) / "log"
+        task = request.choose(workload_uid, self.layout.attempts(workload_uid))
+        folder = self.layout.task(task) / "log"
         alive = partial(self._alive, registry, task)
         async for data in read_log(folder, request, registry.notices, alive):
             yield data
 
     async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:
         """A command beside a running task, on a terminal."""
-        registry = await self._opened()
-        status = registry[task]
-        started = task_state.read_started(self._layout.task(task))
-        if status.phase is not TaskPhase.RUNNING or started is None:
-            raise EngineError(f"task {task} is not running")
-        record = task_state.read_record(self._layout.task(task))
-        groups = self._limiter.find(str(task))
-        terminal = await open_terminal(
-            task, record, started, groups, list(command), self._launcher.syscall_filter
-        )
+        terminal = await open_terminal(await self._beside(task), list(command))
         self._terminals.setdefault(task, []).append(terminal)
         return terminal
+
+    async def command(self, task: TaskId, command: Sequence[str]) -> PipedCommand:
+        """A command beside a running task, with pipes; it ends with its connection or its task."""
+        return await open_command(await self._beside(task), list(command))
+
+    async def _beside(self, task: TaskId) -> Beside:
+        registry = await self._opened()
+        status = registry[task]
+        started = task_state.read_started(self.layout.task(task))
+        if status.phase is not TaskPhase.RUNNING or started is None:
+            raise EngineError(f"task {task} is not running")
+        record = task_state.read_record(self.layout.task(task))
+        groups = self._limiter.find(str(task))
+        return Beside(task, record, started, groups, self._launcher.syscall_filter)
 
     async def close(self) -> None:
         """Let go of everything; tasks go on."""

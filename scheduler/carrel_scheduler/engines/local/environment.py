@@ -30,14 +30,17 @@ def task_environment(
     *,
     work: Path,
     checkpoints: Path,
+    artifacts: Path | None = None,
     before: Path | None = None,
+    model: Path | None = None,
     events: Path | None = None,
     cpu_limited: bool,
     gpu_limited: bool = False,
 ) -> dict[str, str]:
     """The task's environment variables: defaults, the requested ones, then the engine's own.
 
-    ``before`` holds checkpoints of other work that it continues, ``events`` its event files.
+    ``artifacts`` takes what it keeps, ``before`` holds checkpoints of other work that it continues,
+    ``model`` the model that it serves, ``events`` its event files.
     Raises ``EngineError`` naming a variable that cannot be set.
     """
     asked = {**task.environment, **task.secret_environment}
@@ -61,8 +64,16 @@ def task_environment(
             "JOB_NAME": task.name,
             "JOB_UUID": task.id.workload_uid,
             "POD_INDEX": str(task.id.index),
-            **({} if before is None else {"CARREL_CONTINUE_FROM": str(before)}),
-            **({} if events is None else {"CARREL_EVENTS_DIR": str(events)}),
+            **{
+                name: str(folder)
+                for name, folder in (
+                    ("CARREL_ARTIFACTS", artifacts),
+                    ("CARREL_CONTINUE_FROM", before),
+                    ("CARREL_MODEL", model),
+                    ("CARREL_EVENTS_DIR", events),
+                )
+                if folder is not None
+            },
             **device_environment(task),
         }
     )

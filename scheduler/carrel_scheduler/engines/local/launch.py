@@ -162,6 +162,8 @@ class Launcher:
         for source in task.read_only:
             task_folder.check_kept(source, account)
         checkpoints, before = self._checkpoints(task, account), self._before(task)
+        models = self._model(task)
+        artifacts = self._artifacts(task, account)
         events = (
             [task_folder.events_folder(self._layout.events, task.events, account)]
             if task.events
@@ -177,7 +179,9 @@ class Launcher:
                 account,
                 work=work,
                 checkpoints=checkpoints,
+                artifacts=next(iter(artifacts), None),
                 before=next(iter(before), None),
+                model=next(iter(models), None),
                 events=next(iter(events), None),
                 cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
                 gpu_limited=self._gpu_memory.applies(task),
@@ -196,8 +200,8 @@ class Launcher:
         ours = [checkpoints] if checkpoints.parent == self._layout.checkpoints else []
         needed = task_folder.plan_mounts(
             account,
-            readable=[*task_folder.interpreter_folders(account), *shown, *before],
-            own=[work, *ours, *events, *([] if without_home else [account.home])],
+            readable=[*task_folder.interpreter_folders(account), *shown, *before, *models],
+            own=[work, *ours, *artifacts, *events, *([] if without_home else [account.home])],
             covered=[account.home] if without_home else [],
             replaced=environment.account_files(account, self._layout.accounts),
         )
@@ -281,10 +285,29 @@ class Launcher:
             return asked
         return task_folder.own_folder(ours.parent, ours.name, account)
 
+    def _artifacts(self, task: TaskSpec, account: Account) -> list[Path]:
+        """The folder for what it keeps, if it is to have one."""
+        uid = task.id.workload_uid
+        return [task_folder.own_folder(self._layout.artifacts, uid, account)] * task.artifacts
+
     def _before(self, task: TaskSpec) -> list[Path]:
         """The checkpoints that it continues from, if there are any; its account owns them."""
-        folder = self._layout.checkpoints / task.continues
-        if not task.continues or folder.parent != self._layout.checkpoints:
+        above, _, uid = task.continues.rpartition("/")
+        if above == self._layout.copies.name:
+            return self._there(self._layout.copies, uid)
+        return self._there(self._layout.checkpoints, task.continues)
+
+    def _model(self, task: TaskSpec) -> list[Path]:
+        """The model that it may read. Raises ``EngineError`` where it is gone."""
+        found = self._there(self._layout.copies, task.model)
+        if task.model and not found:
+            raise EngineError("the model of this work was deleted")
+        return found
+
+    @staticmethod
+    def _there(above: Path, name: str) -> list[Path]:
+        folder = above / name
+        if not name or folder.parent != above:
             return []
         return [folder] if folder.is_dir() and not folder.is_symlink() else []
 

@@ -2,8 +2,8 @@
 
 ``tasks/<workload>/<index>-<attempt>/`` is the record of one task: ``lock``, ``task.json``,
 ``pid.json``, ``exit.json``, ``stop``, ``control``, ``log/`` and ``work/``, the only part that the
-task itself sees. ``checkpoints/<workload>/`` and ``events/<workload>/`` outlive attempts,
-``homes/<user>/`` outlives all.
+task itself sees. ``checkpoints/<workload>/``, ``artifacts/<workload>/`` and ``events/<workload>/``
+outlive attempts, ``copies/<uid>/`` (models, kept checkpoints) and ``homes/<user>/`` outlive all.
 
 The lock decides: held means that a supervisor runs. Not held, ``exit.json`` has the end; without
 that file nobody saw the end and the task is lost. The lock is tested before the file is read,
@@ -210,6 +210,8 @@ class Layout:
         self.root = root.absolute()
         self.tasks = self.root / "tasks"
         self.checkpoints = self.root / "checkpoints"
+        self.artifacts = self.root / "artifacts"
+        self.copies = self.root / "copies"
         self.events = self.root / "events"
         self.building = self.root / "building"
         self.trash = self.root / "trash"
@@ -220,9 +222,10 @@ class Layout:
         try:
             self.root.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             self.root.chmod(PRIVATE)
-            for part in (self.tasks, self.checkpoints, self.events, self.building, self.trash):
+            for part in (self.tasks, self.events, self.building, self.trash, self.accounts):
                 part.mkdir(mode=PRIVATE, exist_ok=True)
-            self.accounts.mkdir(mode=PRIVATE, exist_ok=True)
+            for part in (self.checkpoints, self.artifacts, self.copies):
+                part.mkdir(mode=PRIVATE, exist_ok=True)
         except OSError as error:
             message = f"the state folder {self.root} cannot be used: {error.strerror}"
             raise EngineError(message) from error

@@ -1,4 +1,4 @@
-"""A command beside a running task, on a pseudo-terminal.
+"""A command beside a running task, on a pseudo-terminal or with pipes.
 
 Its environment and sandbox are those of the running task, so it needs nothing that was not
 recorded, and no secret is stored for it.
@@ -12,6 +12,7 @@ import os
 import signal
 import struct
 import termios
+from dataclasses import dataclass
 from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
@@ -24,6 +25,8 @@ from carrel_scheduler.engines.local.task_state import Started, TaskRecord
 HANG_UP_SECONDS: Final = 2.0
 HANG_UP_AGAIN_SECONDS: Final = 0.1
 EXEC_SECONDS: Final = 5.0
+PIECE_BYTES: Final = 65_536
+MOST_ERRORS_BYTES: Final = 2048
 # The name takes the place of the machine's in whatever prompt the shell's own files set up.
 _PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
 
@@ -140,50 +143,55 @@ def _wake(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-async def open_terminal(
-    task: TaskId,
-    record: TaskRecord,
-    started: Started,
-    groups: Groups,
-    command: list[str],
-    syscall_filter: bytes,
-) -> Terminal:
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A running task, as far as a command beside it has to know.
+
+    Attributes:
+        groups: the control groups of the task.
+        syscall_filter: that of its sandbox; empty for none.
+    """
+
+    task: TaskId
+    record: TaskRecord
+    started: Started
+    groups: Groups
+    syscall_filter: bytes
+
+    def job(self, command: list[str], environment: dict[str, str]) -> Job:
+        """A command in the task's sandbox, limits and account."""
+        record = self.record
+        return Job(
+            task_id=str(self.task),
+            folder="/",
+            command=command,
+            environment=environment,
+            working_dir=record.working_dir or environment.get("CARREL_TASK_DIR", "/"),
+            uid=-1 if record.shared else record.uid,
+            gid=-1 if record.shared else record.gid,
+            cgroups=self.groups.folders,
+            syscall_filter=self.syscall_filter,
+            sandbox=(self.started.init, self.started.init_start),
+        )
+
+
+async def open_terminal(beside: Beside, command: list[str]) -> Terminal:
     """Start a command (default: a shell) beside a task.
 
     Raises ``EngineError`` when the task does not run (any more).
     """
-    environment = await _environment(task, started)
+    task, record = beside.task, beside.record
+    environment = await _environment(task, beside.started)
     environment["TERM"] = "xterm-256color"
     environment["CARREL_PROMPT_HOST"] = f"{record.name}-0-{task.index}"
     environment["PS1"] = r"\u@\h:\w\$ "
     environment["PROMPT_COMMAND"] = _PROMPT
-    job = Job(
-        task_id=str(task),
-        folder="/",
-        command=command or ["bash"],
-        environment=environment,
-        working_dir=record.working_dir or environment.get("CARREL_TASK_DIR", "/"),
-        uid=-1 if record.shared else record.uid,
-        gid=-1 if record.shared else record.gid,
-        cgroups=groups.folders,
-        syscall_filter=syscall_filter,
-        sandbox=(started.init, started.init_start),
-    )
-    memory = job.to_memory()
+    memory = beside.job(command or ["bash"], environment).to_memory()
     master, slave = os.openpty()
     try:
         if not record.shared:
             os.fchown(slave, record.uid, -1)
-        process = await asyncio.create_subprocess_exec(
-            *shim_command("child", memory),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd="/",
-            env={},
-            pass_fds=(memory,),
-            start_new_session=True,
-        )
+        process = await _start(memory, slave, slave, slave)
     except BaseException:
         os.close(master)
         raise
@@ -191,6 +199,76 @@ async def open_terminal(
         os.close(slave)
         os.close(memory)
     return Terminal(master, process)
+
+
+async def _start(memory: int, *streams: int) -> asyncio.subprocess.Process:
+    """Start the shim of a command with these standard streams."""
+    stdin, stdout, stderr = streams
+    return await asyncio.create_subprocess_exec(
+        *shim_command("child", memory),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd="/",
+        env={},
+        pass_fds=(memory,),
+        start_new_session=True,
+    )
+
+
+class PipedCommand:
+    """A command with pipes; see ``engines.files.contract.CommandSession``."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._listening = asyncio.create_task(self._hear_errors())
+        self.errors = b""
+
+    async def _hear_errors(self) -> None:
+        while self._process.stderr and (piece := await self._process.stderr.read(PIECE_BYTES)):
+            self.errors = (self.errors + piece)[-MOST_ERRORS_BYTES:]
+
+    async def read(self) -> bytes:
+        """Next output; empty at the end."""
+        return await self._process.stdout.read(PIECE_BYTES) if self._process.stdout else b""
+
+    async def write(self, data: bytes) -> None:
+        """Write input. Raises ``EngineError`` after the end."""
+        try:
+            if self._process.stdin:
+                self._process.stdin.write(data)
+                await self._process.stdin.drain()
+        except ConnectionError as error:
+            raise EngineError("the command takes no more input") from error
+
+    async def end_input(self) -> None:
+        """The command reads end of file."""
+        if self._process.stdin:
+            self._process.stdin.close()
+
+    async def close(self) -> int:
+        """End it if it still runs; returns the exit code (128 and the signal if one ended it)."""
+        ends = self._process.stdout is None or self._process.stdout.at_eof()
+        try:
+            async with asyncio.timeout(EXEC_SECONDS if ends else 0):
+                await self._process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        code = await self._process.wait()
+        await self._listening
+        return code if code >= 0 else 128 - code
+
+
+async def open_command(beside: Beside, command: list[str]) -> PipedCommand:
+    """Start a command beside a task, without a terminal. Raises ``EngineError``."""
+    environment = await _environment(beside.task, beside.started)
+    memory = beside.job(command, environment).to_memory()
+    pipe = asyncio.subprocess.PIPE
+    try:
+        return PipedCommand(await _start(memory, pipe, pipe, pipe))
+    finally:
+        os.close(memory)
 
 
 async def _environment(task: TaskId, started: Started) -> dict[str, str]:

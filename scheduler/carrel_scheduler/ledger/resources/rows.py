@@ -14,6 +14,8 @@ from sqlalchemy import Connection, bindparam, delete, func, select
 
 from carrel_scheduler.ledger.open import KEEP_CHANGES, keys_beside, migrated
 from carrel_scheduler.ledger.records import (
+    CopyKind,
+    CopyRecord,
     Decision,
     Fenced,
     GpuUse,
@@ -28,6 +30,7 @@ from carrel_scheduler.ledger.rows.tables import changes, objects, specs, store_s
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_scheduler.ledger.transaction import Transaction
+from carrel_schema.files import StoredCopy
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 _EPOCH = select(store_state.c.epoch)
@@ -215,6 +218,20 @@ class Past:
     ) -> Sequence[Usage]:
         """See ``Ledger``."""
         return await self.rows.usage(by=by, since=since, until=until, projects=projects)
+
+    async def add_copy(self, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:
+        """See ``Ledger``."""
+        return await self.rows.add_copy(kind, uid, copy)
+
+    async def copies(
+        self, kind: CopyKind | None = None, project: str | None = None, name: str | None = None
+    ) -> Sequence[CopyRecord]:
+        """See ``Ledger``."""
+        return await self.rows.copies(kind, project, name)
+
+    async def remove_copy(self, uid: str) -> None:
+        """See ``Ledger``."""
+        await self.rows.remove_copy(uid)
 
     async def settings(self) -> Mapping[str, Any]:
         """See ``Ledger``."""

@@ -7,6 +7,8 @@
   them too. ``labels`` is an index over the labels of ``objects``.
 * ``study_log`` is what happened in the studies of experiments, entry by entry; it goes with its
   experiment.
+* ``copies`` are models and kept checkpoints; a removed one keeps its row, so that its version is
+  never given again.
 * ``transitions``, ``decisions``, ``metrics`` and ``gpu_use`` are the past: no reference to
   ``objects``, because they outlive them. Secrets go with their object.
 
@@ -210,6 +212,19 @@ study_log: Final = Table(
     Column("workload_uid", Text, ForeignKey("objects.uid", ondelete="CASCADE"), primary_key=True),
     _number("number", primary_key=True),
     _text("entry"),
+)
+
+copies: Final = Table(
+    "copies",
+    metadata,
+    _text("uid", primary_key=True),
+    _text("kind"),
+    _text("project"),
+    _text("name"),
+    _number("version"),
+    _text("content"),
+    Column("removed", Boolean, nullable=False),
+    UniqueConstraint("kind", "project", "name", "version"),
 )
 
 idempotency_keys: Final = Table(

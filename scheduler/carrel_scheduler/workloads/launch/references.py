@@ -1,19 +1,23 @@
 """Other work that a workload names: found once, and noted by what stays its own.
 
-A TensorBoard is over jobs; what goes on from others' checkpoints needs to know whose. The notes are
-never taken from a request: they decide what a task may read.
+A TensorBoard is over jobs; what goes on from others' checkpoints needs to know whose; what serves a
+model is told which version. The notes are never taken from a request: they decide what a task may
+read.
 """
 
 from difflib import get_close_matches
 
 import msgspec
 
+from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound, ObjectStore
 from carrel_scheduler.workloads.controllers.dependencies import still_waits
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_schema.objects import Workload
 
 MOST_LOOKED_AT = 500
+COPIES = "copies"
+"""Where kept checkpoints lie, unlike those of work."""
 
 
 class UnknownSource(Exception):  # noqa: N818 - an outcome to tell
@@ -30,12 +34,13 @@ class UnknownSource(Exception):  # noqa: N818 - an outcome to tell
         self.field, self.name, self.expected = field, name, expected
 
 
-async def find(store: ObjectStore, workload: Workload) -> None:
-    """Note where the event files of its jobs lie, and what it goes on from, if it names any.
+async def find(store: Ledger, workload: Workload) -> None:
+    """Note where the event files of its jobs lie, what it goes on from, and its model, if any.
 
-    Raises ``UnknownSource`` for work that its project does not have.
+    Raises ``UnknownSource`` for what its project does not have.
     """
     await _find_checkpoints(store, workload)
+    await _find_model(store, workload)
     await _find_dependencies(store, workload)
     asked = workload.spec.tensorboard
     if asked is None:
@@ -50,20 +55,51 @@ async def find(store: ObjectStore, workload: Workload) -> None:
     workload.spec.tensorboard = msgspec.structs.replace(asked, events=tuple(places))
 
 
-async def _find_checkpoints(store: ObjectStore, workload: Workload) -> None:
+async def _find_checkpoints(ledger: Ledger, workload: Workload) -> None:
     """Checkpoints belong to a user, and only that user's work may read them."""
-    name, project, user = workload.spec.continue_from, workload.meta.project, workload.spec.user
+    asked, project, user = workload.spec.continue_from, workload.meta.project, workload.spec.user
     workload.spec.continues = ""
-    if not name:
+    if not asked:
+        return
+    name, _, checkpoint = asked.partition(":")
+    kept = {
+        one.copy.name: one.uid
+        for one in await ledger.copies("checkpoint", project)
+        if (one.copy.workload, one.copy.user) == (name, user)
+    }
+    if checkpoint in kept:
+        workload.spec.continues = f"{COPIES}/{kept[checkpoint]}"
         return
     try:
-        before = await store.get(Workload, name, project)
+        before = await ledger.get(Workload, name, project)
     except NotFound:
         before = None
-    if before is None or before.spec.user != user:
-        near = await _near(store, project, name, user)
-        raise UnknownSource("continue_from", name, f"work of your own in `{project}`{near}")
-    workload.spec.continues = before.meta.uid
+    if before is not None and before.spec.user == user:
+        workload.spec.continues = before.meta.uid
+    elif kept and not checkpoint:
+        workload.spec.continues = f"{COPIES}/{[*kept.values()][-1]}"
+    else:
+        near = f", such as `{name}:{next(iter(kept))}`" if kept else ""
+        near = near or await _near(ledger, project, name, user)
+        raise UnknownSource("continue_from", asked, f"work of your own in `{project}`{near}")
+
+
+async def _find_model(ledger: Ledger, workload: Workload) -> None:
+    """Note which version of a model is meant; a name alone is its latest one."""
+    spec, project = workload.spec, workload.meta.project
+    spec.model_uid = ""
+    if not spec.model:
+        return
+    name, _, version = spec.model.partition("@")
+    found = await ledger.copies("model", project, name)
+    wanted = [one for one in found if version in ("", str(one.copy.version))]
+    if not wanted:
+        known = [f"{one.copy.name}@{one.copy.version}" for one in found]
+        known = known or [one.copy.name for one in await ledger.copies("model", project)]
+        near = f", such as `{known[-1]}`" if known else ""
+        right = f"a model of `{project}`, as NAME@VERSION{near}"
+        raise UnknownSource("model", spec.model, right)
+    spec.model_uid, spec.model = wanted[-1].uid, f"{name}@{wanted[-1].copy.version}"
 
 
 async def _find_dependencies(store: ObjectStore, workload: Workload) -> None:

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 SEARCH_PATH: Final = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 
 
+WITHOUT_ARTIFACTS: Final = frozenset({"workspace", "tensorboard"})
 VERSION: Final = "ct1"
 SHORTEST_KEY: Final = 16
 
@@ -203,7 +204,9 @@ def _task_spec(
         subdomain=rendezvous.subdomain(entry),
         seen_as=entry.task_id(0) if index and shape.is_mpi(spec) and not contained else None,
         checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}" if settings.checkpoint_root else "",
+        artifacts=spec.kind not in WITHOUT_ARTIFACTS,
         continues=spec.continues,
+        model=spec.model_uid,
         events=builtin_programs.events_of(meta.uid, spec),
         reads_events=() if spec.tensorboard is None else spec.tensorboard.events,
         cpu_milli=spec.resources.cpu_milli,
@@ -245,6 +248,9 @@ def _environment(
         "JOB_UUID": meta.uid,
         "POD_INDEX": str(index),
     }
+    checkpoint = spec.continue_from.partition(":")[2]
+    if checkpoint and spec.continues and "/" not in spec.continues:
+        own["CARREL_CONTINUE_AT"] = checkpoint
     if settings.gateway_url:
         own["CARREL_GATEWAY_URL"] = settings.gateway_url
     if spec.checkpoint_every_seconds is not None:

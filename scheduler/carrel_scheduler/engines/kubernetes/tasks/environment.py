@@ -91,6 +91,10 @@ def _own(task: TaskSpec) -> dict[str, str]:
         "JOB_UUID": task.id.workload_uid,
         "POD_INDEX": str(task.id.index),
     }
+    if task.artifacts:
+        own["CARREL_ARTIFACTS"] = at.ARTIFACTS
+    if task.model:
+        own["CARREL_MODEL"] = at.MODEL
     if task.continues:
         own["CARREL_CONTINUE_FROM"] = at.BEFORE
     if task.events:

@@ -1,9 +1,10 @@
 """Volumes of a task's pod, and the claims that must exist before it starts.
 
 The project's storage is one claim of its namespace. A task is shown only its own part of it: the
-checkpoints of its workload and of the one it continues from, its event files, and those it may
-read. A volume's source is a claim of the project, ``CLAIM`` or ``CLAIM/FOLDER``; its destination is
-a path in the container, within the task's folder unless it begins with a slash.
+artifacts and checkpoints of its workload, the checkpoints that it continues from, the model that it
+serves, its event files, and those it may read. A volume's source is a claim of the project,
+``CLAIM`` or ``CLAIM/FOLDER``; its destination is a path in the container, within the task's folder
+unless it begins with a slash.
 
 A user's home, which the Hub claims, is shown to that user's tasks only. A volume that a single
 node may use serves tasks of one node at a time. Tasks that were placed in the same moment do not
@@ -88,8 +89,13 @@ def _kept(found: Storage, task: TaskSpec, settings: PodSettings) -> None:
     else:
         found.volumes.append({"name": _STORAGE, "emptyDir": {}})
     parts = [(at.CHECKPOINTS, f"checkpoints/{task.id.workload_uid}", False)]
+    if task.artifacts:
+        parts.append((at.ARTIFACTS, f"artifacts/{task.id.workload_uid}", False))
     if task.continues:
-        parts.append((at.BEFORE, f"checkpoints/{task.continues}", True))
+        before = task.continues if "/" in task.continues else f"checkpoints/{task.continues}"
+        parts.append((at.BEFORE, before, True))
+    if task.model:
+        parts.append((at.MODEL, f"copies/{task.model}", True))
     if task.events:
         parts.append((f"{at.EVENTS}/{task.events}", f"events/{task.events}", False))
     others = [one for one in task.reads_events if one != task.events]

@@ -2,8 +2,8 @@
 
 A task's process waits until the supervisor has recorded its pid, so no task runs that no record
 tells of. It dies with its supervisor, so a lost task never runs beside its next attempt. A command
-beside a running task is started with the terminal as its standard streams (``main``); it forks a
-process that joins, because only a child can enter a PID namespace.
+beside a running task is started with a terminal or pipes as its standard streams (``main``); it
+forks a process that joins, because only a child can enter a PID namespace.
 """
 
 import errno
@@ -173,7 +173,8 @@ def _forward(pid: int, number: int) -> None:
 def _become_the_command(job: Job, sandbox: Sandbox | None, alive: int) -> None:
     try:
         os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         restore_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         become(job, sandbox)

@@ -52,6 +52,8 @@ def spec(owner: WorkloadSpec) -> WorkloadSpec:
         grace_seconds=owner.grace_seconds,
         continue_from=owner.continue_from,
         continues=owner.continues,
+        model=owner.model,
+        model_uid=owner.model_uid,
         large_shm=owner.large_shm,
         node_group=owner.node_group,
         gpu_types=owner.gpu_types,

@@ -1,0 +1,1 @@
+"""Commands about what work leaves: files, checkpoints, models."""

@@ -1,0 +1,157 @@
+"""Files of work: artifacts and checkpoints, and those of a running task in both directions.
+
+What a task wrote is never shown as a page: it is an attachment, and sandboxed should a browser
+open it all the same.
+"""
+
+import posixpath
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from carrel_scheduler.api.models.queries import FilePathQuery, FileQuery, FileWriteQuery
+from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
+from carrel_scheduler.api.operations.paths import PROJECT, WORKLOAD
+from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.services import task_files
+from carrel_scheduler.api.services.copies import folder_of
+from carrel_scheduler.api.services.task_files import running_task
+from carrel_scheduler.engines.files.contract import Area
+from carrel_schema.files import (
+    PIECE_BYTES,
+    Artifacts,
+    CheckpointList,
+    CopyList,
+    KeepRequest,
+    StoredCopy,
+)
+
+TAR: Final = "application/x-tar"
+
+
+def attachment(path: str) -> Mapping[str, str]:
+    """The headers of an answer that no browser shows as a page."""
+    name = quote(posixpath.basename(path), safe="")
+    return {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+    }
+
+
+@Operation("GET", f"{WORKLOAD}/artifacts", access=Access.MEMBER, answers={200: Artifacts})
+async def list_artifacts(call: Call) -> Answer:
+    """The files that a workload keeps beyond its end."""
+    return Answer(await call.services.copies.artifacts(call.workload))
+
+
+@Operation(
+    "GET",
+    f"{WORKLOAD}/artifacts/content",
+    access=Access.MEMBER,
+    query=FilePathQuery,
+    answers={200: bytes},
+    problems=(409,),
+    media=BYTES,
+)
+async def read_artifact(call: Call) -> Stream:
+    """The content of one of them."""
+    query: FilePathQuery = call.query
+    pieces = call.services.copies.read(folder_of(Area.ARTIFACTS, call.workload), query.path)
+    return Stream(pieces, media=BYTES, ends=True, headers=attachment(query.path))
+
+
+@Operation("GET", f"{WORKLOAD}/checkpoints", access=Access.MEMBER, answers={200: CheckpointList})
+async def list_checkpoints(call: Call) -> Answer:
+    """The checkpoints of a workload, oldest first."""
+    return Answer(await call.services.copies.checkpoints(call.workload))
+
+
+@Operation(
+    "POST",
+    f"{WORKLOAD}/checkpoints/{{checkpoint}}/keep",
+    access=Access.OWNER,
+    body=KeepRequest,
+    answers={201: StoredCopy},
+    problems=(409,),
+)
+async def keep_checkpoint(call: Call) -> Answer:
+    """Keep a copy of a checkpoint beyond its work, under a name."""
+    body: KeepRequest = call.body
+    kept = await call.services.copies.keep(call.workload, call.path["checkpoint"], body)
+    return Answer(kept, 201)
+
+
+@Operation("GET", f"{PROJECT}/checkpoints", access=Access.MEMBER, answers={200: CopyList})
+async def list_kept_checkpoints(call: Call) -> Answer:
+    """The checkpoints that people keep in a project."""
+    items = await call.services.copies.listed("checkpoint", call.path["project"])
+    return Answer(CopyList(items=items))
+
+
+@Operation(
+    "DELETE",
+    f"{PROJECT}/checkpoints/{{checkpoint}}",
+    access=Access.MEMBER,
+    answers={204: None},
+    problems=(409,),
+)
+async def delete_kept_checkpoint(call: Call) -> Answer:
+    """Keep a checkpoint no longer: its owner or an admin."""
+    path, person = call.path, call.visitor.person
+    await call.services.copies.delete(
+        "checkpoint", path["project"], path["checkpoint"], "1", person
+    )
+    return Answer(status=204)
+
+
+@Operation(
+    "GET",
+    f"{WORKLOAD}/files",
+    access=Access.OWNER,
+    query=FileQuery,
+    answers={200: bytes},
+    problems=(409,),
+    media=TAR,
+)
+async def read_task_files(call: Call) -> Stream:
+    """A file or folder of a running task, as a tar archive; the path is one of the task's."""
+    query: FileQuery = call.query
+    task = running_task(call.workload, query.index)
+    pieces = task_files.read(call.services.deps.files, task, query.path)
+    return Stream(pieces, media=TAR, ends=True, headers=attachment(f"{query.path}.tar"))
+
+
+@Operation(
+    "PUT",
+    f"{WORKLOAD}/files",
+    access=Access.OWNER,
+    query=FileWriteQuery,
+    raw_bytes=PIECE_BYTES,
+    answers={204: None},
+    problems=(409,),
+)
+async def write_task_file(call: Call) -> Answer:
+    """Write a piece of a file in a running task; the file is there with its last piece."""
+    query: FileWriteQuery = call.query
+    task = running_task(call.workload, query.index)
+    await task_files.write(
+        call.services.deps.files,
+        task,
+        query.path,
+        call.body,
+        offset=query.offset,
+        more=query.more,
+    )
+    return Answer(status=204)
+
+
+OPERATIONS: Final = (
+    list_artifacts,
+    read_artifact,
+    list_checkpoints,
+    keep_checkpoint,
+    list_kept_checkpoints,
+    delete_kept_checkpoint,
+    read_task_files,
+    write_task_file,
+)

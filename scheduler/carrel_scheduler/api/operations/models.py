@@ -1,0 +1,108 @@
+"""The models of a project: versions that runs made, and that endpoints serve."""
+
+from typing import Final
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.models.queries import FilePathQuery
+from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
+from carrel_scheduler.api.operations.files import attachment
+from carrel_scheduler.api.operations.paths import PROJECT
+from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.engines.files.contract import Area, StoredFolder
+from carrel_scheduler.ledger.store import NotFound
+from carrel_schema.files import Artifacts, CopyList, ModelRequest, StoredCopy
+from carrel_schema.objects import Workload
+
+MODELS: Final = f"{PROJECT}/models"
+VERSION: Final = f"{MODELS}/{{model}}/{{version}}"
+
+
+@Operation(
+    "POST",
+    MODELS,
+    access=Access.MEMBER,
+    body=ModelRequest,
+    answers={201: StoredCopy},
+    problems=(409,),
+)
+async def register_model(call: Call) -> Answer:
+    """Make the next version of a model of what a run kept."""
+    body: ModelRequest = call.body
+    project = call.path["project"]
+    try:
+        run = await call.services.deps.ledger.get(Workload, body.workload, project)
+    except NotFound as error:
+        raise problems.invalid_field(
+            "workload", Code.UNKNOWN_JOB, body.workload, f"work of `{project}`"
+        ) from error
+    made = await call.services.copies.register(run, body, call.visitor.person)
+    return Answer(made, 201)
+
+
+@Operation("GET", MODELS, access=Access.MEMBER, answers={200: CopyList})
+async def list_models(call: Call) -> Answer:
+    """All versions of all models of a project."""
+    return Answer(CopyList(items=await call.services.copies.listed("model", call.path["project"])))
+
+
+@Operation("GET", f"{MODELS}/{{model}}", access=Access.MEMBER, answers={200: CopyList})
+async def read_model(call: Call) -> Answer:
+    """The versions of a model, the newest last."""
+    path = call.path
+    items = await call.services.copies.listed("model", path["project"], path["model"])
+    if not items:
+        raise problems.Missing(
+            Code.NOT_FOUND, f"There is no model `{path['model']}` in `{path['project']}`"
+        )
+    return Answer(CopyList(items=items))
+
+
+@Operation("DELETE", VERSION, access=Access.MEMBER, answers={204: None}, problems=(409,))
+async def delete_model(call: Call) -> Answer:
+    """Delete a version of a model: whoever registered it, or an admin. It is not given again."""
+    path = call.path
+    await call.services.copies.delete(
+        "model", path["project"], path["model"], path["version"], call.visitor.person
+    )
+    return Answer(status=204)
+
+
+@Operation("GET", f"{VERSION}/files", access=Access.MEMBER, answers={200: Artifacts})
+async def list_model_files(call: Call) -> Answer:
+    """The files of a version of a model."""
+    return Answer(await call.services.copies.files(await _folder(call)))
+
+
+@Operation(
+    "GET",
+    f"{VERSION}/files/content",
+    access=Access.MEMBER,
+    query=FilePathQuery,
+    answers={200: bytes},
+    problems=(409,),
+    media=BYTES,
+)
+async def read_model_file(call: Call) -> Stream:
+    """The content of one of them."""
+    query: FilePathQuery = call.query
+    pieces = call.services.copies.read(await _folder(call), query.path)
+    return Stream(pieces, media=BYTES, ends=True, headers=attachment(query.path))
+
+
+async def _folder(call: Call) -> StoredFolder:
+    path = call.path
+    record = await call.services.copies.find(
+        "model", path["project"], path["model"], path["version"]
+    )
+    return StoredFolder(Area.COPIES, path["project"], record.uid)
+
+
+OPERATIONS: Final = (
+    register_model,
+    list_models,
+    read_model,
+    delete_model,
+    list_model_files,
+    read_model_file,
+)

@@ -1,0 +1,164 @@
+"""The interface to files of work: artifacts, checkpoints and copies of both; and running tasks.
+
+Artifacts and checkpoints lie in a folder of each workload, which its tasks change as they like.
+Copies are what somebody keeps beyond that: a registered model, a kept checkpoint. Nobody changes a
+copy. Nothing follows a link, and what is read is a regular file of the folder's own account.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Final, Protocol
+
+import msgspec
+
+from carrel_scheduler.engines.contract import EngineError, TaskId
+from carrel_schema.files import MOST_FILES, StoredFile
+
+PIECE_BYTES: Final = 2**18
+_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+class Area(StrEnum):
+    """Kinds of folders that last."""
+
+    ARTIFACTS = "artifacts"
+    CHECKPOINTS = "checkpoints"
+    COPIES = "copies"
+
+
+class StoredFolder(msgspec.Struct, frozen=True):
+    """One folder: ``uid`` is that of the workload, or the copy's own. Raises ``ValueError``.
+
+    ``project`` may be empty where folders of all projects lie together.
+    """
+
+    area: Area
+    project: str
+    uid: str
+
+    def __post_init__(self) -> None:
+        if not _UID.fullmatch(self.uid):
+            raise ValueError(f"uid={self.uid!r}: letters, digits, '.', '_' and '-' are right")
+
+
+class UnknownFile(EngineError):  # noqa: N818 - an outcome to tell
+    """There is no such file, or it is none that may be read."""
+
+
+class TooManyFiles(EngineError):  # noqa: N818 - an outcome to tell
+    """A folder has more files than are listed."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the folder has more than {MOST_FILES:,} files")
+
+
+def relative(path: str) -> PurePosixPath:
+    """A path within a folder. Raises ``UnknownFile`` for any other."""
+    found = PurePosixPath(path)
+    if not found.parts or found.is_absolute() or ".." in found.parts or "\0" in path:
+        raise UnknownFile(f"path={path!r}: a relative path without '..' is right")
+    return found
+
+
+class CommandSession(Protocol):
+    """A command beside a running task, with pipes in place of a terminal.
+
+    Attributes:
+        errors: the end of what it wrote to its error output, at most 2 KiB.
+    """
+
+    errors: bytes
+
+    async def read(self) -> bytes:
+        """Next output; empty at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write input; raises ``EngineError`` after the command's end."""
+        ...
+
+    async def end_input(self) -> None:
+        """The command reads end of file."""
+        ...
+
+    async def close(self) -> int:
+        """End it if it still runs; returns its exit code."""
+        ...
+
+
+class Files(Protocol):
+    """Reads and keeps files of work. Everything raises ``EngineError``.
+
+    Attributes:
+        by_project: folders are those of the project that was asked for, and asking takes seconds.
+    """
+
+    by_project: bool
+
+    async def list(self, folder: StoredFolder) -> Sequence[StoredFile]:
+        """All files by path; none where the folder is not there. Raises ``TooManyFiles``."""
+        ...
+
+    def read(self, folder: StoredFolder, path: str) -> AsyncGenerator[bytes, None]:
+        """The content of a file. Raises ``UnknownFile`` at the first step."""
+        ...
+
+    async def copy(self, source: StoredFolder, path: str, target: StoredFolder) -> int:
+        """Copy a file or a folder (empty: all) to a new folder; returns its bytes.
+
+        The copy is there wholly or not at all. Raises ``UnknownFile``.
+        """
+        ...
+
+    async def remove(self, folder: StoredFolder) -> None:
+        """Remove all of it; one that is not there is no error."""
+        ...
+
+    async def folders(self, project: str) -> Sequence[StoredFolder]:
+        """Every folder there is that may be the project's."""
+        ...
+
+    async def size(self, folder: StoredFolder) -> int:
+        """Bytes of all its files."""
+        ...
+
+    async def command(self, task: TaskId, command: Sequence[str]) -> CommandSession:
+        """Run a command as the task's user, in its folder and environment."""
+        ...
+
+
+class NoFiles:
+    """Files of an engine that runs nothing."""
+
+    by_project = False
+
+    async def list(self, _folder: StoredFolder) -> Sequence[StoredFile]:
+        """None."""
+        return ()
+
+    async def read(self, folder: StoredFolder, path: str) -> AsyncGenerator[bytes, None]:
+        """Refuses."""
+        for piece in await self.list(folder):
+            yield piece.path.encode()
+        raise UnknownFile(f"there is no file {path!r}")
+
+    async def copy(self, source: StoredFolder, path: str, _target: StoredFolder) -> int:
+        """Refuses."""
+        raise UnknownFile(f"there is no file {path!r} in {source.uid}")
+
+    async def remove(self, folder: StoredFolder) -> None:
+        """There is nothing of it."""
+
+    async def folders(self, _project: str) -> Sequence[StoredFolder]:
+        """None."""
+        return ()
+
+    async def size(self, _folder: StoredFolder) -> int:
+        """Nothing."""
+        return 0
+
+    async def command(self, task: TaskId, _command: Sequence[str]) -> CommandSession:
+        """Knows no task."""
+        raise EngineError(f"task {task} is not running")
