@@ -100,7 +100,7 @@ class LineMagics(CarrelMagics):
     @line_magic
     def cancel(self, line: str) -> Any:
         """End and remove jobs: `%cancel NAME ...`."""
-        return self._steer("cancel", line, "{} is being cancelled; its checkpoints stay.")
+        return self._steer("cancel", line, "{} is being cancelled; its checkpoints go with it.")
 
     @line_magic
     def suspend(self, line: str) -> Any:

@@ -201,6 +201,10 @@ class FakeScheduler:
             last_preemption=facts | {"lost_seconds": lost},
         )
 
+    def keep(self, project: str, name: str, files: Mapping[str, bytes]) -> None:
+        """Give a workload artifacts, by path."""
+        self._state.artifacts[project, name] = dict(files)
+
     def finish(self, project: str, name: str, exit_code: int = 0) -> Json:
         """Let it end by itself."""
         reason = {"token": "Failed", "sentence": f"Ended with exit code {exit_code}."}

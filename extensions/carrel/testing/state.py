@@ -62,6 +62,7 @@ class SchedulerState:
         self.metrics: dict[tuple[str, str], dict[str, list[Json]]] = {}
         self.reports: list[tuple[str, str, Json]] = []
         self.results: dict[tuple[str, str], bytes] = {}
+        self.artifacts: dict[tuple[str, str], dict[str, bytes]] = {}
         self.chunks: dict[str, bytes] = {}
         self.folders: dict[str, CodeFolder] = {}
         self.keys: dict[str, tuple[str, str]] = {}

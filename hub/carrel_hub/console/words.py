@@ -108,12 +108,14 @@ def loss(workload: Workload, now: float) -> str:
 
 
 def what_stays(workload: Workload) -> str:
-    """What a deletion does not touch."""
+    """What a deletion takes along, and what it does not touch."""
     if workload.spec.kind == "workspace":
         return "Files in the home folder stay."
     if workload.status.checkpoint is None:
-        return "Files that it wrote stay."
-    return "Its checkpoints and the files that it wrote stay."
+        return "Its artifacts go with it; models and other files that it wrote stay."
+    return (
+        "Its artifacts and checkpoints go with it; models, kept checkpoints and other files stay."
+    )
 
 
 def preempted_for(preemption: Preemption) -> str:

@@ -23,6 +23,7 @@ from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
+from carrel_scheduler.workloads.retention import RetentionRules
 from carrel_schema.objects import (
     Meta,
     Preemption,
@@ -43,6 +44,7 @@ from contract.api.fakes import (
     FakeMembership,
     waiting_reason,
 )
+from contract.api.folder_files import FolderFiles
 
 
 def nobody(kind: str, workload: Workload) -> None:
@@ -106,6 +108,7 @@ class Desk:
     membership: FakeMembership
     clock: Clock
     tokens: TaskTokens
+    files: FolderFiles
     session: aiohttp.ClientSession
     url: str = ""
     agents: FakeAgents = field(default_factory=FakeAgents)
@@ -258,6 +261,7 @@ async def running(
             membership=FakeMembership(),
             clock=clock,
             tokens=tokens,
+            files=FolderFiles(folder / "files"),
             session=session,
         )
         app = make_app(
@@ -276,6 +280,8 @@ async def running(
                 results=Results(folder / "results"),
                 node_agents=desk.agents,
                 code=CodeStore(folder / "code", most_bytes=MOST_CODE_BYTES),
+                files=desk.files,
+                retention=RetentionRules(project_bytes=FolderFiles.ROOM),
                 timing=timing,
                 job_limits=JobLimits(depth=2, descendants=3),
             )

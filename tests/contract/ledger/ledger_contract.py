@@ -5,12 +5,13 @@ contract, opening a ``Ledger``.
 """
 
 from contract.ledger.ledger_batches import CreatingMany, WatchingSpecifications
+from contract.ledger.ledger_copies import Copies
 from contract.ledger.ledger_reading import Past, SmallThings
 from contract.ledger.ledger_studies import StudyLogs
 from contract.ledger.ledger_writing import Creating, Recording
 
 
 class LedgerContract(
-    Creating, CreatingMany, Recording, WatchingSpecifications, Past, SmallThings, StudyLogs
+    Creating, CreatingMany, Recording, WatchingSpecifications, Past, SmallThings, StudyLogs, Copies
 ):
     """Every rule of ``Ledger``."""

@@ -160,7 +160,7 @@ def _buttons_work_while_the_kernel_is_busy(page: Page, scheduler: FakeScheduler)
     view.get_by_role("button", name="Resume").click()
     expect(view.locator(".carrel-state")).to_contain_text("Pending")
     view.get_by_role("button", name="Cancel").click()
-    view.get_by_role("button", name="Cancel digits; its checkpoints stay").click()
+    view.get_by_role("button", name="Cancel digits and its checkpoints").click()
     expect(view.locator(".carrel-state")).to_contain_text("Cancelled")
     keep(page, "cancelled")
     assert ("DELETE", "/workloads/vision/digits") in scheduler.requests

@@ -44,12 +44,15 @@ def test_pruning_deletes_what_ended_long_ago(
     fake.finish("vision", "old")
     fake.finish("vision", "failed", 1)
     fake.finish("vision", "theirs")
+    fake.keep("vision", "old", {"model.pt": bytes(2048)})
     clock[0] = NOW + 8 * 86_400
     fake.finish("vision", "young")
     words = ("prune", "-p", "vision", "--status", "succeeded")
     named = run(*words, "--dry-run")
-    assert named.out == "1 jobs of yours in vision ended more than 7d ago: old.\n"
-    assert run(*words, "--yes").out == "1 jobs deleted; their checkpoints stay.\n"
+    assert named.out == (
+        "1 jobs of yours in vision ended more than 7d ago: old. Deleting them frees 2.0 KiB.\n"
+    )
+    assert run(*words, "--yes").out == "1 jobs deleted.\n"
     assert {job["name"] for job in fake.workloads()} == {"failed", "young", "theirs"}
     assert run("prune", "-p", "vision", "--status", "running").code == 2
 

@@ -150,7 +150,7 @@ def test_steering(ipython: Any, scheduler: FakeScheduler, client: Client) -> Non
     assert scheduler.workload("vision", "x")["status"]["phase"] in ("stopping", "stopped")
     assert repr(ipython.run_line_magic("resume", "x")) == "`x` is in the queue again."
     told = repr(ipython.run_line_magic("cancel", "x vision/y"))
-    assert told.count("is being cancelled; its checkpoints stay.") == 2
+    assert told.count("is being cancelled; its checkpoints go with it.") == 2
     assert client.list_workloads() == []
 
 

@@ -40,6 +40,8 @@ def open_folder(root: str, path: str = "") -> int:
 
 def open_file(root: str, path: str) -> int:
     """The descriptor of a file below the root. Raises ``OSError``, also for one of others."""
+    if {"..", ""} & set(path.split("/")):
+        raise FileNotFoundError(path)
     folder, _, name = path.rpartition("/")
     above = open_folder(root, folder)
     try:
@@ -173,9 +175,11 @@ def run(verb: str, *arguments: str) -> Iterator[bytes]:
     elif verb == "copy":
         Path(rest[-1]).parent.mkdir(parents=True, exist_ok=True)
         yield str(copy(root, *rest)).encode()
-    elif verb == "sizes":
+    elif verb == "names":
         found = Path(root).iterdir() if Path(root).is_dir() else ()
-        yield json.dumps({path.name: size(str(path)) for path in found}).encode()
+        yield json.dumps([path.name for path in found]).encode()
+    elif verb == "size":
+        yield str(size(root)).encode()
     elif verb == "remove":
         shutil.rmtree(root)
 

@@ -49,8 +49,8 @@ export function actions(model, extra = []) {
 
   function askAgain() {
     const { name, checkpoint } = model.get('job');
-    const stays = checkpoint === null ? '' : '; its checkpoints stay';
-    const sure = button(`Cancel ${name}${stays}`, () => void act('delete'), 'carrel-danger');
+    const taken = checkpoint === null ? '' : ' and its checkpoints';
+    const sure = button(`Cancel ${name}${taken}`, () => void act('delete'), 'carrel-danger');
     bar.replaceChildren(
       sure,
       button('Keep it', () => {

@@ -33,9 +33,9 @@ export function runningJobs({ Signal, icon, feed, open }) {
       manager.running().forEach(item => item.shutdown());
     },
     refreshRunning: feed.soon,
-    shutdownLabel: item => `Cancel ${item.label()}; its checkpoints stay`,
+    shutdownLabel: item => `Cancel ${item.label()} and its checkpoints`,
     shutdownAllLabel: 'Cancel all',
-    shutdownAllConfirmationText: 'Cancel all your running and pending jobs? Their checkpoints stay.'
+    shutdownAllConfirmationText: 'Cancel all your running and pending jobs? Their checkpoints go with them.'
   };
   manager.runningChanged = new Signal(manager);
   feed.listen(() => manager.runningChanged.emit(undefined));

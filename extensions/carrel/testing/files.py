@@ -1,0 +1,46 @@
+"""Artifacts of the fake scheduler: contents by path, put there by the test."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from carrel.testing.state import Json, Refusal, SchedulerState
+
+WORKLOAD = "/workloads/{project}/{name}"
+
+
+class ArtifactRoutes:
+    """Answers with what ``state.artifacts`` has."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+
+    def routes(self) -> list[tuple[str, str, Callable[[web.Request], Awaitable[web.Response]]]]:
+        """Method, path and handler of each."""
+        return [
+            ("GET", WORKLOAD + "/artifacts", self._list),
+            ("GET", WORKLOAD + "/artifacts/content", self._content),
+            ("GET", WORKLOAD + "/checkpoints", self._checkpoints),
+        ]
+
+    def _files(self, request: web.Request) -> dict[str, bytes]:
+        key = request.match_info["project"], request.match_info["name"]
+        return self._state.artifacts.get(key, {})
+
+    async def _list(self, request: web.Request) -> web.Response:
+        found = self._files(request)
+        items: list[Json] = [
+            {"path": path, "size": len(content), "modified_at": 0.0}
+            for path, content in sorted(found.items())
+        ]
+        size = sum(map(len, found.values()))
+        return web.json_response({"items": items, "size": size, "expires_at": None})
+
+    async def _content(self, request: web.Request) -> web.Response:
+        content = self._files(request).get(request.query["path"])
+        if content is None:
+            raise Refusal(404, "no_such_file", "There is no such file")
+        return web.Response(body=content)
+
+    async def _checkpoints(self, _request: web.Request) -> web.Response:
+        return web.json_response({"items": [], "size": 0, "expires_at": None})
