@@ -14,6 +14,7 @@ import pytest
 
 from carrel_scheduler.api import openapi
 from carrel_scheduler.api.table import OPERATIONS
+from carrel_schema.files import StoredCopy
 from carrel_schema.objects import WorkloadStatus
 from carrel_schema.sections import ExperimentSpec, ExperimentStatus
 from contract.api.service import ROOT, Desk
@@ -25,6 +26,7 @@ STOPPED = {"resume_workload"}
 TRAINING = {"project": "vision", "name": "train-1"}
 WORKSPACE = {"project": "vision", "name": "desk"}
 IN_VISION = {"project": "vision"}
+NET = {"project": "vision", "model": "net", "version": "1"}
 SWEEP = {"project": "vision", "name": "sweep"}
 
 
@@ -58,6 +60,20 @@ SAMPLES = {
     "upload_chunk": Sample(IN_VISION | {"digest": sha256(b"a chunk").hexdigest()}, b"a chunk"),
     "read_code": Sample(TRAINING),
     "read_code_content": Sample(TRAINING),
+    "list_artifacts": Sample(TRAINING),
+    "read_artifact": Sample(TRAINING, query="?path=model.pt"),
+    "list_checkpoints": Sample(TRAINING),
+    "keep_checkpoint": Sample(TRAINING | {"checkpoint": "1"}, {"name": "fresh"}),
+    "list_kept_checkpoints": Sample(IN_VISION),
+    "delete_kept_checkpoint": Sample(IN_VISION | {"checkpoint": "kept"}),
+    "read_task_files": Sample(TRAINING, query="?path=."),
+    "write_task_file": Sample(TRAINING, b"content", query="?path=new"),
+    "register_model": Sample(IN_VISION, {"name": "net", "workload": "train-1"}),
+    "list_models": Sample(IN_VISION),
+    "read_model": Sample(IN_VISION | {"model": "net"}),
+    "delete_model": Sample(NET),
+    "list_model_files": Sample(NET),
+    "read_model_file": Sample(NET, query="?path=model.pt"),
     "stream_events": Sample({}, query="?project=vision"),
     "stream_workload_events": Sample(TRAINING),
     "open_terminal": Sample(TRAINING),
@@ -162,6 +178,12 @@ OF_THEIR_OWN = {
     # No route of its own, but let in.
     ("share_route", "owner"): "409",
     ("share_route", "admin"): "409",
+    # Only whose copy it is.
+    **{
+        (name, role): NO
+        for name in ("delete_model", "delete_kept_checkpoint")
+        for role in ("colleague", "spawner")
+    },
     # Nobody's token, but let in.
     ("identify_task", "gateway"): "404",
     # Its user only, whose files and secrets it has.
@@ -196,12 +218,26 @@ def test_each_operation_has_a_sample_and_each_sample_an_operation() -> None:
     assert {operation["operationId"] for _, _, operation in operations()} == set(SAMPLES)
 
 
+async def keep_files(desk: Desk) -> None:
+    """Give train-1 an artifact and a checkpoint, of which ada has kept copies."""
+    desk.files.write("artifacts", "uid-vision-train-1", "model.pt", b"weights")
+    desk.files.write("checkpoints", "uid-vision-train-1", "step-000000000001.0/data.pkl", b"state")
+    desk.files.write("copies", "uid-net", "model.pt", b"weights")
+    await desk.ledger.add_copy(
+        "model", "uid-net", StoredCopy(project="vision", name="net", user="ada")
+    )
+    await desk.ledger.add_copy(
+        "checkpoint", "uid-kept", StoredCopy(project="vision", name="kept", user="ada")
+    )
+
+
 @pytest.mark.parametrize("role", ROLES)
 async def test_role_by_operation(desk: Desk, role: str) -> None:
     """One role calls everything; what changes the furniture comes last, on a desk of its own."""
     await desk.ask("POST", "/projects", "root", json={"name": "empty"})
     await desk.ask("PUT", "/departments/arts", "root", json={})
     await desk.add("vision", "digits", "ada", kind="inference")
+    await keep_files(desk)
     searched = ExperimentStatus(completed=1, best_trial=0, best_value=0.5)
     await desk.add(
         "vision",
@@ -228,7 +264,14 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
 
 
 def _harm(found: tuple[str, str, dict[str, Any]]) -> int:
-    order = ["suspend_workload", "resume_workload", "delete_workload", "remove_member"]
+    order = [
+        "delete_model",
+        "delete_kept_checkpoint",
+        "suspend_workload",
+        "resume_workload",
+        "delete_workload",
+        "remove_member",
+    ]
     name = found[2]["operationId"]
     return order.index(name) + 1 if name in order else 0
 
