@@ -111,12 +111,3 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     path: Annotated[str, Constraint(max_length=1024, pattern=NO_NUL)] = ""
     checkpoint: ShortText = ""
     description: Text = ""
-
-
-class StorageUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What one workload's files take, and whether they are about to be removed."""
-
-    workload: str
-    artifacts: int = 0
-    checkpoints: int = 0
-    expires_at: float | None = None
