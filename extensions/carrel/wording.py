@@ -136,6 +136,8 @@ EFFECTIVE: Final[Mapping[str, str]] = {
     "preemption_delay_seconds": "Waits before others are evicted for it",
     "patience_seconds": "Large work waits before it gets reservations",
     "placement": "Its tasks",
+    "node_groups.training": "Trainings only on node groups",
+    "node_groups.interactive": "Workspaces only on node groups",
 }
 PLACEMENTS: Final[Mapping[str, str]] = {"pack": "fill nodes", "spread": "spread over nodes"}
 

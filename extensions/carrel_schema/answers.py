@@ -20,6 +20,7 @@ from carrel_schema.constraints import (
 )
 from carrel_schema.objects import (
     InteractiveLimits,
+    NodeGroupLists,
     Placement,
     Rank,
     ReasonInfo,
@@ -116,6 +117,8 @@ class DepartmentFields(Answer, frozen=True, kw_only=True):
             above.
         placement: whether its tasks fill nodes one after the other or spread over them; null: as
             above.
+        node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
+            the department says.
     """
 
     description: Text = ""
@@ -129,6 +132,7 @@ class DepartmentFields(Answer, frozen=True, kw_only=True):
     preemption_delay_seconds: Seconds | None = None
     patience_seconds: Seconds | None = None
     placement: Placement | None = None
+    node_groups: NodeGroupLists = NodeGroupLists()
 
 
 class ProjectFields(DepartmentFields, frozen=True, kw_only=True):
@@ -258,10 +262,11 @@ class DeviceLinkView(Answer, frozen=True, kw_only=True):
 
 
 class NodeView(Answer, frozen=True, kw_only=True):
-    """One node now."""
+    """One node now; ``group`` is the group of nodes that it is in, empty in none."""
 
     name: str
     status: str = ""
+    group: str = ""
     simulated: bool = False
     driver: str = ""
     cpu_milli: int = 0

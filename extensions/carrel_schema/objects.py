@@ -420,6 +420,21 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
 
 
+GroupNames = Annotated[list[Annotated[str, Constraint(form="name")]], Constraint(max_length=64)]
+
+
+class NodeGroupLists(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups of nodes by what runs there; an empty list keeps work to none of them.
+
+    Attributes:
+        training: for trainings and all other work that no person waits at.
+        interactive: for workspaces.
+    """
+
+    training: GroupNames = []
+    interactive: GroupNames = []
+
+
 class ProjectSpec(msgspec.Struct, kw_only=True):
     """What an admin sets for a project.
 
@@ -438,6 +453,8 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
             above.
         placement: whether its tasks fill nodes one after the other or spread over them; null: as
             above.
+        node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
+            the department says.
     """
 
     description: Text = ""
@@ -451,6 +468,7 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     preemption_delay_seconds: Seconds | None = None
     patience_seconds: Seconds | None = None
     placement: Placement | None = None
+    node_groups: NodeGroupLists = NodeGroupLists()
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
     color: int = 0
@@ -492,6 +510,8 @@ class DepartmentSpec(msgspec.Struct, kw_only=True):
             above.
         placement: whether its tasks fill nodes one after the other or spread over them; null: as
             above.
+        node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
+            the department says.
     """
 
     description: Text = ""
@@ -505,6 +525,7 @@ class DepartmentSpec(msgspec.Struct, kw_only=True):
     preemption_delay_seconds: Seconds | None = None
     patience_seconds: Seconds | None = None
     placement: Placement | None = None
+    node_groups: NodeGroupLists = NodeGroupLists()
 
 
 class DepartmentStatus(msgspec.Struct, kw_only=True):

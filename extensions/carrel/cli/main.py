@@ -137,7 +137,10 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
         "Show one thing in full.",
         {"job": jobs.describe_job, "node": nodes.describe},
     ),
-    "node": ("Look after nodes (administrators).", {"uncordon": nodes.uncordon}),
+    "node": (
+        "Look after nodes.",
+        {"uncordon": nodes.uncordon, "groups": nodes.list_groups},
+    ),
     "delete": ("Remove things.", {"job": jobs.delete_job}),
     "config": ("Set defaults.", {"project": session.config_project}),
     "top": (

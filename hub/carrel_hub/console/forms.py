@@ -71,6 +71,10 @@ class Form:
             return empty
         return int(found)
 
+    def names(self, name: str) -> list[str]:
+        """Names with commas between."""
+        return [one.strip() for one in self.value(name).split(",") if one.strip()]
+
     def rank(self, name: str) -> int:
         """A whole number, also a negative one; an empty field is 0."""
         text = self.value(name)

@@ -30,6 +30,8 @@ _WAITS = {
     "preemption_delay_seconds": "preemption_delay",
     "patience_seconds": "patience",
 }
+# Groups of nodes that work is kept to, as names with commas between.
+_NODE_GROUPS = {"training": "training_node_groups", "interactive": "workspace_node_groups"}
 # Whether changes also hold for what runs already.
 _AT_ONCE = {"interactive": "workspaces_at_once", "training": "trainings_at_once"}
 # These two have no "none": an empty field keeps what the API has by default.
@@ -44,6 +46,7 @@ FIELDS = {
     "rank": "rank",
     "placement": "placement",
     **_WAITS,
+    **{f"node_groups.{api}": name for api, name in _NODE_GROUPS.items()},
     "interactive.max_extensions": "max_extensions",
     **{f"quota.{api}": f"quota_{name}" for api, name, _ in _AMOUNTS},
     **{f"limit.{api}": f"limit_{name}" for api, name, _ in _AMOUNTS},
@@ -64,6 +67,8 @@ def form_of(project: Project) -> Form:
         "placement": project.placement or "",
         "max_extensions": str(project.interactive.max_extensions),
     }
+    for api, name in _NODE_GROUPS.items():
+        values[name] = ", ".join(getattr(project.node_groups, api))
     for api, name in _WAITS.items():
         values[name] = spell_duration(getattr(project, api))
     for group, amounts in (("quota", project.quota), ("limit", project.limit)):
@@ -92,6 +97,7 @@ def rules_of(form: Form) -> dict[str, Any]:
         "rank": form.rank("rank"),
         "placement": form.value("placement") or None,
         **{api: form.seconds(name) for api, name in _WAITS.items()},
+        "node_groups": {api: form.names(name) for api, name in _NODE_GROUPS.items()},
         "interactive": _stay(form, "interactive")
         | {"max_extensions": form.whole("max_extensions", empty=0)},
         "training": _stay(form, "training"),

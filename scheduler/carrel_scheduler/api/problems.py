@@ -55,6 +55,7 @@ class Code(StrEnum):
     NOT_FOUND = "not_found"
     UNKNOWN_PROJECT = "unknown_project"
     UNKNOWN_DEPARTMENT = "unknown_department"
+    UNKNOWN_NODE_GROUP = "unknown_node_group"
     UNKNOWN_USER = "unknown_user"
     NO_LOGS = "no_logs"
     NO_RESULT = "no_result"

@@ -240,6 +240,7 @@ class NodeView:
 
     Attributes:
         extended: countable resources: name, how many there are, how many are held.
+        labels: as the node was told.
     """
 
     name: str
@@ -252,6 +253,7 @@ class NodeView:
     draining: bool = False
     mig_model: str = ""
     extended: tuple[tuple[str, int, int], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 def node_views(state: "Columns") -> list[NodeView]:
@@ -318,6 +320,7 @@ def _node_view(
         draining=fact.draining,
         mig_model=fact.mig_model,
         extended=tuple((key, capacity[row], held[row]) for key, row in extended),
+        labels=fact.labels,
     )
 
 

@@ -7,21 +7,28 @@ workloads may run. The bodies of ``ExternalPods`` are those of an engine without
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
+from typing_extensions import override
 
 from carrel_scheduler.core.events import NodeSet, WorkloadQueued
+from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema.answers import DeviceHolder
-from carrel_schema.objects import Workload
+from carrel_schema.names import NODE_GROUP
+from carrel_schema.objects import NodeGroupLists, Workload
+
+IN_GROUP: Final = "node group"
+"""Told to the core as if it were a label, in words that people read: the group of a node."""
 
 
 class NodeHealth(StrEnum):
@@ -185,6 +192,10 @@ class ExternalPods(Protocol):
         """Names of all node groups."""
         return frozenset()
 
+    def allow_groups(self, allowed: Mapping[str, NodeGroupLists]) -> None:
+        """Keep the work of projects, by name, to groups of nodes; those not named to none."""
+        return
+
     def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
         """The node groups that a project's work may use; ``None`` for all nodes."""
         return None
@@ -209,4 +220,64 @@ class ExternalPods(Protocol):
 
 
 class NoExternalPods(ExternalPods):
-    """One machine runs the tasks of workloads only."""
+    """One machine runs the tasks of workloads only.
+
+    Its one node is in a group that is called after the model of its GPUs.
+
+    Args:
+        state: of the core; ``None``: no node is known.
+    """
+
+    def __init__(self, state: State | None = None) -> None:
+        self._state = state
+        self._allowed: Mapping[str, NodeGroupLists] = {}
+
+    @override
+    def node_groups(self) -> frozenset[str]:
+        """The groups of the nodes that the core knows."""
+        if self._state is None:
+            return frozenset()
+        nodes = self._state.nodes
+        facts = (nodes.fact(slot) for slot in nodes.slots.values())
+        return frozenset(value for fact in facts for key, value in fact.labels if key == NODE_GROUP)
+
+    @override
+    def allow_groups(self, allowed: Mapping[str, NodeGroupLists]) -> None:
+        """Keep the work of projects to groups."""
+        self._allowed = allowed
+
+    @override
+    def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
+        """The groups that a project's work is kept to; ``None``: to none."""
+        return listed_groups(self._allowed, project, interactive=interactive)
+
+    @override
+    def constrained(self, event: WorkloadQueued, claims: tuple[str, ...] = ()) -> WorkloadQueued:
+        """The event with the groups that its work is kept to."""
+        groups = self.open_node_groups(event.project, interactive=event.interactive)
+        if groups is None:
+            return event
+        gang = None if event.gang is None else _gang_within(event.gang, groups)
+        return replace(event, request=_within(event.request, groups), gang=gang)
+
+
+def listed_groups(
+    allowed: Mapping[str, NodeGroupLists], project: str, *, interactive: bool
+) -> frozenset[str] | None:
+    """The groups that a project's work is kept to; ``None`` where it may go everywhere."""
+    lists = allowed.get(project, NodeGroupLists())
+    found = lists.interactive if interactive else lists.training
+    return frozenset(found) if found else None
+
+
+def _gang_within(group: Group, names: frozenset[str]) -> Group:
+    return replace(
+        group,
+        requests=tuple(_within(one, names) for one in group.requests),
+        groups=tuple(_gang_within(one, names) for one in group.groups),
+    )
+
+
+def _within(request: Request, names: frozenset[str]) -> Request:
+    where = request.where
+    return replace(request, where=replace(where, labels=(*where.labels, (IN_GROUP, names))))

@@ -9,6 +9,9 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from carrel_scheduler.engines.external import IN_GROUP
+from carrel_schema.names import NODE_GROUP
+
 LABEL: Final = "GPU type"
 """Told to the core as if it were a label of the node, in words that people read."""
 UNTOLD: Final = "GPU"
@@ -26,6 +29,12 @@ def of_node(names: Iterable[str]) -> frozenset[str]:
     """The model of a node's GPUs; empty where they are of several, or nobody tells of which."""
     models = frozenset(names)
     return models if len(models) == 1 and UNTOLD not in models else frozenset()
+
+
+def labels_of(model: str) -> tuple[tuple[str, str], ...]:
+    """What the core is told of a machine: the model of its GPUs, and the group called after it."""
+    group = "-".join(_WORD.findall(model.lower()))
+    return ((LABEL, model), (IN_GROUP, group), (NODE_GROUP, group))
 
 
 def in_order(

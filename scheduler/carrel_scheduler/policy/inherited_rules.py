@@ -6,12 +6,13 @@ workload, and for people, who read where a rule comes from.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from carrel_scheduler.core.settings import Settings, Strategy
 from carrel_schema.answers import EffectiveRule
-from carrel_schema.objects import DepartmentSpec, ProjectSpec
+from carrel_schema.objects import DepartmentSpec, NodeGroupLists, ProjectSpec
 
+Origin = Literal["project", "department", "cluster"]
 RULES: Final = (
     "preempt_min_runtime_seconds",
     "reclaim_min_runtime_seconds",
@@ -36,7 +37,32 @@ def effective_rules(
             found[name] = EffectiveRule(value=above, origin="department")
         else:
             found[name] = EffectiveRule(value=usual[name])
+    lists = node_groups(project, department)
+    for name in ("training", "interactive"):
+        if kept := getattr(lists, name):
+            own = getattr(project.node_groups, name)
+            origin: Origin = "project" if own else "department"
+            found[f"node_groups.{name}"] = EffectiveRule(value=", ".join(kept), origin=origin)
     return found
+
+
+def node_groups(project: ProjectSpec, department: DepartmentSpec | None) -> NodeGroupLists:
+    """The groups that a project's work is kept to.
+
+    A project narrows what its department allows; with nothing in common, the department's hold.
+    """
+    above = NodeGroupLists() if department is None else department.node_groups
+    own = project.node_groups
+    return NodeGroupLists(
+        training=_narrowed(own.training, above.training),
+        interactive=_narrowed(own.interactive, above.interactive),
+    )
+
+
+def _narrowed(own: list[str], above: list[str]) -> list[str]:
+    if not own or not above:
+        return own or above
+    return [name for name in own if name in above] or above
 
 
 def _of_cluster(settings: Settings) -> Mapping[str, float | str | None]:

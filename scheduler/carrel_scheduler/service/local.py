@@ -82,9 +82,9 @@ class OneMachine:
             gateway_url=settings.gateway_url,
         )
 
-    def external_pods(self, _access: ReconcilerAccess) -> ExternalPods:
+    def external_pods(self, access: ReconcilerAccess) -> ExternalPods:
         """One machine runs tasks only."""
-        return NoExternalPods()
+        return NoExternalPods(access.state)
 
     def host_of(self, _node: str) -> str:
         """Everything listens here."""

@@ -1,22 +1,43 @@
 """Work that asks for a group of nodes: refused where that could never be, else placed there."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.external import ExternalEvents, NoExternalPods
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeGroupSeen,
     NodeSeen,
     Ready,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.policy.inherited_rules import node_groups
 from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.names import NODE_GROUP
-from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
+from carrel_schema.objects import (
+    DepartmentSpec,
+    Meta,
+    NodeGroupLists,
+    ProjectSpec,
+    Resources,
+    Workload,
+    WorkloadSpec,
+)
+from unit.workloads.conftest import opened
 from unit.workloads.desk import Desk
+
+
+class MachineDesk(Desk):
+    """A desk on one machine."""
+
+    def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 4) -> None:
+        super().__init__(ledger, tmp_path, gpus, lambda access: NoExternalPods(access.state))
 
 
 def node(name: str, gpus: int, **labels: str) -> NodeSeen:
@@ -78,11 +99,17 @@ async def test_what_no_node_of_a_group_could_ever_hold_is_refused(
     assert refused.value.expected == expected
 
 
-async def test_one_machine_has_no_groups(desk: Desk) -> None:
-    await desk.project("vision", 8)
-    with pytest.raises(NotAdmitted, match="left out: there are none") as refused:
-        admit(asks("a100"), LiveView(desk.loop))
-    assert refused.value.code == "unknown_node_group"
+async def test_the_group_of_one_machine_is_called_after_its_gpus(
+    empty_ledger: Path, tmp_path: Path
+) -> None:
+    async with opened(empty_ledger, tmp_path, 4, MachineDesk) as desk:
+        await desk.recover()
+        await desk.project("vision", 8, node_groups=NodeGroupLists(training=["h100"]))
+        await desk.project("speech", 8, node_groups=NodeGroupLists(training=["a10"]))
+        assert await desk.phase(await desk.submit("vision", "elsewhere")) == "pending"
+        assert await desk.phase(await desk.submit("speech", "here", node_group="a10")) == "starting"
+        with pytest.raises(NotAdmitted, match="left out: no group of nodes is open to it"):
+            admit(asks("a10"), LiveView(desk.loop))
 
 
 async def test_work_runs_in_its_group_only_a_gang_too(cluster: Desk) -> None:
@@ -95,3 +122,47 @@ async def test_work_runs_in_its_group_only_a_gang_too(cluster: Desk) -> None:
     assert await cluster.phases(first, second, pair) == ["starting", "pending", "starting"]
     assert {task.node for task in (await cluster.stored(first)).status.tasks} == {"old"}
     assert {task.node for task in (await cluster.stored(pair)).status.tasks} == {"fast"}
+
+
+async def test_a_project_keeps_its_work_to_groups_by_what_runs_there(cluster: Desk) -> None:
+    """Nodes in no group, and in others, are never used."""
+    cluster.loop.enqueue(ExternalEvents((node("free", 8),)))
+    kept = NodeGroupLists(training=["v100"], interactive=["a100"])
+    await cluster.project("speech", 8, node_groups=kept)
+    jobs = [await cluster.submit("speech", f"job{n}", gpus=2) for n in range(2)]
+    desk = await cluster.submit("speech", "desk", kind="workspace", command=[], hold_for_claim=True)
+    assert await cluster.phases(*jobs, desk) == ["starting", "pending", "starting"]
+    assert {task.node for task in (await cluster.stored(jobs[0])).status.tasks} == {"old"}
+    assert {task.node for task in (await cluster.stored(desk)).status.tasks} == {"fast"}
+    wrong = asks("a100")
+    wrong.meta.project = "speech"
+    with pytest.raises(NotAdmitted, match="one of `v100`, or left out"):
+        admit(wrong, LiveView(cluster.loop))
+
+
+async def test_what_waits_follows_a_project_that_is_kept_to_another_group(cluster: Desk) -> None:
+    made = await cluster.project("speech", 8, node_groups=NodeGroupLists(training=["v100"]))
+    first, waits = [await cluster.submit("speech", f"job{n}", gpus=2) for n in range(2)]
+    assert await cluster.phases(first, waits) == ["starting", "pending"]
+    made.spec.node_groups = NodeGroupLists(training=["a100"])
+    cluster.loop.enqueue(ProjectChanged(Change(ChangeType.MODIFIED, 99, made)))
+    await cluster.settle()
+    assert {task.node for task in (await cluster.stored(waits)).status.tasks} == {"fast"}
+
+
+@pytest.mark.parametrize(
+    ("own", "above", "kept"),
+    [
+        (["a"], [], ["a"]),
+        ([], ["a", "b"], ["a", "b"]),
+        (["b", "c"], ["a", "b"], ["b"]),
+        (["c"], ["a", "b"], ["a", "b"]),
+    ],
+)
+def test_a_project_narrows_what_its_department_allows(
+    own: list[str], above: list[str], kept: list[str]
+) -> None:
+    project = ProjectSpec(node_groups=NodeGroupLists(training=own))
+    department = DepartmentSpec(node_groups=NodeGroupLists(training=above))
+    assert node_groups(project, department).training == kept
+    assert node_groups(project, department).interactive == []

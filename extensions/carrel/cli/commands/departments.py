@@ -1,5 +1,6 @@
 """``carrel department``: rules that bind several projects together (administrators)."""
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -133,5 +134,10 @@ def _rules_said(one: "Department") -> list[tuple[str, str]]:
     """The rules that it sets for its projects; what it leaves to the cluster is left out."""
     from carrel import wording
 
-    said = ((label, getattr(one, name)) for name, label in wording.EFFECTIVE.items())
-    return [(label, wording.rule_value(value)) for label, value in said if value is not None]
+    found = []
+    for name, label in wording.EFFECTIVE.items():
+        value = attrgetter(name)(one)
+        said = ", ".join(value) if isinstance(value, list) else value
+        if said not in (None, ""):
+            found.append((label, wording.rule_value(said)))
+    return found

@@ -1,19 +1,33 @@
 """Commands about one node and its GPUs: ``describe node``, ``node uncordon``."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from carrel.cli import units
-from carrel.cli.common import Output, OutputOption, connected, document, fields, for_programs, say
+from carrel.cli.common import (
+    NoHeaders,
+    Output,
+    OutputOption,
+    connected,
+    document,
+    fields,
+    for_programs,
+    say,
+    show,
+)
 from carrel.errors import BadSetting
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from carrel.models import Device, Node
 
 GPU_COLUMNS = ("GPU", "UUID", "UTILIZATION", "MEMORY", "POWER", "TEMPERATURE", "NUMA", "HEALTH")
 GPU_NUMBERS = ("GPU", "UTILIZATION", "POWER", "TEMPERATURE", "NUMA")
-HOPS = {0: "NVLink", 1: "PCIe switch", 2: "same NUMA node"}
+GROUP_COLUMNS = ("GROUP", "NODES", "GPUs", "FREE", "GPU TYPES")
+FARTHEST = 3
+HOPS = {0: "NVLink", 1: "PCIe switch", 2: "same NUMA node", FARTHEST: "far"}
 Name = Annotated[str, typer.Argument(metavar="NODE", help="The node.")]
 
 
@@ -35,8 +49,36 @@ def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
         for one in device.instances:
             memory = f"{one.memory_used_mib / 1024:.1f} of {one.memory_mib / 1024:.1f} GiB"
             say(f"GPU {device.index}: instance {one.name} {one.uuid}, {memory} used")
-    for hops, pairs in sorted(_links(node).items()):
-        say(f"{HOPS.get(hops, f'{hops} hops')}: {', '.join(pairs)}")
+    if node.links:
+        say()
+        headers = ("", *(f"GPU{device.index}" for device in node.devices))
+        table(headers, _matrix(node), title="Links between GPUs:")
+
+
+def list_groups(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
+    """List groups of nodes: how many nodes and GPUs are in each, and what is free."""
+    with connected() as client:
+        nodes = client.nodes()
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.group:
+            found.setdefault(node.group, []).append(node)
+    groups = [_group(name, inside) for name, inside in sorted(found.items())]
+    rows = ([str(value) for value in one.values()] for one in groups)
+    show(groups, output, GROUP_COLUMNS, rows, no_headers=no_headers, right=GROUP_COLUMNS[1:4])
+
+
+def _group(name: str, nodes: "Sequence[Node]") -> dict[str, Any]:
+    gpus = sum(node.gpu_milli for node in nodes)
+    free = gpus - sum(node.gpu_allocated_milli for node in nodes)
+    models = {device.name for node in nodes for device in node.devices if device.name}
+    return {
+        "group": name,
+        "nodes": len(nodes),
+        "gpus": units.number(gpus / 1000),
+        "free": units.number(free / 1000),
+        "gpu_types": ", ".join(sorted(models)) or "-",
+    }
 
 
 def uncordon(
@@ -57,6 +99,7 @@ def _facts(node: "Node") -> list[tuple[str, str]]:
     return [
         ("Name", node.name),
         ("Status", node.status.capitalize()),
+        *([("Group", node.group)] if node.group else []),
         ("Driver", node.driver or ("simulated" if node.simulated else "-")),
         ("CPU", f"{node.cpu_allocated_milli / 1000:g} of {node.cpu_milli / 1000:g} allocated"),
         (
@@ -84,8 +127,15 @@ def _row(device: "Device") -> list[str]:
     ]
 
 
-def _links(node: "Node") -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for link in node.links:
-        found.setdefault(link.hops, []).append(f"{link.first}-{link.second}")
-    return found
+def _matrix(node: "Node") -> list[list[str]]:
+    """How each pair of GPUs is connected, as `nvidia-smi topo -m` shows it."""
+    near = {frozenset((link.first, link.second)): link.hops for link in node.links}
+    indices = [device.index for device in node.devices]
+
+    def between(one: int, other: int) -> str:
+        if one == other:
+            return "X"
+        hops = near.get(frozenset((one, other)), FARTHEST)
+        return HOPS.get(hops, f"{hops} hops")
+
+    return [[f"GPU{one}", *(between(one, other) for other in indices)] for one in indices]

@@ -72,6 +72,16 @@ class RuleOptions:
     placement: Annotated[
         Text, Option("--placement", help="Fill nodes (pack) or spread over them, or none.")
     ] = None
+    training_node_groups: Annotated[
+        Text,
+        Option("--training-node-groups", help="Trainings run on these groups only: a,b, or none."),
+    ] = None
+    interactive_node_groups: Annotated[
+        Text,
+        Option(
+            "--interactive-node-groups", help="Workspaces run on these groups only: a,b, or none."
+        ),
+    ] = None
 
     def body(self) -> dict[str, Any]:
         """The API's fields of the options that were given; ``none`` takes a bound away."""
@@ -92,7 +102,11 @@ class RuleOptions:
     def groups(self) -> dict[str, dict[str, Any]]:
         """Fields that have fields; what was not given is ``None``."""
         limit = _bound(self.limit_gpus, lambda text: _number(text, "--limit-gpus", float))
-        return {"quota": self._quota(), "limit": {"gpus": limit}}
+        groups = {
+            "training": _names(self.training_node_groups),
+            "interactive": _names(self.interactive_node_groups),
+        }
+        return {"quota": self._quota(), "limit": {"gpus": limit}, "node_groups": groups}
 
     def _quota(self) -> dict[str, Any]:
         return {
@@ -186,6 +200,12 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _bound(text: str | None, read: Any) -> Any:
     return text if text in (None, NONE) else read(text)
+
+
+def _names(text: str | None) -> list[str] | None:
+    if text is None or text == NONE:
+        return None if text is None else []
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _weight(text: str) -> float:

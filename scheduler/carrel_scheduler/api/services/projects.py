@@ -107,6 +107,7 @@ class Projects:
         color = min(range(COLORS), key=lambda number: (used[number], number))
         project = convert.to_project(body, principal, color=color, now=self._deps.clock())
         self._check_guarantee(project.spec)
+        self._check_groups(project.spec)
         await self._check_department(project.spec)
         await self._hub_group(body.name, exists=True)
         try:
@@ -144,9 +145,25 @@ class Projects:
         except ValidationError as error:
             raise refusals.from_validation(error) from error
         project.spec = convert.to_project_spec(complete, old.members_group, old.color)
+        if project.spec.node_groups != old.node_groups:
+            self._check_groups(project.spec)
         if project.spec.quota != old.quota:
             self._check_guarantee(project.spec)
         return project
+
+    def _check_groups(self, spec: ProjectSpec) -> None:
+        """Refuse groups of nodes that no node is in."""
+        for field, names in (
+            ("node_groups.training", spec.node_groups.training),
+            ("node_groups.interactive", spec.node_groups.interactive),
+        ):
+            there = {node.group for node in self._deps.live.nodes()} - {""}
+            unknown = sorted(set(names) - there)
+            if unknown:
+                known = (
+                    ", ".join(f"`{name}`" for name in sorted(there)) or "none, there is no group"
+                )
+                raise problems.invalid_field(field, Code.UNKNOWN_NODE_GROUP, unknown[0], known)
 
     def _check_guarantee(self, spec: ProjectSpec) -> None:
         """Refuse a guarantee of more GPUs than there are: it could never be kept."""

@@ -249,7 +249,7 @@ def node_event(facts: NodeFacts) -> NodeSet:
         memory_mib=facts.memory_mib,
         gpu_memory_mib=min((device.memory_mib for device in facts.devices), default=0),
         broken_devices=frozenset(device.index for device in facts.devices if device.broken),
-        labels=tuple((gpu_models.LABEL, model) for model in models),
+        labels=tuple(label for model in models for label in gpu_models.labels_of(model)),
         links=tuple(Link(link.first, link.second, link.hops) for link in facts.links),
     )
 

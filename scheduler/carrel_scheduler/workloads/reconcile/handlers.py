@@ -13,6 +13,7 @@ from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.policy.inherited_rules import node_groups
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import GuardedSteps
@@ -299,6 +300,9 @@ class EventHandlers:
         if not self._cache.outdated:
             return
         self._cache.outdated = False
+        changes.external_pods.allow_groups(
+            {name: node_groups(*self._cache.rules_of(name)) for name in self._cache.projects}
+        )
         for entry in tuple(self._cache):
             if entry.queued and not entry.holding:
                 with self._steps.step(changes, "message", entry.uid, entry.uid):

@@ -54,6 +54,7 @@ from carrel_schema.answers import (
 )
 from carrel_schema.history import Report
 from carrel_schema.kinds import WorkloadKind
+from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 
 # A forecast for work that has parts is one for its parts.
@@ -298,6 +299,7 @@ class LiveView:
         return NodeView(
             name=view.name,
             status=self._status(view, known),
+            group=dict(view.labels).get(NODE_GROUP, ""),
             simulated=facts.simulated,
             driver=facts.driver,
             fractions=facts.fractions,

@@ -4,7 +4,7 @@ Only the index is updated at once; the core follows in the reconcile step.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from carrel_scheduler.core.events import Outcome, TaskStuck, TopologySet
@@ -39,6 +39,7 @@ from carrel_scheduler.engines.kubernetes.pods.labels import level_key
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
 from carrel_scheduler.quarantine import Source
 from carrel_schema.groups import TopologySpec
+from carrel_schema.objects import NodeGroupLists
 
 log = logging.getLogger(__name__)
 
@@ -159,6 +160,11 @@ class EventHandlers:
 
     def _group(self, group: NodeGroup) -> None:
         if self._pass.places.groups.set(group.metadata.name, group.spec):
+            self._regroup()
+
+    def allow_groups(self, allowed: Mapping[str, NodeGroupLists]) -> None:
+        """Projects keep their work to groups of nodes, pods of theirs too."""
+        if self._pass.places.groups.allow(allowed):
             self._regroup()
 
     def _levels(self, name: str, spec: TopologySpec | None) -> None:

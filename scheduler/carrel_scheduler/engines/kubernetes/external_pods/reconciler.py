@@ -31,7 +31,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.usage import holder_of, p
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import Claims, confined
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_schema.answers import DeviceHolder
-from carrel_schema.objects import Workload
+from carrel_schema.objects import NodeGroupLists, Workload
 
 HELD_SECONDS: Final = 5.0
 """So long an allocation is kept for a pod that its controller has not created again yet."""
@@ -324,6 +324,10 @@ class ExternalPodReconciler:
     def node_groups(self) -> frozenset[str]:
         """Names of all node groups."""
         return self.current.places.groups.names()
+
+    def allow_groups(self, allowed: Mapping[str, NodeGroupLists]) -> None:
+        """Projects keep their work to groups of nodes."""
+        self._handlers.allow_groups(allowed)
 
     def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
         """The node groups that a project's work may use."""

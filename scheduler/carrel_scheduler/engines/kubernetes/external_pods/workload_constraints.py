@@ -15,11 +15,11 @@ from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.external import IN_GROUP
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     CPU_WORKER,
     GPU_WORKER,
-    IN_GROUP,
     role_for,
 )
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints

@@ -7,11 +7,13 @@ that is in no group is open to all. Work that asks for a group by name gets that
 
 from collections.abc import Mapping
 
+from carrel_scheduler.engines.external import listed_groups
 from carrel_scheduler.engines.kubernetes.pods.nodes import UNGROUPED, node_group
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
+from carrel_schema.objects import NodeGroupLists
 
 
 class NodeGroups:
@@ -28,12 +30,22 @@ class NodeGroups:
         self.by_role = by_role
         self._labelled: set[str] = set()
         self._groups: dict[str, NodeGroupSpec] = {}
+        self._allowed: Mapping[str, NodeGroupLists] = {}
 
     def set(self, name: str, spec: NodeGroupSpec) -> bool:
         """A group appeared or changed; whether its nodes and all work are to be evaluated again."""
         if self._groups.get(name) == spec:
             return False
         self._groups[name] = spec
+        self.version += 1
+        return True
+
+    def allow(self, allowed: Mapping[str, NodeGroupLists]) -> bool:
+        """Projects keep their work to groups; whether that is news."""
+        kept = {name: lists for name, lists in allowed.items() if lists != NodeGroupLists()}
+        if kept == self._allowed:
+            return False
+        self._allowed = kept
         self.version += 1
         return True
 
@@ -60,16 +72,15 @@ class NodeGroups:
 
     def open_to(self, project: str, *, interactive: bool) -> frozenset[str] | None:
         """The groups that work of a project may use, ``UNGROUPED`` too; ``None`` for all nodes."""
-        if not self._groups:
-            return None
+        listed = listed_groups(self._allowed, project, interactive=interactive)
         closed = {
             name
             for name, group in self._groups.items()
             if not _is_open(group, project, interactive=interactive)
         }
-        if not closed:
-            return None
-        return frozenset({UNGROUPED, *self.names()} - closed)
+        if listed is not None:
+            return listed - closed
+        return frozenset({UNGROUPED, *self.names()} - closed) if closed else None
 
 
 def asks_for_group(pod: Pod) -> str:

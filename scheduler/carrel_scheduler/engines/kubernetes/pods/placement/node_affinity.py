@@ -11,9 +11,9 @@ from math import ceil, gcd
 from typing import Final
 
 from carrel_scheduler.core.requests import HOST
+from carrel_scheduler.engines.external import IN_GROUP
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     GPU_RESOURCE,
-    IN_GROUP,
     labels_of,
     role_for,
 )
