@@ -123,7 +123,8 @@ class CarrelStorage(BaseStorage):
     @override
     def get_all_studies(self) -> list[FrozenStudy]:
         for found in self._client.list_workloads(kind="experiment"):
-            if found.status.experiment is not None:
+            searches = found.spec.experiment is not None and not found.spec.experiment.map
+            if searches and found.status.experiment is not None:
                 self._open(f"{found.project}/{found.name}")
         return [
             FrozenStudy(

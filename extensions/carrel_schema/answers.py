@@ -344,6 +344,7 @@ class TrialOut(Answer, frozen=True, kw_only=True):
         steps: reported values of the metric as pairs of step and value.
         workload: its name; empty when it was removed. ``seconds``: how long it has run.
         error: why it failed, with the last lines of its log.
+        metrics: what it reported last, by name; of trials that ran in a worker.
     """
 
     number: int
@@ -356,6 +357,7 @@ class TrialOut(Answer, frozen=True, kw_only=True):
     attempt: int = 0
     seconds: float | None = None
     error: str = ""
+    metrics: Mapping[str, float] = {}
 
 
 class Trials(Answer, frozen=True, kw_only=True):
@@ -365,6 +367,19 @@ class Trials(Answer, frozen=True, kw_only=True):
     direction: str = "minimize"
     best: int | None = None
     items: Sequence[TrialOut] = ()
+
+
+class TrialLog(Answer, frozen=True, kw_only=True):
+    """The end of what a trial printed."""
+
+    trial: int = 0
+    log: str = ""
+
+
+class OutputNames(Answer, frozen=True, kw_only=True):
+    """The outputs that workers of a map have handed back so far."""
+
+    items: Sequence[str] = ()
 
 
 class Draft(Answer, frozen=True, kw_only=True):

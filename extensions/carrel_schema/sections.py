@@ -135,6 +135,10 @@ class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True):
         completions: how many trials in all.
         parallelism: how many trials at once.
         max_failed_trials: the experiment ends when more have crashed.
+        trial_process: fresh: each trial is a workload with a process of its own; warm: workers
+            that stay run one after the other; auto: fresh, and warm once trials of a Python
+            script have turned out to be short.
+        map: trials are the items of a ``carrel.map``, numbered from 0; nothing is searched.
     """
 
     parameters: Annotated[dict[ParameterName, Parameter], Constraint(max_length=200)] = {}
@@ -146,13 +150,20 @@ class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True):
     completions: Annotated[int, Constraint(ge=1, le=100_000)] = 10
     parallelism: Annotated[int, Constraint(ge=1, le=1000)] = 1
     max_failed_trials: Annotated[int, Constraint(ge=0, le=100_000)] = 3
+    trial_process: Literal["auto", "warm", "fresh"] = "auto"
+    map: bool = False
 
 
 class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration of an experiment."""
+    """One configuration of an experiment.
+
+    Attributes:
+        worker: it is a worker, which runs trials one after the other; the number is its own.
+    """
 
     number: int
     parameters: dict[str, Any] = {}
+    worker: bool = False
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

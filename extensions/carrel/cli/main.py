@@ -152,6 +152,7 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
         {
             "list": experiments.list_experiments,
             "trials": experiments.trials,
+            "log": experiments.log,
             "best": experiments.best,
             "export": experiments.export,
         },

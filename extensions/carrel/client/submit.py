@@ -130,14 +130,15 @@ def map(  # noqa: A001 - what it does, read as carrel.map
     client: Client | None = None,
     **options: Any,
 ) -> list[ResultT]:
-    """Call a function for each item in a job of its own; the results in the order of the items.
+    """Call a function for each item, in workers that stay; results in the order of the items.
 
     Args:
-        function: and the items: packed by cloudpickle, at most half a MiB each.
-        items: one job each.
+        function: and the items: packed by cloudpickle.
+        items: what it is called for.
         client: which client to use; by default one made from the environment.
         options: see ``Client.map``: ``gpus``, ``project``, ``name``, ``progress``,
-            ``return_exceptions``, ``keep``, and fields of the API's workload.
+            ``return_exceptions``, ``keep``, ``workers``, ``warm=False`` for a job of its own for
+            each call, and fields of the API's workload.
 
     Raises:
         CarrelError: when refused or unreachable; otherwise what the first failing call raised.

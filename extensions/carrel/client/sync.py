@@ -15,7 +15,16 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 from carrel.client.aio import AsyncClient
 from carrel.client.loop import BackgroundLoop, shared
 from carrel.client.resources.endpoints import AsyncEndpoint
-from carrel.client.resources.map import ItemT, Outcome, ResultT, bar, bodies_of, in_order
+from carrel.client.resources.map import (
+    DEFAULT_WORKERS,
+    ItemT,
+    ResultT,
+    bar,
+    bodies_of,
+    in_order,
+    order_of,
+)
+from carrel.client.resources.warm_map import Outcome
 from carrel.client.transport import Pauses
 from carrel.models import Forecast, Project, ProjectImpact, Workload
 
@@ -206,6 +215,7 @@ class Client:
     trials = blocking(AsyncClient.trials)
     draft_best = blocking(AsyncClient.draft_best)
     run_best = blocking(AsyncClient.run_best)
+    trial_log = blocking(AsyncClient.trial_log)
     study_log = blocking(AsyncClient.study_log)
     change_endpoint = blocking(AsyncClient.change_endpoint)
     share = blocking(AsyncClient.share)
@@ -224,6 +234,7 @@ class Client:
     delete_model = blocking(AsyncClient.delete_model)
     download_model = blocking(AsyncClient.download_model)
     outcomes = iterating(AsyncClient.outcomes)
+    warm_outcomes = iterating(AsyncClient.warm_outcomes)
 
     def endpoint(self, project: str, name: str, route: str = "") -> Endpoint:
         """The endpoint of that name; no request is sent yet."""
@@ -240,15 +251,20 @@ class Client:
         progress: bool = True,
         return_exceptions: bool = False,
         keep: bool = False,
+        warm: bool = True,
+        workers: int = DEFAULT_WORKERS,
         **fields: Any,
     ) -> list[ResultT]:
-        """Call a function for each item in a job of its own; see ``AsyncClient.map``."""
-        bodies = self.loop.run(
-            bodies_of(self.aio, function, list(items), project, name, gpus, fields)
-        )
+        """Call a function for each item, in workers that stay; see ``AsyncClient.map``."""
+        calls = list(items)
+        if warm:
+            asked = order_of(self.aio, function, calls, project, name, gpus, workers, fields)
+            found = self.warm_outcomes(self.loop.run(asked), keep=keep)
+        else:
+            single = bodies_of(self.aio, function, calls, project, name, gpus, fields)
+            found = self.outcomes(self.loop.run(single), keep=keep)
         outcomes: list[Outcome] = []
-        found = self.outcomes(bodies, keep=keep)
-        with bar(len(bodies), show=progress) as shown, closing(found):
+        with bar(len(calls), show=progress) as shown, closing(found):
             for outcome in found:
                 outcomes.append(outcome)
                 shown.update()

@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -186,6 +186,27 @@ def _written(write: Callable[[], None]) -> bool:
         warn(f"no event files for TensorBoard: {error.filename}: {error.strerror}.")
         return False
     return True
+
+
+def write_trial(environ: Mapping[str, str], points: Sequence[Point], *, succeeded: bool) -> None:
+    """Write the event files of a trial that has ended, where its worker has a folder for them."""
+    root = environ.get("CARREL_EVENTS_DIR")
+    if not root:
+        return
+    parameters = json.loads(environ.get("CARREL_PARAMETERS") or "{}")
+    name = f"{environ.get('CARREL_EXPERIMENT')}-{environ.get('CARREL_TRIAL')}"
+
+    def write() -> None:
+        records = Records(Path(root))
+        records.trial(parameters, name, points[0][0])
+        for at, step, values in points:
+            records.values(at, step, values)
+        records.close()
+        last = Records(Path(root), end=True)
+        last.end(succeeded, time.time())
+        last.close()
+
+    _written(write)
 
 
 def open_event_files(task: Task, environ: Mapping[str, str]) -> EventFiles | None:

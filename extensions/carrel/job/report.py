@@ -207,6 +207,11 @@ def reporter() -> Reporter:
     return _Own.reporter
 
 
+def use_reporter(made: Reporter) -> None:
+    """Have ``report`` use this reporter; that of a worker passes reports on to its trial."""
+    _Own.reporter = made
+
+
 def report(
     step: int | None = None,
     total: float | None = None,

@@ -273,6 +273,11 @@ class _Own:
     link: Link | None = None
 
 
+def use_link(link: Link) -> None:
+    """Have ``trial`` use this way to the scheduler; a worker's trials have another one."""
+    _Own.link = link
+
+
 def trial(**defaults: Any) -> Trial:
     """The trial that this process runs.
 

@@ -17,5 +17,5 @@ EXPERIMENTS: Final = (
            many="mapping"),
     *(of_field(name.replace("_", "-"), GROUP, f"experiment.{name}", kinds=EXPERIMENT)
       for name in ("completions", "parallelism", "metric", "direction", "sampler", "pruner", "seed",
-                   "max_failed_trials")),
+                   "max_failed_trials", "trial_process")),
 )  # fmt: skip

@@ -26,9 +26,9 @@ COUNTED: Final = ("completed", "running", "waiting", "pruned", "failed", "stoppe
 
 
 def row_of(part: Workload, metric: str) -> TrialOut | None:
-    """The row of a trial, from its workload; ``None`` for one that is no trial."""
+    """The row of a trial, from its workload; ``None`` for one that is no trial but a worker."""
     trial, status = part.spec.trial, part.status
-    if trial is None:
+    if trial is None or trial.worker:
         return None
     began, ended = status.first_started_at or status.started_at, status.ended_at
     return TrialOut(

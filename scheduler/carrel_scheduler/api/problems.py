@@ -73,6 +73,7 @@ class Code(StrEnum):
     NOT_AN_ENDPOINT = "not_an_endpoint"
     NOT_AN_EXPERIMENT = "not_an_experiment"
     NOT_A_TRIAL = "not_a_trial"
+    NOT_A_WORKER = "not_a_worker"
     NO_BEST_TRIAL = "no_best_trial"
     NOT_CORDONED = "not_cordoned"
     NOT_RUNNING = "not_running"

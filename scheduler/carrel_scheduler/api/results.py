@@ -1,10 +1,13 @@
 """Results that jobs handed back: one file each, opaque bytes, kept as long as the job is.
 
+The outputs of a map are files in a folder of its own, each named by the SHA-256 of what it holds.
+
 Nothing here looks into them. A file appears whole or not at all; the latest one counts.
 """
 
 import asyncio
 import os
+import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Final
 
 PRIVATE: Final = 0o700
 HALF_WRITTEN: Final = ".new-"
+OUTPUTS: Final = ".outputs"
 
 
 class Results:
@@ -36,6 +40,18 @@ class Results:
         """What was kept; ``None`` when there is nothing."""
         return await asyncio.to_thread(self._read, uid)
 
+    async def put_output(self, uid: str, digest: str, content: bytes) -> None:
+        """Keep one of the outputs of a map."""
+        await asyncio.to_thread(self._write, f"{uid}{OUTPUTS}/{digest}", content)
+
+    async def outputs(self, uid: str) -> list[str]:
+        """The names of a map's outputs."""
+        return await asyncio.to_thread(self._outputs, uid)
+
+    async def get_output(self, uid: str, digest: str) -> bytes | None:
+        """One of these; ``None`` when it is not there."""
+        return await asyncio.to_thread(self._read, f"{uid}{OUTPUTS}/{digest}")
+
     async def remove(self, uid: str) -> None:
         """Forget it, if it is there."""
         await asyncio.to_thread(self._remove, uid)
@@ -43,28 +59,34 @@ class Results:
     async def sweep(self, exists: Callable[[str], Awaitable[bool]]) -> None:
         """Forget those of workloads that exist no more."""
         for name in await asyncio.to_thread(self._names):
-            if not await exists(name):
-                await self.remove(name)
+            uid = name.removesuffix(OUTPUTS)
+            if not await exists(uid):
+                await self.remove(uid)
 
-    def _write(self, uid: str, content: bytes) -> None:
-        self._folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    def _write(self, name: str, content: bytes) -> None:
+        (self._folder / name).parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         descriptor, fresh = tempfile.mkstemp(dir=self._folder, prefix=HALF_WRITTEN)  # mode 0600
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-            Path(fresh).replace(self._folder / uid)
+            Path(fresh).replace(self._folder / name)
         except BaseException:
             Path(fresh).unlink(missing_ok=True)
             raise
 
-    def _read(self, uid: str) -> bytes | None:
+    def _read(self, name: str) -> bytes | None:
         try:
-            return (self._folder / uid).read_bytes()
+            return (self._folder / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def _remove(self, uid: str) -> None:
         (self._folder / uid).unlink(missing_ok=True)
+        shutil.rmtree(self._folder / f"{uid}{OUTPUTS}", ignore_errors=True)
+
+    def _outputs(self, uid: str) -> list[str]:
+        folder = self._folder / f"{uid}{OUTPUTS}"
+        return sorted(path.name for path in folder.glob("*"))
 
     def _clear(self) -> None:
         for half_written in self._folder.glob(f"{HALF_WRITTEN}*"):

@@ -18,6 +18,7 @@ from carrel_scheduler.api.operations import (
     models,
     projects,
     results,
+    workers,
     workloads,
 )
 from carrel_scheduler.api.operations.paths import WORKLOAD
@@ -39,6 +40,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *endpoints.OPERATIONS,
     *insight.OPERATIONS,
     *experiments.OPERATIONS,
+    *workers.OPERATIONS,
     *results.OPERATIONS,
     *code.OPERATIONS,
     *files.OPERATIONS,

@@ -166,7 +166,7 @@ OF_THEIR_OWN = {
     # No trial, but let in.
     **{
         (name, role): "409"
-        for name in ("report_trial", "suggest_parameter")
+        for name in ("report_trial", "suggest_parameter", "take_trials", "write_output")
         for role in ("owner", "admin", "own task")
     },
     # No code of its own, but let in.

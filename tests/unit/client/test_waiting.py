@@ -123,7 +123,9 @@ def working(fake: FakeScheduler, ends: int) -> Iterator[None]:
 def test_map_gives_results_in_the_order_of_the_items(client: Client, fake: FakeScheduler) -> None:
     factor = 3
     with working(fake, 4):
-        found = client.map(lambda number: number * factor, [1, 2, 3, 4], progress=False, gpus=1)
+        found = client.map(
+            lambda number: number * factor, [1, 2, 3, 4], progress=False, gpus=1, warm=False
+        )
     assert found == [3, 6, 9, 12]
     assert client.list_workloads() == []
 
@@ -132,7 +134,7 @@ def test_map_raises_what_a_call_raised_and_keeps_that_job(
     client: Client, fake: FakeScheduler
 ) -> None:
     with working(fake, 3), pytest.raises(ValueError, match="invalid literal") as raised:
-        client.map(int, ["1", "x", "3"], name="ints", progress=False)
+        client.map(int, ["1", "x", "3"], name="ints", progress=False, warm=False)
     assert raised.value.__notes__ == ["Item 2 of carrel.map: ints-2."]
     assert [job.name for job in client.list_workloads()] == ["ints-2"]
     assert fake.workload("vision", "ints-2")["spec"]["backoff_limit"] == 0
@@ -143,13 +145,13 @@ def test_map_may_return_exceptions_and_says_which_call_left_nothing(
 ) -> None:
     with working(fake, 2):
         found: list[object] = client.map(
-            int, ["1", "x"], name="a", progress=False, return_exceptions=True
+            int, ["1", "x"], name="a", warm=False, progress=False, return_exceptions=True
         )
     assert found[0] == 1
     assert isinstance(found[1], ValueError)
     fake.submit("vision", "b-1")
     with pytest.raises(ApiError, match="There is already a job `b-1`"):
-        client.map(int, ["1"], name="b", progress=False)
+        client.map(int, ["1"], name="b", progress=False, warm=False)
 
 
 def test_what_cannot_be_packed_is_said_before_anything_is_sent(
@@ -161,7 +163,7 @@ def test_what_cannot_be_packed_is_said_before_anything_is_sent(
     import random
 
     with pytest.raises(BadSetting, match=r"Item 1 takes 1\.3 MiB"):
-        client.map(len, [random.Random(0).randbytes(2**20)], progress=False)
+        client.map(len, [random.Random(0).randbytes(2**20)], progress=False, warm=False)
     assert fake.workloads() == []
 
 
@@ -185,5 +187,5 @@ def test_calls_are_cancelled_though_nobody_heard_that_they_arrived(
     fake.submit("vision", "older")
     monkeypatch.setattr(client.aio, "submit_many", unheard)
     with pytest.raises(Unreachable):
-        client.map(len, ["a", "b"], progress=False)
+        client.map(len, ["a", "b"], progress=False, warm=False)
     assert [job["name"] for job in fake.workloads()] == ["older"]

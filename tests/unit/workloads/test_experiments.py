@@ -1,13 +1,18 @@
 """The controller of experiments in virtual time, on a study that is a list."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from carrel_scheduler.workloads.controllers.contract import DesiredState
-from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Standing, Trial
+from carrel_scheduler.workloads.controllers.experiments.contract import (
+    Ended,
+    Standing,
+    Trial,
+    WorkerRun,
+)
 from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_schema.objects import Meta, ReasonInfo, Workload, WorkloadSpec, WorkloadStatus
@@ -40,7 +45,15 @@ class ListedStudy:
             exhausted=len(self.trials_made) >= self.size,
             best=min(completed, key=lambda one: one.value or 0.0, default=None),
             last_error=failed[-1].error if failed else "",
+            in_workers={one.number: one.run for one in of("open") if one.run is not None},
         )
+
+    def assign(self, number: int, run: WorkerRun | None) -> Trial:
+        self._change(number, run=run)
+        return self.trials_made[number]
+
+    def trial(self, number: int) -> Trial | None:
+        return self.trials_made[number] if number < len(self.trials_made) else None
 
     def ask(self) -> bool:
         number = len(self.trials_made)
@@ -56,7 +69,12 @@ class ListedStudy:
         state = ended.state
         if state == "completed" and value is None:
             state = "failed"
-        self._change(ended.number, state=state, value=value, error=ended.error)
+        run = ended.run or self.trials_made[ended.number].run
+        self._change(ended.number, state=state, value=value, error=ended.error, run=run)
+
+    def report(self, number: int, values: Sequence[tuple[int | None, float]]) -> None:
+        for _, value in values:
+            self.values[number] = value
 
     def prune(self, number: int) -> None:
         self._change(number, state="pruned")

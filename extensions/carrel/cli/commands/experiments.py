@@ -87,6 +87,18 @@ def trials(
     show(found, output, TRIAL_COLUMNS, rows, no_headers=no_headers, right=TRIAL_NUMBERS)
 
 
+def log(
+    name: Name,
+    trial: Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="Its number.")],
+    *,
+    project: ProjectOption = None,
+) -> None:
+    """Show the end of what a trial printed that a worker ran."""
+    with connected() as client:
+        text = client.trial_log(project_of(client, project), name, trial)
+    say(text.rstrip("\n"))
+
+
 def _row(trial: "TrialOut", *, best: bool) -> list[str]:
     last = trial.error.rstrip().rpartition("\n")[2]
     return [

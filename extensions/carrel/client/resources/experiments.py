@@ -6,12 +6,13 @@ from typing import Any, Final
 from carrel.client.resources.workloads import WorkloadMethods
 from carrel.client.transport import segment
 from carrel.models import StudyLog, Workload
-from carrel_schema.answers import Draft, Trials
+from carrel_schema.answers import Draft, TrialLog, Trials
 
 LOG_PAGE: Final = 10_000
 
 
-def _path(project: str, name: str, part: str) -> str:
+def experiment_path(project: str, name: str, part: str) -> str:
+    """Where a part of an experiment lies."""
     return f"/experiments/{segment(project)}/{segment(name)}/{part}"
 
 
@@ -20,7 +21,13 @@ class ExperimentMethods(WorkloadMethods):
 
     async def trials(self, project: str, name: str) -> Trials:
         """All trials of an experiment."""
-        return await self._transport.ask("GET", _path(project, name, "trials"), Trials)
+        return await self._transport.ask("GET", experiment_path(project, name, "trials"), Trials)
+
+    async def trial_log(self, project: str, name: str, trial: int) -> str:
+        """The end of what a trial printed that a worker ran."""
+        path, parameters = experiment_path(project, name, "trial-log"), {"trial": trial}
+        answer = await self._transport.ask("GET", path, TrialLog, parameters=parameters)
+        return answer.log
 
     async def draft_best(
         self,
@@ -42,7 +49,7 @@ class ExperimentMethods(WorkloadMethods):
         """
         body = {"kind": kind, "name": new_name, "command": command}
         return await self._transport.ask(
-            "POST", _path(project, name, "best"), Draft, body=body, repeatable=True
+            "POST", experiment_path(project, name, "best"), Draft, body=body, repeatable=True
         )
 
     async def run_best(
@@ -71,7 +78,7 @@ class ExperimentMethods(WorkloadMethods):
         while True:
             page = await self._transport.ask(
                 "GET",
-                _path(project, name, "log"),
+                experiment_path(project, name, "log"),
                 StudyLog,
                 parameters={"first": first + len(found), "limit": LOG_PAGE},
             )

@@ -1,6 +1,7 @@
-"""``map``: a function over many items, each call a small job of its own.
+"""``map``: a function over many items, run by workers that stay (``warm_map``).
 
-Function and item travel as files of the job, packed by cloudpickle; ``carrel.job.call`` runs them.
+Where each call is to be a job of its own (``warm=False``), function and item travel as files of the
+job, packed by cloudpickle; ``carrel.job.call`` runs them.
 """
 
 import asyncio
@@ -11,31 +12,29 @@ import sys
 import zlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from carrel.client.config import Settings
 from carrel.client.resources.projects import ProjectMethods
-from carrel.client.resources.waiting import WaitMethods
+from carrel.client.resources.warm_map import (
+    LABEL,
+    MapOrder,
+    Outcome,
+    WarmMapMethods,
+    files_of,
+    map_body,
+    packed,
+    remove,
+)
 from carrel.errors import ApiError, BadSetting, CarrelError
 from carrel.models import Submitted, Workload
 from carrel.results import NoResult
 from carrel.volumes import in_workspace, mount_folder
 
 MOST_FILE_BYTES: Final = 2**20
-LABEL: Final = "carrel.dev/map"
+DEFAULT_WORKERS: Final = 8
+MOST_WORKERS: Final = 1000
 Body = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one call ended: with a value, or with an error."""
-
-    index: int
-    name: str
-    value: Any = None
-    error: BaseException | None = None
 
 
 def call_bodies(
@@ -48,7 +47,7 @@ def call_bodies(
     fields: Mapping[str, Any] | None = None,
 ) -> list[Body]:
     """The requests of calls. Raises ``BadSetting`` for what cannot be packed."""
-    packed = _packed("The function", function)
+    packed = _file("The function", function)
     given = dict(fields or {})
     environment = {"PYTHONUNBUFFERED": "1", **given.pop("environment", {})}
     labels = {**given.pop("labels", {}), LABEL: secrets.token_hex(8)}
@@ -68,7 +67,7 @@ def call_bodies(
         {
             **common,
             "name": f"{name}-{number}",
-            "files": {"function.b85": packed, "item.b85": _packed(f"Item {number}", item)},
+            "files": {"function.b85": packed, "item.b85": _file(f"Item {number}", item)},
         }
         for number, item in enumerate(items, 1)
     ]
@@ -92,14 +91,9 @@ def bar(total: int, *, show: bool) -> Any:
     return tqdm(total=total, unit="job", disable=not show)
 
 
-def _packed(what: str, value: object) -> str:
-    cloudpickle: Any = import_module("cloudpickle")  # heavy, and it has no types
-    try:
-        packed = cloudpickle.dumps(value, protocol=5)
-    except Exception as error:
-        # Objects decide themselves how they are pickled, and raise what they like.
-        raise BadSetting(f"{what} cannot be packed: {error}.", code="not_picklable") from error
-    text = base64.b85encode(zlib.compress(packed)).decode("ascii")
+def _file(what: str, value: object) -> str:
+    """A value as a file of a job. Raises ``BadSetting``."""
+    text = base64.b85encode(zlib.compress(packed(what, value))).decode("ascii")
     if len(text) > MOST_FILE_BYTES // 2:
         size = len(text) / MOST_FILE_BYTES
         raise BadSetting(
@@ -115,7 +109,7 @@ ResultT = TypeVar("ResultT")
 AT_ONCE: Final = 16
 
 
-class MapMethods(WaitMethods, ProjectMethods):
+class MapMethods(WarmMapMethods, ProjectMethods):
     """Call a function for many items."""
 
     settings: Settings
@@ -131,20 +125,30 @@ class MapMethods(WaitMethods, ProjectMethods):
         progress: bool = True,
         return_exceptions: bool = False,
         keep: bool = False,
+        warm: bool = True,
+        workers: int = DEFAULT_WORKERS,
         **fields: Any,
     ) -> list[ResultT]:
-        """Call a function for each item in a job of its own; the results in the order of the items.
+        """Call a function for each item; the results in the order of the items.
+
+        Workers that stay call it for one item after the other: one process start each, and as many
+        at once as the project has room for. One call that raises, or whose process dies, is the
+        failure of that item alone. What a preempted worker had begun is begun again.
 
         Args:
-            function: and the items: packed by cloudpickle, at most half a MiB each.
-            items: one job each.
-            project: where the jobs belong; by default the configured one, or the only one.
-            name: of the jobs: ``NAME-1``, ...; by default one of its own for each call of ``map``.
-            gpus: of each job.
+            function: and the items: packed by cloudpickle; with ``warm=False`` half a MiB each.
+            items: what it is called for.
+            project: where the work belongs; by default the configured one, or the only one.
+            name: of the map; its workers are ``NAME-w0``, ...; by default one of its own for each
+                call of ``map``. With ``warm=False`` the jobs are ``NAME-1``, ...
+            gpus: of each worker.
             progress: show a bar (tqdm).
             return_exceptions: put what calls raised among the results; otherwise the first one, in
                 the order of the items, is raised when all calls have ended.
-            keep: leave the jobs listed; otherwise those that succeeded are removed.
+            keep: leave the map listed, with the record and log of each item; otherwise it is
+                removed when all succeeded.
+            warm: ``False``: each call is a job of its own, in a process of its own.
+            workers: how many calls at once, at most; of no effect with ``warm=False``.
             fields: further fields of the API's workload (docs/api.md), such as ``memory_bytes``.
 
         Raises:
@@ -152,10 +156,16 @@ class MapMethods(WaitMethods, ProjectMethods):
             CarrelError: when refused or unreachable. Calls that were submitted are cancelled then,
                 as they are by an interrupt.
         """
-        bodies = await bodies_of(self, function, list(items), project, name, gpus, fields)
+        calls = list(items)
+        if warm:
+            order = await order_of(self, function, calls, project, name, gpus, workers, fields)
+            made = self.warm_outcomes(order, keep=keep)
+        else:
+            bodies = await bodies_of(self, function, calls, project, name, gpus, fields)
+            made = self.outcomes(bodies, keep=keep)
         outcomes: list[Outcome] = []
-        with bar(len(bodies), show=progress) as shown:
-            async with aclosing(self.outcomes(bodies, keep=keep)) as found:
+        with bar(len(calls), show=progress) as shown:
+            async with aclosing(made) as found:
                 async for outcome in found:
                     outcomes.append(outcome)
                     shown.update()
@@ -181,7 +191,7 @@ class MapMethods(WaitMethods, ProjectMethods):
                     del left[workload.name]
                     outcome = await _outcome(self, workload, places[workload.name])
                     if outcome.error is None and not keep:
-                        await _remove(self, workload.project, workload.name)
+                        await remove(self, workload.project, workload.name)
                     yield outcome
         finally:
             await _cancel(self, await _submitted(self, bodies) if left is None else left)
@@ -197,11 +207,37 @@ async def bodies_of(
     fields: Mapping[str, Any],
 ) -> list[Body]:
     """The requests of a ``map`` call. Raises ``BadSetting`` without a project."""
+    where, called = await _place_of(client, project), name or _new_name()
+    return call_bodies(function, items, project=where, name=called, gpus=gpus, fields=fields)
+
+
+async def order_of(
+    client: MapMethods,
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    project: str | None,
+    name: str | None,
+    gpus: float,
+    workers: int,
+    fields: Mapping[str, Any],
+) -> MapOrder:
+    """A ``map`` call for workers. Raises ``BadSetting``."""
+    if not 1 <= workers <= MOST_WORKERS:
+        raise BadSetting(f"`workers` is {workers}; a number from 1 to {MOST_WORKERS} is right.")
+    where, called = await _place_of(client, project), name or _new_name()
+    body = map_body(len(items), where, called, gpus, workers, fields)
+    return MapOrder(body, files_of(function, items))
+
+
+async def _place_of(client: MapMethods, project: str | None) -> str:
     where = project or client.settings.project or (await client.whoami()).default_project
     if not where:
         raise BadSetting("Which project? Name one: carrel.map(function, items, project=...).")
-    called = name or f"map-{secrets.token_hex(3)}"
-    return call_bodies(function, items, project=where, name=called, gpus=gpus, fields=fields)
+    return where
+
+
+def _new_name() -> str:
+    return f"map-{secrets.token_hex(3)}"
 
 
 async def _outcome(client: MapMethods, workload: Workload, index: int) -> Outcome:
@@ -229,14 +265,6 @@ def _refusal(answer: Submitted) -> CarrelError:
     return ApiError(answer.status, problem.code, detail=problem.detail)
 
 
-async def _remove(client: MapMethods, project: str, name: str) -> None:
-    try:
-        await client.delete_workload(project, name)
-    except ApiError as error:
-        if error.status not in (404, 409):
-            raise
-
-
 async def _submitted(client: MapMethods, bodies: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The jobs of a submission whose answer was lost, found by the label of this call."""
     if not bodies:
@@ -253,6 +281,6 @@ async def _cancel(client: MapMethods, left: Mapping[str, str]) -> None:
 
     async def one(project: str, name: str) -> None:
         async with gate:
-            await _remove(client, project, name)
+            await remove(client, project, name)
 
     await asyncio.gather(*(one(project, name) for name, project in left.items()))

@@ -198,6 +198,10 @@ def _parameter(asked: Parameter) -> None:
 
 
 def _experiment(asked: ExperimentSpec) -> None:
+    if asked.map and (asked.parameters or asked.trial_process == "fresh" or asked.pruner != "none"):
+        refuse(
+            Code.BAD_SEARCH_SPACE, "no `parameters`, `pruner` or `trial_process: fresh` with a map"
+        )
     if asked.sampler != "grid":
         return
     if not asked.parameters:

@@ -1,13 +1,24 @@
 """What experiments are asked, and what they answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from carrel_schema.constraints import Command, Constraint, Name, Number, ParameterName
+from carrel_schema.constraints import (
+    MOST_METRICS,
+    Command,
+    Constraint,
+    MetricName,
+    Name,
+    Number,
+    ParameterName,
+    Text,
+)
 from carrel_schema.history import Step
 from carrel_schema.sections import Parameter
+
+TrialNumber = Annotated[int, Constraint(ge=0, le=100_000)]
 
 
 class StepValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,18 +31,67 @@ class StepValue(msgspec.Struct, frozen=True, kw_only=True):
 class TrialReportIn(msgspec.Struct, frozen=True, kw_only=True):
     """What a trial says of its metric.
 
-    ``asks``: the trial waits for the answer, and ends by itself when it is pruned.
+    ``asks``: the trial waits for the answer, and ends by itself when it is pruned. ``trial``: its
+    number, where a worker runs it.
     """
 
     values: Annotated[list[StepValue], Constraint(max_length=1000)] = []
     result: Number | None = None
     asks: bool = False
+    trial: TrialNumber | None = None
 
 
 class SuggestionIn(Parameter, frozen=True, kw_only=True):
-    """A parameter that a trial defines as it runs."""
+    """A parameter that a trial defines as it runs; ``trial``: see ``TrialReportIn``."""
 
     name: ParameterName
+    trial: TrialNumber | None = None
+
+
+class EndedTrialIn(msgspec.Struct, frozen=True, kw_only=True):
+    """How a trial ended that a worker ran.
+
+    Attributes:
+        error: why it failed; empty: it did not.
+        seconds: how long it ran.
+        log: the end of what it printed.
+        values: of the metric, reported since the last report; ``result`` is what counts instead.
+        metrics: the last value of everything that it reported, by name.
+    """
+
+    trial: TrialNumber
+    error: Annotated[Text, Constraint(max_length=4000)] = ""
+    seconds: Annotated[float, Constraint(ge=0, le=1e9)] = 0.0
+    log: Annotated[Text, Constraint(max_length=4000)] = ""
+    values: Annotated[list[StepValue], Constraint(max_length=1000)] = []
+    result: Number | None = None
+    metrics: Annotated[dict[MetricName, Number], Constraint(max_length=MOST_METRICS)] = {}
+
+
+class WorkerIn(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker has done, and how many trials more it would take.
+
+    Attributes:
+        returned: trials that it took and does not run.
+    """
+
+    ended: Annotated[list[EndedTrialIn], Constraint(max_length=1000)] = []
+    returned: Annotated[list[TrialNumber], Constraint(max_length=1000)] = []
+    want: Annotated[int, Constraint(ge=0, le=1000)] = 0
+
+
+class TakenTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial that a worker is to run, with its command and what its environment says of it."""
+
+    trial: int
+    command: Sequence[str] = ()
+    environment: Mapping[str, str] = {}
+
+
+class TakenTrials(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is to run now; nothing: it has nothing more to do and ends."""
+
+    items: Sequence[TakenTrial] = ()
 
 
 class BestIn(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +110,12 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     first: Annotated[int, Constraint(ge=0, le=2**53)] = 0
     limit: Annotated[int, Constraint(ge=1, le=10_000)] = 10_000
+
+
+class TrialLogQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose log."""
+
+    trial: TrialNumber
 
 
 class TrialAnswer(msgspec.Struct, frozen=True, kw_only=True):

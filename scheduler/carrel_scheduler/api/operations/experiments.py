@@ -8,6 +8,7 @@ from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.models import experiments as models
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
+from carrel_scheduler.api.operations.workers import experiment_of
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MIB
@@ -19,20 +20,17 @@ from carrel_scheduler.workloads.state.phases import HOLDING
 from carrel_schema import answers
 from carrel_schema.history import Report
 from carrel_schema.objects import Workload
-from carrel_schema.sections import ExperimentSpec, Parameter
+from carrel_schema.sections import Parameter
 
 
-def _spec(call: Call) -> ExperimentSpec:
-    spec = call.workload.spec.experiment
-    if spec is None:
-        raise problems.Conflicting(Code.NOT_AN_EXPERIMENT, "Only an experiment has trials")
-    return spec
-
-
-def _trial(call: Call) -> Workload:
-    if call.workload.spec.trial is None:
+async def _trial(call: Call, number: int | None) -> Workload:
+    """The workload that speaks for a trial: its own, or the worker that has it."""
+    found = call.workload
+    if found.spec.trial is None or found.spec.trial.worker != (number is not None):
         raise problems.Conflicting(Code.NOT_A_TRIAL, "Only a trial of an experiment can do this")
-    return call.workload
+    if number is not None and await call.services.deps.trials.trial_of(found, number) is None:
+        raise problems.Conflicting(Code.NOT_A_TRIAL, f"This worker does not have trial {number}")
+    return found
 
 
 @Operation(
@@ -45,7 +43,7 @@ def _trial(call: Call) -> Workload:
 )
 async def list_trials(call: Call) -> Answer:
     """All trials of an experiment with their parameters, values and errors."""
-    spec, owner, deps = _spec(call), call.workload, call.services.deps
+    spec, owner, deps = experiment_of(call), call.workload, call.services.deps
     found = await deps.trials.table(owner)
     parts = await deps.ledger.list(
         Workload, projects=[owner.meta.project], workload_kind="trial", user=owner.spec.user
@@ -57,9 +55,14 @@ async def list_trials(call: Call) -> Answer:
             metric=spec.metric,
             direction=spec.direction,
             best=None if status is None else status.best_trial,
-            items=[_shown(trial, by_number.get(trial.number), now) for trial in found],
+            items=[_shown(trial, by_number.get(_part(trial)), now) for trial in found],
         )
     )
+
+
+def _part(trial: Trial) -> int:
+    """The number of the part that runs it or did."""
+    return trial.number if trial.run is None else trial.run.worker
 
 
 def _shown(trial: Trial, part: Workload | None, now: float) -> answers.TrialOut:
@@ -67,8 +70,8 @@ def _shown(trial: Trial, part: Workload | None, now: float) -> answers.TrialOut:
     state: str = trial.state
     if state == "open":
         state = "running" if status is not None and status.phase in HOLDING else "waiting"
-    seconds = None
-    if status is not None and status.first_started_at is not None:
+    seconds = None if trial.run is None else trial.run.seconds
+    if trial.run is None and status is not None and status.first_started_at is not None:
         seconds = max(0.0, (status.ended_at or now) - status.first_started_at)
     return answers.TrialOut(
         number=trial.number,
@@ -81,6 +84,7 @@ def _shown(trial: Trial, part: Workload | None, now: float) -> answers.TrialOut:
         attempt=0 if status is None else status.attempt,
         seconds=seconds,
         error=trial.error,
+        metrics={} if trial.run is None else trial.run.metrics,
     )
 
 
@@ -95,7 +99,7 @@ def _shown(trial: Trial, part: Workload | None, now: float) -> answers.TrialOut:
 )
 async def draft_best(call: Call) -> Answer:
     """The body of a workload with the best trial's parameters, to be submitted."""
-    _spec(call)
+    experiment_of(call)
     body: models.BestIn = call.body
     owner, status = call.workload, call.workload.status.experiment
     if status is None or status.best_trial is None:
@@ -153,8 +157,12 @@ async def draft_best(call: Call) -> Answer:
 )
 async def read_study_log(call: Call) -> Answer:
     """The study as a log that Optuna's journal storage reads."""
-    _spec(call)
+    spec = experiment_of(call)
     query: models.LogQuery = call.query
+    if spec.map:
+        raise problems.Conflicting(
+            Code.NOT_AN_EXPERIMENT, "A map searches nothing: it has no study"
+        )
     entries = await call.services.deps.ledger.study(
         call.workload.meta.uid, first=query.first, limit=query.limit
     )
@@ -176,12 +184,14 @@ async def read_study_log(call: Call) -> Answer:
 )
 async def report_trial(call: Call) -> Answer:
     """A trial says how good it is and asks whether to go on."""
-    trial, deps = _trial(call), call.services.deps
     body: models.TrialReportIn = call.body
+    trial, deps = await _trial(call, body.trial), call.services.deps
     values = [(one.step, one.value) for one in body.values]
-    pruned = await deps.trials.report(trial, values, result=body.result, asks=body.asks)
+    pruned = await deps.trials.report(
+        trial, values, result=body.result, asks=body.asks, number=body.trial
+    )
     metric = trial.spec.environment.get("CARREL_METRIC", "")
-    for step, value in values if metric else ():
+    for step, value in values if metric and body.trial is None else ():
         said = Report(at=deps.clock(), step=step, metrics={metric: value})
         await deps.live.report(trial.meta.uid, said)
     return Answer(models.TrialAnswer(should_prune=pruned))
@@ -197,11 +207,12 @@ async def report_trial(call: Call) -> Answer:
 )
 async def suggest_parameter(call: Call) -> Answer:
     """A trial defines a parameter as it runs; asked again, it gets the same value."""
-    trial = _trial(call)
     body: models.SuggestionIn = call.body
+    trial = await _trial(call, body.trial)
     parameter = msgspec.convert(body, Parameter, from_attributes=True)
+    trials = call.services.deps.trials
     try:
-        value = await call.services.deps.trials.suggest(trial, body.name, parameter)
+        value = await trials.suggest(trial, body.name, parameter, number=body.trial)
     except BadSuggestion as error:
         raise problems.Conflicting(Code.BAD_SUGGESTION, f"`{body.name}`: {error}") from error
     return Answer(models.Suggestion(value=value))

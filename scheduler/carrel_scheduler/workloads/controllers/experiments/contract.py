@@ -22,6 +22,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         value: the objective; of an open trial ``None``.
         steps: reported values of the metric, in the order of their steps.
         error: why it failed: a sentence, and the last lines of its log.
+        run: how it ran in a worker; ``None``: it has a workload of its own, or will have.
     """
 
     number: int
@@ -30,6 +31,27 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None = None
     steps: tuple[tuple[int, float], ...] = ()
     error: str = ""
+    run: "WorkerRun | None" = None
+
+
+class WorkerRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial's run in a worker.
+
+    Attributes:
+        worker: number of the worker that has it or had it last; -1: it waits to be run again.
+        attempt: of that worker.
+        losses: how often its worker was lost with it.
+        seconds: how long it ran; ``None`` until it has ended.
+        log: the end of what it printed.
+        metrics: what it reported last, by name.
+    """
+
+    worker: int = -1
+    attempt: int = 0
+    losses: int = 0
+    seconds: float | None = None
+    log: str = ""
+    metrics: dict[str, float] = {}
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +63,17 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         latest: the last value that its workload's status has; counts where more values were
             reported than the study keeps.
+        run: of a trial that ran in a worker; so are ``values``, reported at its end with their
+            steps, and ``result``, the value that counts whatever was reported.
     """
 
     number: int
     state: Literal["completed", "failed", "stopped"]
     error: str = ""
     latest: float | None = None
+    run: WorkerRun | None = None
+    values: tuple[tuple[int | None, float], ...] = ()
+    result: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +89,7 @@ class Standing:
         exhausted: no configuration is left that was not tried.
         best: the completed trial with the best value.
         last_error: of the trial that failed last.
+        in_workers: open trials that workers run, or did before they were lost.
     """
 
     open: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
@@ -73,6 +101,7 @@ class Standing:
     exhausted: bool = False
     best: Trial | None = None
     last_error: str = ""
+    in_workers: Mapping[int, WorkerRun] = field(default_factory=dict)
 
 
 class Study(Protocol):
@@ -88,6 +117,14 @@ class Study(Protocol):
 
     def tell(self, ended: Ended) -> None:
         """End an open trial; one that is not open stays as it is."""
+        ...
+
+    def assign(self, number: int, run: WorkerRun | None) -> Trial:
+        """Note which worker has an open trial, ``None`` for none, and return the trial."""
+        ...
+
+    def trial(self, number: int) -> Trial | None:
+        """A trial; ``None``: it was not made yet."""
         ...
 
     def report(self, number: int, values: Sequence[tuple[int | None, float]]) -> None:

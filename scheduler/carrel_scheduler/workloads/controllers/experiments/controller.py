@@ -7,6 +7,9 @@ trial's workload has the same uid whoever makes it, so a scheduler that is kille
 on with the same configurations, each of which runs once.
 
 A preempted trial is still its workload, pending again: it runs again with the same parameters.
+
+Short trials are run by workers, which take them themselves (``workers``): one pass then makes the
+workers that are wanted, and takes back what a lost one had.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,7 +19,13 @@ from typing import Final
 from carrel_scheduler.workloads.controllers import contract as saying
 from carrel_scheduler.workloads.controllers.contract import DesiredState, NewPart
 from carrel_scheduler.workloads.controllers.experiments import parts as words
-from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Standing, Study
+from carrel_scheduler.workloads.controllers.experiments import workers
+from carrel_scheduler.workloads.controllers.experiments.contract import (
+    Ended,
+    Standing,
+    Study,
+    WorkerRun,
+)
 from carrel_scheduler.workloads.controllers.experiments.parts import new_part
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_scheduler.workloads.state import reasons
@@ -36,6 +45,7 @@ class ReconcileInput:
     Attributes:
         parts: the trials' workloads by number.
         ending: the experiment makes no more trials and stops those that run.
+        warm: workers run its trials; only they ask for new ones.
     """
 
     owner: Workload
@@ -43,6 +53,7 @@ class ReconcileInput:
     parts: Mapping[int, Workload]
     now: float
     ending: bool = False
+    warm: bool = False
     created: list[NewPart] = field(default_factory=list)
 
     def under_way(self, standing: Standing) -> set[int]:
@@ -50,10 +61,20 @@ class ReconcileInput:
         busy = {number for number, part in self.parts.items() if not saying.at_rest(part)}
         return busy | set(standing.open)
 
+    def workers_failed(self) -> ReasonInfo | None:
+        """Why the experiment ends where workers fail again and again."""
+        return workers.too_many_failed(self.workers) if self.warm else None
+
+    @property
+    def workers(self) -> list[Workload]:
+        """Its workers in the order of their numbers, ended ones too."""
+        return [part for part in self.parts.values() if workers.is_worker(part)]
+
     def may_ask(self, standing: Standing) -> bool:
         """Whether another trial is wanted now."""
         return (
             not self.ending
+            and not self.warm
             and not standing.exhausted
             and standing.failed <= self.spec.max_failed_trials
             and standing.made < self.spec.completions
@@ -80,18 +101,18 @@ class Experiments:
         spec = owner.spec.experiment or ExperimentSpec()
         scene = ReconcileInput(owner, spec, {part.spec.part: part for part in parts}, now)
         scene.ending = owner.spec.suspend
+        scene.warm = workers.wanted(spec, owner.spec.command, scene.parts)
         standing = await self._studies.use(owner, lambda study: study.standing())
         ends = await self._ends(scene, standing)
-        if ends or scene.may_ask(standing):
-            standing = await self._studies.use(owner, lambda study: _advance(study, scene, ends))
-        if standing.failed > spec.max_failed_trials:
+        lost = workers.lost(standing, scene.parts)
+        if ends or lost or scene.may_ask(standing):
+            standing = await self._studies.use(
+                owner, lambda study: _advance(study, scene, ends, lost)
+            )
+        if standing.failed > spec.max_failed_trials or scene.workers_failed() is not None:
             standing = await self._give_up(scene, standing)
         if not scene.ending:
-            scene.created = [
-                new_part(owner, number, parameters)
-                for number, parameters in standing.open.items()
-                if number not in scene.parts
-            ]
+            scene.created = _new_parts(scene, standing)
         wanted = _wanted(scene, standing)
         if wanted.status.phase in FINAL:
             self._studies.let_go(owner.meta.uid)
@@ -104,7 +125,7 @@ class Experiments:
     async def _ends(self, scene: ReconcileInput, standing: Standing) -> list[Ended]:
         """The ends of open trials whose work is over."""
         found: list[Ended] = []
-        for number in standing.open:
+        for number in sorted(standing.open.keys() - standing.in_workers.keys()):
             part = scene.parts.get(number)
             if part is None:
                 if await self._made(scene.owner, number):
@@ -136,9 +157,27 @@ class Experiments:
         return await self._studies.use(scene.owner, lambda study: _advance(study, scene, over))
 
 
-def _advance(study: Study, scene: ReconcileInput, ends: Sequence[Ended]) -> Standing:
+def _new_parts(scene: ReconcileInput, standing: Standing) -> list[NewPart]:
+    """The trials' own workloads, and workers."""
+    found = [
+        new_part(scene.owner, number, parameters)
+        for number, parameters in standing.open.items()
+        if number not in scene.parts and number not in standing.in_workers
+    ]
+    if scene.warm:
+        found += workers.missing(scene.owner, scene.spec, standing, scene.parts)
+    return found
+
+
+def _advance(
+    study: Study,
+    scene: ReconcileInput,
+    ends: Sequence[Ended],
+    lost: Mapping[int, WorkerRun] | None = None,
+) -> Standing:
     for end in ends:
         study.tell(end)
+    workers.return_lost(study, lost or {}, warm=scene.warm)
     standing = study.standing()
     while scene.may_ask(standing) and study.ask():
         standing = study.standing()
@@ -156,6 +195,8 @@ def _wanted(scene: ReconcileInput, standing: Standing) -> DesiredState:
 
 def _phase(scene: ReconcileInput, standing: Standing) -> tuple[Phase, ReasonInfo | None]:
     busy = any(not saying.at_rest(part) for part in scene.parts.values())
+    if (failed := scene.workers_failed()) is not None:
+        return ("stopping" if busy or standing.open else "failed"), failed
     if standing.failed > scene.spec.max_failed_trials:
         if busy or standing.open:
             return "stopping", words.too_many_failed(scene.spec, standing)
@@ -165,7 +206,9 @@ def _phase(scene: ReconcileInput, standing: Standing) -> tuple[Phase, ReasonInfo
     over = standing.made >= scene.spec.completions or standing.exhausted
     if not over or standing.open or busy or scene.created:
         return "running", None
-    if standing.completed:
+    if scene.spec.map and standing.failed:
+        return "failed", words.items_failed(standing)
+    if standing.completed or scene.spec.map:
         return "succeeded", None
     return "failed", words.none_completed(standing)
 
@@ -190,6 +233,8 @@ def _changes(scene: ReconcileInput, standing: Standing) -> tuple[list[Workload],
     patient = {number: until for number, until in standing.leaving.items() if until > scene.now}
     pruned = [part for number, part in scene.parts.items() if number in standing.pruned]
     changed = saying.to_suspend([part for part in pruned if part.spec.part not in patient])
+    if not scene.warm:
+        changed += saying.to_suspend(scene.workers)
     if scene.owner.spec.resumes > scene.owner.status.observed_resumes:
         waiting = [part for number, part in scene.parts.items() if number in standing.open]
         changed += saying.to_resume(waiting)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
+import msgspec
 import optuna
 from optuna.samplers import RandomSampler
 from optuna.storages import JournalStorage
@@ -29,6 +30,7 @@ from carrel_scheduler.workloads.controllers.experiments.contract import (
     Standing,
     Trial,
     TrialState,
+    WorkerRun,
 )
 from carrel_schema.sections import ExperimentSpec, Parameter
 
@@ -38,6 +40,7 @@ ERROR: Final = "carrel:error"
 RESULT: Final = "carrel:result"
 LAST_STEP: Final = "carrel:last_step"
 STOPPED: Final = "carrel:stopped"
+RUN: Final = "carrel:worker"
 _STATES: Final[dict[State, TrialState]] = {
     State.COMPLETE: "completed",
     State.PRUNED: "pruned",
@@ -124,6 +127,9 @@ class OptunaStudy:
             exhausted=len(self._facts) >= self._size,
             best=self._best(completed),
             last_error=failed[-1].error if failed else "",
+            in_workers={
+                one.number: one.run for one in facts if one.state == "open" and one.run is not None
+            },
         )
 
     def _best(self, completed: Sequence[Trial]) -> Trial | None:
@@ -159,9 +165,21 @@ class OptunaStudy:
             self._set(ended.number, ERROR, error)
         if ended.state == "stopped":
             self._set(ended.number, STOPPED, value=True)
+        if ended.run is not None:
+            self._set(ended.number, RUN, msgspec.to_builtins(ended.run))
         self._study.tell(ended.number, value, State.FAIL if value is None else State.COMPLETE)
         self._running.pop(ended.number, None)
         self._read(ended.number)
+
+    def assign(self, number: int, run: WorkerRun | None) -> Trial:
+        """See ``Study``."""
+        self._set(number, RUN, msgspec.to_builtins(run))
+        self._read(number)
+        return self._fact(number)
+
+    def trial(self, number: int) -> Trial | None:
+        """See ``Study``."""
+        return self._facts.get(number)
 
     def report(self, number: int, values: Sequence[tuple[int | None, float]]) -> None:
         """See ``Study``."""
@@ -262,6 +280,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
         value=frozen.value if state in ("completed", "pruned") else None,
         steps=tuple(sorted(frozen.intermediate_values.items())),
         error=frozen.user_attrs.get(ERROR, ""),
+        run=msgspec.convert(frozen.user_attrs.get(RUN), WorkerRun | None),
     )
 
 

@@ -51,8 +51,8 @@ def new_part(owner: Workload, number: int, parameters: Mapping[str, Any]) -> New
     )
 
 
-def part_name(experiment: str, number: int) -> str:
-    """``sweep-3``; a long name is cut so that it stays a name."""
+def part_name(experiment: str, number: int | str) -> str:
+    """``sweep-3``, of a worker ``sweep-w0``; a long name is cut so that it stays a name."""
     end = f"-{number}"
     return experiment[: LONGEST_NAME - len(end)].rstrip("-") + end
 
@@ -111,6 +111,18 @@ def too_many_failed(spec: ExperimentSpec, standing: Standing) -> ReasonInfo:
         ),
         help="Read the failed trials' errors; allow more with `max_failed_trials`.",
         data={"failed": standing.failed, "max_failed_trials": spec.max_failed_trials},
+    )
+
+
+def items_failed(standing: Standing) -> ReasonInfo:
+    """The reason of a map of which some calls failed."""
+    last = standing.last_error.rstrip().rpartition("\n")[2]
+    return ReasonInfo(
+        token="ItemsFailed",  # noqa: S106 - a reason's name
+        cls="failed",
+        sentence=f"{standing.failed} of its {standing.made} items failed. The last one: {last}",
+        help="Read the items' errors with `carrel trials`.",
+        data={"failed": standing.failed, "made": standing.made},
     )
 
 

@@ -20,6 +20,7 @@ from carrel_scheduler.workloads.controllers.experiments.contract import (
     StoredStudy,
     Study,
 )
+from carrel_scheduler.workloads.controllers.experiments.items import ItemStudy
 from carrel_schema.objects import Workload
 from carrel_schema.sections import ExperimentSpec
 
@@ -117,6 +118,8 @@ class Studies:
 
 
 def _optuna(name: str, spec: ExperimentSpec, seed: int, entries: Sequence[str]) -> StoredStudy:
+    if spec.map:
+        return ItemStudy(spec, entries)
     # Takes long, and only services that have experiments need it.
     from carrel_scheduler.workloads.controllers.experiments.optuna_study import OptunaStudy
 

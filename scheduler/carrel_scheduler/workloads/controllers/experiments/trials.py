@@ -12,7 +12,8 @@ from carrel_scheduler.engines.contract import Engine, EngineError, LogRequest
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.contract import is_part_of
-from carrel_scheduler.workloads.controllers.experiments.contract import Study, Trial
+from carrel_scheduler.workloads.controllers.experiments import workers
+from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Study, Trial
 from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
 from carrel_scheduler.workloads.controllers.experiments.parts import LINES
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
@@ -20,11 +21,13 @@ from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.history import Report
 from carrel_schema.objects import Workload
-from carrel_schema.sections import Parameter
+from carrel_schema.sections import ExperimentSpec, Parameter
 
 T = TypeVar("T")
 Values = Sequence[tuple[int | None, float]]
 MOST_BYTES: Final = 64 * 1024
+TOLD_SECONDS: Final = 1.0
+"""How often an experiment's counts are brought up to date while workers report ends."""
 
 
 class Composites(Protocol):
@@ -44,9 +47,16 @@ class Trials:
         self, studies: Studies, composites: Composites, *, clock: Callable[[], float]
     ) -> None:
         self._studies, self._composites, self._clock = studies, composites, clock
+        self._told: dict[str, float] = {}
 
     async def report(
-        self, trial: Workload, values: Values, *, result: float | None = None, asks: bool = False
+        self,
+        trial: Workload,
+        values: Values,
+        *,
+        result: float | None = None,
+        asks: bool = False,
+        number: int | None = None,
     ) -> bool:
         """Take values of the metric; returns whether the trial is pruned.
 
@@ -55,11 +65,13 @@ class Trials:
             values: steps and values; a step of ``None`` is the one after the last.
             result: the value that counts, whatever was reported.
             asks: the trial waits for the answer and ends by itself if it is pruned.
+            number: of the trial, where a worker reports.
 
         Raises ``NotFound`` when the experiment is gone.
         """
-        number, until = trial.spec.part, self._clock() + trial.spec.grace_seconds
+        until = self._clock() + trial.spec.grace_seconds
         owner = await self._owner(trial)
+        number = trial.spec.part if number is None else number
 
         def take(study: Study) -> tuple[bool, bool]:
             before = study.pruned(number)
@@ -74,22 +86,73 @@ class Trials:
             self._composites.wake(owner.meta.uid)
         return pruned
 
+    async def take(
+        self, worker: Workload, ends: Sequence[Ended], returned: Sequence[int], want: int
+    ) -> list[Trial]:
+        """A worker tells which of its trials ended, and takes further ones.
+
+        Args:
+            worker: the worker's workload.
+            ends: of trials that it has; others are ignored: it was thought lost meanwhile.
+            returned: numbers of trials that it has and does not run.
+            want: how many it would take; none are given while the experiment ends.
+
+        Raises ``NotFound`` when the experiment is gone.
+        """
+        owner = await self._owner(worker)
+        spec = owner.spec.experiment or ExperimentSpec()
+        number, attempt = worker.spec.part, worker.status.attempt
+        gone = owner.spec.suspend or owner.spec.delete or worker.spec.suspend or worker.spec.delete
+
+        def work(study: Study) -> tuple[list[Trial], bool]:
+            for end in ends:
+                workers.finish(study, number, attempt, end)
+            workers.give_back(study, number, attempt, returned)
+            found = [] if gone else workers.take(study, spec, number, attempt, want)
+            standing = study.standing() if ends else None
+            over = standing is not None and (
+                not standing.open or standing.failed > spec.max_failed_trials
+            )
+            return found, over
+
+        found, over = await self._use(owner, work)
+        now = self._clock()
+        if over or (ends and now - self._told.get(owner.meta.uid, 0.0) >= TOLD_SECONDS):
+            self._told[owner.meta.uid] = now
+            self._composites.wake(owner.meta.uid)
+        if over:
+            del self._told[owner.meta.uid]
+        return found
+
+    async def trial_of(self, part: Workload, number: int) -> Trial | None:
+        """The open or pruned trial that a worker has; ``None``: it has no such trial."""
+        owner = await self._owner(part)
+
+        def find(study: Study) -> Trial | None:
+            held = workers.held(study, part.spec.part, part.status.attempt, number)
+            return None if held is None else study.trial(number)
+
+        return await self._use(owner, find)
+
     async def heard(self, workload: Workload, said: Report) -> None:
         """A job's report: of a trial, the experiment's metric counts like a value of its own."""
-        if workload.spec.trial is None:
+        if workload.spec.trial is None or workload.spec.trial.worker:
             return
         owner = await self._owner(workload)
         metric = "" if owner.spec.experiment is None else owner.spec.experiment.metric
         if metric in said.metrics:
             await self.report(workload, [(said.step, said.metrics[metric])])
 
-    async def suggest(self, trial: Workload, name: str, parameter: Parameter) -> Any:
-        """A parameter that the trial defines as it runs.
+    async def suggest(
+        self, trial: Workload, name: str, parameter: Parameter, *, number: int | None = None
+    ) -> Any:
+        """A parameter that the trial defines as it runs; ``number``: of a worker's trial.
 
         Raises ``BadSuggestion``; ``NotFound`` when the experiment is gone.
         """
         owner = await self._owner(trial)
-        return await self._use(owner, lambda study: study.suggest(trial.spec.part, name, parameter))
+        which = trial.spec.part if number is None else number
+        return await self._use(owner, lambda study: study.suggest(which, name, parameter))
 
     async def table(self, owner: Workload) -> list[Trial]:
         """All trials of an experiment."""
