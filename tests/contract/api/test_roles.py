@@ -28,6 +28,7 @@ WORKSPACE = {"project": "vision", "name": "desk"}
 IN_VISION = {"project": "vision"}
 NET = {"project": "vision", "model": "net", "version": "1"}
 SWEEP = {"project": "vision", "name": "sweep"}
+OUTPUT = {"digest": sha256(b"an output").hexdigest()}
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,11 @@ SAMPLES = {
     "read_study_log": Sample(SWEEP),
     "report_trial": Sample(TRAINING, {"asks": True}),
     "suggest_parameter": Sample(TRAINING, {"name": "x", "type": "int", "low": 0, "high": 1}),
+    "take_trials": Sample(TRAINING, {"want": 1}),
+    "read_trial_log": Sample(SWEEP, query="?trial=0"),
+    "write_output": Sample(TRAINING | OUTPUT, b"an output"),
+    "list_outputs": Sample(SWEEP),
+    "read_output": Sample(SWEEP | OUTPUT),
     "change_endpoint": Sample(IN_VISION | {"name": "digits"}, {"gpus": 0}),
     "share_route": Sample(IN_VISION | {"name": "digits"}, {"access": "project"}),
     "report_loads": Sample({}, {"gateway": "g"}),
@@ -169,6 +175,9 @@ OF_THEIR_OWN = {
         for name in ("report_trial", "suggest_parameter", "take_trials", "write_output")
         for role in ("owner", "admin", "own task")
     },
+    # Run by no worker, but let in.
+    **{("read_trial_log", role): "404" for role in ("owner", "colleague", "admin", "spawner")},
+    **{("read_output", role): "404" for role in ("owner", "admin")},
     # No code of its own, but let in.
     **{
         (name, role): "404"

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ async def _map(lab: Lab) -> None:
             os._exit(9)
         return number * 2, os.environ["CARREL_WORKLOAD"]
 
-    found = await lab.client.map(
+    found: list[Any] = await lab.client.map(
         call, range(300), project=VISION, name="twice", gpus=1, workers=2, progress=False,
         memory_bytes=1 << 28, return_exceptions=True,
     )  # fmt: skip
