@@ -36,6 +36,8 @@ def mount_folder(
 ) -> bool:
     """Add the volumes that hold a folder of this workspace; whether jobs can see the folder."""
     volumes = _volumes(environ)
+    if _is_of_task(folder, environ):
+        return False
     if volumes is None:
         return True
     if not _is_in(folder, volumes):
@@ -63,6 +65,12 @@ def _volumes(environ: Mapping[str, str] | None) -> list[dict[str, Any]] | None:
     """The volumes that jobs may see; ``None`` on one machine, where they see everything."""
     value = (os.environ if environ is None else environ).get(VOLUMES)
     return None if value is None else list(json.loads(value))
+
+
+def _is_of_task(folder: str | Path, environ: Mapping[str, str] | None) -> bool:
+    """Whether it is the own folder of the job that runs here, which other jobs do not see."""
+    uid = (os.environ if environ is None else environ).get("CARREL_WORKLOAD_UID")
+    return bool(uid) and uid in PurePosixPath(folder).parts
 
 
 def _is_in(folder: str | Path, volumes: Sequence[Mapping[str, Any]]) -> bool:

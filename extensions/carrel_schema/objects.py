@@ -36,6 +36,10 @@ Phase = Literal[
     "stopped",
 ]
 RestartPolicy = Literal["on-failure", "never", "always"]
+Priority = (
+    Annotated[int, Constraint(ge=0, le=1_000_000)] | Annotated[str, Constraint(max_length=64)]
+)
+Tasks = Annotated[int, Constraint(ge=1, le=10_000)]
 FailureClass = Literal["application", "memory", "crash", "lost"]
 
 
@@ -120,10 +124,8 @@ class Work(msgspec.Struct, kw_only=True):
     environment: Environment = {}
     working_dir: WorkingDir = ""
     image: ShortText = ""
-    tasks: Annotated[int, Constraint(ge=1, le=10_000)] = 1
-    priority: (
-        Annotated[int, Constraint(ge=0, le=1_000_000)] | Annotated[str, Constraint(max_length=64)]
-    ) = ""
+    tasks: Tasks = 1
+    priority: Priority = ""
     preemptible: bool | None = None
     restart_policy: RestartPolicy = "on-failure"
     backoff_limit: Annotated[int, Constraint(ge=0, le=1000)] = 6

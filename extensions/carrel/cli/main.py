@@ -120,6 +120,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "usage": cluster.usage,
     "wait": ending.wait,
     "rerun": ending.rerun,
+    "update": ending.update,
     "prune": ending.prune,
     "version": session.version,
 }

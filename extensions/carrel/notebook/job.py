@@ -192,6 +192,10 @@ class Job:
         """
         self._client.delete_workload(self.project, self.name, children=children)
 
+    def update(self, **changes: Any) -> None:
+        """Change the job: `job.update(time_limit_seconds=3600, labels={"keep": "yes"})`."""
+        self._workload = self._client.update(self.project, self.name, changes)
+
     def suspend(self) -> None:
         """Suspend the job."""
         self._workload = self._client.suspend(self.project, self.name)

@@ -112,6 +112,7 @@ class Code(StrEnum):
     UNKNOWN_CODE = "unknown_code"
     BAD_CODE = "bad_code"
     BAD_LIMIT = "bad_limit"
+    CANNOT_CHANGE = "cannot_change"
     TOO_DEEP = "too_deep"
     TOO_MANY_DESCENDANTS = "too_many_descendants"
     OWN_PROGRAM = "own_program"

@@ -111,7 +111,7 @@ SAMPLES = {
     "write_output": Sample(TRAINING | OUTPUT, b"an output"),
     "list_outputs": Sample(SWEEP),
     "read_output": Sample(SWEEP | OUTPUT),
-    "change_endpoint": Sample(IN_VISION | {"name": "digits"}, {"gpus": 0}),
+    "change_workload": Sample(IN_VISION | {"name": "digits"}, {"gpus": 0}),
     "share_route": Sample(IN_VISION | {"name": "digits"}, {"access": "project"}),
     "report_loads": Sample({}, {"gateway": "g"}),
     "identify_task": Sample({}, {"token": "ct1.nobody.x"}),

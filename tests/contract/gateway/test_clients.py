@@ -123,7 +123,7 @@ async def _async_client() -> None:
             await endpoint.post({"a": 1, "b": "x"})
         assert (refused.value.status, refused.value.code) == (422, "bad_input")
         changes = {"inference": {"max_replicas": 2}}
-        changed = await client.change_endpoint("vision", "add", changes)
+        changed = await client.update("vision", "add", changes)
         assert changed.spec.inference is not None
         assert (changed.spec.inference.max_replicas, changed.spec.inference.revision) == (2, 1)
 

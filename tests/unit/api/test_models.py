@@ -13,7 +13,7 @@ from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.models.queries import LogQuery, UsageQuery
 from carrel_scheduler.api.models.validators import Validator
-from carrel_scheduler.api.models.workloads import ActivityIn, Claim, EndpointChanges, ReportIn
+from carrel_scheduler.api.models.workloads import ActivityIn, Claim, ReportIn, WorkloadChanges
 from carrel_scheduler.api.problems import Problem
 from carrel_schema.answers import ProjectCreate
 from carrel_schema.wire import WorkloadCreate
@@ -28,7 +28,7 @@ JSON = st.recursive(
 STRUCTS = (WorkloadCreate, Claim, ReportIn, ActivityIn, ProjectCreate)
 MODELS: list[type[Validator]] = [
     *map(validators.validator_of, STRUCTS),
-    *map(validators.patch_of, (ProjectChanges, EndpointChanges)),
+    *map(validators.patch_of, (ProjectChanges, WorkloadChanges)),
 ]
 FIELDS = [(model, name) for model in MODELS for name in model.model_fields]
 

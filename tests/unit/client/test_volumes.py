@@ -37,6 +37,9 @@ def test_on_a_cluster_it_sees_the_volumes_of_the_workspace() -> None:
 def test_in_a_folder_that_jobs_do_not_see_it_starts_in_its_own() -> None:
     assert started("/scratch", ON_CLUSTER) == {}
     assert started("/home/carrel/x", {VOLUMES: "[]"}) == {}
+    job = {"CARREL_WORKLOAD_UID": "abc"}
+    assert started("/state/tasks/abc/0-0/work", job) == {}
+    assert started("/home/ada/x", job) == {"working_dir": "/home/ada/x"}
 
 
 def cell(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

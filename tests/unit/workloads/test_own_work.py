@@ -184,3 +184,21 @@ async def test_without_a_limit_it_stays(desk: Desk) -> None:
     uid = await board(desk, routes=routes)
     await desk.wait(86_400.0)
     assert await desk.phase(uid) == "running"
+
+
+async def test_a_changed_priority_counts_at_once_and_after_the_present_run(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    running = await desk.submit("vision", "running", 4)
+    await desk.runs(running)
+    later = await desk.submit("vision", "later", 4)
+    assert await desk.phases(running, later) == ["running", "pending"]
+    await desk.change(later, priority=70)
+    assert await desk.phases(running, later) == ["preempting", "pending"]
+    await desk.change(running, priority=80)  # as the core hears when it waits again
+    await desk.change(later, preemptible=False)
+    await desk.ends(running, 143)
+    await desk.runs(later)
+    between = await desk.submit("vision", "between", 4, priority=75)
+    assert await desk.phases(running, later, between) == ["pending", "running", "pending"]
+    await desk.ends(later)
+    assert await desk.phases(running, between) == ["starting", "pending"]

@@ -1,17 +1,24 @@
-"""Commands for the time after a job has begun: wait for its end, run it again, clear up."""
+"""Commands for jobs that are there: change them, wait for their end, run them again, clear up."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from carrel import options
 from carrel.cli import units
 from carrel.cli.commands.jobs import Name, Names
 from carrel.cli.common import ProjectOption, complain, connected, now, project_of, say
+from carrel.cli.typer_options import with_rows
 from carrel.errors import ApiError, BadSetting
+from carrel.options import Surface
 
 ENDED: Final = ("succeeded", "failed", "stopped")
 NOT_YET: Final = 124
 """The exit code when the time is over; that of `timeout`."""
+
+FLAGS: Final = ("priority", "preemptible", "time-limit", "idle-timeout", "min-workers", "label")
+ROWS: Final = tuple(row for row in options.rows(Surface.CLI, ["distributed"]) if row.flag in FLAGS)
+LIFTED: Final = {"time-limit": "time_limit_seconds", "idle-timeout": "idle_timeout_seconds"}
 
 
 def wait(
@@ -126,3 +133,36 @@ def prune(
     say(f"{len(old) - refused} jobs deleted.")
     if refused:
         raise typer.Exit(1)
+
+
+@with_rows(ROWS)
+def update(
+    name: Name,
+    *,
+    project: ProjectOption = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "--max-workers", min=1, help="So many workers.")
+    ] = None,
+    without_label: Annotated[
+        list[str] | None, typer.Option("--without-label", help="Remove a label.")
+    ] = None,
+    no_limit: Annotated[
+        list[str] | None, typer.Option("--without", help="Lift time-limit or idle-timeout.")
+    ] = None,
+    **chosen: Any,
+) -> None:
+    """Change a job: limits and labels at any time, its place in the queue while it waits."""
+    changes = dict(options.read(chosen, Surface.CLI, ["distributed"]).fields)
+    if workers is not None:
+        changes["tasks"] = workers
+    if without_label:
+        changes["labels"] = changes.get("labels", {}) | dict.fromkeys(without_label)
+    for limit in no_limit or ():
+        if limit not in LIFTED:
+            raise BadSetting(f"--without {limit!r} is no limit; write {' or '.join(LIFTED)}.")
+        changes[LIFTED[limit]] = None
+    if not changes:
+        raise BadSetting("Say what to change, such as --time-limit 8h; see carrel update --help.")
+    with connected() as client:
+        client.update(project_of(client, project), name, changes)
+    say(f"Job {name} updated successfully.")

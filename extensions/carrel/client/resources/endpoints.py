@@ -118,14 +118,6 @@ class EndpointMethods:
         """The endpoint of that name; no request is sent yet."""
         return AsyncEndpoint(self._transport, project, name, route)
 
-    async def change_endpoint(
-        self, project: str, name: str, changes: Mapping[str, Any]
-    ) -> Workload:
-        """Change what an endpoint runs (command, ...) or how it is served (``inference``)."""
-        return await self._transport.ask(
-            "PATCH", workload_path(project, name), Workload, body=dict(changes)
-        )
-
     async def share(self, project: str, name: str, access: str, route: str = "") -> Workload:
         """Who comes in by a route from now on: ``user``, ``project`` or ``everyone``."""
         body = {"access": access, "route": route}

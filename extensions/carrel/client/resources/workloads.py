@@ -214,6 +214,14 @@ class WorkloadMethods:
         )
         return [one for one in page.items if any(way.uid == workload.uid for way in one.spec.after)]
 
+    async def update(self, project: str, name: str, changes: Mapping[str, Any]) -> Workload:
+        """Change a workload; ``changes`` is the API's merge patch (docs/api.md).
+
+        Raises ``ApiError`` with the code ``cannot_change`` for what cannot change now.
+        """
+        path = workload_path(project, name)
+        return await self._transport.ask("PATCH", path, Workload, body=dict(changes))
+
     async def suspend(self, project: str, name: str) -> Workload:
         """Stop a workload and keep its definition."""
         return await self._post(project, name, "suspend", Workload, repeatable=True)

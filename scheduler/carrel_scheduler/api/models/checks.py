@@ -16,6 +16,7 @@ from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_schema.answers import DepartmentFields
 from carrel_schema.constraints import MOST_FILES_BYTES
 from carrel_schema.kinds import KINDS, SECTIONS, WorkloadKind
+from carrel_schema.objects import Work, WorkloadSpec
 from carrel_schema.sections import (
     Elastic,
     ExperimentSpec,
@@ -59,15 +60,28 @@ def _workload(asked: WorkloadCreate) -> None:
         refuse(Code.GPU_MEMORY_AND_GPUS, "`gpus` 0 and no `mig_profile` with `gpu_memory_bytes`")
     _types(asked)
     _code(asked)
-    _limits(asked)
+    _limits(asked, bool(asked.gpus or asked.mig_profile or asked.gpu_memory_bytes))
     _routes(asked.kind, asked.routes)
-    _elastic(asked.elastic, asked.rendezvous, tasks=asked.tasks, gpus=asked.gpus)
-    if asked.tasks != 1 and not KINDS[asked.kind].gang:
-        refuse(Code.WORKSPACE_SINGLE_TASK, f"`tasks` 1: a {asked.kind} is one task")
+    _size(asked, asked.gpus)
     files_fit(asked.files)
 
 
-def _limits(asked: WorkloadCreate) -> None:
+def fits_together(spec: WorkloadSpec) -> None:
+    """Refuse limits and sizes of work that do not go with the rest of it."""
+    resources = spec.resources
+    _limits(spec, bool(resources.gpu_milli or resources.mig_profile))
+    _size(spec, resources.gpu_milli / 1000)
+
+
+def _size(asked: Work, gpus: float) -> None:
+    if asked.elastic is not None and "elastic" not in KINDS[asked.kind].sections:
+        refuse(Code.SECTION_OF_ANOTHER_KIND, f"no `elastic`: a {asked.kind} has none")
+    _elastic(asked.elastic, asked.rendezvous, tasks=asked.tasks, gpus=gpus)
+    if asked.tasks != 1 and not KINDS[asked.kind].gang:
+        refuse(Code.WORKSPACE_SINGLE_TASK, f"`tasks` 1: a {asked.kind} is one task")
+
+
+def _limits(asked: Work, has_gpus: bool) -> None:
     """Refuse limits of work that they mean nothing for."""
     if asked.kind == "inference" and asked.time_limit_seconds is not None:
         refuse(Code.BAD_LIMIT, "no `time_limit_seconds`: an endpoint serves until it is stopped")
@@ -75,9 +89,7 @@ def _limits(asked: WorkloadCreate) -> None:
         return
     if asked.kind in ("inference", "tensorboard"):
         refuse(Code.BAD_LIMIT, f"no `idle_timeout_seconds`: a {asked.kind} counts its visitors")
-    if asked.kind != "workspace" and not (
-        asked.gpus or asked.mig_profile or asked.gpu_memory_bytes
-    ):
+    if asked.kind != "workspace" and not has_gpus:
         refuse(Code.BAD_LIMIT, "no `idle_timeout_seconds` without GPUs, which it is about")
 
 

@@ -11,13 +11,17 @@ from carrel_schema.constraints import (
     Environment,
     Files,
     Gpus,
+    LabelKey,
+    LabelValue,
     Port,
+    PositiveSeconds,
     ShortText,
     Text,
     WorkingDir,
 )
 from carrel_schema.history import Reported
-from carrel_schema.sections import Access, InferenceSpec
+from carrel_schema.objects import Priority, Tasks
+from carrel_schema.sections import Access, Elastic, InferenceSpec
 from carrel_schema.wire import TaskCores, TaskMemory, WorkloadCreate
 
 MOST_ITEMS: Final = 1000
@@ -47,9 +51,19 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     external: bool = False
 
 
-class EndpointChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What may change while it serves; whatever replicas run makes a new revision."""
+class WorkloadChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What may change after submission; ``services.changes`` says when.
 
+    Whatever replicas of an endpoint run makes a new revision. A label that is null is removed.
+    """
+
+    priority: Priority = ""
+    preemptible: bool | None = None
+    tasks: Tasks = 1
+    elastic: Elastic | None = None
+    time_limit_seconds: PositiveSeconds | None = None
+    idle_timeout_seconds: PositiveSeconds | None = None
+    labels: Annotated[dict[LabelKey, LabelValue | None], Constraint(max_length=64)] = {}
     command: Annotated[list[Text], Constraint(min_length=1, max_length=1024)] = []
     environment: Environment = {}
     files: Files = {}

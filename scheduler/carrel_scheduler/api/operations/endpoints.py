@@ -1,27 +1,13 @@
-"""Changing an endpoint while it serves, and who comes in by a route."""
+"""Who comes in by a route."""
 
 from typing import Final
 
 from carrel_scheduler.api import redact
-from carrel_scheduler.api.models.workloads import EndpointChanges, Sharing
+from carrel_scheduler.api.models.workloads import Sharing
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.principals.access import Access
 from carrel_schema.wire import WorkloadOut
-
-
-@Operation(
-    "PATCH",
-    WORKLOAD,
-    access=Access.OWNER,
-    body=EndpointChanges,
-    answers={202: WorkloadOut},
-    problems=(409,),
-)
-async def change_endpoint(call: Call) -> Answer:
-    """Change what an endpoint runs or how it is served; no request is lost."""
-    changed = await call.services.endpoints.change(call.workload, call.body)
-    return Answer(redact.workload(changed, call.visitor.person), 202)
 
 
 @Operation(
@@ -35,8 +21,8 @@ async def change_endpoint(call: Call) -> Answer:
 async def share_route(call: Call) -> Answer:
     """Open a port of running work to its project or to everyone, or close it again."""
     body: Sharing = call.body
-    changed = await call.services.endpoints.share(call.workload, body.route, body.access)
+    changed = await call.services.changes.share(call.workload, body.route, body.access)
     return Answer(redact.workload(changed, call.visitor.person), 202)
 
 
-OPERATIONS: Final = (change_endpoint, share_route)
+OPERATIONS: Final = (share_route,)

@@ -4,7 +4,7 @@ from typing import Final
 
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.models.workloads import Claim, Rerun, WorkloadBatch
+from carrel_scheduler.api.models.workloads import Claim, Rerun, WorkloadBatch, WorkloadChanges
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
 from carrel_scheduler.api.principals.access import Access
@@ -125,6 +125,19 @@ def _actor(call: Call) -> str:
     return call.workload.spec.user if person.spawner else person.name
 
 
+@Operation(
+    "PATCH",
+    WORKLOAD,
+    access=Access.OWNER,
+    body=WorkloadChanges,
+    answers={202: WorkloadOut},
+    problems=(409,),
+)
+async def change_workload(call: Call) -> Answer:
+    """Change a workload: labels, limits, its place in the queue; what an endpoint runs."""
+    return _accepted(call, await call.services.changes.change(call.workload, call.body))
+
+
 def _steering(path: str) -> Operation:
     return Operation(
         "POST",
@@ -236,6 +249,7 @@ OPERATIONS: Final = (
     create_workloads,
     list_workloads,
     read_workload,
+    change_workload,
     delete_workload,
     suspend_workload,
     resume_workload,

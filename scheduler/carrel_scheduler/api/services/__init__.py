@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.jobs import ChildLimits
 from carrel_scheduler.api.services.batches import Batches
+from carrel_scheduler.api.services.changes import Changes
 from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.copies import Copies
 from carrel_scheduler.api.services.departments import Departments
-from carrel_scheduler.api.services.endpoints import Endpoints
 from carrel_scheduler.api.services.event_stream import EventStreams
 from carrel_scheduler.api.services.metrics import Metrics
 from carrel_scheduler.api.services.projects import Projects
@@ -24,7 +24,7 @@ class Services:
     batches: Batches
     control: Control
     copies: Copies
-    endpoints: Endpoints
+    changes: Changes
     projects: Projects
     departments: Departments
     streams: EventStreams
@@ -42,7 +42,7 @@ class Services:
             batches=Batches(deps, projects, children),
             control=control,
             copies=Copies(deps),
-            endpoints=Endpoints(deps, control),
+            changes=Changes(deps, control),
             projects=projects,
             departments=Departments(deps.ledger),
             streams=EventStreams(deps),

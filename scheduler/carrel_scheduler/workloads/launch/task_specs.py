@@ -251,6 +251,8 @@ def _environment(
     checkpoint = spec.continue_from.partition(":")[2]
     if checkpoint and spec.continues and "/" not in spec.continues:
         own["CARREL_CONTINUE_AT"] = checkpoint
+    if settings.python:
+        own["CARREL_VOLUMES"] = "[]"  # what it submits sees none of its folders
     if settings.gateway_url:
         own["CARREL_GATEWAY_URL"] = settings.gateway_url
     if spec.checkpoint_every_seconds is not None:

@@ -58,7 +58,7 @@ from carrel_scheduler.workloads.state.events import (
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.kinds import COMPOSITES
-from carrel_schema.objects import Department, Project, Workload
+from carrel_schema.objects import Department, Project, Workload, WorkloadSpec
 
 log = logging.getLogger(__name__)
 
@@ -180,8 +180,11 @@ class EventHandlers:
         elif workload.meta.resource_version <= entry.workload.meta.resource_version:
             return
         else:
-            opened = entry.workload.spec.routes != workload.spec.routes
+            before = entry.workload.spec
+            opened = before.routes != workload.spec.routes
             entry.workload.meta, entry.workload.spec = workload.meta, workload.spec
+            if queue_facts(before) != queue_facts(workload.spec) and entry.queued:
+                changes.requeue(entry)
             if opened:
                 self._publish("workload", entry.workload)
         follow_specification(changes, entry)
@@ -361,6 +364,11 @@ def wants_resources(workload: Workload) -> bool:
     """Whether it is to run now, and does not yet."""
     wants = workload.status.phase == "pending" and not asks_for_end(workload)
     return wants and workload.status.not_before is None
+
+
+def queue_facts(spec: WorkloadSpec) -> tuple[object, ...]:
+    """What of a specification decides about its place in the queue and may change."""
+    return spec.priority, spec.preemptible, spec.tasks, spec.elastic
 
 
 def lacks_project(entry: CachedWorkload) -> bool:

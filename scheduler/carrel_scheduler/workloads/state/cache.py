@@ -64,6 +64,7 @@ class CachedWorkload:
         ended: how tasks of the present attempt ended, by index, but for those that had to leave.
         ending: the gang is over, and all members that still run are terminating.
         resizing: its task is terminating, to start again with other devices.
+        outdated: the core has it in its queue as it was before a change of its specification.
         turned_down: places came too late, and were given back to the core.
         joined: members that have met the others; ``meet_until``: when those who have not are given
             up, ``None`` once nobody is waited for.
@@ -90,6 +91,7 @@ class CachedWorkload:
     ending: bool = False
     resizing: bool = False
     turned_down: bool = False
+    outdated: bool = False
     joined: set[int] = field(default_factory=set)
     meet_until: float | None = None
     queued: bool = False

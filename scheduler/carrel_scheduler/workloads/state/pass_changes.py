@@ -196,6 +196,15 @@ class PassChanges:
         self.external_pods.follow_volumes(entry.uid, claims)
         entry.queued = True
         self.queued.append(entry.uid)
+        entry.outdated = False
+
+    def requeue(self, entry: CachedWorkload) -> None:
+        """Have the core know what changed: at once while it waits, else when it waits again."""
+        if entry.workload.status.phase == "pending":
+            self.dequeue(entry)
+            self.enqueue(entry)
+        else:
+            entry.outdated = entry.queued
 
     def queue_again(self, entry: CachedWorkload) -> None:
         """Bring waiting work in the core's queue in line with the present rules and GPUs."""
@@ -254,7 +263,7 @@ class PassChanges:
         """
         # Parts that are done or were turned down ask for nothing; if all come again, all ask anew.
         done = any(task.place == "done" for task in entry.workload.status.tasks)
-        anew = waits and (done or entry.turned_down)
+        anew = waits and (done or entry.turned_down or entry.outdated)
         outcome = Outcome.AGAIN if waits and not anew else Outcome.GONE
         for part in sorted(entry.places):
             self.state.apply(TaskReleased(entry.uid, part, outcome, self.now))

@@ -1,0 +1,66 @@
+"""Changes of work that is there: what may change when, and what a refusal says."""
+
+from typing import Any
+
+import pytest
+
+from contract.api.service import Desk, Reply
+
+
+async def change(desk: Desk, who: str = "ada", **changes: Any) -> Reply:
+    return await desk.ask("PATCH", "/workloads/vision/train-1", who, json=changes)
+
+
+async def test_labels_and_limits_change_while_it_runs(desk: Desk) -> None:
+    made = await change(desk, labels={"keep": "yes", "old": "x"}, time_limit_seconds=3600)
+    assert made.status == 202, made.body
+    assert made.body["spec"]["time_limit_seconds"] == 3600.0
+    again = await change(desk, labels={"old": None}, time_limit_seconds=None)
+    assert again.body["labels"] == {"keep": "yes"}
+    assert "time_limit_seconds" not in again.body["spec"]
+    idle = await change(desk, idle_timeout_seconds=60)
+    assert (idle.status, idle.code) == (422, "bad_limit")  # it has no GPUs
+    assert (await change(desk, "bea", labels={"a": "b"})).status == 403
+    assert (await change(desk, command=["x"])).code == "cannot_change"
+    many = {f"k{number}": "v" for number in range(64)}
+    assert (await change(desk, labels=many)).status == 422
+
+
+async def test_its_place_in_the_queue_changes_only_while_it_holds_nothing(desk: Desk) -> None:
+    refused = await change(desk, priority="very-high", time_limit_seconds=60)
+    assert (refused.status, refused.fields) == (409, {"priority": "cannot_change"})
+    assert "it is running" in refused.body["detail"]
+    assert (await desk.workload("vision", "train-1")).spec.time_limit_seconds is None
+    await desk.set_status("vision", "train-1", phase="pending")
+    made = await change(desk, priority="very-high", preemptible=False, tasks=4,
+                        elastic={"min_tasks": 2})  # fmt: skip
+    assert made.status == 202, made.body
+    spec = (await desk.workload("vision", "train-1")).spec
+    assert (spec.priority, spec.preemptible, spec.tasks) == ("very-high", False, 4)
+    assert spec.elastic is not None
+    assert spec.elastic.min_tasks == 2
+    assert (await change(desk, priority="highest")).fields == {"priority": "unknown_priority"}
+    assert (await change(desk, tasks=1)).status == 422  # below its minimum
+    await desk.set_status("vision", "train-1", phase="succeeded")
+    ended = await change(desk, priority=1, time_limit_seconds=60)
+    assert set(ended.fields) == {"priority", "time_limit_seconds"}
+    assert (await change(desk, labels={"a": "b"})).status == 202
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "why"),
+    [
+        ("tensorboard", {"tasks": 2}, "is one task"),
+        ("inference", {"preemptible": True}, "submit it again"),
+        ("experiment", {"priority": 3}, "submit it again"),
+        ("trial", {"time_limit_seconds": 60}, "part of other work"),
+        ("inference", {"time_limit_seconds": 60}, "serves until"),
+    ],
+)
+async def test_what_a_kind_cannot_change_is_said(
+    desk: Desk, kind: str, changes: dict[str, Any], why: str
+) -> None:
+    await desk.add("vision", "one", "ada", kind=kind)
+    refused = await desk.ask("PATCH", "/workloads/vision/one", json=changes)
+    assert refused.status in (409, 422)
+    assert why in str(refused.body)
