@@ -70,7 +70,6 @@ class Code(StrEnum):
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
     NO_FREE_NAME = "no_free_name"
     NOT_A_WORKSPACE = "not_a_workspace"
-    NOT_AN_ENDPOINT = "not_an_endpoint"
     NOT_AN_EXPERIMENT = "not_an_experiment"
     NOT_A_TRIAL = "not_a_trial"
     NOT_A_WORKER = "not_a_worker"
