@@ -105,6 +105,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "bash": terminal.bash,
     "exec": terminal.exec_command,
     "cp": files.cp,
+    "port-forward": files.port_forward,
     "artifacts": files.artifacts,
     "checkpoints": files.checkpoints,
     "suspend": jobs.suspend,

@@ -228,6 +228,7 @@ class Client:
     delete_kept_checkpoint = blocking(AsyncClient.delete_kept_checkpoint)
     fetch = blocking(AsyncClient.fetch)
     put = blocking(AsyncClient.put)
+    forward = blocking(AsyncClient.forward)
     models = blocking(AsyncClient.models)
     model = blocking(AsyncClient.model)
     register_model = blocking(AsyncClient.register_model)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from carrel_scheduler.api.models.queries import ExecQuery
+from carrel_scheduler.api.models.queries import ExecQuery, ForwardQuery
 from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.operations import (
     caller,
@@ -35,6 +35,17 @@ TERMINAL: Final = Operation(
     problems=(409,),
     websocket=True,
 )
+FORWARD: Final = Operation(
+    "GET",
+    f"{WORKLOAD}/forward",
+    id="forward_port",
+    access=Access.OWNER,
+    summary="A connection to a port of the running task, over a websocket",
+    query=ForwardQuery,
+    answers={101: None},
+    problems=(409,),
+    websocket=True,
+)
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *workloads.OPERATIONS,
     *endpoints.OPERATIONS,
@@ -47,6 +58,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *models.OPERATIONS,
     *events.OPERATIONS,
     TERMINAL,
+    FORWARD,
     *projects.OPERATIONS,
     *departments.OPERATIONS,
     *cluster.OPERATIONS,

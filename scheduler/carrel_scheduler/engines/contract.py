@@ -8,7 +8,7 @@ A task id is ``<workload uid>-<index>-<attempt>``; every new start of a workload
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 from typing_extensions import override
@@ -213,6 +213,7 @@ class UnknownTask(EngineError):  # noqa: N818
     """No such task here."""
 
 
+@runtime_checkable
 class ExecSession(Protocol):
     """A shell or command beside a running task, on a terminal."""
 

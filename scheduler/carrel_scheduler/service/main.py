@@ -23,6 +23,7 @@ from carrel_scheduler.collecting import collect_rarely
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.files.contract import Files, NoFiles
+from carrel_scheduler.engines.files.pods import PodFiles
 from carrel_scheduler.engines.kubernetes.external_pods import executor
 from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.engines.local.accounts import Accounts
@@ -66,7 +67,7 @@ from carrel_scheduler.workloads.reconcile.watchers import (
     watch_usage,
     watch_workloads,
 )
-from carrel_scheduler.workloads.retention import Retention
+from carrel_scheduler.workloads.retention import Retention, RetentionRules
 from carrel_scheduler.workloads.state.events import LoopEvent
 from carrel_scheduler.workloads.state.ports import PortAllocator
 from carrel_schema.objects import Workload
@@ -135,6 +136,9 @@ class Service:
     ) -> None:
         self._settings = settings
         files = files or NoFiles()
+        retention = settings.retention
+        if files.by_project:  # nothing is removed there so far
+            retention = RetentionRules(0.0, 0.0, retention.project_bytes)
         self._listener = listener
         self._ledger = ledger
         self._engine = engine
@@ -163,9 +167,7 @@ class Service:
         )
         self._results = Results(settings.state_dir / "results")
         self._code = CodeStore(settings.state_dir / "code")
-        self._retention = Retention(
-            files, ledger, self.loop.cache, settings.retention, clock=time.time
-        )
+        self._retention = Retention(files, ledger, self.loop.cache, retention, clock=time.time)
         self.loop.composites.add(Schedules())
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
@@ -187,7 +189,7 @@ class Service:
                     results=self._results,
                     code=self._code,
                     files=files,
-                    retention=settings.retention,
+                    retention=retention,
                     prefix=settings.prefix,
                     reconciler_metrics=self.loop.metrics.registry,
                     node_agents=environment.node_agents(self.loop.enqueue),
@@ -345,9 +347,11 @@ async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
             await rows.encrypt_secrets_anew()
             environment = Cluster(settings, client, ledger, leading)
             try:
-                await Service(settings, ledger, environment.engine, environment, quarantine).run(
-                    stop
+                engine = environment.engine
+                service = Service(
+                    settings, ledger, engine, environment, quarantine, files=PodFiles(engine)
                 )
+                await service.run(stop)
             finally:
                 await environment.engine.close()
                 await environment.close()

@@ -78,6 +78,7 @@ SAMPLES = {
     "stream_events": Sample({}, query="?project=vision"),
     "stream_workload_events": Sample(TRAINING),
     "open_terminal": Sample(TRAINING),
+    "forward_port": Sample(TRAINING, query="?port=80"),
     "list_projects": Sample({}),
     "create_project": Sample({}, {"name": "robots"}),
     "read_project": Sample(IN_VISION),
@@ -200,6 +201,8 @@ OF_THEIR_OWN = {
     # Not a websocket, but let in.
     ("open_terminal", "owner"): "400",
     ("open_terminal", "admin"): "400",
+    ("forward_port", "owner"): "400",
+    ("forward_port", "admin"): "400",
 }
 
 

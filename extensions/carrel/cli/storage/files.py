@@ -55,6 +55,38 @@ def cp(
             note(f"Copied to {target}.")
 
 
+def port_forward(
+    name: Name,
+    ports: Annotated[
+        str, typer.Argument(metavar="[LOCAL:]REMOTE", help="The port here; that of the task.")
+    ],
+    *,
+    project: ProjectOption = None,
+    task: Annotated[int, typer.Option("--task", min=0, help="Of which task, from 0.")] = 0,
+) -> None:
+    """Reach a port of a running job at a port of this machine: `carrel port-forward api 8080:80`.
+
+    Only programs of this machine reach it (127.0.0.1); Ctrl-C ends it.
+    """
+    local, _, remote = ports.rpartition(":")
+    numbers = [int(one) if one.isdecimal() else -1 for one in (local or remote, remote)]
+    if not all(0 < number < 65_536 for number in numbers):
+        raise BadSetting(f"{ports!r} is no [LOCAL:]REMOTE; write 8080:80 or 8080.")
+    with connected() as client:
+        where = project_of(client, project)
+        try:
+            client.forward(
+                where,
+                name,
+                numbers[1],
+                numbers[0],
+                index=task,
+                opened=lambda port: note(f"127.0.0.1:{port} leads to {name}:{numbers[1]}."),
+            )
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
 def artifacts(
     name: Name,
     *,

@@ -5,11 +5,14 @@ import posixpath
 import shutil
 import tarfile
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
+import aiohttp
+
+from carrel.client import forwarding
 from carrel.client.resources.workloads import workload_path
 from carrel.client.transport import Transport, segment
 from carrel.errors import ApiError, BadSetting
@@ -132,6 +135,31 @@ class FileMethods:
                     await self._put_file(place, content, {"path": whole, "index": index or None})
         except OSError as error:
             raise BadSetting(f"{source} cannot be read: {error.strerror}") from error
+
+    async def forward(
+        self,
+        project: str,
+        name: str,
+        remote: int,
+        local: int = 0,
+        *,
+        index: int = 0,
+        opened: Callable[[int], object] = lambda _port: None,
+    ) -> None:
+        """Listen on a loopback port and pass its connections on to a port of a running task.
+
+        Goes on until it is cancelled; ``opened`` is called with the port that is listened on.
+
+        Raises ``ApiError`` when refused, ``BadSetting`` for a port that cannot be had.
+        """
+        path = workload_path(project, name, "forward")
+        parameters = {"port": remote, "index": index or None}
+
+        async def connect() -> aiohttp.ClientWebSocketResponse:
+            return await self._transport.websocket(path, parameters=parameters)
+
+        await (await connect()).close()  # a refusal is told before anybody connects
+        await forwarding.listen(local, connect, opened)
 
     async def _put_file(self, place: str, content: BinaryIO, where: Mapping[str, Any]) -> None:
         offset, piece = 0, await asyncio.to_thread(content.read, PIECE_BYTES)

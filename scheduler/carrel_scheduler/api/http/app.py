@@ -3,12 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from tornado import web
 from tornado.routing import URLSpec
 
 from carrel_scheduler.api import health, openapi
 from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.http.forwarding import ForwardHandler
 from carrel_scheduler.api.http.handler import ApiHandler, NothingHere, OperationHandler
 from carrel_scheduler.api.http.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
 from carrel_scheduler.api.operation import ROOT, Operation
@@ -17,6 +19,7 @@ from carrel_scheduler.api.principals.jobs import JobIdentity
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.table import OPERATIONS
 
+SESSIONS: Final = {"open_terminal": TerminalHandler, "forward_port": ForwardHandler}
 __all__ = ["ApiDependencies", "make_app"]
 
 
@@ -69,15 +72,11 @@ def routes(operations: Sequence[Operation], services: Services) -> list[URLSpec]
     return [
         URLSpec(
             re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(path)),
-            TerminalHandler if _is_terminal(methods) else OperationHandler,
+            next((SESSIONS[one.id] for one in methods.values() if one.websocket), OperationHandler),
             {"services": services, "operations": methods},
         )
         for path, methods in by_path.items()
     ]
-
-
-def _is_terminal(methods: dict[str, Operation]) -> bool:
-    return any(operation.websocket for operation in methods.values())
 
 
 def check_operation(operation: Operation) -> None:

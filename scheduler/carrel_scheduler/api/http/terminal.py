@@ -23,7 +23,8 @@ from carrel_scheduler.api.operation import Call
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.event_stream import Watcher
 from carrel_scheduler.api.services.task_files import running_task
-from carrel_scheduler.engines.contract import EngineError, ExecSession
+from carrel_scheduler.engines.contract import EngineError, ExecSession, TaskId
+from carrel_scheduler.engines.files.contract import CommandSession
 
 log = logging.getLogger(__name__)
 SHELL: Final = ("/bin/sh",)
@@ -34,7 +35,7 @@ MOST_CELLS: Final = 10_000
 class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
     """One terminal; access is checked like everywhere, before the connection is upgraded."""
 
-    session: ExecSession | None = None
+    session: ExecSession | CommandSession | None = None
     call: Call
     _tasks: Sequence["asyncio.Task[None]"] = ()
     _closing: "asyncio.Task[int] | None" = None
@@ -54,10 +55,18 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
         query = self.call.query
         task = running_task(self.call.workload, query.index)
         try:
-            engine = self.services.deps.engine
-            self.session = await engine.exec(task, tuple(query.command) or SHELL)
+            self.session = await self.open_session(task)
         except EngineError as error:
             raise problems.Conflicting(Code.ENGINE_REFUSED, str(error)) from error
+
+    async def open_session(self, task: TaskId) -> ExecSession | CommandSession:
+        """Start the command beside the task. Raises ``EngineError``."""
+        command = tuple(self.call.query.command) or SHELL
+        return await self.services.deps.engine.exec(task, command)
+
+    async def begin(self) -> None:
+        """Say that the terminal is there."""
+        await self._say("setup", {})
 
     @override
     def check_origin(self, origin: str) -> bool:
@@ -67,9 +76,9 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
     @override
     async def open(self, *_: str, **__: str) -> None:
         """Begin to pass output on."""
-        await self._say("setup", {})
+        await self.begin()
         self._tasks = (
-            asyncio.ensure_future(self._pass_output()),
+            asyncio.ensure_future(self.pass_output()),
             asyncio.ensure_future(self._watch_caller()),
         )
 
@@ -85,7 +94,8 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
                 case ["set_size", int(rows), int(columns), *_] if (
                     0 < rows < MOST_CELLS and 0 < columns < MOST_CELLS
                 ):
-                    await self.session.resize(rows, columns)
+                    if isinstance(self.session, ExecSession):
+                        await self.session.resize(rows, columns)
         except msgspec.DecodeError:
             log.debug("a terminal message was not JSON")
         except (EngineError, OSError) as error:
@@ -109,7 +119,8 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
             self._closing = asyncio.ensure_future(self.session.close())
             self.session = None
 
-    async def _pass_output(self) -> None:
+    async def pass_output(self) -> None:
+        """Pass the output on until its end, and the exit code behind it."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         session = self.session
         try:

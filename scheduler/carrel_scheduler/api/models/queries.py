@@ -97,6 +97,13 @@ class FileWriteQuery(FileQuery, frozen=True, kw_only=True):
     more: bool = False
 
 
+class ForwardQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which port of which task."""
+
+    port: Annotated[int, Constraint(ge=1, le=65_535)]
+    index: TaskIndex = 0
+
+
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which workloads' events; ``routed``: only of those that the gateway has addresses for."""
 

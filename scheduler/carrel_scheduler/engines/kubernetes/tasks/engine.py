@@ -34,7 +34,7 @@ from carrel_scheduler.engines.kubernetes.tasks.termination import TaskTerminator
 from carrel_scheduler.engines.streams import StatusStream, Streams
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
-from carrel_scheduler.kube.execution import Channel, execute
+from carrel_scheduler.kube.execution import Channel, RemoteCommand, execute
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema import names
 from carrel_schema.names import label
@@ -213,6 +213,29 @@ class KubernetesEngine:
         terminal = await open_terminal(self._client, record.pod, task, command)
         self._terminals.add(terminal)
         return terminal
+
+    async def run(self, task: TaskId, command: Sequence[str]) -> RemoteCommand:
+        """A command beside a running task, with pipes in place of a terminal."""
+        await self.open()
+        record = await self._record(task)
+        if record.status.phase is not TaskPhase.RUNNING:
+            raise EngineError(f"task {task} is not running")
+        meta, inside = record.pod.metadata, record.pod.container
+        try:
+            return await execute(
+                self._client, meta.namespace, meta.name, command, inside, stdin=True
+            )
+        except KubeError as error:
+            raise EngineError(f"no command beside task {task}: {error.message}") from error
+
+    def running_task(self, workload_uid: str) -> TaskId | None:
+        """The first of a workload's tasks that run."""
+        running = [
+            status.id
+            for status in self._records.statuses()
+            if status.id.workload_uid == workload_uid and status.phase is TaskPhase.RUNNING
+        ]
+        return min(running, default=None)
 
     async def listen(self) -> None:
         """Never returns; raises what keeps the engine from watching its tasks."""

@@ -1,0 +1,85 @@
+"""A port of a running task, over a websocket that carries the bytes of one connection.
+
+A command beside the task connects to the port on the task's own loopback, as its user, so that
+servers which listen for the task alone are reached, too. A text message that comes in ends the
+input; the reason of the closing says what is wrong.
+"""
+
+import logging
+from typing import Final
+
+from tornado import websocket
+from tornado.iostream import StreamClosedError
+from typing_extensions import override
+
+from carrel_scheduler.api.http.terminal import TerminalHandler
+from carrel_scheduler.engines.contract import EngineError, TaskId
+from carrel_scheduler.engines.files.contract import CommandSession
+
+log = logging.getLogger(__name__)
+REFUSED: Final = 4404
+LONGEST_REASON: Final = 100
+RELAY: Final = """
+import os, socket, sys, threading
+try:
+    there = socket.create_connection(("localhost", int(sys.argv[1])), 10)
+except OSError as error:
+    sys.exit(str(error))
+there.settimeout(None)
+def pass_on():
+    while piece := there.recv(65536):
+        while piece:
+            piece = piece[os.write(1, piece):]
+thread = threading.Thread(target=pass_on, daemon=True)
+thread.start()
+while piece := os.read(0, 65536):
+    there.sendall(piece)
+there.shutdown(socket.SHUT_WR)
+thread.join()
+"""
+
+
+class ForwardHandler(TerminalHandler):
+    """One connection to a port."""
+
+    relay: CommandSession
+
+    @override
+    async def open_session(self, task: TaskId) -> CommandSession:
+        """Start the command that connects."""
+        port = str(self.call.query.port)
+        self.relay = await self.services.deps.files.command(task, ["python3", "-c", RELAY, port])
+        return self.relay
+
+    @override
+    async def on_message(self, message: str | bytes) -> None:
+        """Bytes for the port; a text ends them."""
+        if self.session is None:
+            return
+        try:
+            if isinstance(message, bytes):
+                await self.relay.write(message)
+            else:
+                await self.relay.end_input()
+        except EngineError as error:
+            log.debug("a forwarded connection takes no more: %s", error)
+
+    @override
+    async def begin(self) -> None:
+        """There is nothing to say before the port does."""
+
+    @override
+    async def pass_output(self) -> None:
+        """Bytes from the port, until its server or the visitor ends the connection."""
+        try:
+            while piece := await self.relay.read():
+                await self.write_message(piece, binary=True)
+            self.session = None
+            code = await self.relay.close()
+            said = self.relay.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            if code:
+                self.close(REFUSED, said.encode()[:LONGEST_REASON].decode("utf-8", "ignore"))
+            else:
+                self.close()
+        except (websocket.WebSocketClosedError, StreamClosedError):
+            log.debug("the visitor ended a forwarded connection")
