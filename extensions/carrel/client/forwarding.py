@@ -13,6 +13,8 @@ from carrel.errors import BadSetting, CarrelError
 log = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 PIECE_BYTES: Final = 2**16
+REFUSED: Final = 4404
+"""What the service closes with where nothing listens at the port of the task."""
 Connect = Callable[[], Awaitable[aiohttp.ClientWebSocketResponse]]
 
 
@@ -43,10 +45,11 @@ async def _pass_on(
 ) -> None:
     sending = asyncio.create_task(_send(socket, reader))
     try:
-        async for message in socket:
-            if message.type is aiohttp.WSMsgType.BINARY:
-                writer.write(message.data)
-                await writer.drain()
+        while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+            writer.write(message.data)
+            await writer.drain()
+        if message.type is aiohttp.WSMsgType.CLOSE and message.data == REFUSED:
+            log.warning("nothing was passed on: %s", message.extra)
     finally:
         sending.cancel()
         with contextlib.suppress(asyncio.CancelledError, ConnectionError):

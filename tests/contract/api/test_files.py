@@ -1,11 +1,14 @@
 """Files of work over REST: whose they are, how they are answered, and in what pieces they come."""
 
+import asyncio
 import io
 import tarfile
 from typing import Any
 
 import pytest
 
+from carrel.client import AsyncClient
+from carrel.errors import ApiError
 from carrel_schema.files import PIECE_BYTES
 from contract.api.service import ROOT, Desk
 
@@ -62,6 +65,44 @@ async def test_a_file_goes_into_a_running_task_in_pieces_and_comes_back(desk: De
     assert (status, b"is a folder" in content) == (409, True)
     assert (await call(desk, "PUT", at, params=where, data=bytes(PIECE_BYTES + 1)))[0] == 413
     assert (await call(desk, "GET", at, "bea-token", params=where))[0] == 403
+
+
+async def test_a_port_of_a_running_task_is_reached_at_a_loopback_port(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.read()).upper())  # to its end: that is passed on, too
+        writer.close()
+
+    opened: asyncio.Queue[int] = asyncio.Queue()
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    remote = server.sockets[0].getsockname()[1]
+
+    async def ask(content: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(content)
+        writer.write_eof()
+        said = await reader.read()
+        writer.close()
+        return said
+
+    async with AsyncClient(f"{desk.url}/services/carrel", "ada-token") as client:
+        listening = asyncio.create_task(
+            client.forward("vision", "train-1", remote, opened=opened.put_nowait)
+        )
+        port = await opened.get()
+        asked = [bytes([97 + n]) * 200_000 for n in range(3)]
+        assert await asyncio.gather(*map(ask, asked)) == [one.upper() for one in asked]
+        server.close()
+        assert await ask(b"anybody?") == b""
+        assert "nothing was passed on" in caplog.text
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        with pytest.raises(ApiError):
+            await client.forward("speech", "train-1", 80)
+    async with AsyncClient(f"{desk.url}/services/carrel", "bea-token") as other:
+        with pytest.raises(ApiError):
+            await other.forward("vision", "train-1", remote)
 
 
 async def test_a_checkpoint_is_kept_beyond_its_work_and_others_begin_with_it(desk: Desk) -> None:
