@@ -207,18 +207,27 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
 }
 
 
-def build() -> typer.Typer:
-    """The whole application."""
+def build(first: str = "") -> typer.Typer:
+    """The application; with the first word of a command line no more than that word needs.
+
+    Typer looks at every parameter of every command that it is told of, which takes longer than most
+    commands do.
+    """
     app = _group("Carrel: workspaces and preemptible jobs on shared GPUs.", completion=True)
     app.callback()(session.start)
+    known = first in COMMANDS or first in GROUPS
     for name, command in COMMANDS.items():
-        app.command(name)(command)
+        if first == name or not known:
+            app.command(name)(command)
     for name, (help_text, verbs) in GROUPS.items():
+        if known and first != name:
+            continue
         group = _group(help_text)
         for verb, command in verbs.items():
             group.command(verb)(command)
         app.add_typer(group, name=name)
-    add_to(app)
+    if not known:
+        add_to(app)
     return app
 
 
@@ -237,7 +246,7 @@ def run(arguments: Sequence[str]) -> int:
     words, rest = _split(arguments)
     if words[:1] == ["submit"]:
         words = submit.translated(words)
-    command = typer.main.get_command(build())
+    command = typer.main.get_command(build(words[0] if words else ""))
     try:
         code = command.main(
             words, prog_name="carrel", standalone_mode=False, obj=Invocation(rest=rest)

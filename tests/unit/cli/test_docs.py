@@ -45,6 +45,19 @@ def test_exit_codes_are_in_the_page() -> None:
     assert all(f"| {code} |" in text for code in (0, 1, 2, 3, 130))
 
 
+def test_a_command_line_builds_only_what_its_first_word_needs() -> None:
+    everything = commands(typer.main.get_command(build()))
+    for first in ("list", "submit"):
+        own = {name: text for name, text in everything.items() if name.split()[0] == first}
+        assert commands(typer.main.get_command(build(first))) == own
+    assert commands(typer.main.get_command(build("lsit"))) == everything
+
+
+def test_the_client_reads_no_folders_before_one_is_sent() -> None:
+    look = "import sys, carrel.client; sys.exit('pathspec' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
+
+
 def test_the_command_line_starts_without_the_client() -> None:
     """Help, completion and versions are there before a client could be imported."""
     look = "import sys, carrel.cli.main; sys.exit('aiohttp' in sys.modules)"

@@ -2,11 +2,13 @@
 
 import asyncio
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from carrel.client.transport import Transport, segment
-from carrel.client.working_folder import LocalFolder, pack
 from carrel_schema.answers import UploadedCode
+
+if TYPE_CHECKING:
+    from carrel.client.working_folder import LocalFolder
 
 AT_ONCE: Final = 8
 
@@ -16,7 +18,7 @@ class CodeMethods:
 
     _transport: Transport
 
-    async def upload_code(self, project: str, folder: str | Path) -> tuple[str, LocalFolder]:
+    async def upload_code(self, project: str, folder: str | Path) -> tuple[str, "LocalFolder"]:
         """Upload what is not there yet of a folder.
 
         Returns:
@@ -26,10 +28,12 @@ class CodeMethods:
             BadSetting: for a folder that is too large, or a file that cannot be read.
             CarrelError: when refused or unreachable.
         """
+        from carrel.client.working_folder import pack  # heavy; few commands send a folder
+
         packed = await asyncio.to_thread(pack, Path(folder))
         return await self.send_folder(project, packed), packed
 
-    async def send_folder(self, project: str, packed: LocalFolder) -> str:
+    async def send_folder(self, project: str, packed: "LocalFolder") -> str:
         """Upload what is not there yet of a listed folder; returns its digest."""
         listed = packed.listed.encode()
         path = f"/projects/{segment(project)}/code"
@@ -41,7 +45,7 @@ class CodeMethods:
                 return answer.digest
             await self._send_chunks(f"{path}/chunks", packed, list(answer.missing))
 
-    async def _send_chunks(self, path: str, packed: LocalFolder, missing: list[str]) -> None:
+    async def _send_chunks(self, path: str, packed: "LocalFolder", missing: list[str]) -> None:
         async def send() -> None:
             while missing:
                 digest = missing.pop()
