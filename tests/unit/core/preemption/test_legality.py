@@ -18,7 +18,7 @@ from carrel_scheduler.core.preemption.legality import (
 )
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
-from carrel_scheduler.core.queues.rules import NO_BOUND
+from carrel_scheduler.core.queues.rules import NO_BOUND, smaller
 from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts, Triple
@@ -408,6 +408,40 @@ def test_who_is_within_quota_at_every_level_is_never_taken_below_it_by_more_than
         kept = min(stand.quota[slot][0], stand.allocatable[slot][0], before.used[slot][0])
         if built.table.parent[slot] < 0 and slot not in built.path(leaves[0]):
             assert row[0] > kept - 1000
+
+
+three = st.tuples(*(st.integers(0, 5),) * 3)
+
+
+@settings(max_examples=150)
+@given(drawn=st.lists(st.tuples(three, three, three, three), min_size=3, max_size=7), asked=three)
+def test_cpu_and_memory_are_claimed_by_the_same_rules(
+    drawn: list[tuple[Triple, Triple, Triple, Triple]], asked: Triple
+) -> None:
+    """Of each project quota, use, demand, and what this cycle gave it are drawn."""
+
+    def budgets(order: list[int]) -> list[Any]:
+        def milli(amounts: Triple) -> Triple:
+            return amounts[0] * 1000, amounts[order[1]] * 1000, amounts[order[2]] * 1000
+
+        parts = [QueueSet(name, Amounts(*milli((3, 5, 4))), parent=top)
+                 for name, top in (("d0", ""), ("d1", ""), ("t", "d1"))]  # fmt: skip
+        parts += [QueueSet(f"p{n}", Amounts(*milli(quota)), parent=("d0", "d1", "t", "")[n % 4])
+                  for n, (quota, *_) in enumerate(drawn)]  # fmt: skip
+        built, given_now = columns(*parts), {}
+        for n, (_, used, waiting, now) in enumerate(drawn):
+            slot = built.slot(f"p{n}")
+            built.add(Sum.USED, slot, milli(used))
+            built.add(Sum.WAITING, slot, milli(waiting))
+            given_now[slot] = milli(smaller(used, now))
+        usage = QueueUsage(built, Division(), milli((12, 12, 12)))
+        claim = ReclaimRequest(usage, built.slot("p0"), milli(asked), given=given_now)
+        found = claim.budgets()
+        legal = [claim.legal(built.slot(f"p{n}"), milli(used), new=new)
+                 for n, (_, used, _, _) in enumerate(drawn) for new in (False, True)]  # fmt: skip
+        return [found.excess[:, order].tolist(), found.most[:, order].tolist(), legal]
+
+    assert budgets([0, 1, 2]) == budgets([0, 2, 1])
 
 
 # Minimum run times

@@ -95,9 +95,7 @@ def least(key: Ints, tie: Ints, count: int) -> Ints:
 def cheapest(key: Ints, items: Places, need: int) -> Ints | None:
     """Places of least key that gain ``need`` places, ascending; ``None`` if all are too few."""
     if (items.gain == 1).all():
-        if len(key) <= need:
-            return np.arange(len(key)) if len(key) == need else None
-        return least(key, items.tie, need)
+        return least(key, items.tie, need) if len(key) >= need else None
     order = np.lexsort((items.tie, key / items.gain))
     enough = int(np.searchsorted(np.cumsum(items.gain.take(order)), need))
     return np.sort(order[: enough + 1]) if enough < len(order) else None
