@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-ALONE: Final = re.compile(r"%%(train|sweep|serve)\b.*")
+ALONE: Final = re.compile(r"%%(train|sweep|serve|gpu)\b.*")
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -42,7 +42,8 @@ def show_help(lines: Sequence[str]) -> list[str]:
 
 def _classes() -> tuple[Any, ...]:
     from carrel.magics.cells import CellMagics
+    from carrel.magics.gpu import GpuMagics
     from carrel.magics.lines import LineMagics
     from carrel.magics.notebooks import NotebookMagics
 
-    return CellMagics, LineMagics, NotebookMagics
+    return CellMagics, GpuMagics, LineMagics, NotebookMagics

@@ -166,21 +166,30 @@ def plain_python(source: str) -> str:
     return source
 
 
-def _pickled(values: Mapping[str, Any]) -> bytes:
-    """The variables, with functions and classes of this notebook by value."""
+def pack(named: Mapping[str, Any], value: Any) -> bytes:
+    """A value with functions and classes of this notebook by value. Raises ``CannotSend``.
+
+    ``named`` holds it, and what goes with it, by the name to call it by.
+    """
     cloudpickle: Any = import_module("cloudpickle")  # heavy, and it has no types
-    for name, value in values.items():
-        try:
-            cloudpickle.dumps(value, protocol=5)
-        except Exception as error:
-            # Objects decide themselves how they are pickled, and raise what they like.
-            raise CannotSend(
-                f"`{name}` cannot go along: a {type(value).__name__} cannot be packed ({error}). "
-                "Make it in the cell, or save it to a file in your folder and load it there.",
-                code="not_picklable",
-            ) from error
-    packed: bytes = cloudpickle.dumps(dict(values), protocol=5)
+    try:
+        packed: bytes = cloudpickle.dumps(value, protocol=5)
+    except Exception as error:
+        # Objects decide themselves how they are pickled, and raise what they like.
+        name, found = next(iter(named.items()))
+        raise CannotSend(
+            f"`{name}` cannot go along: a {type(found).__name__} cannot be packed ({error}). "
+            "Make it in the cell, or save it to a file in your folder and load it there.",
+            code="not_picklable",
+        ) from error
     return packed
+
+
+def _pickled(values: Mapping[str, Any]) -> bytes:
+    """The variables together, each tried by itself before."""
+    for name, value in values.items():
+        pack({name: value}, value)
+    return pack(values, dict(values))
 
 
 def _listed(found: Sequence[str] | Mapping[str, Any]) -> str:
