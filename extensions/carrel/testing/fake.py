@@ -205,6 +205,11 @@ class FakeScheduler:
         """Give a workload artifacts, by path."""
         self._state.artifacts[project, name] = dict(files)
 
+    def register(self, project: str, name: str, version: int, **facts: Any) -> None:
+        """Give a project a version of a model."""
+        model = {"project": project, "name": name, "version": version, **facts}
+        self._state.models.setdefault(project, []).append(model)
+
     def finish(self, project: str, name: str, exit_code: int = 0) -> Json:
         """Let it end by itself."""
         reason = {"token": "Failed", "sentence": f"Ended with exit code {exit_code}."}

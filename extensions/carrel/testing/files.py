@@ -1,4 +1,4 @@
-"""Artifacts of the fake scheduler: contents by path, put there by the test."""
+"""Artifacts and models of the fake scheduler, put there by the test."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +10,7 @@ WORKLOAD = "/workloads/{project}/{name}"
 
 
 class ArtifactRoutes:
-    """Answers with what ``state.artifacts`` has."""
+    """Answers with what ``state.artifacts`` and ``state.models`` have."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -21,6 +21,8 @@ class ArtifactRoutes:
             ("GET", WORKLOAD + "/artifacts", self._list),
             ("GET", WORKLOAD + "/artifacts/content", self._content),
             ("GET", WORKLOAD + "/checkpoints", self._checkpoints),
+            ("GET", "/projects/{project}/models", self._models),
+            ("GET", "/projects/{project}/models/{model}", self._models),
         ]
 
     def _files(self, request: web.Request) -> dict[str, bytes]:
@@ -41,6 +43,14 @@ class ArtifactRoutes:
         if content is None:
             raise Refusal(404, "no_such_file", "There is no such file")
         return web.Response(body=content)
+
+    async def _models(self, request: web.Request) -> web.Response:
+        name = request.match_info.get("model")
+        found = self._state.models.get(request.match_info["project"], [])
+        items = [one for one in found if name in (None, one["name"])]
+        if name is not None and not items:
+            raise Refusal(404, "not_found", "There is no such model")
+        return web.json_response({"items": items})
 
     async def _checkpoints(self, _request: web.Request) -> web.Response:
         return web.json_response({"items": [], "size": 0, "expires_at": None})

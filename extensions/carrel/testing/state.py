@@ -63,6 +63,7 @@ class SchedulerState:
         self.reports: list[tuple[str, str, Json]] = []
         self.results: dict[tuple[str, str], bytes] = {}
         self.artifacts: dict[tuple[str, str], dict[str, bytes]] = {}
+        self.models: dict[str, list[Json]] = {}
         self.chunks: dict[str, bytes] = {}
         self.folders: dict[str, CodeFolder] = {}
         self.keys: dict[str, tuple[str, str]] = {}

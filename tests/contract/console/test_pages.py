@@ -23,6 +23,7 @@ PAGES = {
     "compare?run=vision/train-7&run=vision/train-8": "Parameters and last values",
     "jobs/vision/train-7/delete": "of work since the checkpoint at step 1,800 is lost.",
     "projects": "Fair share",
+    "projects/vision/models": "There are no models yet.",
     "projects/vision": "A workspace that nobody uses is stopped after 1 h.",
 }
 
@@ -390,3 +391,26 @@ async def test_files_are_served_with_their_version(ada: Visitor) -> None:
     assert sheet.status == 200
     assert address.startswith("?v=")
     assert "max-age=315" in sheet.headers["Cache-Control"]
+
+
+async def test_a_model_shows_what_made_each_version(site: Site, ada: Visitor) -> None:
+    site.scheduler.register("vision", "digits", 1, workload="train-6", user="ada", metrics={})
+    site.scheduler.register(
+        "vision",
+        "digits",
+        2,
+        workload="train-7",
+        user="ada",
+        path="net/model.pt",
+        description="<b>wide</b>",
+        metrics={"loss": 0.25},
+        parameters={"lr": "0.1"},
+    )
+    listed = await ada.get("projects/vision/models")
+    assert "projects/vision/models/digits" in listed.text
+    assert "&lt;b&gt;wide&lt;/b&gt;" in listed.text
+    page = await ada.get("projects/vision/models/digits")
+    assert page.words.index("digits@2") < page.words.index("digits@1")
+    for said in ("train-7", "net/model.pt", "0.25", "lr 0.1", "--model digits@2"):
+        assert said in page.words, said
+    assert (await ada.get("projects/vision/models/nothing")).status == 404
