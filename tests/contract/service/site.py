@@ -79,13 +79,18 @@ class Site:
 
 
 @asynccontextmanager
-async def site(state_dir: Path, gpus: int, quota: int | None = None) -> AsyncIterator[Site]:
+async def site(
+    state_dir: Path,
+    gpus: int,
+    quota: int | None = None,
+    more: Mapping[str, str] | None = None,
+) -> AsyncIterator[Site]:
     accounts = {"ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
     async with (
         StandInHub(accounts) as hub,
         aiohttp.ClientSession(headers={"Authorization": "token ada"}) as session,
     ):
-        scheduler = SchedulerProcess(state_dir, hub.url, "ada", gpus=gpus)
+        scheduler = SchedulerProcess(state_dir, hub.url, "ada", gpus=gpus, more=more)
         await scheduler.start()
         try:
             await scheduler.ready(session)
