@@ -186,7 +186,7 @@ def _trial(owner: Workload, row: TrialOut) -> Run:
         state=row.state,
         seconds=row.seconds,
         parameters=dict(row.parameters),
-        metrics={} if row.value is None else {_metric(owner): row.value},
+        metrics={**row.metrics, **({} if row.value is None else {_metric(owner): row.value})},
         curves={_metric(owner): [(step, 0.0, value) for step, value in row.steps]},
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from carrel.comparing import runs_of
 from carrel.results import NoResult
 from contract.experiments.running import VISION, Lab, running
 
@@ -36,6 +37,8 @@ async def test_a_sweep_by_workers_and_a_map(tmp_path: Path) -> None:
         assert (done.status.phase, counts.completed, counts.failed) == ("succeeded", 10, 2)
         rows = await lab.rows()
         assert all(row.value == row.parameters["x"] for row in rows if row.state == "completed")
+        run = (await runs_of(lab.client, [(VISION, "sweep")], 0.0))[0]
+        assert run.metrics == rows[0].metrics == {"objective": rows[0].value}
         assert {row.workload for row in rows} <= {"sweep-w0", "sweep-w1"}
         assert rows[3].error.startswith("ValueError: boom")
         assert rows[5].error.startswith("Its process was killed by signal 9 (SIGKILL).")
