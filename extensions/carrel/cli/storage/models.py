@@ -111,7 +111,7 @@ def describe(
             ("Size", units.size(one.size)),
             ("Metrics", ", ".join(f"{key}={value:g}" for key, value in one.metrics.items())),
             ("Parameters", ", ".join(f"{key}={value}" for key, value in one.parameters.items())),
-            ("Serve it", f"carrel submit --kind inference --model {one.name}@{one.version} ..."),
+            ("Serve it", f"carrel submit --inference --model {one.name}@{one.version} ..."),
         ]
     )
 
