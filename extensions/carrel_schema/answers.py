@@ -4,7 +4,7 @@ GPUs are counted as numbers (``gpus: 0.5``), times are epoch seconds. A server s
 these; the defaults are for the answers of older servers, and the OpenAPI document leaves them out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -367,6 +367,10 @@ class Trials(Answer, frozen=True, kw_only=True):
     direction: str = "minimize"
     best: int | None = None
     items: Sequence[TrialOut] = ()
+
+    def __iter__(self) -> Iterator[TrialOut]:
+        """The trials in the order of their numbers."""
+        return iter(self.items)
 
 
 class TrialLog(Answer, frozen=True, kw_only=True):

@@ -151,14 +151,21 @@ class CarrelMagics(Magics):
         with one_line():
             return self.connection.find(parsed.names, parsed.option_project)
 
-    def find_many(self, verb: str, line: str) -> "list[Job] | PlainText":
-        """The jobs that a line names, or the help that it asks for."""
+    def names(self, verb: str, line: str) -> Any:
+        """The arguments of a line that names jobs, or the help that it asks for."""
         made = parser(f"%{verb}", f"{verb.capitalize()} jobs.", PROJECT, "Names.", many=True)
         parsed = self.read(made, line)
         if isinstance(parsed, PlainText):
             return parsed
         if not parsed.names:
             raise UsageError(f"%{verb}: which job? %jobs lists yours.")
+        return parsed
+
+    def find_many(self, verb: str, line: str) -> "list[Job] | PlainText":
+        """The jobs that a line names, or the help that it asks for."""
+        parsed = self.names(verb, line)
+        if isinstance(parsed, PlainText):
+            return parsed
         with one_line():
             found = [self.connection.find(name, parsed.option_project) for name in parsed.names]
             return [self.handle(workload) for workload in found]

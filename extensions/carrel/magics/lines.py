@@ -2,9 +2,11 @@
 
 from typing import Any, Final
 
+from IPython.core.error import UsageError
 from IPython.core.magic import line_magic, magics_class
 
 from carrel import wording
+from carrel.errors import CarrelError
 from carrel.magics.base import PROJECT, CarrelMagics, PlainText, one_line, stream
 from carrel.magics.parsing import parser
 from carrel.options import Option, values
@@ -113,12 +115,21 @@ class LineMagics(CarrelMagics):
         return self._steer("resume", line, "{} is in the queue again.")
 
     def _steer(self, verb: str, line: str, sentence: str) -> Any:
-        jobs = self.find_many(verb, line)
-        if isinstance(jobs, PlainText):
-            return jobs
-        lines = []
+        asked = self.names(verb, line)
+        if isinstance(asked, PlainText):
+            return asked
+        lines: list[str] = []
+        refused: list[Exception] = []
         with one_line():
-            for job in jobs:
-                getattr(job, verb)()
-                lines.append(sentence.format(f"`{job.name}`", job.name))
+            for name in asked.names:
+                try:
+                    job = self.handle(self.connection.find(name, asked.option_project))
+                    getattr(job, verb)()
+                except (CarrelError, UsageError) as error:
+                    refused.append(error)
+                    lines.append(f"`{name}`: {error}")
+                else:
+                    lines.append(sentence.format(f"`{job.name}`", job.name))
+            if len(refused) == len(lines) == 1:
+                raise refused[0]
         return PlainText("\n".join(lines))

@@ -83,7 +83,7 @@ async def test_what_cannot_be_changed(desk: Desk) -> None:
         (DIGITS, {"inference": {"min_replicas": 2}}, "ada", 422, "bad_range"),
         (DIGITS, {"image": "x"}, "ada", 422, "unknown_field"),
         (DIGITS, {"gpus": 0}, "bea", 403, "not_the_owner"),
-        ("/workloads/vision/train-1", {"gpus": 0}, "ada", 409, "not_an_endpoint"),
+        ("/workloads/vision/train-1", {"gpus": 0}, "ada", 409, "cannot_change"),
     ):
         reply = await desk.ask("PATCH", path, who, json=patch)
         assert (reply.status, reply.code) == (status, code), reply.body

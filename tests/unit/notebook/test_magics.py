@@ -149,8 +149,9 @@ def test_steering(ipython: Any, scheduler: FakeScheduler, client: Client) -> Non
     assert "%resume x queues it again" in repr(ipython.run_line_magic("suspend", "x"))
     assert scheduler.workload("vision", "x")["status"]["phase"] in ("stopping", "stopped")
     assert repr(ipython.run_line_magic("resume", "x")) == "`x` is in the queue again."
-    told = repr(ipython.run_line_magic("cancel", "x vision/y"))
+    told = repr(ipython.run_line_magic("cancel", "x gone vision/y"))
     assert told.count("is being cancelled; its checkpoints go with it.") == 2
+    assert "`gone`: There is no job `gone`" in told
     assert client.list_workloads() == []
 
 
