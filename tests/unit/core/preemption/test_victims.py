@@ -11,7 +11,7 @@ from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.requests import HOST, NodeConstraint
 from unit.core.invariants.evictions import check_plan
-from unit.core.situations import asking, node, queue, state_of, training, workspace
+from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
 NOW = 1000.0
 
@@ -391,3 +391,21 @@ def test_what_starts_beside_a_group_gets_no_place_elsewhere_while_the_group_ends
     assert [(one.uid, one.indices) for one in plan.evictions] == [("gang", (1, 3))]
     assert [one.uid for one in plan.nominations] == ["claim"]
     assert plan.bindings == ()
+
+
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_among_much_work_an_elastic_gang_gives_members_one_by_one(asked: int) -> None:
+    state = state_of(
+        *(node(f"n{k}", 8) for k in range(10)),
+        *(queue("a", 76), queue("b", 0), queue("c", 4)),
+        *(
+            event
+            for k in range(76)
+            for event in running(training(f"x{k}", "a"), f"n{k // 8}", k % 8)
+        ),
+        training("g", "b", gang=Group(requests=(asking(),) * 4, min_tasks=1)),
+        *(TaskPlaced("g", k, "n9", (4 + k,), 1.0) for k in range(4)),
+        *(training(f"c{k}", "c") for k in range(asked)),
+    )
+    stops = [(one.uid, len(one.indices)) for one in decide(state, NOW).evictions]
+    assert stops == [("g", 1)] * asked
