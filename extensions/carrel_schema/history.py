@@ -143,6 +143,17 @@ Curves = Mapping[str, Sequence[Point]]
 """Reported values by name."""
 
 
+class GpuUsePoint(Answer, frozen=True, kw_only=True):
+    """What a workload's GPUs did at one time, as far as it was measured.
+
+    ``gpus`` is the utilization (0 to 1) of its GPUs, summed up; ``memory_mib`` what they had in use.
+    """
+
+    at: float
+    gpus: float
+    memory_mib: int = 0
+
+
 class History(Answer, frozen=True, kw_only=True):
     """A workload's past, oldest first."""
 

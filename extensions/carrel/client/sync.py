@@ -211,6 +211,7 @@ class Client:
     uncordon = blocking(AsyncClient.uncordon)
     queue = blocking(AsyncClient.queue)
     usage = blocking(AsyncClient.usage)
+    gpu_use = blocking(AsyncClient.gpu_use)
     activity = blocking(AsyncClient.activity)
 
     trials = blocking(AsyncClient.trials)

@@ -24,7 +24,7 @@ from carrel_schema.answers import QueueEntryOut as QueueEntry
 from carrel_schema.answers import UseOut as ProjectUse
 from carrel_schema.answers import WhoAmI as Identity
 from carrel_schema.files import Artifacts, CheckpointList, StoredCheckpoint, StoredCopy, StoredFile
-from carrel_schema.history import Decision, History, Report, Transition, Usage
+from carrel_schema.history import Decision, GpuUsePoint, History, Report, Transition, Usage
 from carrel_schema.history import Point as MetricPoint
 from carrel_schema.objects import (
     Checkpoint,
@@ -44,6 +44,7 @@ from carrel_schema.wire import WorkloadSpecOut as WorkloadSpec
 __all__ = [
     "AT_REST",
     "HOLDING",
+    "GpuUsePoint",
     "Amounts",
     "Artifacts",
     "BatchAnswer",

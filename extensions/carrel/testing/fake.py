@@ -149,6 +149,14 @@ class FakeScheduler:
         """Set the nodes, in the wire form."""
         self._do(lambda: self._state.nodes.__setitem__(slice(None), [dict(n) for n in nodes]))
 
+    def gpu_use(self, project: str, name: str, points: Sequence[Mapping[str, float]]) -> None:
+        """Say what the GPUs of a workload did: ``at``, ``gpus``, ``memory_mib`` of each point."""
+        told = [dict(one) for one in points]
+        self._do(lambda: self._state.gpu_use.update({self._uid(project, name): told}))
+
+    def _uid(self, project: str, name: str) -> str:
+        return str(self._state.find(project, name)["uid"])
+
     def faults(self, **faults: Any) -> None:
         """Set what is set aside and violated, in the wire form."""
         self._do(lambda: self._state.faults.update(faults))

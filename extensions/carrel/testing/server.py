@@ -78,6 +78,7 @@ class Server:
             ("GET", "/faults", self._faults),
             ("GET", "/queue", self._queue),
             ("GET", "/usage", self._usage),
+            ("GET", "/gpu-use", self._gpu_use),
             ("POST", "/workspaces/activity", self._activity),
             ("GET", "/departments", self._list_departments),
             ("GET", "/quota-findings", self._list_quota_findings),
@@ -500,6 +501,10 @@ class Server:
         by = request.query.get("by", "project")
         items = [{"key": name} for name in self._visible(request)] if by == "project" else []
         return web.json_response({"items": items})
+
+    async def _gpu_use(self, request: web.Request) -> web.Response:
+        asked, known = request.query.getall("uid", []), self.state.gpu_use
+        return web.json_response({"items": {uid: known.get(uid, []) for uid in asked}})
 
     async def _activity(self, request: web.Request) -> web.Response:
         body = await request.json()

@@ -56,6 +56,7 @@ class SchedulerState:
         self.quota_findings: list[Json] = []
         self.workloads: dict[tuple[str, str], Json] = {}
         self.nodes: list[Json] = []
+        self.gpu_use: dict[str, list[Json]] = {}
         self.faults: Json = {"set_aside": [], "violated_invariants": []}
         self.logs: dict[tuple[str, str], list[tuple[float, str]]] = {}
         self.history: dict[tuple[str, str], Json] = {}

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 import carrel
 from carrel_hub.console import format as fmt
 from carrel_hub.console import words
-from carrel_hub.console.pictures import palette, states, svg
+from carrel_hub.console.pictures import gpu_use, palette, states, svg
 from carrel_hub.console.pictures.quota_line import quota_line, quota_text
 from carrel_hub.console.settings import Urls
 
@@ -38,6 +38,7 @@ def environment(
         "fmt": fmt,
         "words": words,
         "svg": svg,
+        "gpu_use": gpu_use,
         "badge": states.badge,
         "css_class": palette.css_class,
         "quota_line": quota_line,

@@ -13,7 +13,7 @@ import msgspec
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.quarantine import Skipped, Source
 from carrel_schema.answers import EffectiveRule, NodeView, ProjectImpact
-from carrel_schema.history import Report
+from carrel_schema.history import GpuUsePoint, Report
 from carrel_schema.objects import (
     Limits,
     ReasonInfo,
@@ -89,6 +89,13 @@ class NotAccepted(Exception):  # noqa: N818
         self.code, self.detail, self.field = code, detail, field
 
 
+class GpuUseSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload's GPUs did, oldest first; empty while nothing was measured."""
+
+    project: str
+    points: Sequence[GpuUsePoint]
+
+
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs that were set aside, and violated invariants.
 
@@ -130,6 +137,10 @@ class Live(Protocol):
 
     def nodes(self) -> Sequence[NodeView]:
         """All nodes and devices."""
+        ...
+
+    def gpu_use(self, uid: str) -> GpuUseSeries | None:
+        """What the GPUs of a workload did; ``None``: there is no such workload."""
         ...
 
     def uncordon(self, node: str, index: int) -> bool:

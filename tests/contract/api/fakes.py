@@ -22,6 +22,7 @@ from carrel_scheduler.node.contract import NodeReport
 from carrel_scheduler.workloads.contract import (
     Activity,
     Faults,
+    GpuUseSeries,
     LiveEvent,
     NotAccepted,
     ProjectUse,
@@ -230,6 +231,7 @@ class FakeLive:
         self.claims: list[dict[str, Any]] = []
         self.never_reason: ReasonInfo | None = None
         self.not_accepted: NotAccepted | None = None
+        self.gpu_use_of: dict[str, GpuUseSeries] = {}
         self.forecast_reason = waiting_reason("speech", "speech-secret-job", "speech-secret-user")
         self.previewed: list[bytes] = []
         self.told_faults = Faults()
@@ -285,6 +287,9 @@ class FakeLive:
             waiting=5,
         )
         return {"vision": use} if name in ("", "vision") else {}
+
+    def gpu_use(self, uid: str) -> GpuUseSeries | None:
+        return self.gpu_use_of.get(uid)
 
     def misfit(self, workload: Workload) -> UnsupportedField | None:
         return on_machine(workload)

@@ -98,6 +98,7 @@ SAMPLES = {
     "read_faults": Sample({}),
     "read_queue": Sample({}),
     "read_usage": Sample({}),
+    "read_gpu_use": Sample({}),
     "whoami": Sample({}),
     "workspace_activity": Sample({}, {}),
     "openapi": Sample({}),

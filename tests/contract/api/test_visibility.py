@@ -2,6 +2,8 @@
 
 import pytest
 
+from carrel_scheduler.workloads.contract import GpuUseSeries
+from carrel_schema.history import GpuUsePoint
 from contract.api.service import Desk
 
 SECRETS = (b"speech-secret", b"speech-waiting-job", b"carl", b"uid-speech")
@@ -117,3 +119,12 @@ async def test_history_and_curves_are_read(desk: Desk) -> None:
     assert curves == {"loss": [{"at": 2.0, "step": 1, "value": 0.5}]}
     none = await desk.ask("GET", "/workloads/vision/train-1/metrics?name=other")
     assert none.body == {}
+
+
+async def test_gpu_use_is_of_visible_projects_only(desk: Desk) -> None:
+    points = (GpuUsePoint(at=1.0, gpus=0.5, memory_mib=512),)
+    desk.live.gpu_use_of = {
+        name: GpuUseSeries(project=name, points=points) for name in ("vision", "speech")
+    }
+    told = await desk.ask("GET", "/gpu-use?uid=vision&uid=speech&uid=gone")
+    assert told.body["items"] == {"vision": [{"at": 1.0, "gpus": 0.5, "memory_mib": 512}]}

@@ -95,6 +95,12 @@ def build(fake: FakeScheduler, clock: Clock) -> None:
     _of_every_kind(fake, clock)
     _finished(fake, clock)
     clock.forward(420)
+    for name, gpus in (("train-7", 0.87), ("train-8", 0.0)):
+        points = [
+            {"at": clock.at - 60.0 * minute, "gpus": gpus, "memory_mib": 9_000}
+            for minute in range(20, -1, -1)
+        ]
+        fake.gpu_use("vision", name, points)
 
 
 def _projects(fake: FakeScheduler) -> None:

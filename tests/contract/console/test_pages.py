@@ -414,3 +414,17 @@ async def test_a_model_shows_what_made_each_version(site: Site, ada: Visitor) ->
     for said in ("train-7", "net/model.pt", "0.25", "lr 0.1", "--model digits@2"):
         assert said in page.words, said
     assert (await ada.get("projects/vision/models/nothing")).status == 404
+
+
+async def test_gpu_use_is_shown_and_its_absence_said(ada: Visitor) -> None:
+    works = await ada.get("jobs/vision/train-7")
+    assert "87 % now, 87 % in the mean" in works.words
+    assert "8.79 GiB now, 8.79 GiB at most" in works.words
+    assert "idle for" not in works.words
+    idle = await ada.get("jobs/vision/train-8")
+    assert "Its GPUs have been idle for 20 min" in idle.words
+    assert "Suspend it and free 1 GPU" in idle.words
+    assert "no measurement" in (await ada.get("jobs/vision/desk")).words
+    home = await ada.get("")
+    assert "0 % now, 0 % in the mean" in home.words
+    assert "Idle for 20 min" in home.words

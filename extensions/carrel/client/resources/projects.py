@@ -1,6 +1,6 @@
 """Projects, departments, nodes, the queue and usage."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 import msgspec
@@ -9,6 +9,7 @@ from carrel.client.transport import Transport, segment
 from carrel.models import (
     Department,
     Faults,
+    GpuUsePoint,
     Identity,
     Limits,
     Node,
@@ -132,6 +133,13 @@ class ProjectMethods:
     ) -> list[Usage]:
         """Use by ``project``, ``user`` or ``workload`` between two times (epoch seconds)."""
         return await self._items("/usage", Usage, {"by": by, "since": since, "until": until})
+
+    async def gpu_use(self, uids: Sequence[str]) -> dict[str, list[GpuUsePoint]]:
+        """What the GPUs of up to 100 workloads did, by uid; empty where nothing was measured."""
+        found = await self._transport.ask(
+            "GET", "/gpu-use", dict[str, dict[str, list[GpuUsePoint]]], parameters={"uid": uids}
+        )
+        return found["items"]
 
     async def activity(self, server_name: str, activity: Mapping[str, Any]) -> Limits:
         """Report the activity of the caller's own workspace; returns its limits."""

@@ -6,7 +6,7 @@ whose cookie is bound to this service's path.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from carrel.client import AsyncClient
 from carrel.errors import ApiError, NotSignedIn, Unreachable
+from carrel.models import GpuUsePoint, Workload
 from carrel_hub.console.explain import StaleForm, explain
 from carrel_hub.console.settings import Settings, Urls
 
@@ -28,6 +29,7 @@ POLICY: Final = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 READ_SECONDS: Final = 3.0
+MOST_MEASURED: Final = 100
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -176,6 +178,11 @@ class SignedInPage(HubOAuthenticated, SafePage):
     def user(self) -> str:
         """The name of who is signed in."""
         return cast("str", self.signed_in["name"]) if self.signed_in else ""
+
+    async def gpu_use(self, work: Sequence[Workload]) -> dict[str, list[GpuUsePoint]]:
+        """What the GPUs of this work do and did, by uid, of what holds GPUs."""
+        uids = [one.uid for one in work if one.spec.gpus and one.holds_resources]
+        return await self.client.gpu_use(uids[:MOST_MEASURED]) if uids else {}
 
     def typed(self) -> dict[str, str]:
         """The texts of a posted form."""

@@ -9,7 +9,7 @@ from typing_extensions import override
 from carrel import estimate
 from carrel.comparing import parameters_of
 from carrel.errors import ApiError
-from carrel.models import Workload
+from carrel.models import GpuUsePoint, Workload
 from carrel.options import KINDS
 from carrel_hub.console import kinds, submit_form
 from carrel_hub.console.forms import Form
@@ -18,7 +18,10 @@ from carrel_hub.console.handlers.log import attempt_of, last_lines
 from carrel_hub.console.pictures.timeline import spans_of, timeline
 from carrel_schema.answers import Trials
 
-REGIONS = ("state", "facts", "trials", "past", "curves", "last-values", "log", "tasks", "related")
+REGIONS = (
+    *("state", "facts", "gpu-use", "trials", "past", "curves", "last-values", "log", "tasks"),
+    "related",
+)
 
 
 class JobPage(SignedInPage):
@@ -61,6 +64,7 @@ class JobPage(SignedInPage):
             children=children,
             dependents=dependents,
             nodes=nodes,
+            measured=await self._measured(job),
             estimate=await self._estimate(job, now),
             has_tasks=kinds.has_tasks(job),
             kinds_reports=kinds.reports(job),
@@ -70,6 +74,13 @@ class JobPage(SignedInPage):
             keep_seconds=await self._keep_seconds(job),
             may_steer=identity.admin or job.spec.user == self.user,
         )
+
+    async def _measured(self, job: Workload) -> Sequence[GpuUsePoint] | None:
+        """What its GPUs did; ``None`` for work that has had none."""
+        began = job.status.first_started_at or job.status.started_at
+        if not job.spec.gpus or began is None or not kinds.has_tasks(job):
+            return None
+        return (await self.client.gpu_use([job.uid])).get(job.uid, ())
 
     async def _estimate(self, job: Workload, now: float) -> str:
         """When it is likely to start or to end, in words."""

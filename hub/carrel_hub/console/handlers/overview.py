@@ -42,6 +42,7 @@ class HomePage(SignedInPage):
             },
             live=Live(("running", "next", "quota"), 15),
             running=sorted(running.items, key=_newest_first),
+            measured=await self.gpu_use(running.items),
             more_runs=running.next is not None,
             more_waits=waiting.next is not None,
             pending=sorted(pending, key=_place),

@@ -78,6 +78,7 @@ class WorkPage(SignedInPage):
             section="jobs",
             live=Live(("jobs",), 15),
             jobs=found.items,
+            measured=await self.gpu_use(found.items),
             next=found.next,
             choice=choice,
             filters=list(FILTERS),

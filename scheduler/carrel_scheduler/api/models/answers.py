@@ -3,7 +3,7 @@
 GPUs on the wire are counted as numbers (``gpus: 1.0``), times are epoch seconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from carrel_schema.answers import (
     QueueEntryOut,
     QuotaFinding,
 )
-from carrel_schema.history import Report, Usage
+from carrel_schema.history import GpuUsePoint, Report, Usage
 from carrel_schema.wire import ALWAYS_SAID, WorkloadOut, WorkloadSpecOut
 
 _SAID: Any = msgspec.defstruct(
@@ -97,6 +97,12 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting workloads in the order of service."""
 
     items: Sequence[QueueEntryOut]
+
+
+class GpuUseList(msgspec.Struct, frozen=True, kw_only=True):
+    """What GPUs did, by the uid of the workload; those that the caller may not see are left out."""
+
+    items: Mapping[str, Sequence[GpuUsePoint]]
 
 
 class UsageList(msgspec.Struct, frozen=True, kw_only=True):

@@ -119,6 +119,12 @@ class QueueQuery(msgspec.Struct, frozen=True, kw_only=True):
     after: Annotated[int, Constraint(ge=0, le=10_000_000)] = 0
 
 
+class GpuUseQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose GPUs' use: uids of workloads."""
+
+    uid: Annotated[list[ShortText], Constraint(max_length=100)] = []
+
+
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Whose use in which span of time (epoch seconds; the last seven days by default)."""
 

@@ -119,6 +119,29 @@ async def read_usage(call: Call) -> Answer:
     return Answer(answers.UsageList(items=items, since=since, until=until))
 
 
+@Operation(
+    "GET",
+    "/gpu-use",
+    access=Access.USER,
+    query=queries.GpuUseQuery,
+    answers={200: answers.GpuUseList},
+)
+async def read_gpu_use(call: Call) -> Answer:
+    """What the GPUs of some workloads did since they started, or since the scheduler did."""
+    query: queries.GpuUseQuery = call.query
+    viewer, live = call.visitor.person, call.services.deps.live
+    found = {uid: live.gpu_use(uid) for uid in query.uid}
+    return Answer(
+        answers.GpuUseList(
+            items={
+                uid: one.points
+                for uid, one in found.items()
+                if one is not None and viewer.sees(one.project)
+            }
+        )
+    )
+
+
 OPERATIONS: Final = (
     list_nodes,
     read_node,
@@ -127,4 +150,5 @@ OPERATIONS: Final = (
     read_faults,
     read_queue,
     read_usage,
+    read_gpu_use,
 )

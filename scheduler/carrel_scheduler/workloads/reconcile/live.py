@@ -19,6 +19,7 @@ from carrel_scheduler.policy.inherited_rules import effective_rules
 from carrel_scheduler.workloads.contract import (
     Activity,
     Faults,
+    GpuUseSeries,
     NotAccepted,
     ProjectUse,
     QueueEntry,
@@ -91,6 +92,13 @@ class LiveView:
     def nodes(self) -> Sequence[NodeView]:
         """All nodes and devices."""
         return [self._node(view) for view in self._loop.state.node_views()]
+
+    def gpu_use(self, uid: str) -> GpuUseSeries | None:
+        """What the GPUs of a workload did; ``None``: there is no such workload."""
+        entry = self._loop.cache.get(uid)
+        if entry is None:
+            return None
+        return GpuUseSeries(project=entry.workload.meta.project, points=entry.gpu_series.points())
 
     def uncordon(self, node: str, index: int) -> bool:
         """Return a device to service that health checks cordoned; whether they had."""

@@ -18,6 +18,7 @@ from carrel_scheduler.policy import inherited_rules
 from carrel_scheduler.workloads.contract import Activity
 from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.gpu_account import GpuAccount
+from carrel_scheduler.workloads.state.gpu_series import GpuSeries
 from carrel_scheduler.workloads.state.phases import HOLDING
 from carrel_schema.kinds import KINDS
 from carrel_schema.objects import (
@@ -74,6 +75,7 @@ class CachedWorkload:
         claimed: whether the Hub has come for the present attempt.
         gpu_active_at: when one of its GPUs last worked.
         gpu_readings: by node, the last reading of its GPUs; see ``state.gpu_use``.
+        gpu_series: what its GPUs did since it is known here.
         reported_at: when its job last reported something.
         hear_until: until when a first sign of life is waited for before it may count as idle.
         visited_at: when somebody last came through the gateway; 0: nobody yet.
@@ -101,6 +103,7 @@ class CachedWorkload:
     activity: Activity | None = None
     gpu_active_at: float = 0.0
     gpu_readings: dict[str, GpuReading] = field(default_factory=dict)
+    gpu_series: GpuSeries = field(default_factory=GpuSeries)
     reported_at: float = 0.0
     hear_until: float = 0.0
     visited_at: float = 0.0

@@ -93,6 +93,10 @@ def take_readings(
     memory = sum(one.memory_used_mib for one in found)
     before = entry.gpu_readings.get(node)
     entry.gpu_readings[node] = GpuReading(now, busy, sum(known), memory)
+    fresh = [one for one in entry.gpu_readings.values() if now - one.at <= STALE_SECONDS]
+    entry.gpu_series.add(
+        now, sum(one.utilization for one in fresh), sum(one.memory_used_mib for one in fresh)
+    )
     if before is not None and now - before.at <= STALE_SECONDS:
         milli = entry.workload.spec.resources.gpu_milli
         held = len(devices) * (milli if 0 < milli < MILLI else MILLI) / MILLI
