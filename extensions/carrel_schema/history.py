@@ -146,7 +146,7 @@ Curves = Mapping[str, Sequence[Point]]
 class GpuUsePoint(Answer, frozen=True, kw_only=True):
     """What a workload's GPUs did at one time, as far as it was measured.
 
-    ``gpus`` is the utilization (0 to 1) of its GPUs, summed up; ``memory_mib`` what they had in use.
+    ``gpus`` is the utilization (0 to 1) of its GPUs, summed up; ``memory_mib`` is what they used.
     """
 
     at: float

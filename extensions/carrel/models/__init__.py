@@ -44,7 +44,6 @@ from carrel_schema.wire import WorkloadSpecOut as WorkloadSpec
 __all__ = [
     "AT_REST",
     "HOLDING",
-    "GpuUsePoint",
     "Amounts",
     "Artifacts",
     "BatchAnswer",
@@ -56,6 +55,7 @@ __all__ = [
     "Event",
     "Faults",
     "Forecast",
+    "GpuUsePoint",
     "History",
     "Holder",
     "Identity",
