@@ -16,6 +16,7 @@ from typing import Final
 PRIVATE: Final = 0o700
 HALF_WRITTEN: Final = ".new-"
 OUTPUTS: Final = ".outputs"
+MOST_OUTPUT_BYTES: Final = 2**32
 
 
 class Results:
@@ -23,10 +24,11 @@ class Results:
 
     Args:
         folder: made with mode 0700 when the first result comes.
+        most_output_bytes: of all outputs of one map.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, most_output_bytes: int = MOST_OUTPUT_BYTES) -> None:
+        self._folder, self._most_output_bytes = folder, most_output_bytes
 
     async def begin(self) -> None:
         """Clear away what a killed service left half written; before the first ``put``."""
@@ -40,9 +42,9 @@ class Results:
         """What was kept; ``None`` when there is nothing."""
         return await asyncio.to_thread(self._read, uid)
 
-    async def put_output(self, uid: str, digest: str, content: bytes) -> None:
-        """Keep one of the outputs of a map."""
-        await asyncio.to_thread(self._write, f"{uid}{OUTPUTS}/{digest}", content)
+    async def put_output(self, uid: str, digest: str, content: bytes) -> bool:
+        """Keep one of the outputs of a map; ``False``: it has as many bytes of them as it may."""
+        return await asyncio.to_thread(self._write_output, uid, digest, content)
 
     async def outputs(self, uid: str) -> list[str]:
         """The names of a map's outputs."""
@@ -83,6 +85,13 @@ class Results:
     def _remove(self, uid: str) -> None:
         (self._folder / uid).unlink(missing_ok=True)
         shutil.rmtree(self._folder / f"{uid}{OUTPUTS}", ignore_errors=True)
+
+    def _write_output(self, uid: str, digest: str, content: bytes) -> bool:
+        kept = sum(file.stat().st_size for file in (self._folder / f"{uid}{OUTPUTS}").glob("*"))
+        if kept + len(content) > self._most_output_bytes:
+            return False
+        self._write(f"{uid}{OUTPUTS}/{digest}", content)
+        return True
 
     def _outputs(self, uid: str) -> list[str]:
         folder = self._folder / f"{uid}{OUTPUTS}"

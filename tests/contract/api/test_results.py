@@ -82,3 +82,13 @@ async def test_what_belongs_to_nobody_is_swept(tmp_path: Path) -> None:
     await results.sweep(exists)
     assert [path.name for path in (tmp_path / "results").iterdir()] == ["b"]
     assert (tmp_path / "results" / "b").stat().st_mode & 0o777 == 0o600
+
+
+async def test_outputs_of_a_map_are_bounded_in_all_and_go_with_it(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results", most_output_bytes=10)
+    assert await results.put_output("map-1", "a", b"12345678")
+    assert not await results.put_output("map-1", "b", b"123")
+    assert await results.put_output("map-2", "b", b"123")
+    assert await results.outputs("map-1") == ["a"]
+    await results.remove("map-1")
+    assert (await results.outputs("map-1"), await results.get_output("map-2", "b")) == ([], b"123")

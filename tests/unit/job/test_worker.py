@@ -13,7 +13,7 @@ from typing_extensions import override
 from carrel import results
 from carrel.client.resources.warm_map import files_of
 from carrel.job.task import PREEMPTED, Task
-from carrel.job.worker.loop import Loop, Scheduler
+from carrel.job.worker.loop import Loop, NotTaken, Scheduler
 from carrel.job.worker.orders import Order, unframed
 from carrel.job.worker.process import Process
 
@@ -114,6 +114,15 @@ def test_a_worker_that_has_to_leave_gives_back_what_it_has() -> None:
     assert loop.run() == PREEMPTED
     teller.join()
     assert (scheduler.ended, scheduler.returned) == ({}, [4])
+
+
+def test_a_worker_that_is_refused_has_failed() -> None:
+    class Refusing(Listed):
+        @override
+        def take(self, body: Mapping[str, Any]) -> list[Order]:
+            raise NotTaken("status 409: storage_full")
+
+    assert Loop(Refusing(0), Process(None)).run() == 1
 
 
 def test_items_of_a_map_hand_back_what_they_return_and_raise(tmp_path: Path) -> None:

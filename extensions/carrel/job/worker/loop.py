@@ -98,6 +98,7 @@ class Loop:
     def run(self) -> int:
         """Run until nothing is left to do; returns the exit code."""
         signal.signal(signal.SIGTERM, self._leave)
+        refused = False
         try:
             while not self._leaving:
                 self._exchange(self._wanted())
@@ -109,8 +110,9 @@ class Loop:
             self._exchange(0)
         except NotTaken as error:
             warn(f"the worker ends: {error}")
+            refused = True
         self._process.close(1.0)
-        return PREEMPTED if self._leaving else 0
+        return PREEMPTED if self._leaving else int(refused)
 
     def _leave(self, *_: object) -> None:
         self._leaving = True

@@ -125,7 +125,10 @@ async def write_output(call: Call) -> Answer:
         raise problems.Conflicting(
             Code.BEING_DELETED, "The map is being deleted; nobody waits for its outputs"
         )
-    await call.services.deps.results.put_output(worker.spec.owner, digest, call.body)
+    if not await call.services.deps.results.put_output(worker.spec.owner, digest, call.body):
+        raise problems.Conflicting(
+            Code.STORAGE_FULL, "A map returns at most 4 GiB in all; save larger values to files"
+        )
     return Answer(status=204)
 
 
