@@ -90,6 +90,31 @@ def test_it_runs_from_top_to_bottom(team: People, stack: Stack, folder: Path) ->
     )
 
 
+def test_it_runs_by_the_clock_as_a_job(team: People, stack: Stack, folder: Path) -> None:
+    """As its section 7 says: its cells submit jobs with the token of the run alone."""
+    shutil.copy(TUTORIAL, folder / "tutorial.ipynb")
+    token = team.token("ada")
+    ada = stack.client(token)
+    words = ("schedule", "nightly", "* * * * *", str(folder / "tutorial.ipynb"), "-p", "vision")
+    _carrel(stack, token, *words, "--memory", "1G")
+
+    def runs() -> list[Workload]:
+        return ada.list_workloads("vision", kind="notebook", parts=True)
+
+    run = until(lambda: next(iter(runs()), None), seconds=120, why="the clock begins a run")
+    ada.suspend("vision", "nightly")
+    parents = until(
+        lambda: {one.spec.parent for one in ada.list_workloads("vision") if one.name in JOBS},
+        seconds=CELL_SECONDS,
+        why="it submits a job",
+    )
+    assert parents == {run.name}
+    until(lambda: ada.get_workload("vision", run.name).at_rest, seconds=CELL_SECONDS, why="its end")
+    ended = ada.get_workload("vision", run.name)
+    assert ended.status.phase == "succeeded", ended.status.reason
+    ada.delete_workload("vision", "nightly")
+
+
 def test_it_runs_in_a_workspace(team: People, stack: Stack) -> None:
     page = team.page("grace")
     page.goto(f"{stack.url}/hub/spawn")
