@@ -1,0 +1,198 @@
+"""A new user's first steps in a real browser: a training, a typo, and the same corrected.
+
+The tests of this module build on each other, in order. The last one walks all pages that then have
+something to show, in light on a screen and in the dark on a phone.
+"""
+
+from collections.abc import Callable, Iterator
+from importlib import resources
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+
+from carrel import Client
+from e2e.stack import People, Stack, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+CONSOLE = "/services/console/"
+TRAIN = """%%train first --gpus 1
+import time
+import carrel
+
+for step in range(200):
+    carrel.report(step=step + 1, total=200, loss=1 / (step + 1))
+    print("step", step, flush=True)
+    time.sleep(0.1)
+"""
+TYPO = TRAIN.replace("first", "typo").replace("range(200)", "rang(200)")
+KINDS: dict[str, dict[str, Any]] = {
+    "walked": {"command": ["python", "-c", "prin()"], "gpus": 1},
+    "search": {
+        "kind": "experiment",
+        "command": ["true"],
+        "experiment": {
+            "metric": "loss",
+            "completions": 2,
+            "parameters": {"x": {"type": "float", "low": 0.0, "high": 1.0}},
+        },
+    },
+    "nightly": {
+        "kind": "schedule",
+        "command": ["true"],
+        "schedule": {"cron": "0 3 * * *", "runs": "training"},
+    },
+    "curves": {"kind": "tensorboard", "tensorboard": {"jobs": ["walked"]}},
+    "pair": {"kind": "distributed", "tasks": 2, "command": ["sleep", "60"]},
+}
+LOOKS = {
+    "light": ViewportSize(width=1280, height=900),
+    "dark": ViewportSize(width=390, height=844),
+}
+EVERYBODYS = (
+    "/hub/home",
+    "/hub/token",
+    "/hub/nothing-is-here",
+    CONSOLE,
+    f"{CONSOLE}jobs",
+    f"{CONSOLE}jobs?whose=all",
+    f"{CONSOLE}cluster",
+    f"{CONSOLE}queue",
+    f"{CONSOLE}help",
+    f"{CONSOLE}nothing-is-here",
+)
+ADAS = (
+    f"{CONSOLE}submit",
+    f"{CONSOLE}submit?kind=experiment",
+    f"{CONSOLE}submit?again=vision/walked",
+    f"{CONSOLE}projects",
+    f"{CONSOLE}projects/vision",
+    f"{CONSOLE}compare?run=vision/walked&run=vision/search",
+    f"{CONSOLE}jobs/vision/walked/delete",
+    *(f"{CONSOLE}jobs/vision/{name}" for name in ("walked", "search", "curves", "pair")),
+    f"{CONSOLE}jobs/vision/nightly",
+)
+ADMINS = ("/hub/admin", f"{CONSOLE}projects/vision", f"{CONSOLE}new-project")
+
+
+@pytest.fixture(scope="module")
+def ada(team: People, stack: Stack) -> Client:
+    return stack.client(team.token("ada"))
+
+
+@pytest.fixture(scope="module")
+def lab(team: People, stack: Stack) -> Iterator[Page]:
+    """Her workspace, started from the form as it comes."""
+    page = team.page("ada")
+    page.goto(f"{stack.url}/hub/spawn")
+    team.shot(page, "researcher-form")
+    page.locator("form [type=submit]").last.click()
+    page.wait_for_url("**/lab**")
+    page.wait_for_selector(".jp-DirListing-item >> text=carrel-demo.ipynb")
+    team.shot(page, "researcher-lab")
+    page.locator(".jp-LauncherCard", has_text="Python 3").first.click()
+    page.wait_for_selector("text=Python 3 (ipykernel) | Idle")
+    yield page
+    page.close()
+
+
+def run(page: Page, text: str) -> None:
+    """Type a cell at the end of the notebook and run it."""
+    page.keyboard.press("Escape")
+    cells = page.locator(".jp-Notebook .jp-CodeCell")
+    before = cells.count()
+    cells.last.locator(".jp-InputArea-editor").click()
+    page.keyboard.insert_text(text)
+    page.keyboard.press("Shift+Enter")
+    until(lambda: cells.count() > before, seconds=60, why="the next cell is there")
+
+
+def phase(ada: Client, name: str) -> str:
+    found = [one.status.phase for one in ada.list_workloads("vision") if one.name == name]
+    return found[0] if found else ""
+
+
+def comes(ada: Client, name: str, *wanted: str) -> Callable[[], bool]:
+    return lambda: phase(ada, name) in wanted
+
+
+def test_her_first_cell_trains_and_is_watched(lab: Page, team: People, ada: Client) -> None:
+    run(lab, "%load_ext carrel")
+    run(lab, TRAIN)
+    expect(lab.locator(".carrel-view").last).to_contain_text("Running")
+    team.shot(lab, "researcher-train")
+    until(
+        lambda: "1 running" in lab.locator(".carrel-queue").inner_text(),
+        seconds=60,
+        why="the status bar counts it",
+    )
+    assert phase(ada, "first") == "running"
+
+
+def test_the_status_bar_and_quota_agree_within_two_seconds(lab: Page, ada: Client) -> None:
+    def told() -> str:
+        return lab.locator(".carrel-status").get_attribute("aria-label") or ""
+
+    ada.create_workload(
+        {"project": "vision", "name": "more", "gpus": 1, "command": ["sleep", "600"]}
+    )
+    until(comes(ada, "more", "running"), seconds=60, why="it runs")
+    held = f"{ada.get_project('vision').use.gpus_allocated:g} of 2 guaranteed"
+    until(lambda: held in told(), seconds=2.0, every=0.1, why="the status bar follows")
+    ada.delete_workload("vision", "more")
+
+
+def test_a_typo_fails_at_once_with_its_exception_and_is_run_again_corrected(
+    lab: Page, team: People, stack: Stack, ada: Client
+) -> None:
+    run(lab, TYPO)
+    until(comes(ada, "typo", "failed"), seconds=60, why="it fails")
+    expect(lab.locator(".carrel-view").last).to_contain_text("NameError")
+    assert ada.get_workload("vision", "typo").status.attempt == 0
+    page = team.page("ada")
+    page.goto(f"{stack.url}{CONSOLE}jobs/vision/typo")
+    expect(page.locator("#state .notice")).to_contain_text("NameError: name 'rang' is not defined")
+    team.shot(page, "researcher-typo")
+    page.get_by_role("link", name="Edit and run again").click()
+    page.fill("#command", "python -c \"print('corrected')\"")
+    page.fill("#name", "corrected")
+    team.shot(page, "researcher-edit")
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/jobs/vision/corrected")
+    expect(page.locator("#state")).to_contain_text("succeeded")
+    expect(page.locator("#log")).to_contain_text("corrected")
+    page.close()
+
+
+def test_every_page_is_accessible_and_fits(team: People, stack: Stack, ada: Client) -> None:
+    for name, work in KINDS.items():
+        ada.create_workload({"project": "vision", "name": name, **work})
+    axe = (resources.files("axe_playwright_python") / "axe.min.js").read_text()
+    found: list[str] = []
+    pages = {"ada": (*EVERYBODYS, *ADAS), "grace": ("/hub/spawn",), "admin": ADMINS}
+    for user, paths in pages.items():
+        page = team.page(user)
+        for look, size in LOOKS.items():
+            page.emulate_media(color_scheme="light" if look == "light" else "dark")
+            page.set_viewport_size(size)
+            for path in paths:
+                page.goto(f"{stack.url}{path}")
+                page.locator("h1").first.wait_for(state="attached")
+                found += _violations(page, axe, look)
+                team.shot(page, f"page-{user}{path.replace('/', '-').replace('?', '-')}-{look}")
+        page.close()
+    assert found == []
+
+
+def _violations(page: Page, axe: str, look: str) -> list[str]:
+    page.evaluate(axe)
+    told = page.evaluate("axe.run(document)")
+    wide = page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    return [
+        f"{page.url} {look}: {one['id']} {node['target']} {node['failureSummary']}"
+        for one in told["violations"]
+        for node in one["nodes"]
+    ] + ([f"{page.url} {look}: {wide} px too wide"] if wide > 0 else [])
