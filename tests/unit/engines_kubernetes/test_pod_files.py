@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -51,7 +51,7 @@ async def test_running_work_shows_its_files_and_ended_work_says_where_they_lie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_text("one")
-    monkeypatch.setitem(cast("dict[Area, str]", pods.PLACES), Area.ARTIFACTS, str(tmp_path))
+    monkeypatch.setitem(pods.PLACES, Area.ARTIFACTS, str(tmp_path))
     engine: Any = Pods()
     files = PodFiles(engine)
     assert [(one.path, one.size) for one in await files.list(FOLDER)] == [("a", 3)]
