@@ -50,7 +50,7 @@ def test_a_command_line_builds_only_what_its_first_word_needs() -> None:
     for first in ("list", "submit"):
         own = {name: text for name, text in everything.items() if name.split()[0] == first}
         assert commands(typer.main.get_command(build(first))) == own
-    assert commands(typer.main.get_command(build("lsit"))) == everything
+    assert commands(typer.main.get_command(build("lst"))) == everything
 
 
 def test_the_client_reads_no_folders_before_one_is_sent() -> None:

@@ -231,7 +231,7 @@ def test_commands_of_other_packages(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_interrupt_ends_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted() -> typer.Typer:
+    def interrupted(_word: str) -> typer.Typer:
         app = typer.Typer()
 
         @app.command()

@@ -75,7 +75,7 @@ def test_nodes() -> None:
     assert first == {
         "name": "n1", "schedulable": True, "cpu_milli": 32_000, "cpu_allocated_milli": 8000,
         "memory_mib": 64 * GIB, "memory_allocated_mib": 11 * GIB, "draining": False,
-        "mig_model": "", "extended": (("nic", 5, 0),),
+        "mig_model": "", "extended": (("nic", 5, 0),), "labels": (),
     }  # fmt: skip
     facts = ("index", "broken", "free_milli", "reserved_for", "reservations", "free_slots", "warm")
     assert [tuple(one[name] for name in facts) for one in devices] == [
