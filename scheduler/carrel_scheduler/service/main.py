@@ -304,7 +304,7 @@ async def _serve_machine(
         accounts=Accounts(
             root / "accounts", root / "homes", system_accounts=settings.system_accounts
         ),
-        options=TaskOptions(user_namespaces=settings.user_namespaces),
+        options=TaskOptions(user_namespaces=settings.user_namespaces, images=settings.images),
         namespaces=None if settings.network is None else Namespaces(settings.network),
         gpu_memory=gpu_memory,
     )

@@ -47,6 +47,9 @@ variable                        meaning
 ``CARREL_TASK_PORTS``           loopback ports of Carrel that isolated tasks reach, comma separated
 ``CARREL_TASK_PUBLIC_PORT``     a port of the machine's other addresses that they reach, too
 ``CARREL_NETWORK_BLOCK``        their addresses are chosen from it; default 10.213.0.0/16
+``CARREL_IMAGE_CREDENTIALS``    file with logins for registries, as ``docker login`` writes it
+``CARREL_IMAGE_MOST_GIB``       size of one image at most, unpacked; default 50
+``CARREL_IMAGE_STORE_GIB``      of all; beyond it what was not used for longest goes; default 200
 **on a cluster**
 ``KUBECONFIG``                  how to reach the cluster; unset: from within it
 ``CARREL_NAMESPACE``            where the scheduler's own lease and secret are
@@ -86,6 +89,7 @@ from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.core.settings import Strategy
 from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import STALE_SECONDS
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
+from carrel_scheduler.engines.local.images.store import StoreSettings
 from carrel_scheduler.engines.local.network.addressing import (
     DEFAULT_BLOCK,
     Network,
@@ -168,6 +172,7 @@ class Settings:
     gateway_url: str = ""
     system_accounts: frozenset[str] = frozenset()
     user_namespaces: bool = False
+    images: StoreSettings = field(default_factory=StoreSettings)
     gpu_memory_enforcement: Literal["off", "warn", "end"] = "warn"
     stall_rule: StallRule = field(default_factory=StallRule)
     network: Network | None = None
@@ -202,6 +207,11 @@ class Settings:
             gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
             system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
             user_namespaces=env.get("CARREL_USER_NAMESPACES", "") == "allow",
+            images=StoreSettings(
+                most_gib=int(_number(env, "CARREL_IMAGE_MOST_GIB", 50, least=1)),
+                store_gib=int(_number(env, "CARREL_IMAGE_STORE_GIB", 200, least=1)),
+                credentials=Path(login) if (login := env.get("CARREL_IMAGE_CREDENTIALS")) else None,
+            ),
             gpu_memory_enforcement=_enforcement(env),
             stall_rule=_stall_rule(env),
             network=_network(env, state_dir) if engine == "local" else None,

@@ -1,5 +1,6 @@
 """What a place cannot run is told at submission, with the field that is in the way."""
 
+import os
 from functools import partial
 from typing import Any
 
@@ -66,9 +67,12 @@ def test_volumes_of_one_machine_are_its_folders() -> None:
     assert fitting.on_machine(work(volumes=[("/data", "x")])) is None
 
 
-def test_one_machine_runs_no_images_and_says_so() -> None:
+def test_an_ordinary_account_runs_no_images_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert fitting.on_machine(work(image="pytorch:2")) is None
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     found = fitting.on_machine(work(image="pytorch:2"))
     assert found is not None
     assert (found.code, found.field, found.value) == ("no_image", "image", "pytorch:2")
-    assert "images need a cluster" in found.expected
+    assert "images need Carrel to run as root" in found.expected
     assert fitting.on_machine(work()) is None

@@ -53,6 +53,35 @@ def sandbox_programs() -> tuple[str, str]:
     return bwrap, holder
 
 
+HOLDER_FOLDER: Final = "/dev/carrel-holder"
+
+
+@cache
+def holder_in_image() -> tuple[list[str], list[tuple[str, str, bool]]]:
+    """The command that keeps the sandbox of an image, and the bind mounts that it needs.
+
+    It is the machine's ``cat`` with the machine's loader and libraries: an image may have none.
+    """
+    _, holder = sandbox_programs()
+    with subprocess.Popen(
+        [holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}
+    ) as process:
+        if process.stdin is None or process.stdout is None:  # both are pipes
+            raise EngineError("no pipes")
+        process.stdin.write(b"r")
+        process.stdin.flush()
+        process.stdout.read(1)  # everything is loaded
+        lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+    mapped = [line.split(maxsplit=5)[5] for line in lines if " r-xp " in line and " /" in line]
+    files = list(dict.fromkeys([os.path.realpath(holder), *mapped]))
+    names = {file: f"{HOLDER_FOLDER}/{Path(file).name}" for file in files}
+    loader = next((name for file, name in names.items() if Path(file).name.startswith("ld-")), "")
+    command = [names[files[0]]]
+    if loader:
+        command = [loader, "--library-path", HOLDER_FOLDER, *command]
+    return command, [(file, name, True) for file, name in names.items()]
+
+
 @cache
 def _refusal() -> str:
     """Why no sandbox can be made; empty when one can. Tried with real processes."""

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from carrel_scheduler.engines.contract import (
+    AlreadyStarted,
     EngineError,
     ExecSession,
     LogRequest,
@@ -30,6 +31,7 @@ from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.capabilities import describe_isolation
 from carrel_scheduler.engines.local.cgroups import find_limiter
 from carrel_scheduler.engines.local.gpu_memory import DriverMemory, GpuMemory
+from carrel_scheduler.engines.local.images.starting import ImageStarts
 from carrel_scheduler.engines.local.launch import Launcher, TaskOptions
 from carrel_scheduler.engines.local.logs import read_log
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
@@ -93,6 +95,7 @@ class LocalEngine:
         self._driver_memory = DriverMemory(layout.task)
         self._namespaces = namespaces
         self._streams = Streams()
+        self._image_starts = ImageStarts(self._start_in_image, self._streams.publish, clock)
         self._terminals: dict[TaskId, list[Terminal]] = {}
         self._hang_ups: set[asyncio.Task[int]] = set()
         self._registry: Registry | None = None
@@ -155,14 +158,32 @@ class LocalEngine:
     async def start(self, task: TaskSpec) -> None:
         """Start once."""
         registry = await self._opened()
+        if task.image:
+            if self.layout.task(task.id).exists():
+                raise AlreadyStarted(f"task {task.id} was started before")
+            self._image_starts.begin(task)
+            return
         await asyncio.to_thread(self._launcher.start, task)
         registry.adopt(task.id)  # from here on it runs: nothing may fail any more
+
+    async def _start_in_image(self, task: TaskSpec, tell: Callable[[int, int], None]) -> None:
+        registry = await self._opened()
+        alive = [one.id for one in registry.statuses() if one.phase is not TaskPhase.ENDED]
+        used = {task_state.read_record(self.layout.task(one)).image for one in alive}
+        image = await asyncio.to_thread(self._launcher.pull, task, tell, used)
+        if not self._image_starts.waits(task.id):
+            return  # it was ended meanwhile
+        await asyncio.to_thread(self._launcher.start, task, image)
+        registry.adopt(task.id)
 
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         """Request the end; the supervisor enforces it, whether or not the engine runs."""
         if not (math.isfinite(grace_seconds) and grace_seconds >= 0):
             raise EngineError(f"grace_seconds={grace_seconds!r}: a number from 0 is right")
         registry = await self._opened()
+        if self._image_starts.waits(task) and not self.layout.task(task).exists():
+            self._image_starts.end(task)
+            return
         if registry[task].phase is TaskPhase.ENDED:
             return
         folder = self.layout.task(task)
@@ -175,7 +196,9 @@ class LocalEngine:
 
     async def list(self) -> Sequence[TaskStatus]:
         """Every recorded task."""
-        return await (await self._opened()).scan()
+        found = await (await self._opened()).scan()
+        known = {status.id for status in found}
+        return [*found, *(one for one in self._image_starts.statuses() if one.id not in known)]
 
     def watch(self) -> AsyncIterator[TaskStatus]:
         """Changes from now on."""
@@ -243,6 +266,7 @@ class LocalEngine:
         if self._closed:
             return
         self._closed = True
+        await self._image_starts.close()
         self._streams.close()
         terminals = [one for group in self._terminals.values() for one in group]
         self._terminals.clear()

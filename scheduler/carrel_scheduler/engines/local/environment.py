@@ -10,6 +10,7 @@ from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskSpec
 from carrel_scheduler.engines.local.accounts import Account
+from carrel_scheduler.engines.local.shim import linux
 from carrel_scheduler.engines.local.task_state import write_whole
 
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -20,6 +21,7 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the one that the kernel 
 SMALL_BYTES: Final = 64 * 1024**2
 PASSWD: Final = Path("/etc/passwd")
 GROUP: Final = Path("/etc/group")
+LARGEST_ACCOUNTS_BYTES: Final = 1024**2
 _UUID: Final = re.compile(r"^GPU UUID:\s*(\S+)", re.MULTILINE)
 _MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
 
@@ -36,11 +38,13 @@ def task_environment(
     events: Path | None = None,
     cpu_limited: bool,
     gpu_limited: bool = False,
+    image: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The task's environment variables: defaults, the requested ones, then the engine's own.
 
     ``artifacts`` takes what it keeps, ``before`` holds checkpoints of other work that it continues,
-    ``model`` the model that it serves, ``events`` its event files.
+    ``model`` the model that it serves, ``events`` its event files, ``image`` the variables of its
+    image.
     Raises ``EngineError`` naming a variable that cannot be set.
     """
     asked = {**task.environment, **task.secret_environment}
@@ -51,6 +55,7 @@ def task_environment(
     asked = {name: value.replace("$(CARREL_TASK_DIR)", str(work)) for name, value in asked.items()}
     return (
         _defaults(task, cpu_limited=cpu_limited, gpu_limited=gpu_limited)
+        | ({} if image is None else {"PATH": SYSTEM_PATH, "SHELL": "/bin/sh", **image})
         | asked
         | {
             "HOME": str(account.home),
@@ -165,6 +170,29 @@ def account_files(account: Account, folder: Path) -> list[tuple[Path, Path]]:
         (_copy_with(PASSWD, user, folder / f"{account.name}.passwd"), PASSWD),
         (_copy_with(GROUP, group, folder / f"{account.name}.group"), GROUP),
     ]
+
+
+def write_account_files(folder: Path, image: Path, account: Account) -> None:
+    """Write ``passwd`` and ``group`` of an image with a line for the account into a folder."""
+    user = f"{account.name}:x:{account.uid}:{account.gid}::{account.home}:/bin/sh"
+    root = os.open(image, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for file, line in ((PASSWD, user), (GROUP, f"{account.name}:x:{account.gid}:")):
+            try:
+                found = linux.open_path(str(file), linux.RESOLVE_IN_ROOT, root)
+            except OSError:
+                text = b"root:x:0:0:root:/root:/bin/sh\n" if file == PASSWD else b"root:x:0:\n"
+            else:
+                with os.fdopen(os.open(f"/proc/self/fd/{found}", os.O_RDONLY), "rb") as known:
+                    text = known.read(LARGEST_ACCOUNTS_BYTES)
+                os.close(found)
+            others = [
+                one for one in text.splitlines() if one.split(b":")[0] != account.name.encode()
+            ]
+            whole = b"\n".join([*others, line.encode(), b""])
+            write_whole(folder / file.name, whole, mode=0o644)
+    finally:
+        os.close(root)
 
 
 def _copy_with(original: Path, line: str, copy: Path) -> Path:

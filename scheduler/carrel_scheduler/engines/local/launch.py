@@ -8,7 +8,7 @@ proves that no process is about to start its task any more.
 import errno
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +19,22 @@ from carrel_scheduler.engines.local import environment, task_folder
 from carrel_scheduler.engines.local.accounts import Account, Accounts
 from carrel_scheduler.engines.local.capabilities import (
     filter_without_user_namespaces,
+    holder_in_image,
     require_sandbox,
     sandbox_programs,
 )
 from carrel_scheduler.engines.local.cgroups import Limiter
 from carrel_scheduler.engines.local.fork_server import ForkServer, NoSupervisor
 from carrel_scheduler.engines.local.gpu_memory import GpuMemory
+from carrel_scheduler.engines.local.images.store import (
+    Image,
+    ImageStore,
+    PullTicket,
+    StoreSettings,
+    Tell,
+)
 from carrel_scheduler.engines.local.network.namespaces import (
+    RESOLV_CONF,
     Joined,
     Namespaces,
     files_inside,
@@ -47,12 +56,14 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         user_namespaces: whether tasks may begin some.
         log_segment_bytes: size after which a segment of a task's output ends.
         log_segments: how many segments are kept.
+        images: limits of the store of images.
     """
 
     most_processes: int = 4096
     user_namespaces: bool = False
     log_segment_bytes: int = 16 * 1024 * 1024
     log_segments: int = 4
+    images: StoreSettings = StoreSettings()
 
 
 class Launcher:
@@ -73,14 +84,32 @@ class Launcher:
         self._namespaces, self._options = namespaces, options
         self._gpu_memory = gpu_memory
         self._fork_server = ForkServer()
+        self._images = ImageStore(
+            layout.root.resolve() / "images", lambda: sandbox_programs()[0], options.images
+        )
 
     @property
     def syscall_filter(self) -> bytes:
         """The seccomp filter of sandboxes; empty for none."""
         return b"" if self._options.user_namespaces else filter_without_user_namespaces()
 
-    def start(self, task: TaskSpec) -> None:
-        """Start; blocks for some milliseconds.
+    def pull(self, task: TaskSpec, tell: Tell, used: Collection[str]) -> Image:
+        """Get the task's image; blocks while it is pulled. Raises ``EngineError``."""
+        account = self._accounts.resolve(task.user)
+        if account.shared:
+            raise EngineError(
+                f"image={task.image!r}: left out: images need Carrel to run as root; work of an"
+                " ordinary account runs with the machine's own programs"
+            )
+        require_sandbox()
+        ticket = PullTicket()
+        if self._namespaces is not None:
+            joined = self._namespaces.join(account.uid)
+            ticket = PullTicket(network=joined.path, files=tuple(files_inside()))
+        return self._images.get(task.image, ticket, tell, used)
+
+    def start(self, task: TaskSpec, image: Image | None = None) -> None:
+        """Start, in its image if it has one; blocks for some milliseconds.
 
         Raises ``AlreadyStarted``, or ``EngineError`` after which nothing is left.
         """
@@ -97,8 +126,8 @@ class Launcher:
         try:
             lock = Lock.take(building)
             try:
-                self._build(building, task, account, joined)
-                job = self._job(task, account, folder, joined)
+                self._build(building, task, account, joined, image)
+                job = self._job(task, account, folder, joined, image)
                 self._claim(building, folder, task)
                 self._hand_over(job, task, folder, lock)
             finally:
@@ -125,7 +154,12 @@ class Launcher:
             )
 
     def _build(
-        self, building: Path, task: TaskSpec, account: Account, joined: Joined | None
+        self,
+        building: Path,
+        task: TaskSpec,
+        account: Account,
+        joined: Joined | None,
+        image: Image | None,
     ) -> None:
         for name in ("work", "log", "tmp"):
             (building / name).mkdir(mode=0o700)
@@ -137,7 +171,9 @@ class Launcher:
         task_folder.give(building / "work", account)
         os.mkfifo(building / "control", 0o600)
         self._gpu_memory.prepare(building, task, account)
-        if (task.hosts or joined) and HOSTS.exists():
+        if image is not None:
+            environment.write_account_files(building, image.folder, account)
+        if self._has_hosts(task, joined):
             lines = "".join(f"{address} {name}\n" for address, name in task.hosts)
             known = HOSTS.read_text()
             text = f"{known if joined is None else hosts_inside(known, self._node)}\n{lines}"
@@ -154,10 +190,22 @@ class Launcher:
             memory_mib=task.memory_mib,
             working_dir=task.working_dir,
             address=joined.address if joined else "",
+            image=image.digest if image else "",
         )
         write_whole(building / "task.json", msgspec.json.encode(record))
 
-    def _job(self, task: TaskSpec, account: Account, folder: Path, joined: Joined | None) -> Job:
+    @staticmethod
+    def _has_hosts(task: TaskSpec, joined: Joined | None) -> bool:
+        return bool(task.hosts or joined or task.image) and HOSTS.exists()
+
+    def _job(
+        self,
+        task: TaskSpec,
+        account: Account,
+        folder: Path,
+        joined: Joined | None,
+        image: Image | None,
+    ) -> Job:
         work = folder / "work"
         for source in task.read_only:
             task_folder.check_kept(source, account)
@@ -185,6 +233,7 @@ class Launcher:
                 events=next(iter(events), None),
                 cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
                 gpu_limited=self._gpu_memory.applies(task),
+                image=None if image is None else image.environment,
             )
             | self._gpu_memory.environment(task, account, folder),
             working_dir=task.working_dir or str(work),
@@ -198,13 +247,18 @@ class Launcher:
             return job
         without_home = task.kind in WITHOUT_HOME
         ours = [checkpoints] if checkpoints.parent == self._layout.checkpoints else []
-        needed = task_folder.plan_mounts(
-            account,
-            readable=[*task_folder.interpreter_folders(account), *shown, *before, *models],
-            own=[work, *ours, *artifacts, *events, *([] if without_home else [account.home])],
-            covered=[account.home] if without_home else [],
-            replaced=environment.account_files(account, self._layout.accounts),
-        )
+        own = [work, *ours, *artifacts, *events, *([] if without_home else [account.home])]
+        if image is not None:
+            job.image = str(image.folder)
+            needed = task_folder.mounts_in_image(folder, [*shown, *before, *models], own)
+        else:
+            needed = task_folder.plan_mounts(
+                account,
+                readable=[*task_folder.interpreter_folders(account), *shown, *before, *models],
+                own=own,
+                covered=[account.home] if without_home else [],
+                replaced=environment.account_files(account, self._layout.accounts),
+            )
         self._sandbox(job, task, account, needed, joined)
         # What others write must not lead its reader to files of the reader's own.
         foreign = {str(path) for place in shown for path in (place, place.resolve())}
@@ -225,14 +279,17 @@ class Launcher:
         job.uid, job.gid, job.user = account.uid, account.gid, account.name
         job.home = str(account.home) if account.home.is_relative_to(self._layout.root) else ""
         job.bubblewrap, holder = sandbox_programs()
+        loaded: list[tuple[str, str, bool]] = []
         job.holder = [holder]
+        if job.image:
+            job.holder, loaded = holder_in_image()
         job.syscall_filter = self.syscall_filter
         job.masks = needed.masks
         job.binds = [*needed.binds, *self._binds_of_gang(task, folder, joined)]
-        job.binds += self._gpu_memory.binds(task, folder)
+        job.binds += [*self._gpu_memory.binds(task, folder), *loaded]
         places = [target for source, target, _ in job.binds if source == work]
         job.volumes = list(self._volumes(task, places))
-        job.temporaries = [str(one) for one in task_folder.temporary_folders()]
+        job.temporaries = [str(one) for one in task_folder.temporary_folders(task.image)]
         job.shared_memory_bytes = task.memory_mib * 1024**2
         job.device_nodes = environment.device_nodes(task)
         if not self._limiter.counts_processes:
@@ -250,7 +307,7 @@ class Launcher:
                 yield "volumes", source, target, source in task.read_only
         inside = task.working_dir and task_folder.in_volume(task.working_dir, task.volumes)
         for field, source in (
-            ("working_dir", "" if inside else task.working_dir),
+            ("working_dir", "" if inside or task.image else task.working_dir),
             ("checkpoint_dir", task.checkpoint_dir),
         ):
             if source and Path(source).parent != self._layout.checkpoints:
@@ -261,13 +318,18 @@ class Launcher:
     ) -> Iterator[tuple[str, str, bool]]:
         """Bind mounts by which names and paths of others hold for a task, too."""
         own = folder.parent.resolve() / folder.name
-        if (task.hosts or joined) and HOSTS.exists():
+        if self._has_hosts(task, joined):
             yield str(own / HOSTS.name), os.path.realpath(HOSTS), True
+        if task.image and joined is None and RESOLV_CONF.exists():
+            yield os.path.realpath(RESOLV_CONF), str(RESOLV_CONF), True
         if task.seen_as is not None:
             other = folder.parent.resolve() / self._layout.task(task.seen_as).name
             yield str(own / "work"), str(other / "work"), False
         if joined is not None:
-            yield from ((str(source), str(target), True) for source, target in files_inside())
+            inside = list(files_inside())
+            if task.image and not inside and RESOLV_CONF.exists():
+                inside = [(RESOLV_CONF.resolve(), RESOLV_CONF)]
+            yield from ((str(source), str(target), True) for source, target in inside)
 
     def _check_usable(self, task: TaskSpec) -> None:
         """Refuse paths that cannot be read; tasks of a shared account are in no sandbox."""

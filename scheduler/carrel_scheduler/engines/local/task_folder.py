@@ -192,8 +192,21 @@ class Mounts(msgspec.Struct, frozen=True):
     binds: list[tuple[str, str, bool]]
 
 
-def temporary_folders() -> list[Path]:
+def mounts_in_image(folder: Path, readable: Iterable[Path], own: Iterable[Path]) -> Mounts:
+    """Bind mounts of a task whose root is an image: its folders, and its account's name."""
+    record = folder.parent.resolve() / folder.name
+    binds = [
+        (os.path.realpath(path), str(path), read_only)
+        for path, read_only in sorted(_wanted(readable, own).items())
+    ]
+    binds += [(str(record / name), f"/etc/{name}", True) for name in ("passwd", "group")]
+    return Mounts([], binds)
+
+
+def temporary_folders(image: str = "") -> list[Path]:
     """Folders for temporary files that a sandboxed task has of its own."""
+    if image:
+        return list(TEMPORARY)
     return [folder for folder in TEMPORARY if folder.is_dir() and not folder.is_symlink()]
 
 

@@ -45,6 +45,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int = 0
     working_dir: str = ""
     address: str = ""
+    image: str = ""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):

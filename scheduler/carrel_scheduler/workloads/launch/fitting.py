@@ -4,6 +4,7 @@ One machine and a cluster differ in what a volume is, and a pod cannot be everyt
 can. What a cluster refuses is what its engine would refuse at the start, asked beforehand.
 """
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePosixPath
 from typing import Final
@@ -20,7 +21,8 @@ _NO_MIG: Final = (
     "left out: MIG instances are offered on a cluster; on one machine `gpus` below 1 is a share"
 )
 _NO_IMAGE: Final = (
-    "left out: images need a cluster; on one machine work runs with the machine's own programs"
+    "left out: on one machine images need Carrel to run as root; here work runs with the machine's"
+    " own programs"
 )
 _NO_POD_OF_OURS: Final = "left out where the Hub makes the pod; `gpus` is right"
 
@@ -32,7 +34,7 @@ def on_machine(workload: Workload) -> UnsupportedField | None:
     """Check what one machine cannot run: volumes are its folders."""
     if profile := workload.spec.resources.mig_profile:
         return UnsupportedField("no_mig", "mig_profile", profile, _NO_MIG)
-    if image := workload.spec.image:
+    if (image := workload.spec.image) and os.geteuid():
         return UnsupportedField("no_image", "image", image, _NO_IMAGE)
     for number, (source, _) in enumerate(workload.spec.volumes):
         if not PurePosixPath(source).is_absolute():

@@ -226,10 +226,11 @@ def _command(
     if spec.kind in builtin_programs.SEALED:
         given = tuple(spec.command)
     asked = ports.filled_in(given, _ports(entry, index, settings))
-    if settings.python and asked[:1] == (sys.executable,):
-        asked = (settings.python, *asked[1:])
+    python = settings.python or ("python3" if spec.image else sys.executable)
+    if asked[:1] == (sys.executable,):
+        asked = (python, *asked[1:])
     if spec.code is not None:
-        return builtin_programs.fetching(asked, settings.python or sys.executable)
+        return builtin_programs.fetching(asked, python)
     return asked
 
 
@@ -260,7 +261,7 @@ def _environment(
     programs = "" if settings.python else rendezvous.OUR_PROGRAMS
     meeting = rendezvous.environment(entry, index, settings.address_of, programs)
     given = {**spec.environment, **own, **meeting, **_ports(entry, index, settings)}
-    return given if settings.python else {"PATH": SEARCH_PATH, **given}
+    return given if settings.python or spec.image else {"PATH": SEARCH_PATH, **given}
 
 
 def _share_memory(spec: WorkloadSpec, devices: Sequence[Device]) -> int:
