@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from carrel_scheduler.engines.local.images.unpack import NOBODY
 from carrel_scheduler.engines.local.shim import linux
 from carrel_scheduler.engines.local.shim.sandbox import KERNEL, NAMESPACES
 
 PACKAGE: Final = "carrel_scheduler.engines.local.images"
 ROOT: Final = "root"
+NOBODY: Final = 65534
 
 
 def sandboxed(asked: Any, folder: str, options: Sequence[str], program: Sequence[str]) -> list[str]:

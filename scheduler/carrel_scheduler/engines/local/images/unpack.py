@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import BinaryIO, Final
 
+from carrel_scheduler.engines.local.images.pull import NOBODY
 from carrel_scheduler.engines.local.shim import linux
 
 if sys.version_info >= (3, 14):
@@ -29,7 +30,6 @@ else:
 
     _LOADED = (zstd,)  # what is needed later is loaded while it can be
 _FORMATS: Final = (bz2, gzip, lzma)
-NOBODY: Final = 65534
 WHITEOUT: Final = ".wh."
 OPAQUE: Final = ".wh..wh..opq"
 MOST_ENTRIES: Final = 2_000_000
