@@ -197,6 +197,8 @@ def _listed(found: Sequence[str] | Mapping[str, Any]) -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
+COMPANION_LABEL: Final = "carrel.dev/companion"
+"""Marks the work that runs single cells (``%%gpu``), of which the notebook itself tells."""
 ITS_OWN = "."
 """The folder that it starts in."""
 PREFIXES = {

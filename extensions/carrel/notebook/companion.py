@@ -29,7 +29,14 @@ from carrel.client.submit import default_project
 from carrel.errors import ApiError, CarrelError, Unreachable
 from carrel.job.companion import BEAT_SECONDS, KEY
 from carrel.models import Workload
-from carrel.notebook.cell import ITS_OWN, OF_THE_SHELL, CannotSend, borrowed_names, pack
+from carrel.notebook.cell import (
+    COMPANION_LABEL,
+    ITS_OWN,
+    OF_THE_SHELL,
+    CannotSend,
+    borrowed_names,
+    pack,
+)
 from carrel.results import RemoteError
 from carrel.volumes import mount_folder
 
@@ -113,6 +120,7 @@ class Companion:
             "command": [sys.executable, "-m", "carrel.job.companion", folder, str(self.keep)],
             "grace_seconds": 5.0,
             **self.asked,
+            "labels": {**self.asked.get("labels", {}), COMPANION_LABEL: "yes"},
             "restart_policy": "never",
             "routes": [route],
             "secret_environment": {**self.asked.get("secret_environment", {}), KEY: self._key},

@@ -20,6 +20,7 @@ from carrel import wording
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Event, Workload
+from carrel.notebook.cell import COMPANION_LABEL
 from carrel.widgets.job_state import describe, preemption_text
 
 SILENT_KINDS: Final = frozenset({"workspace", "trial", "replica", "tensorboard", "schedule"})
@@ -80,7 +81,7 @@ class WorkNotifications:
             return
         self.version += 1
         self._known[now.uid] = now
-        if now.spec.kind not in SILENT_KINDS:
+        if now.spec.kind not in SILENT_KINDS and COMPANION_LABEL not in now.labels:
             self._notify(before, now)
         self._tidy()
 

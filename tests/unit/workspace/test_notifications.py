@@ -15,6 +15,7 @@ from carrel.models import (
     WorkloadSpec,
     WorkloadStatus,
 )
+from carrel.notebook.cell import COMPANION_LABEL
 from carrel.workspace.notifications import LONGEST, WorkNotifications
 
 BEGAN = 1000.0
@@ -172,3 +173,11 @@ def test_who_sits_at_a_workspace_hears_of_its_machine_once(news: WorkNotificatio
     other.workload = msgspec.structs.replace(other.workload, spec=spec)
     other.runs().now(reason=trouble)
     assert len(told(news)) == 2
+
+
+def test_of_a_single_cell_the_notebook_itself_tells(news: WorkNotifications) -> None:
+    cell = Story(news, "gpu-1")
+    cell.workload = msgspec.structs.replace(cell.workload, labels={COMPANION_LABEL: "yes"})
+    cell.waits().runs().now(phase="failed", ended_at=BEGAN + 20)
+    assert told(news) == []
+    assert [one["name"] for one in news.jobs()] == ["gpu-1"]
