@@ -52,7 +52,7 @@ def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | N
     kind = classes.kinds[shape.cls]
     if not shape.plain and not (shape.apart == HOST and shape.alike and not shape.levelled):
         return None
-    if job.rows or step != shape.first_step:
+    if job.rows or cycle.answered(job) or step != shape.first_step:
         return None
     if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE) or len(classes.host(shape.cls)) > 2:
         return None
