@@ -149,6 +149,19 @@ def test_what_cannot_be_is_refused_in_words(
     assert sentence in told.error
 
 
+def test_a_quota_of_gpus_has_two_decimals(ours: ControlPlane, kubectl: Kubectl) -> None:
+    for gpus in (0, 0.29, 2.5, 3, 0.125):
+        project = {
+            "apiVersion": "carrel.dev/v1alpha1",
+            "kind": "Project",
+            "metadata": {"name": "decimals"},
+            "spec": {"quota": {"gpus": gpus}},
+        }
+        told = kubectl.apply(project, words=("--dry-run=server",))
+        assert (told.code == 0) == (gpus != 0.125), told.error
+        assert told.code == 0 or "at most two decimals, as 2.5" in told.error
+
+
 def test_unknown_fields_are_told(namespace: str, kubectl: Kubectl) -> None:
     told = kubectl.apply(manifest("Training", "typo", {"command": ["x"], "comand": ["y"]}))
     assert told.code != 0

@@ -68,7 +68,14 @@ _MIG: Final = {
     "x-kubernetes-validations": [rule(f"self == '' || self.matches('^{FORM}$')", EXPECTED)],
 }
 _AMOUNTS: Final = {"gpus": _GPU, "cpu": _CPU, "cpu_limit": _CPU, "memory": _MEMORY}
-_QUOTA: Final = _AMOUNTS | {"gpus": {"minimum": 0, "maximum": 65_536, "multipleOf": 0.01}}
+# Not `multipleOf`: the API server takes a factor below 1 as 0 where the value is a whole number.
+_HUNDREDTHS: Final = "double(int(self * 100.0 + 0.5)) - self * 100.0"
+_QUOTA_GPUS: Final = rule(
+    f"{_HUNDREDTHS} < 0.000001 && {_HUNDREDTHS} > -0.000001", "at most two decimals, as 2.5"
+)
+_QUOTA: Final = _AMOUNTS | {
+    "gpus": {"minimum": 0, "maximum": 65_536, "x-kubernetes-validations": [_QUOTA_GPUS]}
+}
 _FIELDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
     "Needs": {**_AMOUNTS, "mig_profile": _MIG},
     "Amounts": _QUOTA,

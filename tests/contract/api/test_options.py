@@ -23,6 +23,7 @@ EXCEPTIONS: Final = {
     "port": "the spawner's",
     "hold_for_claim": "the spawner's",
     "external": "the spawner's",
+    "experiment.map": "what `carrel.map` submits",
 }
 
 

@@ -6,6 +6,7 @@ leaves no trace of such a task, so the next one starts it again.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -19,6 +20,7 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
 )
 
+log = logging.getLogger(__name__)
 MIB: Final = 1024**2
 ENDED_BY_REQUEST: Final = "it was ended while its image was pulled"
 Tell = Callable[[int, int], None]
@@ -66,6 +68,9 @@ class ImageStarts:
             await self._start(task, tell)
         except EngineError as error:
             self._end(task.id, str(error))
+        except Exception as error:  # whatever it is, the task must not wait for ever
+            log.exception("task %s could not be started in its image", task.id)
+            self._end(task.id, f"image={task.image!r}: cannot be made ready here: {error}")
         else:
             self._waiting.pop(task.id, None)
 
