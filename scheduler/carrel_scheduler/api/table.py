@@ -9,7 +9,6 @@ from carrel_scheduler.api.operations import (
     cluster,
     code,
     departments,
-    endpoints,
     events,
     experiments,
     files,
@@ -48,7 +47,6 @@ FORWARD: Final = Operation(
 )
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *workloads.OPERATIONS,
-    *endpoints.OPERATIONS,
     *insight.OPERATIONS,
     *experiments.OPERATIONS,
     *workers.OPERATIONS,

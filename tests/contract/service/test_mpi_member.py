@@ -19,7 +19,7 @@ def environment(port: int, member: str, token: str = "the-job") -> dict[str, str
 
 async def reach(port: int, *words: str, token: str = "the-job") -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "carrel.job.mpi_rsh", "train-1", *words),
+        *(sys.executable, "-m", "carrel.job.mpi.rsh", "train-1", *words),
         env=environment(port, "train-0", token),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -33,7 +33,7 @@ async def member() -> AsyncIterator[int]:
     """The port of a running member."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "carrel.job.mpi_member"), env=environment(port, "train-1")
+        *(sys.executable, "-m", "carrel.job.mpi.member"), env=environment(port, "train-1")
     )
     yield port
     process.terminate()
@@ -66,7 +66,7 @@ async def ended(*words: str) -> tuple[int, str, str]:
 
 
 async def test_a_command_has_a_machine_of_its_own_name_where_users_may_make_one() -> None:
-    host = (sys.executable, "-m", "carrel.job.mpi_host", "train-1")
+    host = (sys.executable, "-m", "carrel.job.mpi.host", "train-1")
     who = "import os, socket; print(socket.gethostname(), os.getuid(), os.getgid())"
     ways = [await ended("unshare", *way, "true") for way in (("--uts",), ("--user", "--uts"))]
     name = "train-1" if any(code == 0 for code, _, _ in ways) else socket.gethostname()

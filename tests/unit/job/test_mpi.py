@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from carrel.job import mpi_member, mpi_rsh
+from carrel.job.mpi import member, rsh
 
 
 @pytest.fixture(autouse=True)
@@ -16,19 +16,19 @@ def job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_members_have_addresses_and_ports() -> None:
-    assert mpi_member.members() == {
+    assert member.members() == {
         "train-0": ("127.0.0.1", 20001),
         "train-1": ("10.0.0.2", 20010),
     }
 
 
 def test_a_proof_is_of_one_nonce_one_line_and_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = mpi_member.proof(b"nonce", b"line")
-    assert known == mpi_member.proof(b"nonce", b"line")
-    assert known != mpi_member.proof(b"other", b"line")
-    assert known != mpi_member.proof(b"nonce", b"another")
+    known = member.proof(b"nonce", b"line")
+    assert known == member.proof(b"nonce", b"line")
+    assert known != member.proof(b"other", b"line")
+    assert known != member.proof(b"nonce", b"another")
     monkeypatch.setenv("CARREL_TASK_TOKEN", "ct1.u2.signed")
-    assert known != mpi_member.proof(b"nonce", b"line")
+    assert known != member.proof(b"nonce", b"line")
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_a_proof_is_of_one_nonce_one_line_and_one_job(monkeypatch: pytest.Monkey
 )
 def test_what_cannot_be_reached_is_said(arguments: list[str], said: str) -> None:
     with pytest.raises(SystemExit, match=said):
-        mpi_rsh.main(arguments)
+        rsh.main(arguments)
 
 
 def test_a_command_for_oneself_is_run_here_and_its_code_passed_on() -> None:
     with pytest.raises(SystemExit) as ended:
-        mpi_rsh.main(["-x", "train-0", "sh", "-c", '"exit 3"'])
+        rsh.main(["-x", "train-0", "sh", "-c", '"exit 3"'])
     assert ended.value.code == 3
 
 
@@ -58,7 +58,7 @@ ORTED = (
     "   PATH=/opt/mpi/bin:$PATH ; export PATH ; LD_LIBRARY_PATH=/opt/mpi/lib:${LD_LIBRARY_PATH:-} ;"
     ' export LD_LIBRARY_PATH ;   orted -mca ess "env"'
 )
-HOST = [sys.executable, "-m", "carrel.job.mpi_host", "train-0"]
+HOST = [sys.executable, "-m", "carrel.job.mpi.host", "train-0"]
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def test_of_a_shells_language_only_leading_assignments_mean_anything(
     line: str, words: list[str], variables: dict[str, str]
 ) -> None:
     there = {"CARREL_MEMBER": "train-0", "LD_LIBRARY_PATH": "/usr/own"}
-    assert mpi_member.parse_command(line, there) == (words, there | variables)
+    assert member.parse_command(line, there) == (words, there | variables)
 
 
 def test_a_machine_that_has_the_members_name_needs_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "train-0")
-    assert mpi_member.parse_command("orted", {"CARREL_MEMBER": "train-0"})[0] == ["orted"]
+    assert member.parse_command("orted", {"CARREL_MEMBER": "train-0"})[0] == ["orted"]
 
 
 def test_mpirun_is_told_in_whose_language_to_write(capsys: pytest.CaptureFixture[str]) -> None:
-    mpi_rsh.main(["train-1", "echo $SHELL"])
+    rsh.main(["train-1", "echo $SHELL"])
     assert capsys.readouterr().out == "/bin/bash\n"

@@ -148,7 +148,7 @@ async def test_when_the_first_of_an_mpi_gang_is_done_the_gang_is(desk: Desk) -> 
     uid = await gang(desk, workers=3, rendezvous=Rendezvous(launcher="mpi"))
     first, second, _ = (desk.engine.specs[task] for task in desk.tasks_of(uid))
     assert first.command == ("python", "train.py")
-    assert second.command[-1] == "carrel.job.mpi_member"
+    assert second.command[-1] == "carrel.job.mpi.member"
     assert first.files["hostfile"] == "ddp-3-0\nddp-3-1\nddp-3-2\n"
     await desk.runs(uid)
     await member_ends(desk, uid, 0, 0)

@@ -6,10 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from carrel_scheduler import ids
 from carrel_scheduler.ledger.records import Fenced
+from carrel_scheduler.workloads.state.events import TaskSeen
 from carrel_schema.objects import Meta
 from unit.workloads.desk import Desk
 
@@ -71,3 +73,19 @@ def test_uids_begin_with_the_time_and_are_all_different(monkeypatch: pytest.Monk
     assert made == sorted(made)
     assert {len(uid) for uid in made} == {32}
     assert len({uid[12:] for uid in made}) == 250
+
+
+async def test_what_a_start_waits_for_is_shown_until_it_runs(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1")
+    (task,) = desk.tasks_of(uid)
+    pulling = msgspec.structs.replace(desk.engine.alive[task], message="pulling image a:1: 3 MiB")
+    desk.loop.enqueue(TaskSeen(pulling))
+    await desk.settle()
+    status = (await desk.stored(uid)).status
+    assert status.phase == "starting"
+    assert status.reason is not None
+    assert status.reason.sentence == "Starting: pulling image a:1: 3 MiB."
+    await desk.runs(uid)
+    status = (await desk.stored(uid)).status
+    assert (status.phase, status.reason, status.tasks[0].message) == ("running", None, "")

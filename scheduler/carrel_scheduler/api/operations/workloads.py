@@ -4,7 +4,13 @@ from typing import Final
 
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.models.workloads import Claim, Rerun, WorkloadBatch, WorkloadChanges
+from carrel_scheduler.api.models.workloads import (
+    Claim,
+    Rerun,
+    Sharing,
+    WorkloadBatch,
+    WorkloadChanges,
+)
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
 from carrel_scheduler.api.principals.access import Access
@@ -244,6 +250,21 @@ async def rerun_workload(call: Call) -> Answer:
     return await _submit(call, request_again(workload, secrets, body.changes))
 
 
+@Operation(
+    "POST",
+    f"{WORKLOAD}/share",
+    access=Access.OWNER,
+    body=Sharing,
+    answers={202: WorkloadOut},
+    problems=(409,),
+)
+async def share_route(call: Call) -> Answer:
+    """Open a port of running work to its project or to everyone, or close it again."""
+    body: Sharing = call.body
+    changed = await call.services.changes.share(call.workload, body.route, body.access)
+    return Answer(redact.workload(changed, call.visitor.person), 202)
+
+
 OPERATIONS: Final = (
     create_workload,
     create_workloads,
@@ -256,4 +277,5 @@ OPERATIONS: Final = (
     extend_workload,
     claim_workload,
     rerun_workload,
+    share_route,
 )

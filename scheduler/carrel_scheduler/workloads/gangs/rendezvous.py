@@ -21,7 +21,7 @@ from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_schema.objects import WorkloadSpec
 
 OUR_PROGRAMS: Final = f"{Path(sys.executable).parent}/"
-_MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi_member")
+_MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi.member")
 
 AddressOf = Callable[[CachedWorkload, int], str]
 """Where a member is for the others, by its index."""

@@ -40,6 +40,8 @@ def on_task(changes: PassChanges, task: TaskStatus) -> None:
         _begun(changes, entry)
     elif task.phase is TaskPhase.ENDED:
         _ended(changes, entry, task)
+    elif task.message:
+        _not_begun_yet(changes, entry, task)
 
 
 def start_failed(
@@ -98,6 +100,14 @@ def _begun(changes: PassChanges, entry: CachedWorkload) -> None:
     changes.move(entry, "running")
     show_node_health(changes, entry)
     membership.expect_all(changes, entry)
+
+
+def _not_begun_yet(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
+    """Show what a start waits for, such as the pull of its image."""
+    if entry.workload.status.phase != "starting":
+        return
+    entry.workload.status.reason = reasons.not_begun_yet(task.message)
+    _show(changes, entry, task)
 
 
 def _ended(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:

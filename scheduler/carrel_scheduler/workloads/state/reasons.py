@@ -410,6 +410,11 @@ def not_begun(how: str) -> ReasonInfo:
     )
 
 
+def not_begun_yet(what: str) -> ReasonInfo:
+    """The engine says what the start of a task waits for."""
+    return ReasonInfo(token="Starting", cls="starting", sentence=f"Starting: {what}.")
+
+
 def lost(how: str, pause: float) -> ReasonInfo:
     """The task vanished without anybody seeing how; it runs again, after a pause if need be."""
     when = f" after {duration(pause)}" if pause else ""

@@ -55,7 +55,7 @@ class ImageStarts:
         running.add_done_callback(lambda _: self._running.pop(task.id, None))
 
     async def _run(self, task: TaskSpec) -> None:
-        loop, message = asyncio.get_running_loop(), f"Pulling image {task.image}"
+        loop, message = asyncio.get_running_loop(), f"pulling image {task.image}"
         shown = [0.0]
 
         def tell(done: int, total: int) -> None:

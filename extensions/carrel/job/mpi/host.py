@@ -1,4 +1,4 @@
-"""``python -m carrel.job.mpi_host NAME COMMAND...``: runs a command on a machine called NAME.
+"""``python -m carrel.job.mpi.host NAME COMMAND...``: runs a command on a machine called NAME.
 
 Open MPI tells machines by their names, and members of a gang may share one machine: its daemons
 would disagree on which ranks share memory, and collective calls would wait for ever. So each has a

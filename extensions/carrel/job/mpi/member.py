@@ -1,6 +1,6 @@
 """A member of an MPI gang: runs what the first member's ``mpirun`` starts here, until it is ended.
 
-``mpirun`` reaches the other members through ``carrel-reach`` (``mpi_rsh``) in place of ssh. The
+``mpirun`` reaches the other members through ``carrel-reach`` (``rsh``) in place of ssh. The
 caller proves with the job's own token that it belongs to the job; nothing goes through a shell.
 On the wire: a nonce, then one line of JSON with its proof, then frames of output and the exit code.
 
@@ -28,7 +28,7 @@ from typing import IO, Final
 
 from typing_extensions import override
 
-from carrel.job import mpi_host
+from carrel.job.mpi import host
 
 SHELL_QUESTION: Final = "echo $SHELL"
 """What ``mpirun`` of Open MPI runs first, to learn whose language it has to write."""
@@ -54,7 +54,7 @@ def parse_command(line: str, environment: Mapping[str, str]) -> tuple[list[str],
         line = line[found.end() :]
     words = shlex.split(line)
     if words and words[0].rpartition("/")[2] in _DAEMONS_OF_OPEN_MPI:
-        words = mpi_host.command_on_host(environment["CARREL_MEMBER"], words)
+        words = host.command_on_host(environment["CARREL_MEMBER"], words)
     return words, variables
 
 

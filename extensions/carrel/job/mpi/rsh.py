@@ -13,7 +13,7 @@ import sys
 import time
 from typing import BinaryIO, Final
 
-from carrel.job.mpi_member import (
+from carrel.job.mpi.member import (
     ERROR,
     EXIT,
     HEAD,
