@@ -7,12 +7,13 @@ of the scheduler; it may get the present state of a workload once more.
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from http.client import INTERNAL_SERVER_ERROR
 from typing import Final
 
 import msgspec
 
 from carrel.client.transport import Parameters, Transport
-from carrel.errors import UnexpectedAnswer, Unreachable
+from carrel.errors import ApiError, UnexpectedAnswer, Unreachable
 from carrel.models import Event, Report, Workload
 from carrel_schema.reading import read
 
@@ -92,7 +93,8 @@ async def events(
     """Events for ever. Raises ``Unreachable`` only when the first connection fails several times.
 
     ``opened`` is called for each connection: later changes are among the events.
-    Raises ``ApiError`` and ``NotSignedIn`` whenever the server refuses.
+    Raises ``ApiError`` and ``NotSignedIn`` whenever the server refuses; a failure of the server
+    itself (status 500 and above, as while the Hub restarts) is a break like others.
     """
     last_id = ""
     retry = 0
@@ -107,7 +109,9 @@ async def events(
                     else:
                         last_id, retry = message.id, 0
                         yield decode(message)
-        except Unreachable:
+        except (Unreachable, ApiError) as error:
+            if isinstance(error, ApiError) and error.status < INTERNAL_SERVER_ERROR:
+                raise
             transport.lost()
             if not connected and retry >= FIRST_RETRIES:
                 raise

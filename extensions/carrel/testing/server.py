@@ -94,6 +94,11 @@ class Server:
             status = self.failures.pop(0)
             if status == 0 and request.transport is not None:
                 request.transport.abort()
+            if status == 503:
+                body = {"code": "identity_unavailable", "title": "The Hub does not answer."}
+                return web.json_response(
+                    body, status=status, content_type="application/problem+json"
+                )
             return web.Response(status=status or 500, text="not now")
         try:
             self._admit(request)

@@ -53,7 +53,7 @@ def test_a_dry_run_writes_nothing(client: Client) -> None:
 def test_what_must_not_be_repeated_is_not(client: Client, fake: FakeScheduler) -> None:
     fake.submit("vision", "w", kind="workspace")
     fake.status("vision", "w", limits={"stops_at": 10.0, "may_extend": True})
-    fake.fail_next(503)
+    fake.fail_next(502)
     with pytest.raises(Unreachable):
         client.extend("vision", "w")
     assert fake.requests.count(("POST", "/workloads/vision/w/extend")) == 1
@@ -64,8 +64,8 @@ def test_reads_are_tried_four_times(client: Client, fake: FakeScheduler, waits: 
     fake.fail_next(502, 503, 504)
     assert client.list_workloads() == []
     assert waits.seconds == [0.2, 0.4, 0.8]
-    fake.fail_next(503, 503, 503, 503)
-    with pytest.raises(Unreachable, match="status 503"):
+    fake.fail_next(502, 502, 502, 502)
+    with pytest.raises(Unreachable, match="status 502"):
         client.list_workloads()
 
 
