@@ -26,12 +26,14 @@ EXTRAS = {
     "hub": (),
 }
 """Of the distribution, as ``images/lock.sh`` names them."""
+# Programs of one machine, run by name, and a library are no modules that a part imports.
 IMPORTS = """
 import importlib, pkgutil
+others = ('.__main__', '.env', '.libcarrel_gpu_limit', '.images.fetch', '.images.unpack')
 for package in {packages}:
     top = importlib.import_module(package)
     for module in pkgutil.walk_packages(top.__path__, package + '.'):
-        if not module.name.endswith(('.__main__', '.env', '.libcarrel_gpu_limit')):  # no modules
+        if not module.name.endswith(others):
             importlib.import_module(module.name)
 print('all there')
 """

@@ -33,6 +33,8 @@ IDENTITY: Final = (
            surfaces=Surface.CLI | Surface.MAGIC),
     Option("wait", "Wait until it ends; the stop button leaves it running.", WHAT,
            surfaces=Surface.MAGIC),
+    Option("follow", "Print its output until it ends; exit code 1 unless it succeeded.", WHAT,
+           surfaces=Surface.CLI),
 )  # fmt: skip
 
 MACHINE: Final = (

@@ -1,5 +1,7 @@
 """What the options of ``carrel submit`` ask for, and what they refuse."""
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,31 @@ def test_a_folder_that_jobs_do_not_see_is_told(
     assert f"Jobs do not see `{tmp_path}`" in done.err
     assert fake.workload("vision", "x")["spec"].get("working_dir", "") == ""
     assert "with nothing but the files" in run("describe", "job", "x").out
+
+
+@pytest.mark.parametrize(("exit_code", "code"), [(0, 0), (3, 1)])
+def test_following_prints_the_output_and_ends_as_the_job_did(
+    run: Run, fake: FakeScheduler, exit_code: int, code: int
+) -> None:
+    def goes_its_way() -> None:
+        while not fake.workloads():
+            time.sleep(0.01)
+        fake.run("vision", "x")
+        fake.log("vision", "x", "epoch 1")
+        fake.finish("vision", "x", exit_code)
+
+    job = threading.Thread(target=goes_its_way, daemon=True)
+    job.start()
+    done = run("submit", "x", "--follow", "--", "true")
+    job.join()
+    assert done.code == code
+    assert "epoch 1" in done.out
+
+
+def test_nothing_is_followed_that_does_not_run(run: Run) -> None:
+    done = run("submit", "x", "--follow", "--dry-run", "--", "true")
+    assert done.code == 2
+    assert "--follow is about one job" in done.err
 
 
 def test_a_dry_run_says_what_would_happen(run: Run) -> None:

@@ -141,13 +141,25 @@ def submit(context: typer.Context, words: Words = None, **chosen: Any) -> None:
     folders = [_folder(body, chosen) for body in bodies]
     if name and len(bodies) > 1:
         raise BadSetting(f"The file has {len(bodies)} requests; one name cannot be that of all.")
+    if chosen["follow"] and (len(bodies) > 1 or chosen["dry-run"]):
+        raise BadSetting("--follow is about one job that runs: leave it or --dry-run out.")
     for body, folder in zip(bodies, folders, strict=True):
-        send(
+        job = send(
             body,
             dry_run=bool(chosen["dry-run"]),
             replace=bool(chosen["replace"]),
             folder=folder,
         )
+        if job is not None and chosen["follow"]:
+            _follow(job)
+
+
+def _follow(job: "Workload") -> None:
+    """Print what it prints, over all attempts, and end as it did."""
+    from carrel.cli.commands import ending, jobs
+
+    jobs.logs(job.name, project=job.project, follow=True)
+    ending.wait([job.name], project=job.project)
 
 
 def _body(
@@ -209,10 +221,10 @@ def _say_what_has_no_effect(name: str, chosen: Mapping[str, Any]) -> None:
 
 def send(
     body: dict[str, Any], *, dry_run: bool, replace: bool = False, folder: Path | None = None
-) -> None:
+) -> "Workload | None":
     """Submit a request, or say what would become of it; the project may be left out.
 
-    ``folder`` goes along.
+    ``folder`` goes along. Returns the job, if one was submitted.
     """
     from carrel.client.submit import replacing
     from carrel.client.working_folder import pack
@@ -229,11 +241,12 @@ def send(
             say(f"Nothing was submitted. {answer.forecast.sentence}".rstrip())
             if answer.workload is not None:
                 _show_draft(answer.workload)
-            return
+            return None
         job = replacing(client, body) if replace else client.create_workload(body)
     say(f"Job {job.name} submitted successfully.")
     say("You can check the status of the job by running:")
     say(f"carrel describe job {job.name} -p {job.project}")
+    return job
 
 
 def _show_draft(job: "Workload") -> None:
