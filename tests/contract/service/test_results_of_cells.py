@@ -137,7 +137,7 @@ async def test_map_over_small_jobs(client: AsyncClient) -> None:
     assert mixed[0] == 1
     assert isinstance(mixed[1], ValueError)
     left = [job.name for job in await client.list_workloads("vision") if not job.spec.delete]
-    assert left == ["ints-2"]
+    assert left == ["ints"]  # one with a call that failed stays to be looked at
 
 
 async def test_the_shell_asks_for_every_kind(client: AsyncClient, tmp_path: Path) -> None:
