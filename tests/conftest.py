@@ -3,7 +3,12 @@
 import signal
 from pathlib import Path
 
+import aiohttp.connector
 import pytest
+
+# A test has an event loop of its own, and a resolver with an inotify instance is never freed; the
+# kernel has few of those for an account.
+aiohttp.connector.DefaultResolver = aiohttp.ThreadedResolver  # type: ignore[attr-defined]
 
 pytest_plugins = ["k8s.outcomes", "side_by_side"]
 HERE = Path(__file__).parent

@@ -116,8 +116,13 @@ class Transport:
     def session(self) -> aiohttp.ClientSession:
         """The HTTP session, opened when first used."""
         if self._session is None:
-            connector = aiohttp.UnixConnector(self._socket) if self._socket else None
-            self._session = aiohttp.ClientSession(connector=connector)
+            # The C library looks names up: a resolver of its own would take one of the few
+            # inotify instances of the account for each kernel.
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.UnixConnector(self._socket)
+                if self._socket
+                else aiohttp.TCPConnector(resolver=aiohttp.ThreadedResolver())
+            )
         return self._session
 
     async def close(self) -> None:

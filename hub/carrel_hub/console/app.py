@@ -102,7 +102,8 @@ class ConsoleApplication(Application):
         """The session, opened inside the event loop when first used."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+                connector=aiohttp.TCPConnector(limit=0, resolver=aiohttp.ThreadedResolver()),
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
 

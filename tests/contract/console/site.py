@@ -109,7 +109,10 @@ class Visitor:
 
     def __init__(self, site: Site, who: str) -> None:
         self.site, self.who = site, who
-        self.session = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+        self.session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(resolver=aiohttp.ThreadedResolver()),
+            cookie_jar=aiohttp.CookieJar(unsafe=True),
+        )
 
     async def __aenter__(self) -> Self:
         return self
