@@ -219,3 +219,11 @@ def fields(pairs: Sequence[tuple[str, str]]) -> None:
     for name, value in pairs:
         if value:
             say(f"{name + ':':<{width}}  {value}")
+
+
+def labels(texts: list[str] | None) -> dict[str, str]:
+    """``K=V`` options as a mapping. Raises ``BadSetting``."""
+    from carrel import options
+    from carrel.options import Surface
+
+    return dict(options.read({"label": texts}, Surface.CLI).fields.get("labels", {}))

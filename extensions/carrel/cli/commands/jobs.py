@@ -71,7 +71,7 @@ def list_jobs(
     no_headers: NoHeaders = False,
 ) -> None:
     """List jobs."""
-    from carrel.cli.commands.submit import labels as read_labels
+    from carrel.cli.common import labels as read_labels
     from carrel.client.resources.workloads import PAGE
 
     labels = read_labels(label)

@@ -285,8 +285,3 @@ def _name_and_command(words: list[str], context: typer.Context) -> tuple[str, li
             f"Only the job's name may stand before `--`; {' '.join(words[1:])!r} is too much."
         )
     return (words[0] if words else ""), invocation.rest
-
-
-def labels(texts: Texts) -> dict[str, str]:
-    """``K=V`` options as a mapping. Raises ``BadSetting``."""
-    return dict(options.read({"label": texts}, Surface.CLI).fields.get("labels", {}))
