@@ -125,6 +125,22 @@ async def test_an_image_is_the_root_of_a_task(
     assert registry.asked.count("v1") == 1, "it is pulled once"
 
 
+async def test_at_loopback_each_user_has_images_of_their_own(
+    engines: LocalEngines, registry: Registry
+) -> None:
+    """Whoever answers at a user's loopback decides what the name means, for that user alone."""
+    left = engines.root / "images" / "pulling-before"
+    left.mkdir(parents=True)
+    name = registry.push("v1", shell())
+    engine = await engines.open()
+    assert (await run(engine, a_task(engines, "cat /only-here", image=name))).exit_code == 0
+    assert not left.exists(), "what an earlier process was pulling is removed"
+    registry.push("v1", shell(), layer((entry("only-here", mode=0o644), b"another")))
+    graces = a_task(engines, "cat /only-here", image=name, uid="w2", user="grace")
+    await run(engine, graces)
+    assert await output(engine, graces) == b"another"
+
+
 async def test_hostile_layers_stay_in_their_image(
     engines: LocalEngines, registry: Registry, tmp_path: Path
 ) -> None:

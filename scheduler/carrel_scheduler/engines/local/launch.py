@@ -102,10 +102,10 @@ class Launcher:
                 " ordinary account runs with the machine's own programs"
             )
         require_sandbox()
-        ticket = PullTicket()
+        ticket = PullTicket(uid=account.uid)
         if self._namespaces is not None:
             joined = self._namespaces.join(account.uid)
-            ticket = PullTicket(network=joined.path, files=tuple(files_inside()))
+            ticket = PullTicket(uid=account.uid, network=joined.path, files=tuple(files_inside()))
         return self._images.get(task.image, ticket, tell, used)
 
     def start(self, task: TaskSpec, image: Image | None = None) -> None:

@@ -1,9 +1,10 @@
 """The images of this machine: each unpacked once, in a folder named by the digest of its manifest.
 
 ``images/<digest>/`` holds ``root`` and ``image.json`` (its configuration); ``images/names/`` says
-which digest a name meant. An image is built aside and claimed by a rename. One program pulls it,
-however many tasks wait for it. What was not used for longest goes when all together exceed a limit,
-but never what a task uses.
+which digest a name meant: for everybody, but of registries at loopback for one user, because each
+user has a loopback of their own and may answer there. An image is built aside and claimed by a
+rename. One program pulls it, however many tasks wait for it. What was not used for longest goes
+when all together exceed a limit, but never what a task uses.
 """
 
 import hashlib
@@ -26,6 +27,7 @@ from carrel_scheduler.engines.local.images import pull, reference
 from carrel_scheduler.engines.local.task_state import write_whole
 
 GIB: Final = 1024**3
+PULLING: Final = "pulling-"
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _TOLD: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 Tell = Callable[[int, int], None]
@@ -62,6 +64,7 @@ class Image(msgspec.Struct, frozen=True):
 class PullTicket(msgspec.Struct, frozen=True):
     """For whom an image is pulled: the network, and files that replace the machine's in it."""
 
+    uid: int = 0
     network: Path | None = None
     files: tuple[tuple[Path, Path], ...] = ()
 
@@ -73,6 +76,7 @@ class ImageStore:
         self._root, self._bubblewrap, self._settings = root, bubblewrap, settings
         self._guard = threading.Lock()
         self._pulling: dict[str, threading.Lock] = {}
+        self._made = False
 
     def get(self, name: str, ticket: PullTicket, tell: Tell, used: Collection[str] = ()) -> Image:
         """The image of that name, pulled where it is not there.
@@ -86,27 +90,34 @@ class ImageStore:
         Raises ``EngineError``: with ``image=`` first where another try would fail alike.
         """
         parts = reference.parse(name)
+        whose = f"{ticket.uid} {name}" if parts.plain else name
         with self._guard:
-            lock = self._pulling.setdefault(name, threading.Lock())
+            self._make()
+            lock = self._pulling.setdefault(whose, threading.Lock())
         with lock:
-            known = self._known(name)
+            known = self._known(whose)
             if known is None or parts.moves:
-                self._make()
-                known = self._pull(name, parts, ticket, tell)
+                known = self._pull(name, whose, parts, ticket, tell)
                 self._prune({*used, known.digest})
         os.utime(self._root / known.digest)
         return known
 
     def _make(self) -> None:
+        """Make the folders, without what an earlier process was pulling when it ended."""
+        if self._made:
+            return
         (self._root / "names").mkdir(mode=0o700, parents=True, exist_ok=True)
         self._root.chmod(0o700)
+        for left in self._root.glob(f"{PULLING}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        self._made = True
 
-    def _name_file(self, name: str) -> Path:
-        return self._root / "names" / hashlib.sha256(name.encode()).hexdigest()
+    def _name_file(self, whose: str) -> Path:
+        return self._root / "names" / hashlib.sha256(whose.encode()).hexdigest()
 
-    def _known(self, name: str) -> Image | None:
+    def _known(self, whose: str) -> Image | None:
         try:
-            return self._read(self._name_file(name).read_text())
+            return self._read(self._name_file(whose).read_text())
         except FileNotFoundError:
             return None
 
@@ -117,8 +128,10 @@ class ImageStore:
         environment = {key: value for key, _, value in pairs if key and "\0" not in key + value}
         return Image(digest, folder / pull.ROOT, environment)
 
-    def _pull(self, name: str, parts: reference.Reference, ticket: PullTicket, tell: Tell) -> Image:
-        folder = Path(tempfile.mkdtemp(prefix="pulling-", dir=self._root))
+    def _pull(
+        self, name: str, whose: str, parts: reference.Reference, ticket: PullTicket, tell: Tell
+    ) -> Image:
+        folder = Path(tempfile.mkdtemp(prefix=PULLING, dir=self._root))
         try:
             answer = self._ask(parts, ticket, folder, tell)
             if text := answer.get("text"):
@@ -130,7 +143,7 @@ class ImageStore:
                 write_whole(folder / "image.json", json.dumps(answer["config"]).encode())
                 if not (self._root / digest).exists():  # the same one may have another name
                     folder.rename(self._root / digest)
-            write_whole(self._name_file(name), digest.encode())
+            write_whole(self._name_file(whose), digest.encode())
             return self._read(digest)
         except OSError as error:
             raise EngineError(f"image {name} cannot be stored: {error}") from error
@@ -150,6 +163,7 @@ class ImageStore:
             "plain": parts.plain,
             "repository": parts.repository,
             "version": parts.version,
+            # Over plain HTTP, as at loopback, the library tells them to nobody.
             "login": reference.login_of(parts.registry, settings.credentials),
             "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
             "most_bytes": settings.most_gib * GIB,
@@ -187,7 +201,7 @@ class ImageStore:
                 return
             if folder.name not in used:
                 total -= sizes[folder]
-                going = folder.with_name(f"pulling-{folder.name}")
+                going = folder.with_name(f"{PULLING}{folder.name}")
                 folder.rename(going)
                 shutil.rmtree(going, ignore_errors=True)
 
