@@ -142,7 +142,8 @@ def test_following_prints_the_output_and_ends_as_the_job_did(
     run: Run, fake: FakeScheduler, exit_code: int, code: int
 ) -> None:
     def goes_its_way() -> None:
-        while not fake.workloads():
+        deadline = time.monotonic() + 30
+        while not fake.workloads() and time.monotonic() < deadline:
             time.sleep(0.01)
         fake.run("vision", "x")
         fake.log("vision", "x", "epoch 1")
