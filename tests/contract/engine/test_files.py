@@ -1,5 +1,6 @@
 """Files of real tasks: commands with pipes beside them, and what they keep."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,17 @@ async def test_a_command_beside_a_task_has_pipes_and_an_exit_code(engines: Local
     await wait_for_output(engine, task, b"ready")
     files = LocalFiles(engine)
     session = await files.command(task.id, ["sh", "-c", "tr a-z A-Z; echo why >&2; exit 7"])
-    await session.write(b"text\0\n" * 50_000)
-    await session.end_input()
+
+    async def give() -> None:
+        await session.write(b"text\0\n" * 50_000)
+        await session.end_input()
+
+    # Both at once: what nobody reads would keep the command from reading on.
+    giving = asyncio.create_task(give())
     said = b""
     while piece := await session.read():
         said += piece
+    await giving
     assert said == b"TEXT\0\n" * 50_000
     assert (await session.close(), session.errors) == (7, b"why\n")
     endless = await files.command(task.id, ["sleep", "600"])

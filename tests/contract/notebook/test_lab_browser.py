@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from carrel.testing import FakeScheduler
 from contract.notebook.lab import Lab, write_notebook
@@ -78,6 +78,16 @@ def shown_limits(lab: Lab, stops: bool) -> None:
 def test_status_bar_and_warning(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     limits(scheduler, 42 * 60 + 55)
     shown_limits(lab, stops=True)
+    lost: list[str] = []
+
+    def lose_the_first(route: Route) -> None:
+        if lost:
+            route.continue_()
+        else:
+            lost.append(route.request.url)
+            route.abort()
+
+    page.route(re.compile(r"/carrel/static/plugin\.js"), lose_the_first)
     page.goto(lab.page())
     status = page.locator(".carrel-status")
     expect(status).to_contain_text(re.compile("Stops in 4[12] min: time limit of vision"))
@@ -85,6 +95,7 @@ def test_status_bar_and_warning(lab: Lab, scheduler: FakeScheduler, page: Page) 
     expect(status).to_have_attribute("title", quota)
     expect(page.locator(".Toastify__toast")).to_have_count(0)
     keep(page, "status-calm")
+    assert len(lost) == 1  # a module that is lost on the way is asked for again
 
 
 def test_warning_extends(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:

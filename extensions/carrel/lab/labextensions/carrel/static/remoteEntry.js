@@ -24,6 +24,12 @@
     document.head.append(link);
   }
 
+  /** One of our own modules; one that was lost on the way is asked for once more, by another address. */
+  function own(name) {
+    const address = new URL(name, here).href;
+    return import(address).catch(() => import(`${address}?again`));
+  }
+
   async function extension() {
     const [apputils, statusbar, widgets, launcher, running, signaling, components, notebook] = await Promise.all(
       [
@@ -38,7 +44,7 @@
       ].map(shared)
     );
     const [{ makePlugin }, { makeWorkPlugin }, { makeOutputsPlugin }] = await Promise.all(
-      ['plugin.js', 'workplugin.js', 'outputs.js'].map(name => import(new URL(name, here).href))
+      ['plugin.js', 'workplugin.js', 'outputs.js'].map(own)
     );
     style();
     const plugins = [
