@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.store import ObjectStore
 from carrel_schema.files import StoredCopy
 from carrel_schema.history import Decision, Transition, Usage
@@ -100,6 +101,11 @@ class Ledger(ObjectStore, Protocol):
     @property
     def trouble(self) -> str:
         """Why nothing can be written now, in words; empty if nothing is known to be wrong."""
+        ...
+
+    @property
+    def scoped(self) -> ScopedRecords:
+        """Access rules, policies, templates, assets: what admins and users configure."""
         ...
 
     async def begin_epoch(self) -> int:

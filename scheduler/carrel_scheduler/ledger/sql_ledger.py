@@ -38,6 +38,7 @@ from carrel_scheduler.ledger.rows.codec import (
     encode_status,
     to_json,
 )
+from carrel_scheduler.ledger.rows.scoped import SqlScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_store import SqlObjectStore
 from carrel_scheduler.ledger.transaction import Transaction
@@ -51,6 +52,12 @@ class SqlLedger(SqlObjectStore):
     def __init__(self, database: Database, *, keys: SecretKeys, **options: Any) -> None:
         super().__init__(database, **options)
         self._keys = keys
+        self._scoped = SqlScopedRecords(self._writer, self._read, self._clock)
+
+    @property
+    def scoped(self) -> SqlScopedRecords:
+        """See ``Ledger``."""
+        return self._scoped
 
     async def begin_epoch(self) -> int:
         """See ``Ledger``."""

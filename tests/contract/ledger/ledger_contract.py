@@ -7,11 +7,20 @@ contract, opening a ``Ledger``.
 from contract.ledger.ledger_batches import CreatingMany, WatchingSpecifications
 from contract.ledger.ledger_copies import Copies
 from contract.ledger.ledger_reading import Past, SmallThings
+from contract.ledger.ledger_scoped import ScopedRecordsRules
 from contract.ledger.ledger_studies import StudyLogs
 from contract.ledger.ledger_writing import Creating, Recording
 
 
 class LedgerContract(
-    Creating, CreatingMany, Recording, WatchingSpecifications, Past, SmallThings, StudyLogs, Copies
+    Creating,
+    CreatingMany,
+    Recording,
+    WatchingSpecifications,
+    Past,
+    SmallThings,
+    StudyLogs,
+    Copies,
+    ScopedRecordsRules,
 ):
     """Every rule of ``Ledger``."""

@@ -27,6 +27,7 @@ from carrel_scheduler.ledger.rows import codec
 from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows.tables import changes, objects, specs, store_state, transitions
+from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_scheduler.ledger.transaction import Transaction
@@ -232,6 +233,11 @@ class Past:
     async def remove_copy(self, uid: str) -> None:
         """See ``Ledger``."""
         await self.rows.remove_copy(uid)
+
+    @property
+    def scoped(self) -> ScopedRecords:
+        """See ``Ledger``."""
+        return self.rows.scoped
 
     async def settings(self) -> Mapping[str, Any]:
         """See ``Ledger``."""

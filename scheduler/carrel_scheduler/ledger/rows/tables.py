@@ -9,6 +9,8 @@
   experiment.
 * ``copies`` are models and kept checkpoints; a removed one keeps its row, so that its version is
   never given again.
+* ``scoped_records`` are what admins and users configure, each in a scope; see
+  ``ledger.scoped_records``.
 * ``transitions``, ``decisions``, ``metrics`` and ``gpu_use`` are the past: no reference to
   ``objects``, because they outlive them. Secrets go with their object.
 
@@ -225,6 +227,20 @@ copies: Final = Table(
     _text("content"),
     Column("removed", Boolean, nullable=False),
     UniqueConstraint("kind", "project", "name", "version"),
+)
+
+scoped_records: Final = Table(
+    "scoped_records",
+    metadata,
+    _text("kind", primary_key=True),
+    _text("scope", primary_key=True),
+    _text("name", primary_key=True),
+    _text("content"),
+    _number("version"),
+    _time("created_at"),
+    _text("created_by"),
+    _time("changed_at"),
+    _text("changed_by"),
 )
 
 idempotency_keys: Final = Table(

@@ -1,0 +1,78 @@
+"""The contract of scoped records: small documents that admins and users write, each in a scope.
+
+Access rules, policies, templates, assets and the like are few, are read together and change seldom.
+A record is named by kind, scope and name; ``version`` counts its changes, so that nobody overwrites
+what somebody else changed meanwhile. The ledger does not look into ``content``.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from carrel_schema.scopes import Scope
+
+
+class ScopedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One record.
+
+    Attributes:
+        kind: which sort of document, as ``policy``.
+        scope: what it holds for.
+        name: unique among records of its kind in its scope.
+        content: the document, as JSON.
+        version: 1 when it was made, one more after each change.
+        changed_at: epoch seconds of the last change; ``created_at`` of the first.
+        changed_by: who made the last change; ``created_by`` the first.
+    """
+
+    kind: str
+    scope: Scope
+    name: str
+    content: msgspec.Raw
+    version: int = 0
+    created_at: float = 0.0
+    created_by: str = ""
+    changed_at: float = 0.0
+    changed_by: str = ""
+
+
+class ScopedRecords(Protocol):
+    """Reads and writes records. All calls raise ``StorageFull`` where nothing can be written."""
+
+    async def put(
+        self,
+        record: ScopedRecord,
+        *,
+        actor: str,
+        expected_version: int | None = None,
+    ) -> ScopedRecord:
+        """Make it, or replace its content; returns what is stored now.
+
+        Args:
+            record: version, times and people in it are ignored.
+            actor: who changes it.
+            expected_version: refused with ``Conflict`` unless this is the stored version; 0: there
+                must be none (``AlreadyExists``); ``None``: whatever is there is replaced.
+        """
+        ...
+
+    async def get(self, kind: str, scope: Scope, name: str) -> ScopedRecord:
+        """One; raises ``NotFound``."""
+        ...
+
+    async def list(
+        self, kind: str, *, scopes: Sequence[Scope] | None = None
+    ) -> Sequence[ScopedRecord]:
+        """Those of a kind, in these scopes or in all, by level, scope and name."""
+        ...
+
+    async def remove(
+        self, kind: str, scope: Scope, name: str, *, expected_version: int | None = None
+    ) -> ScopedRecord:
+        """Remove one and return it; raises ``NotFound``, ``Conflict``."""
+        ...
+
+    async def remove_scope(self, scope: Scope) -> Sequence[ScopedRecord]:
+        """Remove all records of a scope whose department, project or user is gone."""
+        ...
