@@ -1,0 +1,1 @@
+"""Commands for those who administer the platform, a department or a project."""

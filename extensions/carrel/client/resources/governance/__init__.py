@@ -1,0 +1,1 @@
+"""The client's part for what administrators configure and look at."""

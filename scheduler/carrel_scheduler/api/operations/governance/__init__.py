@@ -1,0 +1,1 @@
+"""Operations for administrators: what they configure for scopes, and what they look at."""
