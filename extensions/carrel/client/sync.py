@@ -189,6 +189,7 @@ class Client:
     metrics = blocking(AsyncClient.metrics)
     events = iterating(AsyncClient.events)
     exec = blocking(AsyncClient.exec)
+    run_command = blocking(AsyncClient.run_command)
     wait = blocking(AsyncClient.wait)
     as_completed = iterating(AsyncClient.as_completed)
     result = blocking(AsyncClient.result)

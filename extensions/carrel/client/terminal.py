@@ -1,6 +1,6 @@
-"""A terminal beside a running task, over a websocket.
+"""A terminal or a command beside a running task, over a websocket.
 
-Messages are JSON arrays, as terminals in Jupyter speak them: ``["stdin", text]`` and
+A terminal's messages are JSON arrays, as terminals in Jupyter speak them: ``["stdin", text]`` and
 ``["set_size", rows, columns]`` go out, ``["stdout", text]`` and ``["exit", code]`` come in.
 """
 
@@ -80,3 +80,45 @@ def _decoded(text: str) -> list[object]:
         raise UnexpectedAnswer(
             f"A message of the terminal was not understood ({error})."
         ) from error
+
+
+class PipedCommand:
+    """A command beside a running task, without a terminal.
+
+    Attributes:
+        exit_code: known once ``read`` returned nothing, if the server sent it.
+        cut: otherwise how the connection ended, in words.
+    """
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self.exit_code: int | None = None
+        self.cut = ""
+
+    async def read(self) -> tuple[int, bytes]:
+        """The next output, with 1 for the output stream and 2 for errors; empty at the end."""
+        while True:
+            message = await self._socket.receive()
+            if message.type is aiohttp.WSMsgType.BINARY and message.data:
+                return message.data[0], message.data[1:]
+            if message.type is not aiohttp.WSMsgType.TEXT:
+                self.cut = str(message.extra or self._socket.close_code or message.data)
+                return 1, b""
+            match _decoded(message.data):
+                case ["exit", int(code)]:
+                    self.exit_code = code
+                    return 1, b""
+                case _:  # one that a newer server adds
+                    continue
+
+    async def write(self, data: bytes) -> None:
+        """Send input."""
+        await self._socket.send_bytes(data)
+
+    async def end_input(self) -> None:
+        """The command reads end of file."""
+        await self._socket.send_str("")
+
+    async def close(self) -> None:
+        """Close the connection; the command is ended if it still runs."""
+        await self._socket.close()

@@ -60,6 +60,7 @@ class Server:
             ("GET", WORKLOAD + "/result", self._result),
             ("PUT", WORKLOAD + "/result", self._hand_back),
             ("GET", WORKLOAD + "/exec", self._exec),
+            ("GET", WORKLOAD + "/run", self._run),
             ("POST", "/projects/{project}/code", self._upload_code),
             ("PUT", "/projects/{project}/code/chunks/{digest}", self._upload_chunk),
             ("GET", "/experiments/{project}/{name}/trials", self._trials),
@@ -392,6 +393,21 @@ class Server:
                     await socket.send_json(["stdout", text])
                 case ["set_size", *size]:
                     await socket.send_json(["stdout", f"size {size}\r\n"])
+        await socket.close()
+        return socket
+
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        """A "command" that repeats its input, tells its name as an error, and ends with 3."""
+        if self.state.find(*self._key(request))["status"]["phase"] != "running":
+            raise Refusal(409, "not_running", "It is not running.")
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_bytes(b"\x02" + " ".join(request.query.getall("command")).encode())
+        async for message in socket:
+            if message.type is not WSMsgType.BINARY:
+                break
+            await socket.send_bytes(b"\x01" + message.data)
+        await socket.send_json(["exit", 3])
         await socket.close()
         return socket
 

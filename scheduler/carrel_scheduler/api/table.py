@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from carrel_scheduler.api.models.queries import ExecQuery, ForwardQuery
+from carrel_scheduler.api.models.queries import CommandQuery, ExecQuery, ForwardQuery
 from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.operations import (
     caller,
@@ -34,6 +34,17 @@ TERMINAL: Final = Operation(
     problems=(409,),
     websocket=True,
 )
+COMMAND: Final = Operation(
+    "GET",
+    f"{WORKLOAD}/run",
+    id="run_command",
+    access=Access.OWNER,
+    summary="A command beside the running task, without a terminal, over a websocket",
+    query=CommandQuery,
+    answers={101: None},
+    problems=(409,),
+    websocket=True,
+)
 FORWARD: Final = Operation(
     "GET",
     f"{WORKLOAD}/forward",
@@ -56,6 +67,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *models.OPERATIONS,
     *events.OPERATIONS,
     TERMINAL,
+    COMMAND,
     FORWARD,
     *projects.OPERATIONS,
     *departments.OPERATIONS,

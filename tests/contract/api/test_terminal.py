@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -94,3 +95,30 @@ async def test_an_upgrade_that_is_not_whole_leaves_no_terminal_behind(desk: Desk
     assert reply.status == 400 or reply.status == 426
     ((_, _, shell),) = desk.engine.terminals
     await desk.until(lambda: shell.closed)
+
+
+async def test_a_command_with_pipes_keeps_output_errors_and_exit_code_apart(desk: Desk) -> None:
+    words = ("sh", "-c", "cat; echo wrong >&2; exit 4")
+    path = "/workloads/vision/train-1/run?" + "&".join(f"command={quote(word)}" for word in words)
+    sent = bytes(range(256)) * 1024
+    async with terminal(desk, path=path) as socket:
+        await socket.send_bytes(sent)
+        await socket.send_str("")
+        found = {1: b"", 2: b""}
+        while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+            found[message.data[0]] += message.data[1:]
+        assert message.json() == ["exit", 4]
+        assert (found[1] == sent, found[2]) == (True, b"wrong\n")
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+
+
+@pytest.mark.parametrize(
+    ("who", "query", "status"), [("bea", "?command=id", 403), ("ada", "", 422)]
+)
+async def test_a_command_is_for_its_owner_and_has_to_be_named(
+    desk: Desk, who: str, query: str, status: int
+) -> None:
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        async with terminal(desk, who, f"/workloads/vision/train-1/run{query}"):
+            pass
+    assert refused.value.status == status

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import signal
 import sys
 
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.local.terminal import Terminal
+from carrel_scheduler.engines.files.contract import Stream
+from carrel_scheduler.engines.local.terminal import PipedCommand, Terminal
 from contract.engine_tasks import PATIENCE
 
 STUBBORN = "trap '' HUP TERM; echo ready; while :; do sleep 1; done"
@@ -71,3 +73,41 @@ async def test_what_does_not_hear_the_hang_up_is_killed() -> None:
         code = await terminal.close()
     assert code == 128 + 9
     assert process.returncode == -9
+
+
+async def test_a_terminal_ends_with_its_shell_though_a_child_goes_on() -> None:
+    terminal, _ = await session("/bin/sh", "-c", "trap '' HUP; sleep 300 & echo $! done")
+    async with asyncio.timeout(PATIENCE):
+        said = await whole(terminal)
+        assert await terminal.close() == 0
+    child = int(said.split()[0])
+    assert said.split()[1] == b"done"
+    os.kill(child, signal.SIGKILL)
+
+
+async def piped(script: str) -> PipedCommand:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", script, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+    )
+    return PipedCommand(process)
+
+
+async def test_a_command_ends_though_a_child_holds_its_output() -> None:
+    command = await piped("sleep 300 & echo $!; echo wrong >&2; exit 5")
+    async with asyncio.timeout(PATIENCE):
+        said = await command.read()
+        assert await command.read() == b""
+        assert (command.errors, await command.close()) == (b"wrong\n", 5)
+    os.kill(int(said), signal.SIGKILL)
+
+
+async def test_a_slow_reader_gets_all_that_a_command_wrote_before_it_ended() -> None:
+    command = await piped("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2")
+    found = {Stream.OUTPUT: 0, Stream.ERRORS: 0}
+    async with asyncio.timeout(PATIENCE):
+        while (piece := await command.read_piece())[1]:
+            found[piece[0]] += len(piece[1])
+            await asyncio.sleep(0.02)
+        assert await command.close() == 0
+    assert set(found.values()) == {1_000_000}

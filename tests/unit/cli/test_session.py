@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -154,6 +155,23 @@ def test_a_command_beside_a_job(
     assert (done.code, "nvidia-smi -L" in done.out) == (0, True)
 
 
+def test_pipes_to_a_command_carry_bytes_as_they_are(fake: FakeScheduler, tmp_path: Path) -> None:
+    fake.submit("vision", "x")
+    fake.run("vision", "x")
+    sent = bytes(range(256)) * 4096
+    (tmp_path / "input").write_bytes(sent)
+    environment = {**os.environ, "CARREL_URL": fake.url, "CARREL_TOKEN": fake.token("ada")}
+    with (tmp_path / "input").open("rb") as source:
+        done = subprocess.run(
+            [sys.executable, "-m", "carrel.cli", "exec", "-p", "vision", "x", "--", "cat", "-v"],
+            stdin=source,
+            capture_output=True,
+            env=environment,
+            check=False,
+        )
+    assert (done.returncode, done.stderr, done.stdout == sent) == (3, b"cat -v", True)
+
+
 def test_the_local_terminal_is_put_back(
     fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +235,7 @@ def test_commands_of_other_packages(run: Run, monkeypatch: pytest.MonkeyPatch) -
         EntryPoint("user", "unit.cli.extra:app", main.GROUP),
         EntryPoint("gone", "package_that_is_not_there:x", main.GROUP),
     ]
-    monkeypatch.setattr(main, "entry_points", lambda group: points)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     done = run("up", "--gpus", "3", "--", "more")
     assert (done.code, done.out) == (0, "up with 3 GPUs and more\n")
     assert run("user", "add", "eve").out == "added eve\n"

@@ -1,7 +1,8 @@
-"""``carrel bash`` and ``carrel exec``: a terminal in a running task, attached to this one.
+"""``carrel bash`` and ``carrel exec``: a terminal or pipes to a command in a running task.
 
 The local terminal is put into raw mode, so that Ctrl-C reaches the remote program, and is always
-restored. Input that is no terminal is sent as it is and followed by an end-of-file.
+restored. ``exec`` opens a terminal where input and output are one here; otherwise bytes travel as
+they are, output apart from errors.
 """
 
 import codecs
@@ -14,7 +15,7 @@ import threading
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -24,6 +25,7 @@ from carrel.errors import BadSetting, Unreachable
 if TYPE_CHECKING:
     from carrel.client import Terminal
     from carrel.client.loop import BackgroundLoop
+    from carrel.client.terminal import PipedCommand
 
 
 END_OF_FILE = "\x04"
@@ -43,12 +45,7 @@ def attach(loop: "BackgroundLoop", terminal: "Terminal") -> int:
             sys.stdout.write(text)
             sys.stdout.flush()
     loop.run(terminal.close())
-    if terminal.exit_code is None:
-        raise Unreachable(
-            f"The connection ended before the command's exit code arrived ({terminal.cut}): it may "
-            "still run, and some of its output may be missing."
-        )
-    return terminal.exit_code
+    return _code(terminal)
 
 
 def _type(loop: "BackgroundLoop", terminal: "Terminal", descriptor: int) -> None:
@@ -103,6 +100,42 @@ def bash(
     _attach(project, name, ["bash"], task)
 
 
+def pipe(loop: "BackgroundLoop", command: "PipedCommand") -> int:
+    """Pass input and output on until the command ends; returns its exit code.
+
+    Raises ``Unreachable`` when the connection ends before the exit code arrived.
+    """
+    descriptor = sys.stdin.fileno()
+    threading.Thread(target=_feed, args=(loop, command, descriptor), daemon=True).start()
+    streams = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
+    try:
+        while True:
+            stream, piece = loop.run(command.read())
+            if not piece:
+                break
+            streams[stream].write(piece)
+            streams[stream].flush()
+    finally:
+        loop.run(command.close())
+    return _code(command)
+
+
+def _feed(loop: "BackgroundLoop", command: "PipedCommand", descriptor: int) -> None:
+    with suppress(OSError):  # the command ended before its input did
+        while piece := os.read(descriptor, CHUNK):
+            loop.run(command.write(piece))
+        loop.run(command.end_input())
+
+
+def _code(session: "Terminal | PipedCommand") -> int:
+    if session.exit_code is None:
+        raise Unreachable(
+            f"The connection ended before the command's exit code arrived ({session.cut}): it may "
+            "still run, and some of its output may be missing."
+        )
+    return session.exit_code
+
+
 def exec_command(
     context: typer.Context,
     words: Annotated[
@@ -111,20 +144,39 @@ def exec_command(
     *,
     project: ProjectOption = None,
     task: TaskOption = 0,
-    tty: Annotated[bool, typer.Option("--tty", "--stdin", "-t", "-i", "-it", hidden=True)] = False,
+    tty: Annotated[
+        bool | None,
+        typer.Option(
+            "--tty/--no-tty",
+            "-t",
+            "-it",
+            help="With a terminal; otherwise where input and output here are one.",
+            show_default=False,
+        ),
+    ] = None,
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", hidden=True)] = False,
 ) -> None:
-    """Run a command beside a running job: `carrel exec NAME -- nvidia-smi`."""
-    del tty  # there always is a terminal
+    """Run a command beside a running job: `carrel exec NAME -- nvidia-smi`.
+
+    Pipes work as they do here: `carrel exec NAME -- cat log.txt | grep loss`.
+    """
+    del stdin  # input is always passed on
     invocation: Invocation = context.obj
     name, *command = words
     command += invocation.rest or []
     if not command:
         raise BadSetting(f"Which command? `carrel exec {name} -- nvidia-smi`.")
-    _attach(project, name, command, task)
+    if tty is None:
+        tty = sys.stdin.isatty() and sys.stdout.isatty()
+    if tty:
+        _attach(project, name, command, task)
+    with connected() as client:
+        running = client.run_command(project_of(client, project), name, command, index=task)
+        code = pipe(client.loop, running)
+    raise typer.Exit(code)
 
 
-def _attach(project: str | None, name: str, command: list[str], task: int) -> None:
-
+def _attach(project: str | None, name: str, command: list[str], task: int) -> NoReturn:
     with connected() as client:
         terminal = client.exec(project_of(client, project), name, command, index=task)
         code = attach(client.loop, terminal)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeVar, overload
 import msgspec
 
 from carrel.client import stream
-from carrel.client.terminal import Terminal
+from carrel.client.terminal import PipedCommand, Terminal
 from carrel.client.transport import Transport, segment
 from carrel.models import (
     BatchAnswer,
@@ -393,6 +393,14 @@ class WorkloadMethods:
         parameters = {"command": list(command), "index": index or None}
         socket = await self._transport.websocket(path, parameters=parameters)
         return Terminal(socket)
+
+    async def run_command(
+        self, project: str, name: str, command: Sequence[str], *, index: int = 0
+    ) -> PipedCommand:
+        """Run a command beside a running task, with pipes in place of a terminal."""
+        path = workload_path(project, name, "run")
+        parameters = {"command": list(command), "index": index or None}
+        return PipedCommand(await self._transport.websocket(path, parameters=parameters))
 
     async def _post(
         self,

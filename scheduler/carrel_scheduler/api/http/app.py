@@ -10,6 +10,7 @@ from tornado.routing import URLSpec
 
 from carrel_scheduler.api import health, openapi
 from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.http.command import CommandHandler
 from carrel_scheduler.api.http.forwarding import ForwardHandler
 from carrel_scheduler.api.http.handler import ApiHandler, NothingHere, OperationHandler
 from carrel_scheduler.api.http.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
@@ -19,7 +20,11 @@ from carrel_scheduler.api.principals.jobs import JobIdentity
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.table import OPERATIONS
 
-SESSIONS: Final = {"open_terminal": TerminalHandler, "forward_port": ForwardHandler}
+SESSIONS: Final = {
+    "open_terminal": TerminalHandler,
+    "run_command": CommandHandler,
+    "forward_port": ForwardHandler,
+}
 __all__ = ["ApiDependencies", "make_app"]
 
 

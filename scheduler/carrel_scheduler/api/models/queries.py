@@ -78,6 +78,13 @@ class ExecQuery(msgspec.Struct, frozen=True, kw_only=True):
     index: TaskIndex = 0
 
 
+class CommandQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run beside which task."""
+
+    command: Annotated[list[Text], Constraint(min_length=1, max_length=256)]
+    index: TaskIndex = 0
+
+
 class FilePathQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which file, by its path in its folder."""
 

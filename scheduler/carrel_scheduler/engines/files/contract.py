@@ -7,7 +7,7 @@ copy. Nothing follows a link, and what is read is a regular file of the folder's
 
 import re
 from collections.abc import AsyncGenerator, Sequence
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
@@ -62,17 +62,31 @@ def relative(path: str) -> PurePosixPath:
     return found
 
 
+class Stream(IntEnum):
+    """What a command writes to, by the numbers of its descriptors."""
+
+    OUTPUT = 1
+    ERRORS = 2
+
+
 class CommandSession(Protocol):
     """A command beside a running task, with pipes in place of a terminal.
 
+    Its output ends when both streams are closed, or soon after the command itself has ended:
+    processes that it left behind may hold them for long.
+
     Attributes:
-        errors: the end of what it wrote to its error output, at most 2 KiB.
+        errors: the end of what it wrote to its error output and ``read`` passed over, 2 KiB.
     """
 
     errors: bytes
 
     async def read(self) -> bytes:
-        """Next output; empty at the end."""
+        """Next output, without that to the error stream; empty at the end."""
+        ...
+
+    async def read_piece(self) -> tuple[Stream, bytes]:
+        """Next output of either stream, in the order it arrived; empty at the end."""
         ...
 
     async def write(self, data: bytes) -> None:

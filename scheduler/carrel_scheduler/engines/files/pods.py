@@ -15,6 +15,7 @@ from carrel_scheduler.engines.files import folder as on_disk
 from carrel_scheduler.engines.files.contract import (
     Area,
     StoredFolder,
+    Stream,
     TooManyFiles,
     UnknownFile,
     relative,
@@ -40,18 +41,24 @@ class PodCommand:
         self.errors = b""
 
     async def read(self) -> bytes:
-        """Next output; empty at the end."""
+        """Next output, without that to the error stream; empty at the end."""
         while True:
-            try:
-                piece = await self._remote.read()
-            except KubeError as error:
-                self.errors = str(error).encode()[-MOST_ERRORS_BYTES:]
-                return b""
-            if piece is None:
-                return b""
-            if piece.channel is Channel.OUTPUT:
-                return piece.data
-            self.errors = (self.errors + piece.data)[-MOST_ERRORS_BYTES:]
+            stream, data = await self.read_piece()
+            if stream is Stream.OUTPUT or not data:
+                return data
+            self.errors = (self.errors + data)[-MOST_ERRORS_BYTES:]
+
+    async def read_piece(self) -> tuple[Stream, bytes]:
+        """Next output of either stream; empty at the end."""
+        try:
+            piece = await self._remote.read()
+        except KubeError as error:
+            self.errors = str(error).encode()[-MOST_ERRORS_BYTES:]
+            return Stream.OUTPUT, b""
+        if piece is None:
+            return Stream.OUTPUT, b""
+        is_output = piece.channel is Channel.OUTPUT
+        return Stream.OUTPUT if is_output else Stream.ERRORS, piece.data
 
     async def write(self, data: bytes) -> None:
         """Write input. Raises ``EngineError`` after the end."""

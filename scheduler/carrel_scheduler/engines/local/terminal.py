@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
+from carrel_scheduler.engines.files.contract import Stream
 from carrel_scheduler.engines.local.cgroups import Groups
 from carrel_scheduler.engines.local.fork_server import shim_command
 from carrel_scheduler.engines.local.shim import process_tree
@@ -27,6 +28,9 @@ HANG_UP_AGAIN_SECONDS: Final = 0.1
 EXEC_SECONDS: Final = 5.0
 PIECE_BYTES: Final = 65_536
 MOST_ERRORS_BYTES: Final = 2048
+QUEUED_PIECES: Final = 4
+DRAIN_SECONDS: Final = 0.5
+"""How long output is waited for once a command has ended: processes that it left may hold it."""
 # The name takes the place of the machine's in whatever prompt the shell's own files set up.
 _PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
 
@@ -36,16 +40,21 @@ class Terminal:
 
     def __init__(self, master: int, process: asyncio.subprocess.Process) -> None:
         self._master, self._process = master, process
+        self._exit = asyncio.create_task(process.wait())
         self._waiting: set[asyncio.Future[None]] = set()
         os.set_blocking(master, False)
 
     async def read(self) -> bytes:
-        """Next output; empty at the end."""
+        """Next output; empty at the end, which is that of the command itself.
+
+        Processes that it left in the background may hold the terminal for long.
+        """
         while self._master >= 0:
             try:
                 return os.read(self._master, 65536)
             except BlockingIOError:
-                await self._ready(reading=True)
+                if not await self._more():
+                    return b""
             except OSError as error:
                 if error.errno == errno.EIO:  # the slave is closed
                     return b""
@@ -64,6 +73,18 @@ class Terminal:
                 await self._ready(reading=False)
             except OSError as error:
                 raise EngineError("the terminal session has ended") from error
+
+    async def _more(self) -> bool:
+        """Wait for output; false where the command has ended and nothing came for a while."""
+        ready = asyncio.ensure_future(self._ready(reading=True))
+        try:
+            await asyncio.wait({ready, self._exit}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ready}, timeout=DRAIN_SECONDS)
+            return ready.done()
+        finally:
+            ready.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ready
 
     async def _ready(self, *, reading: bool) -> None:
         loop, master = asyncio.get_running_loop(), self._master
@@ -221,16 +242,47 @@ class PipedCommand:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._listening = asyncio.create_task(self._hear_errors())
+        self._pieces: asyncio.Queue[tuple[Stream, bytes]] = asyncio.Queue(QUEUED_PIECES)
+        self._exit = asyncio.create_task(process.wait())
+        streams = ((Stream.OUTPUT, process.stdout), (Stream.ERRORS, process.stderr))
+        self._passing = [
+            asyncio.create_task(self._pass_on(stream, reader))
+            for stream, reader in streams
+            if reader is not None
+        ]
+        self._open = len(self._passing)
         self.errors = b""
 
-    async def _hear_errors(self) -> None:
-        while self._process.stderr and (piece := await self._process.stderr.read(PIECE_BYTES)):
-            self.errors = (self.errors + piece)[-MOST_ERRORS_BYTES:]
+    async def _pass_on(self, stream: Stream, reader: asyncio.StreamReader) -> None:
+        while piece := await self._read_from(reader):
+            await self._pieces.put((stream, piece))
+        await self._pieces.put((stream, b""))
+
+    async def _read_from(self, reader: asyncio.StreamReader) -> bytes:
+        reading = asyncio.ensure_future(reader.read(PIECE_BYTES))
+        try:
+            await asyncio.wait({reading, self._exit}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reading}, timeout=DRAIN_SECONDS)
+            return reading.result() if reading.done() else b""
+        finally:
+            reading.cancel()
 
     async def read(self) -> bytes:
-        """Next output; empty at the end."""
-        return await self._process.stdout.read(PIECE_BYTES) if self._process.stdout else b""
+        """Next output, without that to the error stream; empty at the end."""
+        while True:
+            stream, data = await self.read_piece()
+            if stream is Stream.OUTPUT or not data:
+                return data
+            self.errors = (self.errors + data)[-MOST_ERRORS_BYTES:]
+
+    async def read_piece(self) -> tuple[Stream, bytes]:
+        """Next output of either stream; empty at the end."""
+        while self._open:
+            stream, piece = await self._pieces.get()
+            if piece:
+                return stream, piece
+            self._open -= 1
+        return Stream.OUTPUT, b""
 
     async def write(self, data: bytes) -> None:
         """Write input. Raises ``EngineError`` after the end."""
@@ -248,15 +300,17 @@ class PipedCommand:
 
     async def close(self) -> int:
         """End it if it still runs; returns the exit code (128 and the signal if one ended it)."""
-        ends = self._process.stdout is None or self._process.stdout.at_eof()
         try:
-            async with asyncio.timeout(EXEC_SECONDS if ends else 0):
-                await self._process.wait()
+            async with asyncio.timeout(0 if self._open else EXEC_SECONDS):
+                await asyncio.shield(self._exit)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-        code = await self._process.wait()
-        await self._listening
+        for passing in self._passing:
+            passing.cancel()
+        code = await self._exit
+        # Pipes that others still hold would stay open here, and asyncio has no public way.
+        self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         return code if code >= 0 else 128 - code
 
 
