@@ -34,7 +34,7 @@ from carrel.cli.storage import files, models
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    import importlib.metadata
 
 GROUP: Final = "carrel.commands"
 OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
@@ -62,7 +62,7 @@ def add_to(app: typer.Typer) -> None:
         )(_forwarder(point))
 
 
-def _forwarder(point: "EntryPoint") -> Callable[[typer.Context], None]:
+def _forwarder(point: "importlib.metadata.EntryPoint") -> Callable[[typer.Context], None]:
     def forward(context: typer.Context) -> None:
         command = _load(point)
         invocation: Invocation = context.obj
@@ -80,7 +80,7 @@ def _forwarder(point: "EntryPoint") -> Callable[[typer.Context], None]:
     return forward
 
 
-def _load(point: "EntryPoint") -> typer.Typer:
+def _load(point: "importlib.metadata.EntryPoint") -> typer.Typer:
     try:
         found = point.load()
     except ModuleNotFoundError as error:
