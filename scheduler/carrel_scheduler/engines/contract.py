@@ -7,7 +7,7 @@ A task id is ``<workload uid>-<index>-<attempt>``; every new start of a workload
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
@@ -211,6 +211,13 @@ class TaskRefused(EngineError):  # noqa: N818
 
 class UnknownTask(EngineError):  # noqa: N818
     """No such task here."""
+
+
+class Stream(IntEnum):
+    """What a command writes to, by the numbers of its descriptors."""
+
+    OUTPUT = 1
+    ERRORS = 2
 
 
 @runtime_checkable

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.files.contract import Stream
+from carrel_scheduler.engines.contract import EngineError, Stream
 from carrel_scheduler.engines.local.terminal import PipedCommand, Terminal
 from contract.engine_tasks import PATIENCE
 

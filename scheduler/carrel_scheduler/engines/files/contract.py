@@ -7,13 +7,13 @@ copy. Nothing follows a link, and what is read is a regular file of the folder's
 
 import re
 from collections.abc import AsyncGenerator, Sequence
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
 import msgspec
 
-from carrel_scheduler.engines.contract import EngineError, TaskId
+from carrel_scheduler.engines.contract import EngineError, Stream, TaskId
 from carrel_schema.files import MOST_FILES, StoredFile
 
 PIECE_BYTES: Final = 2**18
@@ -60,13 +60,6 @@ def relative(path: str) -> PurePosixPath:
     if not found.parts or found.is_absolute() or ".." in found.parts or "\0" in path:
         raise UnknownFile(f"path={path!r}: a relative path without '..' is right")
     return found
-
-
-class Stream(IntEnum):
-    """What a command writes to, by the numbers of its descriptors."""
-
-    OUTPUT = 1
-    ERRORS = 2
 
 
 class CommandSession(Protocol):

@@ -10,12 +10,11 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from carrel_scheduler.engines.contract import EngineError, TaskId
+from carrel_scheduler.engines.contract import EngineError, Stream, TaskId
 from carrel_scheduler.engines.files import folder as on_disk
 from carrel_scheduler.engines.files.contract import (
     Area,
     StoredFolder,
-    Stream,
     TooManyFiles,
     UnknownFile,
     relative,

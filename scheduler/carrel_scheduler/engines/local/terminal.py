@@ -15,8 +15,7 @@ import termios
 from dataclasses import dataclass
 from typing import Final
 
-from carrel_scheduler.engines.contract import EngineError, TaskId
-from carrel_scheduler.engines.files.contract import Stream
+from carrel_scheduler.engines.contract import EngineError, Stream, TaskId
 from carrel_scheduler.engines.local.cgroups import Groups
 from carrel_scheduler.engines.local.fork_server import shim_command
 from carrel_scheduler.engines.local.shim import process_tree
