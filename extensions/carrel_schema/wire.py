@@ -86,12 +86,14 @@ class WorkloadCreate(WireWork, kw_only=True):
     Attributes:
         secret_environment: variables that are never shown again.
         user, server_name, hold_for_claim, external: only the Hub's spawner says these.
+        template: name of the template whose values it takes where it says nothing.
         given: the fields that the request had; the defaults of some depend on the kind.
     """
 
     name: Name | None = None
     name_prefix: NamePrefix | None = None
     project: Name
+    template: Name | None = None
     kind: Literal[
         "training",
         "workspace",

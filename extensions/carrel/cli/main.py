@@ -29,6 +29,7 @@ from carrel.cli.commands import (
     workspaces,
 )
 from carrel.cli.commands import submit as submission
+from carrel.cli.commands.admin import policies, templates
 from carrel.cli.common import Invocation, complain
 from carrel.cli.storage import files, models
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
@@ -139,6 +140,7 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "projects": cluster.list_projects,
             "nodes": cluster.list_nodes,
             "faults": cluster.list_faults,
+            "templates": templates.list_templates,
         },
     ),
     "describe": (
@@ -185,6 +187,25 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "describe": models.describe,
             "delete": models.delete,
             "download": models.download,
+        },
+    ),
+    "policy": (
+        "Set rules for the fields of submitted work (administrators).",
+        {
+            "list": policies.list_policies,
+            "describe": policies.describe,
+            "apply": policies.apply,
+            "delete": policies.delete,
+            "effective": policies.effective,
+        },
+    ),
+    "template": (
+        "Keep values for submissions under a name.",
+        {
+            "list": templates.list_templates,
+            "describe": templates.describe,
+            "apply": templates.apply,
+            "delete": templates.delete,
         },
     ),
     "department": (

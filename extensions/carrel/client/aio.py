@@ -13,13 +13,20 @@ from carrel.client.resources.code import CodeMethods
 from carrel.client.resources.endpoints import EndpointMethods
 from carrel.client.resources.experiments import ExperimentMethods
 from carrel.client.resources.files import FileMethods
+from carrel.client.resources.governance.policies import PolicyMethods
 from carrel.client.resources.map import MapMethods
 from carrel.client.resources.models import ModelMethods
 from carrel.client.transport import Pauses, Transport
 
 
 class AsyncClient(
-    MapMethods, ExperimentMethods, EndpointMethods, CodeMethods, FileMethods, ModelMethods
+    MapMethods,
+    ExperimentMethods,
+    EndpointMethods,
+    CodeMethods,
+    FileMethods,
+    ModelMethods,
+    PolicyMethods,
 ):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 

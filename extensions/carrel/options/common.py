@@ -19,6 +19,8 @@ IDENTITY: Final = (
            ("name_prefix",), also=("job-name-prefix",), surfaces=Surface.CLI | Surface.MAGIC),
     Option("project", "The project it belongs to.", WHAT, values.text("NAME"), ("project",),
            short="p"),
+    of_field("template", WHAT, "template",
+             text="A template, whose values it takes where nothing is said."),
     Option("interactive", "A session for a person, not a training.", WHAT,
            kinds=frozenset({"workspace"}), surfaces=Surface.CLI),
     Option("in", "Variables to take along, beside those that the cell names.", WHAT,

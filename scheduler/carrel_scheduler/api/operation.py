@@ -87,6 +87,7 @@ class Operation:
         answers: what each success status carries: a msgspec type, or ``None`` for no content.
         problems: statuses it may be refused with, beside those that its access and input imply.
         body: the request; of a PATCH, what its changes are to.
+        templated: templates fill what its body leaves open, before it is validated.
         raw_bytes: it takes bytes as they are, at most so many, instead of a ``body``.
         also_scope: a scope that opens it as well.
         for_jobs: jobs may call it with their token, for their user (see ``principals.jobs``).
@@ -104,6 +105,7 @@ class Operation:
     run: Run | None = None
     query: type[msgspec.Struct] = NoQuery
     body: type[msgspec.Struct] | None = None
+    templated: bool = False
     raw_bytes: int = 0
     project_in: Literal["path", "body", "query"] = "path"
     problems: Sequence[int] = ()

@@ -20,6 +20,7 @@ from carrel_scheduler.api.operations import (
     workers,
     workloads,
 )
+from carrel_scheduler.api.operations.governance import policies, templates
 from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.principals.access import Access
 
@@ -70,6 +71,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     COMMAND,
     FORWARD,
     *projects.OPERATIONS,
+    *policies.OPERATIONS,
+    *templates.OPERATIONS,
     *departments.OPERATIONS,
     *cluster.OPERATIONS,
     *caller.OPERATIONS,

@@ -28,6 +28,8 @@ WORKSPACE = {"project": "vision", "name": "desk"}
 IN_VISION = {"project": "vision"}
 NET = {"project": "vision", "model": "net", "version": "1"}
 SWEEP = {"project": "vision", "name": "sweep"}
+RULES = {"rules": {"priority": {"message": "x", "required": False, "default": "train"}}}
+TEMPLATE = {"fields": {"gpus": 1.0}}
 OUTPUT = {"digest": sha256(b"an output").hexdigest()}
 
 
@@ -78,6 +80,7 @@ SAMPLES = {
     "stream_events": Sample({}, query="?project=vision"),
     "stream_workload_events": Sample(TRAINING),
     "open_terminal": Sample(TRAINING),
+    "run_command": Sample(TRAINING, query="?command=id"),
     "forward_port": Sample(TRAINING, query="?port=80"),
     "list_projects": Sample({}),
     "create_project": Sample({}, {"name": "robots"}),
@@ -91,6 +94,15 @@ SAMPLES = {
     "list_quota_findings": Sample({}),
     "put_department": Sample({"name": "sciences"}, {"rank": 1}),
     "delete_department": Sample({"name": "arts"}),
+    "list_policies": Sample({}),
+    "read_policy": Sample({"name": "small"}, query="?scope=project/vision"),
+    "put_policy": Sample({"name": "new"}, RULES, "?scope=project/vision"),
+    "delete_policy": Sample({"name": "small"}, query="?scope=project/vision"),
+    "read_effective_policy": Sample({}, query="?project=vision"),
+    "list_templates": Sample({}),
+    "read_template": Sample({"name": "ours"}, query="?scope=project/vision"),
+    "put_template": Sample({"name": "ours"}, TEMPLATE, "?scope=project/vision"),
+    "delete_template": Sample({"name": "ours"}, query="?scope=project/vision"),
     "list_nodes": Sample({}),
     "read_node": Sample({"node": "node-1"}),
     "uncordon_device": Sample({"node": "node-1", "index": "1"}),
@@ -199,9 +211,22 @@ OF_THEIR_OWN = {
     ("identify_task", "gateway"): "404",
     # Its user only, whose files and secrets it has.
     ("rerun_workload", "admin"): NO,
+    # What is not theirs to see is not there.
+    **{
+        (name, role): HIDDEN
+        for name in ("read_policy", "read_template", "put_template", "delete_template")
+        for role in ("of another project", "of no project")
+    },
+    # A project's template is changed by who made it.
+    **{(name, "colleague"): NO for name in ("put_template", "delete_template")},
+    **{(name, "spawner"): NO for name in ("put_template", "delete_template")},
+    ("read_effective_policy", "of another project"): NO,
+    ("read_effective_policy", "of no project"): NO,
     # Not a websocket, but let in.
     ("open_terminal", "owner"): "400",
     ("open_terminal", "admin"): "400",
+    ("run_command", "owner"): "400",
+    ("run_command", "admin"): "400",
     ("forward_port", "owner"): "400",
     ("forward_port", "admin"): "400",
 }
@@ -251,6 +276,8 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
     await desk.ask("PUT", "/departments/arts", "root", json={})
     await desk.add("vision", "digits", "ada", kind="inference")
     await keep_files(desk)
+    await desk.ask("PUT", "/policies/small?scope=project/vision", "root", json=RULES)
+    await desk.ask("PUT", "/templates/ours?scope=project/vision", "ada", json=TEMPLATE)
     searched = ExperimentStatus(completed=1, best_trial=0, best_value=0.5)
     await desk.add(
         "vision",
@@ -280,6 +307,8 @@ def _harm(found: tuple[str, str, dict[str, Any]]) -> int:
     order = [
         "delete_model",
         "delete_kept_checkpoint",
+        "delete_policy",
+        "delete_template",
         "suspend_workload",
         "resume_workload",
         "delete_workload",

@@ -176,7 +176,10 @@ class OperationHandler(ApiHandler):
         operation = self.operation
         if operation is None or operation.run is None:
             raise web.HTTPError(405)
-        answer = await operation.run(self.read_call(operation, bytes(self._body)))
+        body = bytes(self._body)
+        if operation.templated:
+            body = await self.services.templates.expand(body, self.visitor.person)
+        answer = await operation.run(self.read_call(operation, body))
         if isinstance(answer, Stream):
             self.sender = Sender(self, answer)
             watching = asyncio.ensure_future(self._watch_caller(answer, self.sender))

@@ -30,6 +30,7 @@ LONGEST_KEY: Final = 200
     project_in="body",
     query=queries.DryRun,
     body=WorkloadCreate,
+    templated=True,
     answers={201: WorkloadOut, 200: Forecast},
     problems=(409,),
     headers=("Idempotency-Key",),
@@ -69,6 +70,7 @@ def _idempotency_key(call: Call) -> str:
     access=Access.MEMBER,
     project_in="body",
     body=WorkloadBatch,
+    templated=True,
     answers={200: answers.BatchAnswer},
     for_jobs=True,
 )

@@ -10,6 +10,8 @@ from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.copies import Copies
 from carrel_scheduler.api.services.departments import Departments
 from carrel_scheduler.api.services.event_stream import EventStreams
+from carrel_scheduler.api.services.governance.policies import Policies
+from carrel_scheduler.api.services.governance.templates import Templates
 from carrel_scheduler.api.services.metrics import Metrics
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import Submission
@@ -27,6 +29,8 @@ class Services:
     changes: Changes
     projects: Projects
     departments: Departments
+    policies: Policies
+    templates: Templates
     streams: EventStreams
     metrics: Metrics
     document: bytes
@@ -36,15 +40,18 @@ class Services:
         """The services of one application; ``document`` is the OpenAPI document."""
         projects, control = Projects(deps), Control(deps.ledger)
         children = ChildLimits(deps.ledger, deps.job_limits)
+        policies = Policies(deps)
         return cls(
             deps=deps,
-            submission=Submission(deps, projects, children),
-            batches=Batches(deps, projects, children),
+            submission=Submission(deps, projects, children, policies),
+            batches=Batches(deps, projects, children, policies),
             control=control,
             copies=Copies(deps),
-            changes=Changes(deps, control),
+            changes=Changes(deps, control, policies),
             projects=projects,
             departments=Departments(deps.ledger),
+            policies=policies,
+            templates=Templates(deps),
             streams=EventStreams(deps),
             metrics=Metrics(deps),
             document=document,

@@ -17,6 +17,7 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.principals.jobs import ChildLimits, Tree
 from carrel_scheduler.api.problems import Code, Problem
 from carrel_scheduler.api.services import sources
+from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import check_own_work, taken
 from carrel_scheduler.ledger.records import Creation, NewWorkload, Transition
@@ -31,8 +32,15 @@ PAUSE_EVERY: Final = 100
 class Batches:
     """Creates many workloads."""
 
-    def __init__(self, deps: ApiDependencies, projects: Projects, children: ChildLimits) -> None:
+    def __init__(
+        self,
+        deps: ApiDependencies,
+        projects: Projects,
+        children: ChildLimits,
+        policies: Policies,
+    ) -> None:
         self._deps, self._projects, self._children = deps, projects, children
+        self._policies = policies
 
     async def create(
         self, items: Sequence[WorkloadCreate], principal: Principal
@@ -73,6 +81,7 @@ class Batches:
     ) -> NewWorkload:
         check_own_work(item, principal)
         deps = self._deps
+        item = await self._policies.admit(item)
         workload = convert.to_workload(
             item, principal, name=item.name or "", uid=deps.ids(), now=deps.clock()
         )

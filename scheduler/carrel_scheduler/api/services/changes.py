@@ -24,6 +24,7 @@ from carrel_scheduler.api.principals.jobs import PARENT_LABEL
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.refusals import from_validation
 from carrel_scheduler.api.services.control import Control
+from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.policy import admission
 from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
 from carrel_schema.kinds import COMPOSITES, KINDS, PARTS
@@ -43,8 +44,8 @@ OF_READINESS: Final = ("readiness_path",)
 class Changes:
     """Changes workloads."""
 
-    def __init__(self, deps: ApiDependencies, control: Control) -> None:
-        self._deps, self._control = deps, control
+    def __init__(self, deps: ApiDependencies, control: Control, policies: Policies) -> None:
+        self._deps, self._control, self._policies = deps, control, policies
 
     async def change(self, workload: Workload, patch: Mapping[str, Any]) -> Workload:
         """Write what a merge patch says. Raises problems and ``NotAdmitted``; then nothing is."""
@@ -56,6 +57,7 @@ class Changes:
             named = [name for name in patch if f"`{name}" in right] or list(patch)
             code = Code(error.type)
             raise problems.invalid_field(named[0], code, patch[named[0]], right) from error
+        await self._policies.check_changed(workload, draft)
         if draft.spec != workload.spec:
             admission.admit(draft, self._deps.live)
 

@@ -9,6 +9,7 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_schema.answers import DepartmentFields
 from carrel_schema.objects import Department, Project
+from carrel_schema.scopes import Scope
 
 ATTEMPTS: Final = 8
 
@@ -54,6 +55,7 @@ class Departments:
             )
         try:
             await self._ledger.delete(Department, name)
+            await self._ledger.scoped.remove_scope(Scope("department", name))
         except NotFound:
             raise problems.Missing(
                 Code.NOT_FOUND, f"There is no department `{name}` that you can see"

@@ -22,6 +22,7 @@ from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_schema.answers import ProjectCreate, ProjectImpact
 from carrel_schema.objects import Department, Project, ProjectSpec, Workload
+from carrel_schema.scopes import Scope
 
 COLORS: Final = 12
 ATTEMPTS: Final = 8
@@ -205,6 +206,7 @@ class Projects:
             self._known_until.pop(name, None)
             await self._hub_group(name, exists=False)
             await self._deps.ledger.delete(Project, name)
+            await self._deps.ledger.scoped.remove_scope(Scope("project", name))
         finally:
             self._closing.discard(name)
 

@@ -20,6 +20,7 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.principals.jobs import ChildLimits, Tree
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services import sources
+from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.naming import Naming
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.ledger.records import Transition
@@ -35,8 +36,15 @@ NAME_ATTEMPTS: Final = 20
 class Submission:
     """Creates workloads."""
 
-    def __init__(self, deps: ApiDependencies, projects: Projects, children: ChildLimits) -> None:
+    def __init__(
+        self,
+        deps: ApiDependencies,
+        projects: Projects,
+        children: ChildLimits,
+        policies: Policies,
+    ) -> None:
         self._deps, self._projects, self._children = deps, projects, children
+        self._policies = policies
         self._naming = Naming(deps.ledger, deps.clock)
         self._keys = _KeyLocks()
 
@@ -72,6 +80,7 @@ class Submission:
         else:
             check_own_work(body, principal)
         deps = self._deps
+        body = await self._policies.admit(body)
         name = body.name or f"{body.name_prefix}-1"
         workload = convert.to_workload(body, principal, name=name, uid=deps.ids(), now=deps.clock())
         tree.note(workload)

@@ -26,6 +26,7 @@ from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import admission, cron
+from carrel_scheduler.policy.policy_records import PolicyRecords
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.launch import builtin_programs, references
@@ -75,6 +76,7 @@ class ObjectAdoption:
         self.quarantine = quarantine or Quarantine(clock)
         self._ledger, self._client, self._live, self._clock = ledger, client, live, clock
         self._again_seconds = again_seconds
+        self._policies = PolicyRecords(ledger, clock)
         self._feeds: list[tuple[Feed[Stored], Callable[[Stored], None]]] = []
         self._under_way: dict[str, Stored | None] = {}
 
@@ -230,12 +232,15 @@ class ObjectAdoption:
                 cron.check(obj.spec.schedule.cron)
                 cron.zone(obj.spec.schedule.time_zone)
             admission.admit(obj, self._live)
+            broken = await self._policies.violations_of(obj)
         except admission.NotAdmitted as error:
             raise Refused("NeverFits", error.detail) from error
         except references.UnknownSource as error:
             raise Refused("UnknownJob", str(error)) from error
         except (cron.BadCron, cron.BadTimeZone) as error:
             raise Refused("Invalid", f"schedule: {error} is right.") from error
+        if broken:
+            raise Refused("Policy", "; ".join(one.sentence for one in broken) + ".")
 
     async def _refuse(self, resource: Resource, stored: Stored, refused: Refused) -> None:
         meta = stored.metadata

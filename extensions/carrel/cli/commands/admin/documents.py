@@ -1,0 +1,36 @@
+"""What commands for documents in a scope share: the scope, and the file that they read."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from carrel.errors import BadSetting
+
+ScopeOption = Annotated[
+    str,
+    typer.Option(
+        "--scope", metavar="SCOPE", help="platform, department/NAME, project/NAME or user/NAME."
+    ),
+]
+AnyScopeOption = Annotated[
+    str | None, typer.Option("--scope", metavar="SCOPE", help="Only those of this scope.")
+]
+FileOption = Annotated[
+    str, typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON, - for standard input.")
+]
+
+
+def read_document(file: str) -> dict[str, Any]:
+    """The mapping in a file. Raises ``BadSetting`` that names the file and what is wrong."""
+    import yaml
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        found = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadSetting(f"{file} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise BadSetting(f"{file} holds no mapping of fields to values.")
+    return {str(name): value for name, value in found.items()}
