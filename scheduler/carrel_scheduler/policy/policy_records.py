@@ -12,7 +12,7 @@ import msgspec
 
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.policy.workload_policy import Violation, ScopedPolicy, violations, merge
+from carrel_scheduler.policy.workload_policy import ScopedPolicy, Violation, merge, violations
 from carrel_schema.governance.policies import EffectiveRule, PolicyFields
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Project, Work, Workload

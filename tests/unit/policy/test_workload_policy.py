@@ -7,10 +7,10 @@ import pytest
 from carrel_scheduler.policy.workload_policy import (
     ScopedPolicy,
     apply,
-    violations,
     check_rule,
     conflicts,
     merge,
+    violations,
 )
 from carrel_schema.governance.policies import FieldRule, PolicyFields
 from carrel_schema.scopes import PLATFORM, Scope

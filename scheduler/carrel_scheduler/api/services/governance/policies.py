@@ -16,7 +16,7 @@ from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import workload_policy
 from carrel_scheduler.policy.policy_records import KIND, PolicyRecords, as_request, kinds_of
-from carrel_scheduler.policy.workload_policy import Violation, ScopedPolicy
+from carrel_scheduler.policy.workload_policy import ScopedPolicy, Violation
 from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.governance.policies import (
     EffectivePolicy,
