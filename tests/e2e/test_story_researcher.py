@@ -59,6 +59,8 @@ EVERYBODYS = (
     f"{CONSOLE}jobs?whose=all",
     f"{CONSOLE}cluster",
     f"{CONSOLE}queue",
+    f"{CONSOLE}policies",
+    f"{CONSOLE}templates/edit",
     f"{CONSOLE}help",
     f"{CONSOLE}nothing-is-here",
 )
@@ -73,7 +75,7 @@ ADAS = (
     *(f"{CONSOLE}jobs/vision/{name}" for name in ("walked", "search", "curves", "pair")),
     f"{CONSOLE}jobs/vision/nightly",
 )
-ADMINS = ("/hub/admin", f"{CONSOLE}projects/vision", f"{CONSOLE}new-project")
+ADMINS = ("/hub/admin", f"{CONSOLE}projects/vision", f"{CONSOLE}new-project", f"{CONSOLE}policies/edit")
 
 
 @pytest.fixture(scope="module")

@@ -97,6 +97,15 @@ class FakeScheduler:
         return f"token-of-{user}"
 
     @property
+    def documents(self) -> dict[tuple[str, str, str], Json]:
+        """Policies and templates by sort, scope and name."""
+        return self._state.documents
+
+    def set_effective_rules(self, rules: Json) -> None:
+        """Let it answer with these rules for all work, by the path of a field."""
+        self._state.effective_rules = rules
+
+    @property
     def requests(self) -> list[tuple[str, str]]:
         """The requests so far."""
         return self._do(lambda: list(self._server.requests))

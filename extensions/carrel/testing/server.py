@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import WSMsgType, web
 
+from carrel.testing.documents import DocumentRoutes
 from carrel.testing.files import ArtifactRoutes
 from carrel.testing.state import (
     AT_REST,
@@ -36,7 +37,8 @@ class Server:
         self.activities: list[Json] = []
         self.app = web.Application(middlewares=[self._guard])
         add = self.app.router.add_route
-        for method, path, handler in (*self._routes(), *ArtifactRoutes(state).routes()):
+        more = (*ArtifactRoutes(state).routes(), *DocumentRoutes(state).routes())
+        for method, path, handler in (*self._routes(), *more):
             add(method, PREFIX + path, handler)
 
     def _routes(self) -> list[tuple[str, str, Handler]]:

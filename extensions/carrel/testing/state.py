@@ -65,6 +65,8 @@ class SchedulerState:
         self.results: dict[tuple[str, str], bytes] = {}
         self.artifacts: dict[tuple[str, str], dict[str, bytes]] = {}
         self.models: dict[str, list[Json]] = {}
+        self.documents: dict[tuple[str, str, str], Json] = {}
+        self.effective_rules: Json = {}
         self.chunks: dict[str, bytes] = {}
         self.folders: dict[str, CodeFolder] = {}
         self.keys: dict[str, tuple[str, str]] = {}

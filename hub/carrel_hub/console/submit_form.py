@@ -1,7 +1,7 @@
 """The form that submits work: one for each kind, its fields made from the table of options."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -93,6 +93,22 @@ def form_again(job: Workload) -> Form:
     return Form(values)
 
 
+def fill_from(form: Form, fields: Mapping[str, Any]) -> None:
+    """Give a new form the values of a template."""
+    asked = dict(fields)
+    spelt = {row.flag: _spelt(row, asked) for row in _rows(form.value("kind"))}
+    form.values |= {flag: text for flag, text in spelt.items() if text}
+    if asked.get("command"):
+        form.values["command"] = shlex.join(asked["command"])
+
+
+def template_of(body: dict[str, Any]) -> dict[str, Any]:
+    """A request as a template of its kind."""
+    left_out = ("kind", "name", "name_prefix", "project", "secret_environment")
+    fields = {name: value for name, value in body.items() if name not in left_out}
+    return {"kinds": [body["kind"]], "fields": fields}
+
+
 def changes_of(body: dict[str, Any], job: Workload) -> dict[str, Any]:
     """What a request says otherwise than an earlier piece of work, for running that again.
 
@@ -124,7 +140,7 @@ def _spelt(row: Option, asked: dict[str, Any]) -> str:
     if row.value is None:
         return "yes" if found else "no"
     if row.flag == "volume":
-        return "\n".join(_volume(one) for one in found)
+        return "\n".join(_volume({"destination": "", "read_only": False} | one) for one in found)
     if row.many == "mapping":
         return "\n".join(f"{key}={value}" for key, value in found.items() if _is_plain(value))
     return row.value.spell(found) if isinstance(found, str | int | float) else ""

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -297,3 +298,16 @@ def task_end(task: Task) -> str:
 def can_delete(project: Project) -> bool:
     """Only a project without running or pending workloads may be tried."""
     return project.use.running == 0 and project.use.waiting == 0
+
+
+def value(found: Any) -> str:
+    """A value of a rule or a template, as people write it."""
+    if isinstance(found, float) and found.is_integer():
+        return str(int(found))
+    if isinstance(found, bool):
+        return "yes" if found else "no"
+    if isinstance(found, list):
+        return " ".join(map(value, found))
+    if isinstance(found, dict):
+        return ", ".join(f"{name}={value(one)}" for name, one in found.items())
+    return str(found)

@@ -179,7 +179,7 @@ def _body(
         fields.pop("name_prefix", None)
     if command:
         fields["command"] = command
-    if kind.command and not fields.get("command"):
+    if kind.command and not (fields.get("command") or fields.get("template")):
         raise BadSetting(
             "What should the job run? Give the command behind `--`: "
             "`carrel submit NAME -- python train.py`."

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from carrel_schema.governance.policies import Bound, EffectiveRule, FieldRule
 
+EXACT = 1e6
+"""Numbers below are written without an exponent."""
 Name = Annotated[str, typer.Argument(metavar="POLICY", help="The policy.")]
 
 
@@ -113,13 +115,13 @@ def effective(
 def _rule_rows(rules: "Mapping[str, FieldRule]") -> "Iterator[list[str]]":
     for path, rule in rules.items():
         parts = [
-            f"{name} {value}"
+            f"{name} {_shown(value)}"
             for name, value in (("default", rule.default), ("min", rule.min), ("max", rule.max))
             if value is not None
         ]
         parts += [word for word in ("required", "locked") if getattr(rule, word)]
         if rule.allowed:
-            parts.append("allowed " + ", ".join(map(str, rule.allowed)))
+            parts.append("allowed " + ", ".join(map(_shown, rule.allowed)))
         yield [path, "; ".join(parts), rule.message]
 
 
@@ -130,5 +132,9 @@ def _effective_rows(rules: "Mapping[str, EffectiveRule]") -> "Iterator[list[str]
             if bound is None or (word == "default" and rule.locked is not None):
                 continue
             value = bound.value if isinstance(bound.value, list) else [bound.value]
-            said = "" if word == "required" else f" {', '.join(map(str, value))}"
+            said = "" if word == "required" else f" {', '.join(map(_shown, value))}"
             yield [path, f"{word}{said}", bound.policy, bound.scope]
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) and abs(value) < EXACT else str(value)

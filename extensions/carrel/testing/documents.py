@@ -1,0 +1,88 @@
+"""The fake scheduler's policies and templates: kept and shown, applied to nothing.
+
+``effective`` is what tests let it answer for all work, by the path of a field.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from carrel.testing.state import Json, Refusal, SchedulerState
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class DocumentRoutes:
+    """Documents in scopes; only admins write those of others."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """What it answers."""
+        one = "/{sort:policies|templates}/{name}"
+        return [
+            ("GET", "/{sort:policies|templates}", self._list),
+            ("GET", one, self._read),
+            ("PUT", one, self._put),
+            ("DELETE", one, self._delete),
+            ("GET", "/effective-policy", self._effective),
+        ]
+
+    def _user(self, request: web.Request) -> str:
+        _, _, token = request.headers.get("Authorization", "").partition(" ")
+        return self._state.tokens[token]
+
+    def _seen(self, request: web.Request) -> list[tuple[str, str, str]]:
+        user, state = self._user(request), self._state
+        return [
+            key
+            for key in sorted(state.documents)
+            if key[0] == request.match_info["sort"]
+            and (
+                user in state.admins
+                or key[1] in ("platform", f"user/{user}")
+                or user in state.members.get(key[1].removeprefix("project/"), ())
+            )
+        ]
+
+    def _key(self, request: web.Request) -> tuple[str, str, str]:
+        return request.match_info["sort"], request.query["scope"], request.match_info["name"]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        found = [self._state.documents[key] for key in self._seen(request)]
+        return web.json_response({"items": found})
+
+    async def _read(self, request: web.Request) -> web.Response:
+        key = self._key(request)
+        if key not in self._seen(request):
+            raise Refusal(404, "not_found", f"There is no `{key[2]}` that you can see")
+        return web.json_response(self._state.documents[key])
+
+    async def _put(self, request: web.Request) -> web.Response:
+        key, body, user = self._key(request), await request.json(), self._user(request)
+        if user not in self._state.admins and key[1] != f"user/{user}":
+            raise Refusal(403, "missing_scope", "Only administrators write this")
+        if "gpuz" in body.get("rules", {}):
+            raise Refusal(422, "unknown_field", "rules.gpuz: expected a field", "rules.gpuz")
+        before = self._state.documents.get(key, {"version": 0})
+        version = before["version"] + 1
+        if body.pop("expected_version", before["version"]) != before["version"]:
+            raise Refusal(409, "conflict", "It was changed meanwhile")
+        made: Json = body | {
+            "name": key[2],
+            "scope": key[1],
+            "version": version,
+            "changed_by": user,
+            "changed_at": self._state.now(),
+        }
+        if request.query.get("dry_run") != "true":
+            self._state.documents[key] = made
+        return web.json_response(made)
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        self._state.documents.pop(self._key(request))
+        return web.Response(status=204)
+
+    async def _effective(self, _: web.Request) -> web.Response:
+        return web.json_response({"rules": self._state.effective_rules})

@@ -1,0 +1,140 @@
+"""Policies and templates: the list, and for who may write them an editor with a check.
+
+The two are documents of the same form, so one pair of pages serves both; whether somebody may write
+is decided by the scheduler.
+"""
+
+import asyncio
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+import yaml
+from tornado.web import HTTPError
+from typing_extensions import override
+
+from carrel.errors import ApiError
+from carrel_hub.console.forms import Form
+from carrel_hub.console.handlers.base import SignedInPage
+from carrel_schema.governance.policies import PolicyOut
+from carrel_schema.governance.templates import TemplateOut
+
+_SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
+_EXAMPLES: Final = {
+    "policies": "description: \nkinds: [training]\nrules:\n  gpus: {max: 4}\n",
+    "templates": "description: \nkinds: [training]\nfields:\n  gpus: 1\n",
+}
+_WRITTEN: Final = ("description", "kinds", "default", "rules", "fields")
+
+
+class PoliciesPage(SignedInPage):
+    """All policies and templates that the reader sees."""
+
+    @override
+    async def get(self) -> None:
+        """Show them."""
+        identity, policies, templates = await asyncio.gather(
+            self.client.whoami(), self.client.list_policies(), self.client.list_templates()
+        )
+        self.show(
+            "admin/policies.html",
+            section="policies",
+            policies=policies,
+            templates=templates,
+            admin=identity.admin,
+            note=self.get_query_argument("note", ""),
+        )
+
+
+class DocumentPage(SignedInPage):
+    """One policy or template as YAML: checked, saved, deleted."""
+
+    @override
+    async def get(self, sort: str) -> None:
+        """Show it, or an empty one."""
+        name = self.get_query_argument("name", "")
+        scope = self.get_query_argument("scope", "")
+        text, version = _EXAMPLES[sort], 0
+        if name:
+            found = await self._read(sort, name, scope)
+            text, version = _text(found), found.version
+        own = f"user/{self.user}" if sort == "templates" else "platform"
+        values = {"name": name, "scope": scope or own, "text": text, "version": str(version)}
+        self._show(sort, Form(values), existing=bool(name))
+
+    @override
+    async def post(self, sort: str) -> None:
+        """Check, save or delete it."""
+        form = Form(self.typed())
+        name, scope, action = form.required("name"), form.required("scope"), form.value("action")
+        checked: PolicyOut | None = None
+        body = _body(form)
+        if not form.refused:
+            try:
+                checked = await self._act(sort, action, name, scope, body)
+            except ApiError as error:
+                if error.status not in _SHOWN_BACK:
+                    raise
+                form.general = str(error)
+        if action != "check" and not form.refused:
+            done = "deleted" if action == "delete" else "saved"
+            note = urlencode({"note": f"{name} of {scope} was {done}."})
+            self.see_other(f"{self.console.urls.page('policies')}?{note}")
+            return
+        if form.refused:
+            self.set_status(422)
+        self._show(sort, form, existing=form.value("version") != "0", checked=checked)
+
+    async def _read(self, sort: str, name: str, scope: str) -> PolicyOut | TemplateOut:
+        if sort == "policies":
+            return await self.client.get_policy(name, scope)
+        return await self.client.get_template(name, scope)
+
+    async def _act(
+        self, sort: str, action: str, name: str, scope: str, body: dict[str, Any]
+    ) -> PolicyOut | None:
+        if action not in ("check", "save", "delete"):
+            raise HTTPError(400, "unknown action %s", action[:20])
+        if sort == "policies":
+            if action == "delete":
+                await self.client.delete_policy(name, scope)
+                return None
+            return await self.client.put_policy(name, scope, body, dry_run=action == "check")
+        if action == "delete":
+            await self.client.delete_template(name, scope)
+        else:
+            await self.client.put_template(name, scope, body)
+        return None
+
+    def _show(self, sort: str, form: Form, *, existing: bool, checked: Any = None) -> None:
+        self.show(
+            "admin/document.html",
+            section="policies",
+            sort=sort,
+            form=form,
+            existing=existing,
+            checked=checked,
+        )
+
+
+def _text(found: PolicyOut | TemplateOut) -> str:
+    shown: dict[str, Any] = msgspec.to_builtins(found)
+    written = {name: shown[name] for name in _WRITTEN if shown.get(name)}
+    return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
+
+
+def _body(form: Form) -> dict[str, Any]:
+    """What the text says, with the version that it was written from."""
+    try:
+        found = yaml.safe_load(form.values.get("text", ""))
+    except yaml.YAMLError as error:
+        form.errors["text"] = f"This cannot be read: {error}"
+        return {}
+    if not isinstance(found, dict):
+        form.errors["text"] = "This should be a mapping of fields to values."
+        return {}
+    version = form.value("version")
+    if not version.isdecimal():
+        form.general = "The form is incomplete; open the page again."
+        return {}
+    return {str(name): value for name, value in found.items()} | {"expected_version": int(version)}

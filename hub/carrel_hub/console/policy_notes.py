@@ -1,0 +1,76 @@
+"""What policies say of the fields of a submission form: notes, first values, what is locked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from carrel.options import Option, Surface
+from carrel.options.table import rows
+from carrel_hub.console.forms import Form
+from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveRule
+
+_SAID: Final = {"max": "at most {}", "min": "at least {}", "allowed": "one of {}"}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyNote:
+    """What holds for one field of a form.
+
+    Attributes:
+        text: the rules and who made them.
+        locked: it cannot be changed.
+        first: what the field shows at first, as it would be typed; empty: nothing.
+    """
+
+    text: str
+    locked: bool = False
+    first: str = ""
+
+
+def notes_of(kind: str, policy: EffectivePolicy) -> dict[str, PolicyNote]:
+    """Notes by the name of the form's field; of fields that it shows."""
+    found: dict[str, PolicyNote] = {}
+    for row in rows(Surface.FORM, [kind]):
+        if len(row.fields) == 1 and row.fields[0] in policy.rules:
+            found[row.flag] = _note(row, policy.rules[row.fields[0]])
+    return found
+
+
+def fill(form: Form, notes: Mapping[str, PolicyNote]) -> None:
+    """Give a new form the first values that policies say."""
+    form.values |= {flag: note.first for flag, note in notes.items() if note.first}
+
+
+def _note(row: Option, rule: EffectiveRule) -> PolicyNote:
+    first = rule.locked or rule.default
+    parts: list[str] = []
+    if rule.locked is not None:
+        parts.append(_sentence(f"fixed at {_spelt(row, rule.locked.value)}", rule.locked))
+    else:
+        for name, words in _SAID.items():
+            bound: Bound | None = getattr(rule, name)
+            if bound is not None:
+                parts.append(_sentence(words.format(_spelt(row, bound.value)), bound))
+        if rule.required is not None:
+            parts.append(_sentence("has to be given", rule.required))
+    return PolicyNote(
+        text=" ".join(parts),
+        locked=rule.locked is not None,
+        first=_spelt(row, first.value) if first is not None else "",
+    )
+
+
+def _sentence(words: str, bound: Bound) -> str:
+    told = bound.message.rstrip(".")
+    message = f" {told[:1].upper()}{told[1:]}." if told else ""
+    return f"{words[:1].upper()}{words[1:]}, says {bound.said_by}.{message}"
+
+
+def _spelt(row: Option, value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_spelt(row, one) for one in value)
+    if row.value is None or isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return row.value.spell(value) if isinstance(value, str | int | float) else str(value)
