@@ -75,7 +75,12 @@ ADAS = (
     *(f"{CONSOLE}jobs/vision/{name}" for name in ("walked", "search", "curves", "pair")),
     f"{CONSOLE}jobs/vision/nightly",
 )
-ADMINS = ("/hub/admin", f"{CONSOLE}projects/vision", f"{CONSOLE}new-project", f"{CONSOLE}policies/edit")
+ADMINS = (
+    "/hub/admin",
+    f"{CONSOLE}projects/vision",
+    f"{CONSOLE}new-project",
+    f"{CONSOLE}policies/edit",
+)
 
 
 @pytest.fixture(scope="module")
