@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,37 @@ def test_logs_hold_no_secrets(product: Stack) -> None:
     for log in (product.state_dir / "logs").iterdir():
         text = log.read_text(errors="replace")
         assert not [one for one in secrets if one in text], log.name
+
+
+def test_nothing_that_is_written_holds_a_named_secret(product: Stack) -> None:
+    planted = "planted-" + "31415"
+    reference = {"T": "SECRET:hub,TOKEN"}
+    with Person.of(product, "ada", "vision") as ada:
+        ada.client.put_secret("hub", "user/ada", {"TOKEN": planted})
+        for number, script in enumerate(('test -n "$T"', "exit 3", "sleep 600")):
+            made = ada.submit(["sh", "-c", script], name=f"named-{number}", environment=reference)
+            if number == 2:
+                ada.running(made)
+            else:
+                ended = ada.ended(made)
+                assert (ended.status.phase == "succeeded") == (number == 0)
+        refused = ada.api(
+            "PUT", "/secrets/hub?scope=user/ada", json={"data": {"T": planted}, "x": 1}
+        )
+        assert refused.status_code == 422
+        assert planted not in refused.text
+        for path in ("/secrets", "/workloads/vision/named-0", "/workloads/vision/named-1/history"):
+            assert planted not in ada.api("GET", path).text
+        file = product.state_dir.parent / "with-secret.backup"
+        carrel(product, "backup", str(file))
+        ada.client.delete_workload("vision", "named-2")
+    with tarfile.open(file) as backup:
+        members = [backup.extractfile(one) for one in backup.getmembers() if one.isfile()]
+        assert members
+        assert not [one.name for one in members if one and planted.encode() in one.read()]
+    files = [one for one in product.state_dir.rglob("*") if one.is_file() and not one.is_symlink()]
+    assert len(files) > 20
+    assert not [one for one in files if planted.encode() in one.read_bytes()]
 
 
 def test_a_lost_disk_is_brought_back(product: Stack) -> None:

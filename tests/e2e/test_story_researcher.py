@@ -60,6 +60,7 @@ EVERYBODYS = (
     f"{CONSOLE}cluster",
     f"{CONSOLE}queue",
     f"{CONSOLE}policies",
+    f"{CONSOLE}secrets",
     f"{CONSOLE}templates/edit",
     f"{CONSOLE}help",
     f"{CONSOLE}nothing-is-here",

@@ -29,7 +29,7 @@ from carrel.cli.commands import (
     workspaces,
 )
 from carrel.cli.commands import submit as submission
-from carrel.cli.commands.admin import policies, templates
+from carrel.cli.commands.admin import policies, secrets, templates
 from carrel.cli.common import Invocation, complain
 from carrel.cli.storage import files, models
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
@@ -206,6 +206,14 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "describe": templates.describe,
             "apply": templates.apply,
             "delete": templates.delete,
+        },
+    ),
+    "secret": (
+        "Keep values that work gets by name.",
+        {
+            "list": secrets.list_secrets,
+            "create": secrets.create,
+            "delete": secrets.delete,
         },
     ),
     "department": (

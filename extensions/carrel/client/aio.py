@@ -14,6 +14,7 @@ from carrel.client.resources.endpoints import EndpointMethods
 from carrel.client.resources.experiments import ExperimentMethods
 from carrel.client.resources.files import FileMethods
 from carrel.client.resources.governance.policies import PolicyMethods
+from carrel.client.resources.governance.secrets import SecretMethods
 from carrel.client.resources.map import MapMethods
 from carrel.client.resources.models import ModelMethods
 from carrel.client.transport import Pauses, Transport
@@ -27,6 +28,7 @@ class AsyncClient(
     FileMethods,
     ModelMethods,
     PolicyMethods,
+    SecretMethods,
 ):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 

@@ -1,4 +1,4 @@
-"""The fake scheduler's policies and templates: kept and shown, applied to nothing.
+"""The fake scheduler's policies, templates and secrets: kept and shown, applied to nothing.
 
 ``effective`` is what tests let it answer for all work, by the path of a field.
 """
@@ -20,9 +20,9 @@ class DocumentRoutes:
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """What it answers."""
-        one = "/{sort:policies|templates}/{name}"
+        one = "/{sort:policies|templates|secrets}/{name}"
         return [
-            ("GET", "/{sort:policies|templates}", self._list),
+            ("GET", "/{sort:policies|templates|secrets}", self._list),
             ("GET", one, self._read),
             ("PUT", one, self._put),
             ("DELETE", one, self._delete),
@@ -67,6 +67,9 @@ class DocumentRoutes:
             raise Refusal(422, "unknown_field", "rules.gpuz: expected a field", "rules.gpuz")
         before = self._state.documents.get(key, {"version": 0})
         version = before["version"] + 1
+        if key[0] == "secrets":
+            kept = before.get("keys", []) if body.pop("keep_others", False) else []
+            body["keys"] = sorted({*kept, *body.pop("data")})
         if body.pop("expected_version", before["version"]) != before["version"]:
             raise Refusal(409, "conflict", "It was changed meanwhile")
         made: Json = body | {

@@ -101,9 +101,10 @@ class FakeScheduler:
         """Policies and templates by sort, scope and name."""
         return self._state.documents
 
-    def set_effective_rules(self, rules: Json) -> None:
-        """Let it answer with these rules for all work, by the path of a field."""
-        self._state.effective_rules = rules
+    @property
+    def effective_rules(self) -> Json:
+        """What it answers that policies say of all work, by the path of a field; change it."""
+        return self._state.effective_rules
 
     @property
     def requests(self) -> list[tuple[str, str]]:

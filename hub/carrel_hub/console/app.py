@@ -35,7 +35,7 @@ from carrel_hub.console.handlers import (
     session,
     work,
 )
-from carrel_hub.console.handlers.admin import policies
+from carrel_hub.console.handlers.admin import policies, secrets
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
@@ -149,6 +149,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (rf"{one_project}/models/{_NAME}", models.ModelPage),
         ("policies", policies.PoliciesPage),
         (r"(policies|templates)/edit", policies.DocumentPage),
+        ("secrets", secrets.SecretsPage),
         ("find", guide.FindWork),
         ("help", guide.HelpPage),
         ("events", events.EventRelay),

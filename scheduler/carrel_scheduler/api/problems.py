@@ -114,6 +114,7 @@ class Code(StrEnum):
     BAD_RULE = "bad_rule"
     LOOSENS_POLICY = "loosens_policy"
     POLICY = "policy"
+    UNKNOWN_SECRET = "unknown_secret"  # noqa: S105 - a code
     UNKNOWN_TEMPLATE = "unknown_template"
     CANNOT_CHANGE = "cannot_change"
     TOO_DEEP = "too_deep"

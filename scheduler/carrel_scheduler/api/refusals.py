@@ -21,7 +21,7 @@ from carrel_schema.constraints import MOST_METRICS
 
 MOST_ERRORS: Final = 20
 # Values below these fields are never repeated in an answer.
-SECRET_FIELDS: Final = frozenset({"secret_environment"})
+SECRET_FIELDS: Final = frozenset({"secret_environment", "data"})
 _OWN_CODES: Final = frozenset(code.value for code in Code)
 _BY_KIND: Final[Mapping[str, tuple[Code, str]]] = {
     "missing": (Code.MISSING_FIELD, "this field"),

@@ -20,7 +20,7 @@ from carrel_scheduler.api.operations import (
     workers,
     workloads,
 )
-from carrel_scheduler.api.operations.governance import policies, templates
+from carrel_scheduler.api.operations.governance import policies, secrets, templates
 from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.principals.access import Access
 
@@ -73,6 +73,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *projects.OPERATIONS,
     *policies.OPERATIONS,
     *templates.OPERATIONS,
+    *secrets.OPERATIONS,
     *departments.OPERATIONS,
     *cluster.OPERATIONS,
     *caller.OPERATIONS,

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from carrel_scheduler.ledger.named_secrets import NamedSecrets
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.store import ObjectStore
 from carrel_schema.files import StoredCopy
@@ -106,6 +107,11 @@ class Ledger(ObjectStore, Protocol):
     @property
     def scoped(self) -> ScopedRecords:
         """Access rules, policies, templates, assets: what admins and users configure."""
+        ...
+
+    @property
+    def named_secrets(self) -> NamedSecrets:
+        """Secrets that work names by scope and name."""
         ...
 
     async def begin_epoch(self) -> int:

@@ -12,6 +12,7 @@ import msgspec
 from carrel_scheduler.ledger import usage
 from carrel_scheduler.ledger.database import Database
 from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
+from carrel_scheduler.ledger.named_secrets import NamedSecrets
 from carrel_scheduler.ledger.records import (
     CopyKind,
     CopyRecord,
@@ -29,6 +30,7 @@ from carrel_scheduler.ledger.rows import curves as metric_rows
 from carrel_scheduler.ledger.rows import gpu_use
 from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
+from carrel_scheduler.ledger.rows import scoped as scoped_rows
 from carrel_scheduler.ledger.rows import small as small_rows
 from carrel_scheduler.ledger.rows import statuses as status_rows
 from carrel_scheduler.ledger.rows.codec import (
@@ -53,11 +55,17 @@ class SqlLedger(SqlObjectStore):
         super().__init__(database, **options)
         self._keys = keys
         self._scoped = SqlScopedRecords(self._writer, self._read, self._clock)
+        self._named_secrets = NamedSecrets(self._scoped, keys)
 
     @property
     def scoped(self) -> SqlScopedRecords:
         """See ``Ledger``."""
         return self._scoped
+
+    @property
+    def named_secrets(self) -> NamedSecrets:
+        """See ``Ledger``."""
+        return self._named_secrets
 
     async def begin_epoch(self) -> int:
         """See ``Ledger``."""
@@ -173,7 +181,10 @@ class SqlLedger(SqlObjectStore):
                 )
             for uid, text in fresh.items():
                 small_rows.write_secrets(transaction.connection, uid, text)
-            return len(fresh) - dropped, dropped
+            named, lost = scoped_rows.encrypt_anew(
+                transaction.connection, self._keys, discard=discard
+            )
+            return len(fresh) - dropped + named, dropped + lost
 
         return await self._writer.run(write)
 

@@ -103,6 +103,10 @@ SAMPLES = {
     "read_template": Sample({"name": "ours"}, query="?scope=project/vision"),
     "put_template": Sample({"name": "ours"}, TEMPLATE, "?scope=project/vision"),
     "delete_template": Sample({"name": "ours"}, query="?scope=project/vision"),
+    "list_secrets": Sample({}),
+    "read_secret": Sample({"name": "ours"}, query="?scope=project/vision"),
+    "put_secret": Sample({"name": "ours"}, {"data": {"K": "v"}}, "?scope=project/vision"),
+    "delete_secret": Sample({"name": "ours"}, query="?scope=project/vision"),
     "list_nodes": Sample({}),
     "read_node": Sample({"node": "node-1"}),
     "uncordon_device": Sample({"node": "node-1", "index": "1"}),
@@ -214,12 +218,18 @@ OF_THEIR_OWN = {
     # What is not theirs to see is not there.
     **{
         (name, role): HIDDEN
-        for name in ("read_policy", "read_template", "put_template", "delete_template")
+        for name in (
+            *("read_policy", "read_template", "put_template", "delete_template"),
+            *("read_secret", "put_secret", "delete_secret"),
+        )
         for role in ("of another project", "of no project")
     },
-    # A project's template is changed by who made it.
-    **{(name, "colleague"): NO for name in ("put_template", "delete_template")},
-    **{(name, "spawner"): NO for name in ("put_template", "delete_template")},
+    # A project's template or secret is changed by who made it.
+    **{
+        (name, role): NO
+        for name in ("put_template", "delete_template", "put_secret", "delete_secret")
+        for role in ("colleague", "spawner")
+    },
     ("read_effective_policy", "of another project"): NO,
     ("read_effective_policy", "of no project"): NO,
     # Not a websocket, but let in.
@@ -277,6 +287,7 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
     await desk.add("vision", "digits", "ada", kind="inference")
     await keep_files(desk)
     await desk.ask("PUT", "/policies/small?scope=project/vision", "root", json=RULES)
+    await desk.ask("PUT", "/secrets/ours?scope=project/vision", "ada", json={"data": {"K": "v"}})
     await desk.ask("PUT", "/templates/ours?scope=project/vision", "ada", json=TEMPLATE)
     searched = ExperimentStatus(completed=1, best_trial=0, best_value=0.5)
     await desk.add(
@@ -309,6 +320,7 @@ def _harm(found: tuple[str, str, dict[str, Any]]) -> int:
         "delete_kept_checkpoint",
         "delete_policy",
         "delete_template",
+        "delete_secret",
         "suspend_workload",
         "resume_workload",
         "delete_workload",

@@ -74,7 +74,7 @@ async def test_who_is_no_admin_reads_and_is_refused(
 async def test_the_form_shows_rules_first_values_and_locked_fields(
     site: Site, ada: Visitor
 ) -> None:
-    site.scheduler.set_effective_rules(
+    site.scheduler.effective_rules.update(
         {
             "gpus": {"max": BOUND, "default": BOUND | {"value": 2.0}},
             "memory_bytes": {"locked": BOUND | {"value": 2**31, "policy": "tight"}},

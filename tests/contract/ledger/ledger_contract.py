@@ -6,6 +6,7 @@ contract, opening a ``Ledger``.
 
 from contract.ledger.ledger_batches import CreatingMany, WatchingSpecifications
 from contract.ledger.ledger_copies import Copies
+from contract.ledger.ledger_named_secrets import NamedSecretsRules
 from contract.ledger.ledger_reading import Past, SmallThings
 from contract.ledger.ledger_scoped import ScopedRecordsRules
 from contract.ledger.ledger_studies import StudyLogs
@@ -22,5 +23,6 @@ class LedgerContract(
     StudyLogs,
     Copies,
     ScopedRecordsRules,
+    NamedSecretsRules,
 ):
     """Every rule of ``Ledger``."""

@@ -14,6 +14,8 @@ from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys, new_key
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
+from carrel_schema.governance.secrets import SecretFields
+from carrel_schema.scopes import PLATFORM
 from contract.ledger.ledger_tools import transition
 from contract.ledger.store_tools import workload
 
@@ -123,3 +125,16 @@ async def test_a_file_without_keys_is_named(state: Path, content: str) -> None:
     (state / KEYS_FILE).write_text(content)
     with pytest.raises(LedgerNotUsable, match=KEYS_FILE):
         await opened(state)
+
+
+async def test_named_secrets_get_the_new_key_too(state: Path) -> None:
+    ledger = await opened(state)
+    await ledger.named_secrets.put("hub", PLATFORM, SecretFields(data={"A": PLANTED}), "root")
+    await ledger.close()
+    assert rotated(state) == (0, "Encrypted the secrets of 3 workloads by a new key.\n")
+    ledger = await opened(state)
+    try:
+        assert await ledger.named_secrets.values("hub", PLATFORM) == {"A": PLANTED}
+        assert await ledger.encrypt_secrets_anew() == (0, 0)
+    finally:
+        await ledger.close()

@@ -1,5 +1,6 @@
 """``carrel policy`` and ``carrel template``."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_policy_is_applied_listed_described_and_deleted(
     told = run("policy", "describe", "small").out
     assert "max 2" in told
     assert "ask Grace" in told
-    fake.set_effective_rules(
+    fake.effective_rules.update(
         {"gpus": {"max": {"value": 2.0, "policy": "small", "scope": "platform"}}}
     )
     assert "gpus   max 2  small   platform" in run("policy", "effective", "-p", "vision").out
@@ -58,4 +59,23 @@ def test_ones_own_template_and_a_submission_with_it(
     assert run("submit", "--template", "batch", "-n", "x").code == 0
     assert run("submit", "-n", "y").code == 2
     assert run("template", "delete", "batch").code == 0
+    assert fake.documents == {}
+
+
+def test_a_secret_is_made_without_its_value_on_the_command_line(
+    run: Run, fake: FakeScheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_text("from a file")
+    monkeypatch.setenv("HUB_TOKEN", "from a variable")
+    monkeypatch.setattr("sys.stdin", io.StringIO("typed\n"))
+    made = run("secret", "create", "hub", "USER", "--from-file", f"KEY={tmp_path / 'key'}",
+               "--from-env", "TOKEN=HUB_TOKEN")  # fmt: skip
+    assert "has the keys KEY, TOKEN, USER, version 1." in made.out
+    assert "-e VARIABLE=SECRET:hub,KEY" in made.out
+    assert "hub   user/ada  generic  KEY, TOKEN, USER" in run("secret", "list").out
+    assert "Which keys?" in run("secret", "create", "hub").err
+    assert "should be KEY=FILE" in run("secret", "create", "hub", "--from-file", "x").err
+    assert "no variable NONE" in run("secret", "create", "hub", "--from-env", "NONE").err
+    assert "Standard input ended" in run("secret", "create", "hub", "A").err
+    assert run("secret", "delete", "hub").code == 0
     assert fake.documents == {}

@@ -11,6 +11,7 @@ from carrel_scheduler.api.services.copies import Copies
 from carrel_scheduler.api.services.departments import Departments
 from carrel_scheduler.api.services.event_stream import EventStreams
 from carrel_scheduler.api.services.governance.policies import Policies
+from carrel_scheduler.api.services.governance.secrets import Secrets
 from carrel_scheduler.api.services.governance.templates import Templates
 from carrel_scheduler.api.services.metrics import Metrics
 from carrel_scheduler.api.services.projects import Projects
@@ -31,6 +32,7 @@ class Services:
     departments: Departments
     policies: Policies
     templates: Templates
+    secrets: Secrets
     streams: EventStreams
     metrics: Metrics
     document: bytes
@@ -52,6 +54,7 @@ class Services:
             departments=Departments(deps.ledger),
             policies=policies,
             templates=Templates(deps),
+            secrets=Secrets(deps),
             streams=EventStreams(deps),
             metrics=Metrics(deps),
             document=document,

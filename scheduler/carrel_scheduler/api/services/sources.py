@@ -13,6 +13,6 @@ async def find(ledger: Ledger, workload: Workload) -> None:
     try:
         await references.find(ledger, workload)
     except UnknownSource as error:
-        raise problems.invalid_field(
-            error.field, Code.UNKNOWN_JOB, error.name, error.expected
-        ) from error
+        of_secret = error.field.startswith("environment.")
+        code = Code.UNKNOWN_SECRET if of_secret else Code.UNKNOWN_JOB
+        raise problems.invalid_field(error.field, code, error.name, error.expected) from error

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
+from carrel_scheduler.ledger.named_secrets import NamedSecrets
 from carrel_scheduler.ledger.open import KEEP_CHANGES, keys_beside, migrated
 from carrel_scheduler.ledger.records import (
     CopyKind,
@@ -238,6 +239,11 @@ class Past:
     def scoped(self) -> ScopedRecords:
         """See ``Ledger``."""
         return self.rows.scoped
+
+    @property
+    def named_secrets(self) -> NamedSecrets:
+        """See ``Ledger``."""
+        return self.rows.named_secrets
 
     async def settings(self) -> Mapping[str, Any]:
         """See ``Ledger``."""

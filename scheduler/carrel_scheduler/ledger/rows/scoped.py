@@ -6,9 +6,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
+from carrel_scheduler.ledger import named_secrets
+from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
 from carrel_scheduler.ledger.group_commit import GroupCommit
 from carrel_scheduler.ledger.rows.tables import scoped_records as table
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.scopes import LEVELS, Scope
@@ -159,3 +162,34 @@ def _check_version(
 
 def _missing(kind: str, scope: Scope, name: str) -> NotFound:
     return NotFound(f"no {kind} {name!r} of {scope}")
+
+
+def encrypt_anew(connection: Connection, keys: SecretKeys, *, discard: bool) -> tuple[int, int]:
+    """Encrypt named secrets by the newest key; returns how many those were and were dropped.
+
+    Raises ``LedgerNotUsable`` for values that no key fits, unless they are to be dropped.
+    """
+    rows = connection.execute(select(table).where(table.c.kind == named_secrets.KIND)).all()
+    done, lost = 0, 0
+    for record in map(_record, rows):
+        content, owner = (
+            named_secrets.content_of(record),
+            named_secrets.owner_of(record.scope, record.name),
+        )
+        if keys.is_newest(content.encrypted):
+            continue
+        key = _key(record.kind, record.scope, record.name)
+        try:
+            values = keys.decrypt(owner, content.encrypted)
+        except SecretsUnreadable as error:
+            if not discard:
+                told = f"no key fits the {owner}: restore the file of keys, or drop it"
+                raise LedgerNotUsable("secrets_unreadable", owner, told) from error
+            connection.execute(_REMOVE, key)
+            lost += 1
+            continue
+        fresh = msgspec.structs.replace(content, encrypted=keys.encrypt(owner, values))
+        text = msgspec.json.encode(fresh).decode()
+        connection.execute(_CHANGE.values(content=text), key)
+        done += 1
+    return done, lost

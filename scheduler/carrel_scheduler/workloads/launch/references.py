@@ -12,7 +12,8 @@ import msgspec
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound, ObjectStore
 from carrel_scheduler.workloads.controllers.dependencies import still_waits
-from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_scheduler.workloads.launch import builtin_programs, named_secrets
+from carrel_scheduler.workloads.launch.named_secrets import MissingSecret
 from carrel_schema.objects import Workload
 
 MOST_LOOKED_AT = 500
@@ -37,8 +38,15 @@ class UnknownSource(Exception):  # noqa: N818 - an outcome to tell
 async def find(store: Ledger, workload: Workload) -> None:
     """Note where the event files of its jobs lie, what it goes on from, and its model, if any.
 
-    Raises ``UnknownSource`` for what its project does not have.
+    Secrets that its variables name have to be there. Raises ``UnknownSource`` for what its project
+    does not have.
     """
+    try:
+        await named_secrets.check(store, workload)
+    except MissingSecret as error:
+        said = error.reference
+        name = f"SECRET:{said.secret},{said.key}"
+        raise UnknownSource(f"environment.{said.variable}", name, error.expected) from error
     await _find_checkpoints(store, workload)
     await _find_model(store, workload)
     await _find_dependencies(store, workload)

@@ -22,10 +22,12 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.gangs import rendezvous
-from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_scheduler.workloads.launch import builtin_programs, named_secrets
+from carrel_scheduler.workloads.launch.named_secrets import MissingSecret
 from carrel_scheduler.workloads.state import ports, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.state.pass_changes import Start
+from carrel_schema.governance.secrets import without_references
 from carrel_schema.objects import Resources, WorkloadSpec
 
 # The platform's own Python comes first, so that ``python train.py`` finds the libraries that a
@@ -142,9 +144,15 @@ async def get_ready(
     ready: list[Ready] = []
     for start in starts:
         entry = cache.get(start.uid)
-        if entry is not None:
-            own = secrets.get(start.uid, {})
-            ready.append(_ready(entry, start.tasks, facts, own, settings))
+        if entry is None:
+            continue
+        try:
+            named = await named_secrets.environment_of(ledger, entry.workload)
+        except MissingSecret as error:
+            ready.append(Ready(entry, start.tasks, (), str(error)))
+            continue
+        own = {**named, **secrets.get(start.uid, {})}
+        ready.append(_ready(entry, start.tasks, facts, own, settings))
     return ready
 
 
@@ -260,7 +268,8 @@ def _environment(
         own["CARREL_CHECKPOINT_EVERY"] = f"{spec.checkpoint_every_seconds:g}"
     programs = "" if settings.python else rendezvous.OUR_PROGRAMS
     meeting = rendezvous.environment(entry, index, settings.address_of, programs)
-    given = {**spec.environment, **own, **meeting, **_ports(entry, index, settings)}
+    plain = without_references(spec.environment)
+    given = {**plain, **own, **meeting, **_ports(entry, index, settings)}
     return given if settings.python or spec.image else {"PATH": SEARCH_PATH, **given}
 
 
