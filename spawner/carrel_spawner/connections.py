@@ -57,7 +57,11 @@ def shared_client(url: str, token: str) -> AsyncClient:
     shared = _shared()
     if (url, token) not in shared.clients:
         shared.clients[url, token] = AsyncClient(
-            url, token, read_timeout=READ_SECONDS, session=shared.calls
+            url,
+            token,
+            read_timeout=READ_SECONDS,
+            session=shared.calls,
+            origin={"X-Carrel-Channel": "hub"},
         )
     return shared.clients[url, token]
 

@@ -29,7 +29,7 @@ from carrel.cli.commands import (
     workspaces,
 )
 from carrel.cli.commands import submit as submission
-from carrel.cli.commands.admin import policies, secrets, templates
+from carrel.cli.commands.admin import audit, policies, secrets, templates
 from carrel.cli.common import Invocation, complain
 from carrel.cli.storage import files, models
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
@@ -189,6 +189,15 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "download": models.download,
         },
     ),
+    "audit": (
+        "See who changed what (administrators).",
+        {
+            "list": audit.list_entries,
+            "verify": audit.verify,
+            "export": audit.export,
+            "settings": audit.settings,
+        },
+    ),
     "policy": (
         "Set rules for the fields of submitted work (administrators).",
         {
@@ -341,6 +350,7 @@ def main() -> None:
     The collector of cyclic garbage is told to run seldom: imports make many objects and no garbage,
     and looking through them again and again takes a tenth of a short command's time.
     """
+    os.environ["CARREL_CHANNEL"] = "cli"
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     try:
         code = run(sys.argv[1:])

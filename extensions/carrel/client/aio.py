@@ -3,6 +3,7 @@
 Its methods are defined by resource of the API, in ``resources``.
 """
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,7 @@ from carrel.client.resources.code import CodeMethods
 from carrel.client.resources.endpoints import EndpointMethods
 from carrel.client.resources.experiments import ExperimentMethods
 from carrel.client.resources.files import FileMethods
+from carrel.client.resources.governance.audit import AuditMethods
 from carrel.client.resources.governance.policies import PolicyMethods
 from carrel.client.resources.governance.secrets import SecretMethods
 from carrel.client.resources.map import MapMethods
@@ -29,6 +31,7 @@ class AsyncClient(
     ModelMethods,
     PolicyMethods,
     SecretMethods,
+    AuditMethods,
 ):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 
@@ -47,6 +50,7 @@ class AsyncClient(
         read_timeout: the same for requests that only read; by default ``timeout``.
         session: an HTTP session to use; it stays the caller's to close.
         pauses: how to wait between retries.
+        origin: headers that tell where requests come from, of a service that passes them on.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class AsyncClient(
         read_timeout: float | None = None,
         session: aiohttp.ClientSession | None = None,
         pauses: Pauses | None = None,
+        origin: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = config.resolve(url, token)
         self._transport = Transport(
@@ -66,6 +71,7 @@ class AsyncClient(
             read_timeout=read_timeout,
             session=session,
             pauses=pauses,
+            origin=origin,
         )
 
     async def __aenter__(self) -> Self:

@@ -11,6 +11,7 @@ import io
 import os
 import random
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -38,6 +39,8 @@ SILENT_SECONDS: Final = 40.0
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
 USER_AGENT: Final = "carrel-client"
+CHANNEL: Final = "CARREL_CHANNEL"
+"""Variable with what this process is to the audit log: the command line is ``cli``."""
 _NOT_ACCEPTED: Final = (
     "{url} does not accept the token (unknown or expired): sign in again with `carrel login`."
 )
@@ -86,8 +89,10 @@ class Transport:
         read_timeout: float | None = None,
         session: aiohttp.ClientSession | None = None,
         pauses: Pauses | None = None,
+        origin: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
+        self._origin = {"X-Carrel-Channel": _channel()} if origin is None else dict(origin)
         self.pauses = pauses or Pauses()
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         reading = self._timeout if read_timeout is None else aiohttp.ClientTimeout(read_timeout)
@@ -138,7 +143,7 @@ class Transport:
     def headers(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """What goes with every request."""
         own = {"Authorization": f"token {self.settings.token}", "User-Agent": USER_AGENT}
-        return own | dict(more or {})
+        return own | self._origin | dict(more or {})
 
     async def ask(
         self,
@@ -269,6 +274,11 @@ class Transport:
     def _unreachable(self, error: Exception) -> Unreachable:
         why = "it took too long" if isinstance(error, TimeoutError) else _plain(error)
         return Unreachable(f"No answer from {self.settings.url}: {why}.")
+
+
+def _channel() -> str:
+    """Through what somebody asks; the audit log shows it."""
+    return "notebook" if "ipykernel" in sys.modules else os.environ.get(CHANNEL, "api")
 
 
 def encoded(body: Any) -> tuple[bytes | None, dict[str, str]]:

@@ -35,6 +35,16 @@ _WORDS: Final[Mapping[int, str]] = {
     202: "Accepted; what follows is seen in the status",
     204: "Done; nothing to say",
 }
+TAGS: Final[Mapping[str, str]] = {
+    "caller": "Auth",
+    "cluster": "Nodes",
+    "code": "Files",
+    "events": "Workloads",
+    "insight": "Metrics",
+    "results": "Files",
+    "workers": "Experiments",
+}
+"""Of modules whose names do not say it."""
 _PROBLEM_WORDS: Final[Mapping[int, str]] = {
     kind.status: kind.title for kind in problems.Problem.__subclasses__()
 }
@@ -68,6 +78,7 @@ def document(operations: Sequence[Operation], prefix: str) -> bytes:
             },
             "servers": [{"url": prefix + ROOT}],
             "security": [{"hubToken": []}],
+            "tags": [{"name": tag} for tag in sorted(set(map(tag_of, operations)))],
             "paths": paths,
             "components": {
                 "schemas": schemas,
@@ -90,6 +101,7 @@ def document(operations: Sequence[Operation], prefix: str) -> bytes:
 
 def _operation(operation: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {
+        "tags": [tag_of(operation)],
         "operationId": operation.id,
         "summary": operation.summary,
         "x-carrel-access": operation.access.value,
@@ -120,6 +132,14 @@ def _operation(operation: Operation) -> dict[str, Any]:
             "content": {one: {"schema": schema} for one in media},
         }
     return found
+
+
+def tag_of(operation: Operation) -> str:
+    """The part of the API that it belongs to: named after the module that it is in."""
+    if operation.run is None:
+        return "Workloads"
+    module = operation.run.__module__.rpartition(".")[2]
+    return TAGS.get(module, module.replace("_", " ").capitalize())
 
 
 def problem_statuses(operation: Operation) -> list[int]:

@@ -93,6 +93,7 @@ class Operation:
         for_jobs: jobs may call it with their token, for their user (see ``principals.jobs``).
         rooted: lies beside the versioned API, not below it.
         websocket: speaks websocket; ``run`` is not used.
+        audited: whether the audit log tells of it; ``None``: as people's changes are.
     """
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -115,6 +116,15 @@ class Operation:
     for_jobs: bool = False
     rooted: bool = False
     websocket: bool = False
+    audited: bool | None = None
+
+    @property
+    def in_audit_log(self) -> bool:
+        """Whether it gets an entry; by default if it is no reading, nor what programs report."""
+        if self.audited is not None:
+            return self.audited
+        reports = (Access.TASK, Access.GATEWAY, Access.NODE)
+        return self.method != "GET" and self.access not in reports
 
     def __call__(self, run: Run) -> Self:
         """This operation, run by ``run``: its name is the id, its docstring the summary."""

@@ -20,7 +20,7 @@ from carrel_scheduler.api.operations import (
     workers,
     workloads,
 )
-from carrel_scheduler.api.operations.governance import policies, secrets, templates
+from carrel_scheduler.api.operations.governance import audit, policies, secrets, templates
 from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.principals.access import Access
 
@@ -34,6 +34,7 @@ TERMINAL: Final = Operation(
     answers={101: None},
     problems=(409,),
     websocket=True,
+    audited=True,
 )
 COMMAND: Final = Operation(
     "GET",
@@ -45,6 +46,7 @@ COMMAND: Final = Operation(
     answers={101: None},
     problems=(409,),
     websocket=True,
+    audited=True,
 )
 FORWARD: Final = Operation(
     "GET",
@@ -56,6 +58,7 @@ FORWARD: Final = Operation(
     answers={101: None},
     problems=(409,),
     websocket=True,
+    audited=True,
 )
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *workloads.OPERATIONS,
@@ -76,6 +79,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *secrets.OPERATIONS,
     *departments.OPERATIONS,
     *cluster.OPERATIONS,
+    *audit.OPERATIONS,
     *caller.OPERATIONS,
     *gateway.OPERATIONS,
 )

@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from sqlalchemy import Engine, update
 from sqlalchemy.exc import DataError, SQLAlchemyError
 
+from carrel_scheduler.ledger.audit.actor import Actor, current
+from carrel_scheduler.ledger.audit.rows import Sign
 from carrel_scheduler.ledger.errors import (
     InvalidArgument,
     LedgerClosed,
@@ -42,6 +44,7 @@ _NO_CHANGE: Final = update(store_state).values(version=store_state.c.version)
 class _Call(NamedTuple):
     write: Callable[[Transaction], Any]
     future: asyncio.Future[Any]
+    actor: Actor | None
 
 
 class _Outcome(NamedTuple):
@@ -54,18 +57,20 @@ class GroupCommit:
     """The writer of one ledger; belongs to the event loop that it is made in.
 
     ``recent`` is what it committed lately; ``trouble`` says why nothing can be written, empty if
-    nothing is known to be wrong.
+    nothing is known to be wrong. ``tells_of_objects``: see ``Transaction``.
 
     Args:
         engine: of one connection.
         notifier: told of commits that changed objects, before their callers hear.
         keep_changes: how many changes stay for watches.
+        sign: signs the head of the audit log.
     """
 
-    def __init__(self, engine: Engine, notifier: Notifier, keep_changes: int) -> None:
+    def __init__(self, engine: Engine, notifier: Notifier, keep_changes: int, sign: Sign) -> None:
+        self._sign = sign
         self._engine, self._notifier, self._keep_changes = engine, notifier, keep_changes
         self.recent, self._known = RecentCommits(), Identities()
-        self.trouble = ""
+        self.trouble, self.tells_of_objects = "", True
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()
         self._closed = False
@@ -86,7 +91,7 @@ class GroupCommit:
             if self._closed:
                 raise LedgerClosed("the ledger was closed")
             future: asyncio.Future[T] = self._loop.create_future()
-            self._queue.put(_Call(write, future))
+            self._queue.put(_Call(write, future, current()))
             try:
                 return await future
             except StorageFull:
@@ -133,8 +138,9 @@ class GroupCommit:
         try:
             with self._engine.begin() as connection:
                 transaction = Transaction.begin(connection, self._known)
+                transaction.tells_of_objects = self.tells_of_objects
                 outcomes = [_attempt(transaction, call) for call in group]
-                news = transaction.finish(self._keep_changes)
+                news = transaction.finish(self._keep_changes, self._sign)
                 if self.trouble:
                     connection.execute(_NO_CHANGE)
             transaction.committed()
@@ -172,6 +178,7 @@ class GroupCommit:
 
 def _attempt(transaction: Transaction, call: _Call) -> _Outcome:
     mark = transaction.mark()
+    transaction.actor = call.actor
     transaction.connection.exec_driver_sql("SAVEPOINT one_call")
     try:
         result, error = call.write(transaction), None

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from carrel_scheduler.ledger.audit.contract import Audit
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.store import ObjectStore
@@ -112,6 +113,11 @@ class Ledger(ObjectStore, Protocol):
     @property
     def named_secrets(self) -> NamedSecrets:
         """Secrets that work names by scope and name."""
+        ...
+
+    @property
+    def audit(self) -> Audit:
+        """Who changed what: written in the transactions of the changes."""
         ...
 
     async def begin_epoch(self) -> int:

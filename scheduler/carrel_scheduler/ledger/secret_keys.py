@@ -8,6 +8,8 @@ On one machine the keys are in a file of their own, beside the ledger; on a clus
 Secret. Whoever has both a copy of the ledger and its keys reads the secrets.
 """
 
+import hashlib
+import hmac
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +36,7 @@ class SecretKeys:
     def __init__(self, keys: Sequence[str]) -> None:
         self._newest = Fernet(keys[0]) if keys else None
         self._all = MultiFernet([Fernet(key) for key in keys])
+        self._signing = [hashlib.sha256(f"carrel audit {key}".encode()).digest() for key in keys]
 
     @classmethod
     def from_text(cls, text: str, label: str) -> Self:
@@ -72,6 +75,15 @@ class SecretKeys:
         if owner != uid:
             raise SecretsUnreadable(f"the secrets of workload {uid} are those of another")
         return environment
+
+    def sign(self, text: bytes) -> str:
+        """A signature (HMAC-SHA256) by the newest key."""
+        return hmac.digest(self._signing[0], text, "sha256").hex()
+
+    def signed(self, text: bytes, signature: str) -> bool:
+        """Whether a text was signed by one of the keys."""
+        made = (hmac.digest(key, text, "sha256").hex() for key in self._signing)
+        return any(hmac.compare_digest(one, signature) for one in made)
 
     def is_newest(self, stored: str) -> bool:
         """Whether it was encrypted by the newest key."""

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from carrel_scheduler.ledger import usage
+from carrel_scheduler.ledger.audit import rows as audit_rows
+from carrel_scheduler.ledger.audit.sql_audit import SqlAudit
 from carrel_scheduler.ledger.database import Database
 from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
@@ -45,6 +47,7 @@ from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_store import SqlObjectStore
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.files import StoredCopy
+from carrel_schema.governance.audit import head_text
 from carrel_schema.objects import Meta, Workload
 
 
@@ -52,8 +55,9 @@ class SqlLedger(SqlObjectStore):
     """See ``Ledger``; the constructor is that of ``SqlObjectStore``, with keys for secrets."""
 
     def __init__(self, database: Database, *, keys: SecretKeys, **options: Any) -> None:
-        super().__init__(database, **options)
+        super().__init__(database, sign=keys.sign, **options)
         self._keys = keys
+        self._audit = SqlAudit(self._writer, self._read, keys)
         self._scoped = SqlScopedRecords(self._writer, self._read, self._clock)
         self._named_secrets = NamedSecrets(self._scoped, keys)
 
@@ -66,6 +70,11 @@ class SqlLedger(SqlObjectStore):
     def named_secrets(self) -> NamedSecrets:
         """See ``Ledger``."""
         return self._named_secrets
+
+    @property
+    def audit(self) -> SqlAudit:
+        """See ``Ledger``."""
+        return self._audit
 
     async def begin_epoch(self) -> int:
         """See ``Ledger``."""
@@ -184,6 +193,9 @@ class SqlLedger(SqlObjectStore):
             named, lost = scoped_rows.encrypt_anew(
                 transaction.connection, self._keys, discard=discard
             )
+            head = audit_rows.read_head(transaction.connection)
+            if self._keys.signed(head_text(head), head.signature):
+                audit_rows.write_head(transaction.connection, head, self._keys.sign)
             return len(fresh) - dropped + named, dropped + lost
 
         return await self._writer.run(write)

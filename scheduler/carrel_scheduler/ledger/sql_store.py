@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from carrel_scheduler.ledger.audit.rows import Sign
 from carrel_scheduler.ledger.database import READERS, Database
 from carrel_scheduler.ledger.errors import LedgerClosed, failed
 from carrel_scheduler.ledger.group_commit import GroupCommit
@@ -43,6 +44,7 @@ class SqlObjectStore:
         clock: epoch seconds, for ``created_at`` where it is not set.
         ids: new unique ids.
         keep_changes: how many changes stay for watches.
+        sign: signs the head of the audit log.
         quarantine: where objects go that cannot be read.
     """
 
@@ -53,12 +55,13 @@ class SqlObjectStore:
         clock: Callable[[], float],
         ids: Callable[[], str],
         keep_changes: int,
+        sign: Sign,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._quarantine = quarantine or Quarantine(clock)
         self._database, self._clock, self._ids = database, clock, ids
         self._notifier = Notifier()
-        self._writer = GroupCommit(database.writer, self._notifier, keep_changes)
+        self._writer = GroupCommit(database.writer, self._notifier, keep_changes, sign)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="ledger-reader")
         self._listener = _listener(database, self._notifier)
         self._closed = False

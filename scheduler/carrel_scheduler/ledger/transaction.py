@@ -16,9 +16,12 @@ from sqlalchemy import (
     update,
 )
 
+from carrel_scheduler.ledger.audit import rows as audit_rows
+from carrel_scheduler.ledger.audit.actor import Actor
 from carrel_scheduler.ledger.rows.bulk import insert_many
 from carrel_scheduler.ledger.rows.tables import changes, objects, specs, store_state
 from carrel_scheduler.ledger.watches.recent_commits import Commit, Fresh, Identities
+from carrel_schema.governance.audit import AuditEntry
 from carrel_schema.objects import Meta
 
 CHANNEL: Final = "carrel_changes"
@@ -37,6 +40,7 @@ class Mark(NamedTuple):
     epoch: int
     changes: int
     fresh: int
+    entries: int
 
 
 class Transaction:
@@ -45,6 +49,8 @@ class Transaction:
     Attributes:
         version: the store's version so far.
         epoch: that of the present scheduler.
+        actor: who asked for the present call; ``None``: the scheduler itself.
+        tells_of_objects: changes of objects are told to the audit log where they are written.
     """
 
     def __init__(
@@ -61,6 +67,9 @@ class Transaction:
         self._fresh: list[Fresh] = []
         self._known = known
         self._seen: dict[str, Meta] = {}
+        self._entries: list[AuditEntry] = []
+        self.actor: Actor | None = None
+        self.tells_of_objects = True
 
     @classmethod
     def begin(cls, connection: Connection, known: Identities | None = None) -> Self:
@@ -85,6 +94,17 @@ class Transaction:
         if fresh is not None:
             self._fresh.append(fresh)
 
+    def add_entries(self, entries: Iterable[AuditEntry]) -> None:
+        """Entries of the audit log, appended with all others at the end."""
+        self._entries += entries
+        if self.actor is not None:
+            self.actor.recorded += 1
+
+    def record(self, verb: str, kind: str, **change: Any) -> None:
+        """Tell the audit log of a change that somebody asked for: see ``Actor``."""
+        if self.actor is not None:
+            self.add_entries([self.actor.entry_of_change(verb, kind, **change)])
+
     def remember(self, metas: Iterable[Meta]) -> None:
         """Identities as this transaction leaves them."""
         for meta in metas:
@@ -101,16 +121,21 @@ class Transaction:
 
     def mark(self) -> Mark:
         """Remember where a call begins."""
-        return Mark(self.version, self.epoch, len(self._changes), len(self._fresh))
+        return Mark(
+            self.version, self.epoch, len(self._changes), len(self._fresh), len(self._entries)
+        )
 
     def rewind(self, mark: Mark) -> None:
         """Forget what a call did since."""
         self.version, self.epoch = mark.version, mark.epoch
         self._seen.clear()
         del self._changes[mark.changes :], self._fresh[mark.fresh :]
+        del self._entries[mark.entries :]
 
-    def finish(self, keep_changes: int) -> Commit | None:
+    def finish(self, keep_changes: int, sign: audit_rows.Sign) -> Commit | None:
         """Write what is pending; the caller commits. Returns what there is for watches."""
+        if self._entries:
+            audit_rows.append(self.connection, self._entries, sign)
         if (self.version, self.epoch) == self._begun_with:
             return None
         insert_many(self.connection, changes, self._changes)

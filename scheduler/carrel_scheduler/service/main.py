@@ -39,6 +39,7 @@ from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect
 from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.service.audit_export import AuditExport
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
 from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import NotedProvider, OneMachine
@@ -217,6 +218,7 @@ class Service:
                 group.create_task(self._sweep()),
                 group.create_task(self._sweep_code()),
                 group.create_task(self._sweep_files()),
+                group.create_task(AuditExport(self._ledger, time.time).run()),
                 group.create_task(Dependencies(self._ledger, self.loop.quarantine).run()),
             ]
             if self._settings.past_use.factor:

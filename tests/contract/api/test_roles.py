@@ -131,6 +131,11 @@ SAMPLES = {
     "read_output": Sample(SWEEP | OUTPUT),
     "change_workload": Sample(IN_VISION | {"name": "digits"}, {"gpus": 0}),
     "share_route": Sample(IN_VISION | {"name": "digits"}, {"access": "project"}),
+    "list_audit_entries": Sample({}, query="?project=vision"),
+    "verify_audit_log": Sample({}),
+    "read_audit_settings": Sample({}),
+    "put_audit_settings": Sample({}, {"retention_days": 90}),
+    "add_audit_events": Sample({}, {"items": [{"at": 1.0, "verb": "sign-in", "user": "ada"}]}),
     "report_loads": Sample({}, {"gateway": "g"}),
     "identify_task": Sample({}, {"token": "ct1.nobody.x"}),
 }
@@ -166,6 +171,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "task": dict.fromkeys(["owner", "admin", "own task"], OK)
     | dict.fromkeys(["of another project", "of no project"], HIDDEN),
     "spawner": {"spawner": OK},
+    "hub": {"spawner": OK},
     "admin": {"admin": OK},
     "gateway": {"gateway": OK},
     "node": {"agent": OK},

@@ -4,6 +4,7 @@ Inherit ``LedgerContract`` and give it the fixtures ``stores`` and ``store`` of 
 contract, opening a ``Ledger``.
 """
 
+from contract.ledger.ledger_audit import AuditLog
 from contract.ledger.ledger_batches import CreatingMany, WatchingSpecifications
 from contract.ledger.ledger_copies import Copies
 from contract.ledger.ledger_named_secrets import NamedSecretsRules
@@ -24,5 +25,6 @@ class LedgerContract(
     Copies,
     ScopedRecordsRules,
     NamedSecretsRules,
+    AuditLog,
 ):
     """Every rule of ``Ledger``."""

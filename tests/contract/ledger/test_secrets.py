@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 from carrel_hub.rotation import app
 from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
 from carrel_scheduler.ledger.open import open_ledger
+from carrel_scheduler.ledger.rotate import rotate
 from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys, new_key
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_schema.governance.secrets import SecretFields
 from carrel_schema.scopes import PLATFORM
+from contract.ledger.ledger_audit import entry
 from contract.ledger.ledger_tools import transition
 from contract.ledger.store_tools import workload
 
@@ -138,3 +140,14 @@ async def test_named_secrets_get_the_new_key_too(state: Path) -> None:
         assert await ledger.encrypt_secrets_anew() == (0, 0)
     finally:
         await ledger.close()
+
+
+async def test_the_head_of_the_audit_log_is_signed_by_the_new_key(state: Path) -> None:
+    ledger = await opened(state)
+    await ledger.audit.add([entry("before")])
+    await ledger.close()
+    await rotate(state / KEYS_FILE, f"sqlite:///{state / 'carrel.sqlite'}")
+    again = await opened(state)
+    found = await again.audit.verify()
+    await again.close()
+    assert (found.ok, found.entries) == (True, 1), found.problem

@@ -63,7 +63,7 @@ def notifier() -> Notifier:
 
 @pytest.fixture
 async def writer(database: Database, disk: Disk, notifier: Notifier) -> AsyncIterator[GroupCommit]:
-    writer = GroupCommit(database.writer, notifier, 100)
+    writer = GroupCommit(database.writer, notifier, 100, lambda _: "")
     yield writer
     disk.free.set()
     await writer.close()

@@ -56,12 +56,16 @@ class Console:
     session: Callable[[], aiohttp.ClientSession]
     clock: Callable[[], float] = time.time
 
-    def client(self, token: str) -> AsyncClient:
-        """The scheduler, asked in the name of whoever owns the token."""
+    def client(self, token: str, address: str = "") -> AsyncClient:
+        """The scheduler, asked in the name of whoever owns the token, at a browser's address."""
         if not token:
             raise NotSignedIn("You are not signed in.")
         return AsyncClient(
-            self.settings.api_url, token, read_timeout=READ_SECONDS, session=self.session()
+            self.settings.api_url,
+            token,
+            read_timeout=READ_SECONDS,
+            session=self.session(),
+            origin={"X-Carrel-Channel": "console", "X-Forwarded-For": address},
         )
 
 
@@ -172,7 +176,8 @@ class SignedInPage(HubOAuthenticated, SafePage):
             raise HTTPError(
                 HTTPStatus.FORBIDDEN, "%s may not use the console", user["name"]
             ) from error
-        self.client = self.console.client(cast("str", self.console.hub_auth.get_token(self) or ""))
+        token = cast("str", self.console.hub_auth.get_token(self) or "")
+        self.client = self.console.client(token, self.request.remote_ip or "")
 
     @property
     def user(self) -> str:

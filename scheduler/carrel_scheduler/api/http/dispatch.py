@@ -12,7 +12,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.principals.access import RULES, Access, Visitor
 from carrel_scheduler.api.principals.authentication import asking_the_hub, principal_of
-from carrel_scheduler.api.principals.identity import Principal
+from carrel_scheduler.api.principals.identity import IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.state.phases import has_token
@@ -85,6 +85,15 @@ async def _principal(operation: Operation, deps: ApiDependencies, token: str) ->
             "is no longer in its project",
         )
     return principal
+
+
+async def name_of(deps: ApiDependencies, token: str) -> str:
+    """Who was refused: for the audit log; empty when nobody can say."""
+    try:
+        principal = await deps.identity.user_for_token(token)
+    except IdentityUnavailable:
+        return ""
+    return "" if principal is None else principal.name
 
 
 def check_named_project(operation: Operation, visitor: Visitor, project: str) -> None:

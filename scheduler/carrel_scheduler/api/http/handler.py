@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
+import msgspec
 from tornado import web
 from tornado.http1connection import HTTP1Connection
 from typing_extensions import override
@@ -25,9 +26,14 @@ from carrel_scheduler.api.principals.authentication import token_of
 from carrel_scheduler.api.problems import Broken, Code, Problem
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.services.event_stream import Watcher
+from carrel_scheduler.api.services.governance.audit import Details, Origin, origin_of
+from carrel_scheduler.ledger.audit.actor import Actor
+from carrel_scheduler.ledger.store import StoreError
 
 log = logging.getLogger(__name__)
 LEAST_PAUSE_SECONDS: Final = 0.05
+TOLD: Final = frozenset({Code.POLICY, Code.LOOSENS_POLICY})
+"""Refusals of what somebody was allowed to ask for that the audit log tells of."""
 
 
 class ApiHandler(web.RequestHandler):
@@ -38,6 +44,8 @@ class ApiHandler(web.RequestHandler):
     operation: Operation | None = None
     visitor: Visitor
     token = ""
+    caller = ""
+    actor: Actor | None = None
 
     @override
     def initialize(self, services: Services, operations: Mapping[str, Operation]) -> None:
@@ -71,7 +79,34 @@ class ApiHandler(web.RequestHandler):
         self.token = token_of(self.request.headers.get("Authorization", ""))
         path = self.path
         requests.check_path(path)
-        self.visitor = await dispatch.admit(operation, self.services.deps, self.token, path)
+        try:
+            self.visitor = await dispatch.admit(operation, self.services.deps, self.token, path)
+        except problems.Forbidden:
+            self.caller = await dispatch.name_of(self.services.deps, self.token)
+            raise
+        if self.visitor.principal is not None:
+            self.caller = self.visitor.principal.name
+        if operation.in_audit_log:
+            self.actor = self.services.audit.begin(self.visitor, self.origin, operation.id)
+
+    @property
+    def origin(self) -> Origin:
+        """Where the request came from."""
+        return origin_of(self.request.headers, self.request.remote_ip or "")
+
+    async def note(self, call: Call) -> None:
+        """Tell the audit log of this call."""
+        if self.actor is not None:
+            more = _given(call.query) | _given(call.body)
+            await self.services.audit.note(self.actor, self.visitor, Details(self.path, more))
+
+    def _tell_refusal(self, problem: Problem) -> None:
+        """Count in the audit log what is refused to somebody, not what is merely wrong."""
+        operation = self.operation
+        if operation is None or (problem.status not in (401, 403) and problem.code not in TOLD):
+            return
+        code = problem.code
+        self.services.audit.refused(self.caller, self.origin, operation.id, self.path, code)
 
     def read_call(self, operation: Operation, body: bytes) -> Call:
         """Validate query and body, and membership in the project that they name."""
@@ -104,6 +139,7 @@ class ApiHandler(web.RequestHandler):
         """Every refusal and failure as ``application/problem+json``."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         problem = self._problem(status_code, error)
+        self._tell_refusal(problem)
         self.set_status(problem.status)
         self.set_header("Content-Type", problems.MEDIA_TYPE)
         for name, value in problem.headers.items():
@@ -179,7 +215,11 @@ class OperationHandler(ApiHandler):
         body = bytes(self._body)
         if operation.templated:
             body = await self.services.templates.expand(body, self.visitor.person)
-        answer = await operation.run(self.read_call(operation, body))
+        call = self.read_call(operation, body)
+        if operation.in_audit_log and operation.method == "GET":
+            await self.note(call)  # who reads without a trace cannot be found later
+        answer = await operation.run(call)
+        await self._note_change(operation, call, answer)
         if isinstance(answer, Stream):
             self.sender = Sender(self, answer)
             watching = asyncio.ensure_future(self._watch_caller(answer, self.sender))
@@ -189,6 +229,19 @@ class OperationHandler(ApiHandler):
                 watching.cancel()
         else:
             self._send(answer)
+
+    async def _note_change(self, operation: Operation, call: Call, answer: Answer | Stream) -> None:
+        """Tell of what changed no object of the ledger: those changes are recorded there."""
+        actor = self.actor
+        refused = isinstance(answer, Answer) and answer.status >= 400
+        if actor is None or actor.recorded or operation.method == "GET" or refused:
+            return
+        if getattr(call.query, "dry_run", False) or getattr(call.query, "offset", 0):
+            return
+        try:
+            await self.note(call)
+        except StoreError:
+            log.exception("%s is not in the audit log", operation.id)
 
     async def _watch_caller(self, stream: Stream, sender: Sender) -> None:
         """Break off what is sent to somebody whose token is revoked, or who left the project."""
@@ -228,6 +281,16 @@ class NothingHere(OperationHandler):
     async def admit(self) -> None:
         """Nobody is let in."""
         raise problems.Missing(Code.NOT_FOUND, "There is nothing at this address")
+
+
+def _given(content: Any) -> dict[str, Any]:
+    """What of a query or a body can stand in the audit log, without what was left out."""
+    if isinstance(content, bytes):
+        return {"bytes": len(content)}
+    found = msgspec.to_builtins(content)
+    if not isinstance(found, dict):
+        return {}
+    return {str(key): value for key, value in found.items() if value not in (None, "", [], False)}
 
 
 def _too_large(size: int, most: int) -> problems.TooLarge:

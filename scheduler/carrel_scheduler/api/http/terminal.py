@@ -52,6 +52,7 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
             )
         if self.operation is not None:
             self.call = self.read_call(self.operation, b"")
+        await self.note(self.call)
         query = self.call.query
         task = running_task(self.call.workload, query.index)
         try:

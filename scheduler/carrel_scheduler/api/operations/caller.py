@@ -37,6 +37,7 @@ async def whoami(call: Call) -> Answer:
     body=ActivityIn,
     answers={200: Limits},
     problems=(404,),
+    audited=False,
 )
 async def workspace_activity(call: Call) -> Answer:
     """The sign of life of the caller's workspace; answers the limits that are coming."""

@@ -112,6 +112,7 @@ async def delete_kept_checkpoint(call: Call) -> Answer:
     answers={200: bytes},
     problems=(409,),
     media=TAR,
+    audited=True,
 )
 async def read_task_files(call: Call) -> Stream:
     """A file or folder of a running task, as a tar archive; the path is one of the task's."""

@@ -24,6 +24,7 @@ class Access(StrEnum):
     ADMIN = "admin"
     GATEWAY = "gateway"
     NODE = "node"
+    HUB = "hub"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ RULES: Final[Mapping[Access, Rule]] = {
     Access.ADMIN: Rule(frozenset({ADMIN})),
     Access.GATEWAY: Rule(frozenset({GATEWAY})),
     Access.NODE: Rule(frozenset(), node_token=True),
+    Access.HUB: Rule(frozenset({SPAWN})),
 }
 
 

@@ -10,6 +10,7 @@ from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.copies import Copies
 from carrel_scheduler.api.services.departments import Departments
 from carrel_scheduler.api.services.event_stream import EventStreams
+from carrel_scheduler.api.services.governance.audit import AuditLog
 from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.governance.secrets import Secrets
 from carrel_scheduler.api.services.governance.templates import Templates
@@ -35,6 +36,7 @@ class Services:
     secrets: Secrets
     streams: EventStreams
     metrics: Metrics
+    audit: AuditLog
     document: bytes
 
     @classmethod
@@ -57,5 +59,6 @@ class Services:
             secrets=Secrets(deps),
             streams=EventStreams(deps),
             metrics=Metrics(deps),
+            audit=AuditLog(deps.ledger.audit, deps.clock),
             document=document,
         )

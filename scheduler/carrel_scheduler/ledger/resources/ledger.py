@@ -24,14 +24,16 @@ from typing_extensions import override
 
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.writes import Writer
+from carrel_scheduler.ledger.audit.actor import current
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.records import Creation, Decision, Fenced, NewWorkload, Transition
 from carrel_scheduler.ledger.resources import repair
 from carrel_scheduler.ledger.resources.rows import Past, Rows, entry_of
 from carrel_scheduler.ledger.resources.store import KubernetesStore
+from carrel_scheduler.ledger.rows.objects import scope_of
 from carrel_scheduler.ledger.store import AlreadyExists, NotFound
 from carrel_scheduler.quarantine import Quarantine
-from carrel_schema.objects import Meta, ObjectT, Workload
+from carrel_schema.objects import Meta, Object, ObjectT, Workload
 
 R = TypeVar("R")
 IN_FLIGHT: Final = 64
@@ -133,7 +135,9 @@ class KubernetesLedger(KubernetesStore, Past):
         """See ``ObjectStore``; a workload's name is taken in all kinds of work at once."""
         self._check_open()
         if not isinstance(obj, Workload):
-            return await super().create(obj)
+            made = await super().create(obj)
+            await self._tell("create", made, after=made)
+            return made
         new = self.named(obj)
         await self._to_the_end(self._enter_and_make(new, self.rows.create(entry_of(new))))
         return await self.get_by_uid(type(obj), new.meta.uid)
@@ -157,10 +161,12 @@ class KubernetesLedger(KubernetesStore, Past):
 
     async def _make(self, new: Workload) -> Workload:
         try:
-            return await self._writer.submit(partial(KubernetesStore.create, self, new))
+            made = await self._writer.submit(partial(KubernetesStore.create, self, new))
         except Exception:
             await self.rows.withdraw(new.meta.uid)
             raise
+        await self._tell("create", made, after=made)
+        return made
 
     async def create_workloads(self, items: Sequence[NewWorkload]) -> Sequence[Creation]:
         """See ``Ledger``; if one object is refused, the others of this call are made all the same.
@@ -229,6 +235,35 @@ class KubernetesLedger(KubernetesStore, Past):
                 raise AlreadyExists(f"{obj.meta.project}/{obj.meta.name} exists") from None
 
     @override
+    async def update(self, obj: ObjectT) -> ObjectT:
+        """See ``ObjectStore``."""
+        if current() is None:
+            return await super().update(obj)
+        old = await self.get_by_uid(type(obj), obj.meta.uid)
+        made = await super().update(obj)
+        await self._tell("update", made, before=old, after=made)
+        return made
+
+    async def _tell(
+        self, verb: str, obj: Object, *, before: Object | None = None, after: Object | None = None
+    ) -> None:
+        """Tell the audit log, once it is done: the two have no transaction in common."""
+        actor = current()
+        if actor is None:
+            return
+        entry = actor.entry_of_change(
+            verb,
+            type(obj).__name__,
+            scope=scope_of(type(obj), obj.meta),
+            name=obj.meta.name,
+            uid=obj.meta.uid,
+            owner=obj.spec.user if isinstance(obj, Workload) else "",
+            before=None if before is None else msgspec.json.encode(before.spec),
+            after=None if after is None else msgspec.json.encode(after.spec),
+        )
+        await self.rows.audit.add([entry])
+
+    @override
     async def delete(
         self,
         kind: type[ObjectT],
@@ -241,6 +276,7 @@ class KubernetesLedger(KubernetesStore, Past):
         gone = await super().delete(kind, name, project, resource_version=resource_version)
         if kind is Workload:
             await self.rows.drop(gone.meta.uid)
+        await self._tell("delete", gone, before=gone)
         return gone
 
     async def _to_the_end(self, work: Coroutine[Any, Any, R]) -> R:

@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
+from carrel_scheduler.ledger.audit.contract import Audit
+from carrel_scheduler.ledger.database import Database
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
 from carrel_scheduler.ledger.open import KEEP_CHANGES, keys_beside, migrated
 from carrel_scheduler.ledger.records import (
@@ -71,6 +73,10 @@ def entry_of(workload: Workload) -> Workload:
 
 class Rows(SqlLedger):
     """See the module; made by ``open_rows``."""
+
+    def __init__(self, database: Database, **options: Any) -> None:
+        super().__init__(database, **options)
+        self._writer.tells_of_objects = False  # whoever writes the objects does
 
     async def epoch(self) -> int:
         """That of the present scheduler."""
@@ -244,6 +250,11 @@ class Past:
     def named_secrets(self) -> NamedSecrets:
         """See ``Ledger``."""
         return self.rows.named_secrets
+
+    @property
+    def audit(self) -> Audit:
+        """See ``Ledger``."""
+        return self.rows.audit
 
     async def settings(self) -> Mapping[str, Any]:
         """See ``Ledger``."""

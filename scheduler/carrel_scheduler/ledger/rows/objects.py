@@ -27,7 +27,7 @@ from carrel_scheduler.ledger.rows.tables import labels, objects, specs
 from carrel_scheduler.ledger.store import AlreadyExists, ChangeType, Conflict, NotFound
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_scheduler.ledger.watches.recent_commits import Fresh
-from carrel_schema.objects import Meta, ObjectT
+from carrel_schema.objects import Meta, Object, ObjectT
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
@@ -182,6 +182,7 @@ def _insert(transaction: Transaction, made: Sequence[Encoded[ObjectT]]) -> None:
     for obj in made:
         _write_labels(connection, obj.meta)
         _announce(transaction, ChangeType.ADDED, obj)
+        _record(transaction, "create", obj, after=obj.spec)
 
 
 def _columns(obj: Encoded[ObjectT]) -> dict[str, Any]:
@@ -208,6 +209,36 @@ def _announce(transaction: Transaction, change: ChangeType, obj: Encoded[ObjectT
     transaction.add_change(
         change_columns(obj.kind, change, obj.meta, obj.status), Fresh(change, obj)
     )
+
+
+def _record(
+    transaction: Transaction,
+    verb: str,
+    obj: Encoded[Any],
+    *,
+    before: str | None = None,
+    after: str | None = None,
+) -> None:
+    if not transaction.tells_of_objects:
+        return
+    transaction.record(
+        verb,
+        obj.kind.__name__,
+        scope=scope_of(obj.kind, obj.meta),
+        name=obj.meta.name,
+        uid=obj.meta.uid,
+        owner=obj.user or "",
+        before=before,
+        after=after,
+    )
+
+
+def scope_of(kind: type[Object], meta: Meta) -> str:
+    """The scope that an object is in, or is, as text."""
+    if meta.project:
+        return f"project/{meta.project}"
+    level = {"Project": "project", "Department": "department"}.get(kind.__name__)
+    return f"{level}/{meta.name}" if level else "platform"
 
 
 def change_columns(
@@ -251,6 +282,8 @@ def update_spec(transaction: Transaction, wanted: Encoded[ObjectT]) -> Encoded[O
         _write_labels(connection, made.meta)
     transaction.remember([made.meta])
     _announce(transaction, ChangeType.MODIFIED, made)
+    if respecified or made.meta.labels != old.meta.labels:
+        _record(transaction, "update", made, before=old.spec, after=made.spec)
     return made
 
 
@@ -286,4 +319,5 @@ def remove(
         transaction.connection.execute(_REMOVE, {"uids": uids})
     for obj in gone:
         _announce(transaction, ChangeType.DELETED, obj)
+        _record(transaction, "delete", obj, before=obj.spec)
     return gone

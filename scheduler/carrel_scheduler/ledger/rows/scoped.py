@@ -68,6 +68,7 @@ class SqlScopedRecords:
             else:
                 key = _key(record.kind, record.scope, record.name)
                 transaction.connection.execute(_CHANGE.values(_row(made)), key)
+            _audit(transaction, "update" if found else "create", made, found, made)
             return made
 
         return await self._writer.run(write)
@@ -104,6 +105,7 @@ class SqlScopedRecords:
                 raise _missing(kind, scope, name)
             _check_version(found, found, expected_version)
             transaction.connection.execute(_REMOVE, _key(kind, scope, name))
+            _audit(transaction, "delete", found, found, None)
             return found
 
         return await self._writer.run(write)
@@ -115,9 +117,29 @@ class SqlScopedRecords:
         def write(transaction: Transaction) -> Sequence[ScopedRecord]:
             found = transaction.connection.execute(select(table).where(inside)).all()
             transaction.connection.execute(delete(table).where(inside))
-            return _in_order(found)
+            gone = _in_order(found)
+            for one in gone:
+                _audit(transaction, "delete", one, one, None)
+            return gone
 
         return await self._writer.run(write)
+
+
+def _audit(
+    transaction: Transaction,
+    verb: str,
+    which: ScopedRecord,
+    before: ScopedRecord | None,
+    after: ScopedRecord | None,
+) -> None:
+    transaction.record(
+        verb,
+        which.kind,
+        scope=str(which.scope),
+        name=which.name,
+        before=None if before is None else bytes(before.content),
+        after=None if after is None else bytes(after.content),
+    )
 
 
 def _key(kind: str, scope: Scope, name: str) -> dict[str, str]:

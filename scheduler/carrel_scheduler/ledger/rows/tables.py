@@ -11,6 +11,7 @@
   never given again.
 * ``scoped_records`` are what admins and users configure, each in a scope; see
   ``ledger.scoped_records``.
+* ``audit_entries`` are the audit log, ``audit_head`` is one row: both ends of its chain.
 * ``transitions``, ``decisions``, ``metrics`` and ``gpu_use`` are the past: no reference to
   ``objects``, because they outlive them. Secrets go with their object.
 
@@ -241,6 +242,31 @@ scoped_records: Final = Table(
     _text("created_by"),
     _time("changed_at"),
     _text("changed_by"),
+)
+
+audit_entries: Final = Table(
+    "audit_entries",
+    metadata,
+    _number("seq", primary_key=True),
+    _time("at"),
+    *(_text(name) for name in ("user", "on_behalf_of", "verb", "kind", "scope", "name", "outcome")),
+    _text("entry"),
+    _text("hash"),
+    Index(None, "at"),
+    Index(None, "user", "seq"),
+    Index(None, "scope", "seq"),
+)
+
+audit_head: Final = Table(
+    "audit_head",
+    metadata,
+    _number("id", primary_key=True),
+    _number("seq"),
+    _text("hash"),
+    _number("anchor_seq"),
+    _text("anchor_hash"),
+    _text("signature"),
+    CheckConstraint("id = 1", name="one_row"),
 )
 
 idempotency_keys: Final = Table(

@@ -1,0 +1,62 @@
+"""The audit log (administrators)."""
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Final
+
+from carrel.client.transport import Parameter, Transport
+from carrel_schema.governance.audit import (
+    AuditEntry,
+    AuditPage,
+    AuditSettings,
+    AuditVerification,
+)
+
+PAGE_ENTRIES: Final = 500
+Filters = Mapping[str, Parameter]
+
+
+class AuditMethods:
+    """Read, verify and set up the audit log."""
+
+    _transport: Transport
+
+    async def audit_entries(
+        self, filters: Filters | None = None, *, limit: int = 100, after: str = ""
+    ) -> AuditPage:
+        """A page of entries, the newest first unless ``order`` is ``oldest``.
+
+        Filters: ``user``, ``kind``, ``verb``, ``name``, ``project``, ``department``, ``scope``,
+        ``outcome``, ``since``, ``until`` (epoch seconds).
+        """
+        parameters: dict[str, Parameter] = {"limit": limit, "after": after or None}
+        parameters |= filters or {}
+        return await self._transport.ask("GET", "/audit", AuditPage, parameters=parameters)
+
+    async def all_audit_entries(
+        self, filters: Filters | None = None
+    ) -> AsyncGenerator[AuditEntry, None]:
+        """All entries that the filters of ``audit_entries`` leave, page by page."""
+        after = ""
+        while True:
+            page = await self.audit_entries(filters, limit=PAGE_ENTRIES, after=after)
+            for entry in page.items:
+                yield entry
+            after = page.next
+            if not after:
+                return
+
+    async def verify_audit_log(self) -> AuditVerification:
+        """Whether no entry was changed, removed, moved or cut off."""
+        return await self._transport.ask("GET", "/audit/verification", AuditVerification)
+
+    async def audit_settings(self) -> AuditSettings:
+        """How long entries are kept, and where they are sent."""
+        return await self._transport.ask("GET", "/audit/settings", AuditSettings)
+
+    async def put_audit_settings(self, settings: Mapping[str, Any]) -> AuditSettings:
+        """Set ``retention_days`` and ``syslog``."""
+        return await self._transport.ask("PUT", "/audit/settings", AuditSettings, body=settings)
+
+    async def add_audit_events(self, items: list[dict[str, Any]]) -> None:
+        """Report sign-ins and changes of accounts (the Hub alone)."""
+        await self._transport.send("POST", "/audit/events", body={"items": items})
