@@ -112,11 +112,11 @@ class Transition(Answer, frozen=True, kw_only=True):
 
 
 class Usage(Answer, frozen=True, kw_only=True):
-    """Use of a project, user or workload in a span of time, from transitions.
+    """Use of a department, project, user, workload or kind in a span of time, from transitions.
 
     ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. ``gpu_used_seconds`` and
     ``gpu_idle_seconds`` were measured while they were allocated; the rest was not measured, or
-    was held beside GPUs that worked.
+    was held beside GPUs that worked. ``cost`` is that of what was allocated, by the price list.
     """
 
     key: str
@@ -129,6 +129,16 @@ class Usage(Answer, frozen=True, kw_only=True):
     workloads: int = 0
     gpu_used_seconds: float = 0.0
     gpu_idle_seconds: float = 0.0
+    cost: float = 0.0
+
+
+class UsageSeries(Answer, frozen=True, kw_only=True):
+    """GPU-hours over time: ``gpu_hours[i]`` of the part that begins at ``times[i]``, by key."""
+
+    times: Sequence[float] = ()
+    gpu_hours: Mapping[str, Sequence[float]] = {}
+    since: float = 0.0
+    until: float = 0.0
 
 
 class Point(Answer, frozen=True, kw_only=True):

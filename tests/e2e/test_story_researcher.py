@@ -60,6 +60,8 @@ EVERYBODYS = (
     f"{CONSOLE}cluster",
     f"{CONSOLE}queue",
     f"{CONSOLE}policies",
+    f"{CONSOLE}usage",
+    f"{CONSOLE}usage?by=kind&days=1",
     f"{CONSOLE}secrets",
     f"{CONSOLE}templates/edit",
     f"{CONSOLE}help",

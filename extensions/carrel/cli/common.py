@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -74,10 +74,12 @@ class Output(StrEnum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+    CSV = "csv"
 
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="How to show it; json and yaml are for programs.")
+    Output,
+    typer.Option("--output", "-o", help="How to show it; json, yaml and csv are for programs."),
 ]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave out the table's first lines.")]
 ProjectOption = Annotated[
@@ -200,6 +202,9 @@ def document(content: Any, output: Output) -> None:
     import msgspec
 
     plain = msgspec.to_builtins(content)
+    if output is Output.CSV:
+        _write_csv(plain if isinstance(plain, list) else [plain])
+        return
     if output is Output.JSON:
         say(json.dumps(plain, indent=2, ensure_ascii=False))
         return
@@ -208,9 +213,29 @@ def document(content: Any, output: Output) -> None:
     say(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip())
 
 
+def _write_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """One line for each structure; what is inside of one is JSON."""
+    import csv
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([_csv_cell(row.get(name)) for name in names])
+
+
+def _csv_cell(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return "" if value is None else value
+
+
 def for_programs(output: Output) -> bool:
-    """Whether JSON or YAML is wanted."""
-    return output in (Output.JSON, Output.YAML)
+    """Whether JSON, YAML or CSV is wanted."""
+    return output in (Output.JSON, Output.YAML, Output.CSV)
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> None:

@@ -29,7 +29,7 @@ from carrel.cli.commands import (
     workspaces,
 )
 from carrel.cli.commands import submit as submission
-from carrel.cli.commands.admin import audit, policies, secrets, templates
+from carrel.cli.commands.admin import audit, policies, prices, secrets, templates
 from carrel.cli.common import Invocation, complain
 from carrel.cli.storage import files, models
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
@@ -216,6 +216,10 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "apply": templates.apply,
             "delete": templates.delete,
         },
+    ),
+    "prices": (
+        "Say what work costs.",
+        {"show": prices.show_prices, "set": prices.set_prices},
     ),
     "secret": (
         "Keep values that work gets by name.",

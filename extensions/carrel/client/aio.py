@@ -14,6 +14,7 @@ from carrel.client.resources.code import CodeMethods
 from carrel.client.resources.endpoints import EndpointMethods
 from carrel.client.resources.experiments import ExperimentMethods
 from carrel.client.resources.files import FileMethods
+from carrel.client.resources.governance.accounting import AccountingMethods
 from carrel.client.resources.governance.audit import AuditMethods
 from carrel.client.resources.governance.policies import PolicyMethods
 from carrel.client.resources.governance.secrets import SecretMethods
@@ -32,6 +33,7 @@ class AsyncClient(
     PolicyMethods,
     SecretMethods,
     AuditMethods,
+    AccountingMethods,
 ):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 

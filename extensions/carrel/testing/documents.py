@@ -27,6 +27,7 @@ class DocumentRoutes:
             ("PUT", one, self._put),
             ("DELETE", one, self._delete),
             ("GET", "/effective-policy", self._effective),
+            ("GET", "/usage-series", self._facts),
         ]
 
     def _user(self, request: web.Request) -> str:
@@ -86,6 +87,9 @@ class DocumentRoutes:
     async def _delete(self, request: web.Request) -> web.Response:
         self._state.documents.pop(self._key(request))
         return web.Response(status=204)
+
+    async def _facts(self, _: web.Request) -> web.Response:
+        return web.json_response(self._state.usage_facts)
 
     async def _effective(self, _: web.Request) -> web.Response:
         return web.json_response({"rules": self._state.effective_rules})

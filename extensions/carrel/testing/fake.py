@@ -102,6 +102,11 @@ class FakeScheduler:
         return self._state.documents
 
     @property
+    def usage_facts(self) -> Json:
+        """What it answers of use beside the names: items, currency, times, GPU-hours; change it."""
+        return self._state.usage_facts
+
+    @property
     def effective_rules(self) -> Json:
         """What it answers that policies say of all work, by the path of a field; change it."""
         return self._state.effective_rules

@@ -523,7 +523,7 @@ class Server:
     async def _usage(self, request: web.Request) -> web.Response:
         by = request.query.get("by", "project")
         items = [{"key": name} for name in self._visible(request)] if by == "project" else []
-        return web.json_response({"items": items})
+        return web.json_response({"items": items, **self.state.usage_facts})
 
     async def _gpu_use(self, request: web.Request) -> web.Response:
         asked, known = request.query.getall("uid", []), self.state.gpu_use

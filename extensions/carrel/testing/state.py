@@ -67,6 +67,7 @@ class SchedulerState:
         self.models: dict[str, list[Json]] = {}
         self.documents: dict[tuple[str, str, str], Json] = {}
         self.effective_rules: Json = {}
+        self.usage_facts: Json = {}
         self.chunks: dict[str, bytes] = {}
         self.folders: dict[str, CodeFolder] = {}
         self.keys: dict[str, tuple[str, str]] = {}

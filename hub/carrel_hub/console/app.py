@@ -35,7 +35,7 @@ from carrel_hub.console.handlers import (
     session,
     work,
 )
-from carrel_hub.console.handlers.admin import policies, secrets
+from carrel_hub.console.handlers.admin import consumption, policies, secrets
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
@@ -147,6 +147,9 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (rf"{one_project}/delete", projects.ProjectDeletion),
         (rf"{one_project}/models", models.ModelsPage),
         (rf"{one_project}/models/{_NAME}", models.ModelPage),
+        ("usage", consumption.ConsumptionPage),
+        ("usage-curves", consumption.ConsumptionCurves),
+        (r"usage\.csv", consumption.ConsumptionTable),
         ("policies", policies.PoliciesPage),
         (r"(policies|templates)/edit", policies.DocumentPage),
         ("secrets", secrets.SecretsPage),

@@ -20,7 +20,13 @@ from carrel_scheduler.api.operations import (
     workers,
     workloads,
 )
-from carrel_scheduler.api.operations.governance import audit, policies, secrets, templates
+from carrel_scheduler.api.operations.governance import (
+    accounting,
+    audit,
+    policies,
+    secrets,
+    templates,
+)
 from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.principals.access import Access
 
@@ -74,6 +80,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     COMMAND,
     FORWARD,
     *projects.OPERATIONS,
+    *accounting.OPERATIONS,
     *policies.OPERATIONS,
     *templates.OPERATIONS,
     *secrets.OPERATIONS,

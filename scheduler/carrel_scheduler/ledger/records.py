@@ -5,6 +5,7 @@ database, so that a state change and its reason are one transaction.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -14,6 +15,7 @@ from carrel_scheduler.ledger.named_secrets import NamedSecrets
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.store import ObjectStore
 from carrel_schema.files import StoredCopy
+from carrel_schema.governance.prices import PricePeriod
 from carrel_schema.history import Decision, Transition, Usage
 from carrel_schema.objects import Meta, Workload
 
@@ -223,9 +225,29 @@ class Ledger(ObjectStore, Protocol):
         ...
 
     async def usage(
-        self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None
+        self,
+        *,
+        by: str,
+        since: float,
+        until: float,
+        projects: Sequence[str] | None = None,
+        departments: Mapping[str, str] = MappingProxyType({}),
+        prices: Sequence[PricePeriod] = (),
     ) -> Sequence[Usage]:
-        """Use in [since, until) by ``project``, ``user`` or ``workload`` (``project/name``)."""
+        """Use in [since, until) by one of ``usage.GROUPINGS``; see ``usage.account``."""
+        ...
+
+    async def usage_series(
+        self,
+        *,
+        by: str,
+        since: float,
+        until: float,
+        buckets: int,
+        projects: Sequence[str] | None = None,
+        departments: Mapping[str, str] = MappingProxyType({}),
+    ) -> Mapping[str, Sequence[float]]:
+        """GPU-seconds in equal parts of [since, until); see ``usage.series``."""
         ...
 
     async def add_copy(self, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:

@@ -5,6 +5,7 @@ before it is recorded. What people ask for is refused then.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -48,6 +49,7 @@ from carrel_scheduler.ledger.sql_store import SqlObjectStore
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.files import StoredCopy
 from carrel_schema.governance.audit import head_text
+from carrel_schema.governance.prices import PricePeriod
 from carrel_schema.objects import Meta, Workload
 
 
@@ -276,7 +278,14 @@ class SqlLedger(SqlObjectStore):
         return await self._read(small_rows.read_study, workload_uid, first, limit)
 
     async def usage(
-        self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None
+        self,
+        *,
+        by: str,
+        since: float,
+        until: float,
+        projects: Sequence[str] | None = None,
+        departments: Mapping[str, str] = MappingProxyType({}),
+        prices: Sequence[PricePeriod] = (),
     ) -> Sequence[Usage]:
         """See ``Ledger`` and the module ``usage``."""
         usage.check_range(by, since, until)
@@ -287,6 +296,31 @@ class SqlLedger(SqlObjectStore):
                 by=by,
                 since=since,
                 until=until,
+                departments=departments,
+                prices=prices,
+            )
+        )
+
+    async def usage_series(
+        self,
+        *,
+        by: str,
+        since: float,
+        until: float,
+        buckets: int,
+        projects: Sequence[str] | None = None,
+        departments: Mapping[str, str] = MappingProxyType({}),
+    ) -> Mapping[str, Sequence[float]]:
+        """See ``Ledger`` and the module ``usage``."""
+        usage.check_range(by, since, until)
+        return await self._read(
+            lambda connection: usage.series(
+                history_rows.spans(connection, since, until, projects),
+                by=by,
+                since=since,
+                until=until,
+                buckets=buckets,
+                departments=departments,
             )
         )
 

@@ -8,13 +8,15 @@ usage(a, c), and any grouping sums up to the same.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import GpuUse, Transition, Usage
+from carrel_schema.governance.prices import PricePeriod
 
 WAITING: Final = "pending"
 GIVING_WAY: Final = "preempting"
@@ -32,6 +34,7 @@ class Span(msgspec.Struct, frozen=True):
     workload: str
     project: str
     user: str
+    kind: str
     to_phase: str
     from_phase: str
     gpu_milli: int
@@ -52,11 +55,22 @@ class Span(msgspec.Struct, frozen=True):
         return max(0.0, end - max(self.at, since))
 
 
-KEYS: Final[dict[str, Callable[[Span | GpuUse], str]]] = {
-    "project": lambda span: span.project,
-    "user": lambda span: span.user,
-    "workload": lambda span: f"{span.project}/{span.workload}",
-}
+NO_DEPARTMENT: Final = "default"
+GROUPINGS: Final = ("department", "project", "user", "workload", "kind")
+"""What use is summed up by; work of a project without department counts for the default one."""
+Key = Callable[[Span | GpuUse], str]
+
+
+def _key_of(by: str, departments: Mapping[str, str], kinds: Mapping[str, str]) -> Key:
+    """What a span or a measured piece counts for; ``kinds`` are those of workloads by uid."""
+    keys: dict[str, Key] = {
+        "department": lambda one: departments.get(one.project) or NO_DEPARTMENT,
+        "project": lambda one: one.project,
+        "user": lambda one: one.user,
+        "workload": lambda one: f"{one.project}/{one.workload}",
+        "kind": lambda one: kinds.get(one.workload_uid, ""),
+    }
+    return keys[by]
 
 
 def spans(transitions: Iterable[Transition]) -> Iterator[Span]:
@@ -87,10 +101,11 @@ class _Sum:
         self.waiting: list[float] = []
         self.used: list[float] = []
         self.idle: list[float] = []
+        self.cost: list[float] = []
         self.preemptions = 0
         self.workloads: set[str] = set()
 
-    def add(self, span: Span, since: float, until: float) -> None:
+    def add(self, span: Span, since: float, until: float, prices: Sequence[PricePeriod]) -> None:
         seconds = span.seconds(since, until)
         begins_inside = since <= span.at < until
         if not ((seconds and span.counts) or begins_inside):
@@ -101,6 +116,7 @@ class _Sum:
         self.memory.append(span.memory_bytes * seconds)
         if span.borrowed:
             self.borrowed.append(self.gpu[-1])
+        self.cost += _costs(span, since, until, prices)
         if span.to_phase == WAITING:
             self.waiting.append(seconds)
         self.preemptions += (
@@ -126,13 +142,29 @@ class _Sum:
             workloads=len(self.workloads),
             gpu_used_seconds=math.fsum(self.used),
             gpu_idle_seconds=math.fsum(self.idle),
+            cost=math.fsum(self.cost),
         )
+
+
+def _costs(
+    span: Span, since: float, until: float, prices: Sequence[PricePeriod]
+) -> Iterator[float]:
+    """What a span costs inside [since, until), by the prices that hold in each part of it."""
+    for number, price in enumerate(prices):
+        ends = prices[number + 1].since if number + 1 < len(prices) else math.inf
+        hours = span.seconds(max(since, price.since), min(until, ends)) / 3600
+        if hours:
+            yield hours * (
+                span.gpu_milli / 1000 * price.gpu_hour
+                + span.cpu_milli / 1000 * price.cpu_hour
+                + span.memory_bytes / 2**30 * price.memory_gib_hour
+            )
 
 
 def check_range(by: str, since: float, until: float) -> None:
     """Raises ``InvalidArgument`` for a grouping or a span of time that cannot be."""
-    if by not in KEYS:
-        raise InvalidArgument("by", by, "one of " + ", ".join(KEYS))
+    if by not in GROUPINGS:
+        raise InvalidArgument("by", by, "one of " + ", ".join(GROUPINGS))
     if not math.isfinite(since):
         raise InvalidArgument("since", since, "a time in epoch seconds")
     if not (math.isfinite(until) and until >= since):
@@ -146,17 +178,50 @@ def account(
     by: str,
     since: float,
     until: float,
+    departments: Mapping[str, str] = MappingProxyType({}),
+    prices: Sequence[PricePeriod] = (),
 ) -> Sequence[Usage]:
-    """Use by ``project``, ``user`` or ``workload`` (``project/name``) in [since, until).
+    """Use by one of ``GROUPINGS`` in [since, until); workloads are ``project/name``.
+
+    ``departments`` are those of projects, ``prices`` in order of time.
 
     ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. A line counts a workload that held or
     waited for something or changed its phase meanwhile. Lines are in order of key.
     """
     check_range(by, since, until)
-    key = KEYS[by]
+    found = list(spans_)
+    key = _key_of(by, departments, {span.workload_uid: span.kind for span in found})
     sums: defaultdict[str, _Sum] = defaultdict(_Sum)
-    for span in spans_:
-        sums[key(span)].add(span, since, until)
+    for span in found:
+        sums[key(span)].add(span, since, until, prices)
     for piece in measured:
         sums[key(piece)].add_measured(piece, since, until)
     return [sums[name].usage(name) for name in sorted(sums) if sums[name].workloads]
+
+
+def series(
+    spans_: Iterable[Span],
+    *,
+    by: str,
+    since: float,
+    until: float,
+    buckets: int,
+    departments: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, list[float]]:
+    """GPU-seconds allocated in each of so many equal parts of [since, until), by key."""
+    check_range(by, since, until)
+    found = list(spans_)
+    key = _key_of(by, departments, {span.workload_uid: span.kind for span in found})
+    width = (until - since) / buckets
+    sums: dict[str, list[float]] = {}
+    for span in found:
+        if not span.gpu_milli or not span.seconds(since, until):
+            continue
+        line = sums.setdefault(key(span), [0.0] * buckets)
+        ends = until if span.ended_at is None else min(span.ended_at, until)
+        first = int((max(span.at, since) - since) / width)
+        last = min(int((ends - since) / width), buckets - 1)
+        for number in range(first, last + 1):
+            inside = span.seconds(since + number * width, since + (number + 1) * width)
+            line[number] += span.gpu_milli / 1000 * inside
+    return dict(sorted(sums.items()))

@@ -79,3 +79,15 @@ def test_a_secret_is_made_without_its_value_on_the_command_line(
     assert "Standard input ended" in run("secret", "create", "hub", "A").err
     assert run("secret", "delete", "hub").code == 0
     assert fake.documents == {}
+
+
+def test_use_is_shown_with_its_cost_and_as_csv(run: Run, fake: FakeScheduler) -> None:
+    items = [{"key": "=vision", "gpu_seconds": 5400.0, "cost": 3.25, "workloads": 2}]
+    fake.usage_facts.update({"items": items, "currency": "EUR"})
+    shown = run("usage", "--by", "department", "--since", "30d", "--until", "1d")
+    assert "COST (EUR)" in shown.out
+    assert "3.25" in shown.out
+    written = run("usage", "-o", "csv").out.splitlines()
+    assert written[0].startswith("key,gpu_seconds")
+    assert written[1].startswith("'=vision,5400.0")
+    assert "longer ago" in run("usage", "--since", "1d", "--until", "2d").err

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Transition, Usage
-from carrel_scheduler.ledger.usage import KEYS, account, spans
+from carrel_scheduler.ledger.usage import GROUPINGS, account, series, spans
+from carrel_schema.governance.prices import PricePeriod
 
 HORIZON = 200
 # A busy machine breaks no law: no deadline per example.
@@ -24,6 +25,11 @@ AMOUNTS = (
 )
 PHASES = ("pending", "starting", "running", "preempting", "stopping", "succeeded", "stopped")
 HOLDING = {"starting", "running", "preempting", "stopping"}
+LAB = {"vision": "lab"}
+PRICES = (
+    PricePeriod(gpu_hour=2.0, cpu_hour=0.1),
+    PricePeriod(since=50.0, gpu_hour=3.0, memory_gib_hour=0.5),
+)
 WORKLOADS = (("vision", "ada", "a"), ("vision", "bob", "b"), ("speech", "ada", "a"))
 
 
@@ -81,7 +87,10 @@ def total(lines: Any, field: str) -> float:
 @given(histories(), st.integers(0, HORIZON), st.integers(0, HORIZON))
 def test_every_grouping_sums_up_to_the_same(rows: list[Transition], one: int, other: int) -> None:
     since, until = sorted((one, other))
-    by = {name: account(spans(rows), by=name, since=since, until=until) for name in KEYS}
+    by = {
+        name: account(spans(rows), by=name, since=since, until=until, departments=LAB)
+        for name in GROUPINGS
+    }
     for field in (*AMOUNTS, "preemptions", "workloads"):
         sums = [total(lines, field) for lines in by.values()]
         assert sums == pytest.approx([sums[0]] * len(sums), rel=1e-12)
@@ -133,6 +142,51 @@ def test_nothing_is_negative_and_borrowed_is_a_part(rows: list[Transition]) -> N
     for line in account(spans(rows), by="project", since=0, until=HORIZON):
         assert all(getattr(line, field) >= 0 for field in AMOUNTS)
         assert line.borrowed_gpu_seconds <= line.gpu_seconds
+
+
+@RELAXED
+@given(histories(), st.integers(0, HORIZON), st.integers(0, HORIZON))
+def test_costs_are_those_of_each_period_of_prices(
+    rows: list[Transition], one: int, other: int
+) -> None:
+    since, until = sorted((one, other))
+    expected = 0.0
+    for price, begins, ends in ((PRICES[0], 0, 50), (PRICES[1], 50, HORIZON)):
+        part = account(
+            spans(rows),
+            by="project",
+            since=min(max(since, begins), until),
+            until=max(min(until, ends), min(max(since, begins), until)),
+        )
+        expected += (
+            total(part, "gpu_seconds") * price.gpu_hour
+            + total(part, "cpu_seconds") * price.cpu_hour
+            + total(part, "memory_byte_seconds") / 2**30 * price.memory_gib_hour
+        ) / 3600
+    for by in GROUPINGS:
+        lines = account(spans(rows), by=by, since=since, until=until, prices=PRICES)
+        assert total(lines, "cost") == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@RELAXED
+@given(histories(), st.integers(1, 9), st.sampled_from(GROUPINGS))
+def test_a_series_adds_up_to_the_account(rows: list[Transition], buckets: int, by: str) -> None:
+    lines = series(spans(rows), by=by, since=0, until=HORIZON, buckets=buckets, departments=LAB)
+    whole = account(spans(rows), by=by, since=0, until=HORIZON, departments=LAB)
+    held = {line.key: line.gpu_seconds for line in whole if line.gpu_seconds}
+    assert {key: math.fsum(line) for key, line in lines.items()} == pytest.approx(held)
+    assert all(len(line) == buckets for line in lines.values())
+
+
+def test_departments_and_kinds_are_keys() -> None:
+    rows = [
+        row(1, 0.0, 0, "running", gpu_milli=1000),
+        row(2, 0.0, 2, "running", gpu_milli=500, kind="workspace"),
+    ]
+    departments = account(spans(rows), by="department", since=0.0, until=10.0, departments=LAB)
+    assert {line.key: line.gpu_seconds for line in departments} == {"default": 5.0, "lab": 10.0}
+    kinds = account(spans(rows), by="kind", since=0.0, until=10.0)
+    assert {line.key: line.gpu_seconds for line in kinds} == {"training": 10.0, "workspace": 5.0}
 
 
 def test_a_fraction_counts_as_such() -> None:

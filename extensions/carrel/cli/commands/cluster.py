@@ -16,6 +16,7 @@ from carrel.cli.common import (
     project_of,
     show,
 )
+from carrel.errors import BadSetting
 
 if TYPE_CHECKING:
     from carrel.models import Device, Node, QueueEntry, Usage, Workload
@@ -47,9 +48,11 @@ USE_COLUMNS = (
 class By(StrEnum):
     """What use is summed up by."""
 
+    DEPARTMENT = "department"
     PROJECT = "project"
     USER = "user"
     WORKLOAD = "workload"
+    KIND = "kind"
 
 
 def list_nodes(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
@@ -211,14 +214,24 @@ def usage(
     *,
     by: Annotated[By, typer.Option("--by", help="What to sum up by.")] = By.PROJECT,
     since: Annotated[str, typer.Option("--since", help="How far back: 12h, 7d.")] = "7d",
+    until: Annotated[str, typer.Option("--until", help="Not the last: 1d.")] = "0s",
     output: OutputOption = Output.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show what was used: GPU-hours, borrowed ones, waits, preemptions."""
+    """Show what was used: GPU-hours, borrowed ones, waits, preemptions, and what it cost."""
+    at = now()
+    begins, ends = (
+        units.seconds(one, flag) for one, flag in ((since, "--since"), (until, "--until"))
+    )
+    if ends > begins:
+        raise BadSetting(f"--until {until} is longer ago than --since {since}.")
     with connected() as client:
-        used = client.usage(by.value, since=now() - units.seconds(since, "--since"))
-    headers = (by.value.upper(), *USE_COLUMNS)
-    show(used, output, headers, map(_use_row, used), no_headers=no_headers, right=USE_COLUMNS)
+        report = client.usage_report(by.value, since=at - begins, until=at - ends)
+    cost = (f"COST ({report.currency})",) if report.currency else ()
+    columns = (*USE_COLUMNS, *cost)
+    rows = [[*_use_row(one), *([f"{one.cost:,.2f}"] if cost else [])] for one in report.items]
+    headers = (by.value.upper(), *columns)
+    show(report.items, output, headers, rows, no_headers=no_headers, right=columns)
 
 
 def _use_row(entry: "Usage") -> list[str]:

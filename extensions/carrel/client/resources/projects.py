@@ -131,7 +131,10 @@ class ProjectMethods:
     async def usage(
         self, by: str = "project", *, since: float | None = None, until: float | None = None
     ) -> list[Usage]:
-        """Use by ``project``, ``user`` or ``workload`` between two times (epoch seconds)."""
+        """Use between two times (epoch seconds).
+
+        ``by``: ``department``, ``project``, ``user``, ``workload`` or ``kind``.
+        """
         return await self._items("/usage", Usage, {"by": by, "since": since, "until": until})
 
     async def gpu_use(self, uids: Sequence[str]) -> dict[str, list[GpuUsePoint]]:

@@ -106,8 +106,9 @@ class GpuUseList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageList(msgspec.Struct, frozen=True, kw_only=True):
-    """Use in a span of time."""
+    """Use in a span of time; ``currency`` is that of its costs, empty without prices."""
 
     items: Sequence[Usage]
+    currency: str = ""
     since: float
     until: float

@@ -132,9 +132,18 @@ class GpuUseQuery(msgspec.Struct, frozen=True, kw_only=True):
     uid: Annotated[list[ShortText], Constraint(max_length=100)] = []
 
 
+UsageKey = Literal["department", "project", "user", "workload", "kind"]
+
+
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Whose use in which span of time (epoch seconds; the last seven days by default)."""
 
-    by: Literal["project", "user", "workload"] = "project"
+    by: UsageKey = "project"
     since: EpochSeconds | None = None
     until: EpochSeconds | None = None
+
+
+class UsageSeriesQuery(UsageQuery, frozen=True, kw_only=True):
+    """``buckets``: into how many equal parts the span of time is divided."""
+
+    buckets: Annotated[int, Constraint(ge=1, le=400)] = 30

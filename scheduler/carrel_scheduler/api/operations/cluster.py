@@ -94,33 +94,6 @@ async def read_queue(call: Call) -> Answer:
 
 @Operation(
     "GET",
-    "/usage",
-    access=Access.USER,
-    query=queries.UsageQuery,
-    answers={200: answers.UsageList},
-)
-async def read_usage(call: Call) -> Answer:
-    """Use by project, user or workload in a span of time, which ends now at the latest."""
-    query: queries.UsageQuery = call.query
-    deps = call.services.deps
-    now = deps.clock()
-    until = now if query.until is None else min(query.until, now)
-    since = max(0.0, until - WEEK_SECONDS) if query.since is None else query.since
-    if since > until:
-        raise problems.invalid_field(
-            "since", Code.TOO_BIG, since, f"at most `until` and now, {until}"
-        )
-    projects = call.visitor.person.visible_projects()
-    items = (
-        []
-        if projects == []
-        else await deps.ledger.usage(by=query.by, since=since, until=until, projects=projects)
-    )
-    return Answer(answers.UsageList(items=items, since=since, until=until))
-
-
-@Operation(
-    "GET",
     "/gpu-use",
     access=Access.USER,
     query=queries.GpuUseQuery,
@@ -149,6 +122,5 @@ OPERATIONS: Final = (
     uncordon_device,
     read_faults,
     read_queue,
-    read_usage,
     read_gpu_use,
 )

@@ -10,6 +10,7 @@ from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.copies import Copies
 from carrel_scheduler.api.services.departments import Departments
 from carrel_scheduler.api.services.event_stream import EventStreams
+from carrel_scheduler.api.services.governance.accounting import Accounting
 from carrel_scheduler.api.services.governance.audit import AuditLog
 from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.governance.secrets import Secrets
@@ -34,6 +35,7 @@ class Services:
     policies: Policies
     templates: Templates
     secrets: Secrets
+    accounting: Accounting
     streams: EventStreams
     metrics: Metrics
     audit: AuditLog
@@ -56,6 +58,7 @@ class Services:
             departments=Departments(deps.ledger),
             policies=policies,
             templates=Templates(deps),
+            accounting=Accounting(deps),
             secrets=Secrets(deps),
             streams=EventStreams(deps),
             metrics=Metrics(deps),

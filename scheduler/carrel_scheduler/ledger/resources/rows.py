@@ -8,6 +8,7 @@ object without rows, or rows without an object, are what a crash left, and are m
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select
@@ -35,6 +36,7 @@ from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.files import StoredCopy
+from carrel_schema.governance.prices import PricePeriod
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 _EPOCH = select(store_state.c.epoch)
@@ -222,10 +224,44 @@ class Past:
         return await self.rows.study(workload_uid, first=first, limit=limit)
 
     async def usage(
-        self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None
+        self,
+        *,
+        by: str,
+        since: float,
+        until: float,
+        projects: Sequence[str] | None = None,
+        departments: Mapping[str, str] = MappingProxyType({}),
+        prices: Sequence[PricePeriod] = (),
     ) -> Sequence[Usage]:
         """See ``Ledger``."""
-        return await self.rows.usage(by=by, since=since, until=until, projects=projects)
+        return await self.rows.usage(
+            by=by,
+            since=since,
+            until=until,
+            projects=projects,
+            departments=departments,
+            prices=prices,
+        )
+
+    async def usage_series(
+        self,
+        *,
+        by: str,
+        since: float,
+        until: float,
+        buckets: int,
+        projects: Sequence[str] | None = None,
+        departments: Mapping[str, str] = MappingProxyType({}),
+    ) -> Mapping[str, Sequence[float]]:
+        """See ``Ledger``."""
+        return await self.rows.usage_series(
+            by=by,
+            since=since,
+            until=until,
+            buckets=buckets,
+            projects=projects,
+            departments=departments,
+        )
 
     async def add_copy(self, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:
         """See ``Ledger``."""

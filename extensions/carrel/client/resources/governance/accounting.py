@@ -1,0 +1,52 @@
+"""Use over time, its cost, and prices."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from carrel.client.transport import Transport
+from carrel_schema.governance.prices import PricesOut
+from carrel_schema.history import Usage, UsageSeries
+
+
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Use in a span of time; ``currency`` is that of its costs, empty without prices."""
+
+    items: Sequence[Usage] = ()
+    currency: str = ""
+    since: float = 0.0
+    until: float = 0.0
+
+
+class AccountingMethods:
+    """Read what was used and what it cost; write prices (admins)."""
+
+    _transport: Transport
+
+    async def usage_report(
+        self, by: str = "project", *, since: float | None = None, until: float | None = None
+    ) -> UsageReport:
+        """Use with its currency and the span of time that it is of."""
+        parameters = {"by": by, "since": since, "until": until}
+        return await self._transport.ask("GET", "/usage", UsageReport, parameters=parameters)
+
+    async def usage_series(
+        self,
+        by: str = "project",
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        buckets: int = 30,
+    ) -> UsageSeries:
+        """GPU-hours in equal parts of a span of time."""
+        parameters = {"by": by, "since": since, "until": until, "buckets": buckets}
+        return await self._transport.ask("GET", "/usage-series", UsageSeries, parameters=parameters)
+
+    async def prices(self) -> PricesOut:
+        """The price list."""
+        return await self._transport.ask("GET", "/prices", PricesOut)
+
+    async def put_prices(self, body: Mapping[str, Any]) -> PricesOut:
+        """Replace the price list (admins)."""
+        return await self._transport.ask("PUT", "/prices", PricesOut, body=body)

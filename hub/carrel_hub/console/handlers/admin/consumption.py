@@ -1,0 +1,118 @@
+"""Consumption: what was used in a span of time, by whom, over time, and what it cost."""
+
+import csv
+import io
+import json
+from typing import Final
+
+import msgspec
+from tornado.web import HTTPError
+from typing_extensions import override
+
+from carrel.client.resources.governance.accounting import UsageReport
+from carrel_hub.console.handlers.base import SignedInPage
+from carrel_schema.history import Usage
+
+KEYS: Final = ("project", "user", "department", "kind", "workload")
+DAYS: Final = (1, 7, 30, 90, 365)
+SECONDS_OF_A_DAY: Final = 86_400.0
+MOST_CURVES: Final = 12
+MOST_ROWS: Final = 200
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+class _Consumption(SignedInPage):
+    """What the page, its curves and its table share."""
+
+    def asked(self) -> tuple[str, int]:
+        """What to sum up by, and for how many days back."""
+        by, days = self.get_query_argument("by", "project"), self.get_query_argument("days", "7")
+        if by not in KEYS or not days.isdecimal() or int(days) not in DAYS:
+            raise HTTPError(400, "by is one of %s, days one of %s", KEYS, DAYS)
+        return by, int(days)
+
+    async def report(self) -> UsageReport:
+        """The lines, the largest first."""
+        by, days = self.asked()
+        since = self.console.clock() - days * SECONDS_OF_A_DAY
+        found = await self.client.usage_report(by, since=since)
+        items = sorted(found.items, key=lambda one: (-one.gpu_seconds, -one.cpu_seconds, one.key))
+        return msgspec.structs.replace(found, items=items)
+
+
+class ConsumptionPage(_Consumption):
+    """A table with its sums, and a plot."""
+
+    @override
+    async def get(self) -> None:
+        """Show it."""
+        by, days = self.asked()
+        report = await self.report()
+        self.show(
+            "admin/consumption.html",
+            section="usage",
+            by=by,
+            days=days,
+            keys=KEYS,
+            spans=DAYS,
+            report=report,
+            shown=report.items[:MOST_ROWS],
+            sums=_sums(report),
+        )
+
+
+class ConsumptionCurves(_Consumption):
+    """GPU-hours over time as JSON, of those that used most."""
+
+    @override
+    async def get(self) -> None:
+        """Answer."""
+        by, days = self.asked()
+        since = self.console.clock() - days * SECONDS_OF_A_DAY
+        found = await self.client.usage_series(by, since=since, buckets=24 if days == 1 else days)
+        most = sorted(found.gpu_hours, key=lambda key: -sum(found.gpu_hours[key]))[:MOST_CURVES]
+        metric = "GPU-hours per hour" if days == 1 else "GPU-hours per day"
+        runs = [
+            {
+                "label": key,
+                "project": key if by == "project" else "",
+                "curves": {
+                    metric: [
+                        {"at": at, "step": number, "value": value}
+                        for number, (at, value) in enumerate(
+                            zip(found.times, found.gpu_hours[key], strict=True)
+                        )
+                    ]
+                },
+            }
+            for key in sorted(most)
+        ]
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(json.dumps({"runs": runs}, allow_nan=False))
+
+
+class ConsumptionTable(_Consumption):
+    """The table as a CSV file."""
+
+    @override
+    async def get(self) -> None:
+        """Answer."""
+        by, days = self.asked()
+        report, text = await self.report(), io.StringIO()
+        writer = csv.writer(text)
+        names = [name for name in Usage.__struct_fields__ if name != "key"]
+        writer.writerow([by, *names])
+        for one in report.items:
+            key = f"'{one.key}" if one.key.startswith(_FORMULA) else one.key
+            writer.writerow([key, *(getattr(one, name) for name in names)])
+        self.set_header("Content-Type", "text/csv; charset=utf-8")
+        name = f"usage-by-{by}-{days}-days.csv"
+        self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+        self.finish(text.getvalue())
+
+
+def _sums(report: UsageReport) -> Usage:
+    names = [name for name in Usage.__struct_fields__ if name != "key"]
+    return Usage(
+        key="all", **{name: sum(getattr(one, name) for one in report.items) for name in names}
+    )

@@ -1,0 +1,50 @@
+"""Accounting: use, its cost, and the prices."""
+
+from typing import Final
+
+from carrel_scheduler.api.models import answers, queries
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.principals.access import Access
+from carrel_schema.governance.prices import PriceFields, PricesOut
+from carrel_schema.history import UsageSeries
+
+PRICES: Final = "/prices"
+
+
+@Operation(
+    "GET",
+    "/usage",
+    access=Access.USER,
+    query=queries.UsageQuery,
+    answers={200: answers.UsageList},
+)
+async def read_usage(call: Call) -> Answer:
+    """Use and its cost in a span of time, which ends now at the latest."""
+    return Answer(await call.services.accounting.usage(call.query, call.visitor.person))
+
+
+@Operation(
+    "GET",
+    "/usage-series",
+    access=Access.USER,
+    query=queries.UsageSeriesQuery,
+    answers={200: UsageSeries},
+)
+async def read_usage_series(call: Call) -> Answer:
+    """GPU-hours over a span of time, in equal parts."""
+    return Answer(await call.services.accounting.series(call.query, call.visitor.person))
+
+
+@Operation("GET", PRICES, access=Access.USER, answers={200: PricesOut})
+async def read_prices(call: Call) -> Answer:
+    """The price list."""
+    return Answer(await call.services.accounting.prices())
+
+
+@Operation("PUT", PRICES, access=Access.ADMIN, body=PriceFields, answers={200: PricesOut})
+async def put_prices(call: Call) -> Answer:
+    """Replace the price list; costs of the past follow it."""
+    return Answer(await call.services.accounting.put_prices(call.body, call.visitor.person))
+
+
+OPERATIONS: Final = (read_usage, read_usage_series, read_prices, put_prices)

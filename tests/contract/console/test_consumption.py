@@ -1,0 +1,50 @@
+"""Consumption in the console: sums, curves, CSV."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from contract.console.site import START, Site, Visitor
+
+LINES = {
+    "currency": "EUR",
+    "items": [
+        {"key": "speech", "gpu_seconds": 3600.0, "cpu_seconds": 7200.0, "cost": 2.5},
+        {"key": "=vision", "gpu_seconds": 9000.0, "borrowed_gpu_seconds": 1800.0, "cost": 5.0},
+    ],
+    "times": [START - 7200, START - 3600],
+    "gpu_hours": {"speech": [0.5, 0.5], "=vision": [1.0, 1.5]},
+}
+
+
+@pytest.fixture
+async def ada(site: Site) -> AsyncIterator[Visitor]:
+    site.scheduler.usage_facts.update(LINES)
+    async with Visitor(site, "ada") as visitor:
+        yield visitor
+
+
+async def test_the_largest_comes_first_and_all_is_summed_up(ada: Visitor) -> None:
+    page = await ada.get("usage?by=project&days=30")
+    assert page.status == 200
+    assert "=vision 2.50 0.50 0.00 0.00 0.00 0.00" in page.words
+    assert page.words.index("=vision 2.50") < page.words.index("speech 1.00")
+    assert "All 3.50 0.50" in page.words
+    assert "Cost (EUR)" in page.words
+    assert "7.50" in page.words
+
+
+async def test_curves_and_csv_are_of_the_same_time(ada: Visitor) -> None:
+    curves = await ada.get("usage-curves?by=project&days=1")
+    assert '"metric"' not in curves.text
+    assert '"GPU-hours per hour"' in curves.text
+    assert '"value": 1.5' in curves.text
+    table = await ada.get("usage.csv?by=project&days=7")
+    lines = table.text.splitlines()
+    assert lines[0].startswith("project,gpu_seconds,borrowed_gpu_seconds")
+    assert lines[1].startswith("'=vision,9000.0,1800.0")
+
+
+@pytest.mark.parametrize("query", ["by=planet&days=7", "by=user&days=8", "by=user&days=x"])
+async def test_what_is_not_offered_is_refused(ada: Visitor, query: str) -> None:
+    assert (await ada.get(f"usage?{query}")).status == 400
