@@ -1,5 +1,6 @@
 """Consumption in the console: sums, curves, CSV."""
 
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -36,9 +37,10 @@ async def test_the_largest_comes_first_and_all_is_summed_up(ada: Visitor) -> Non
 
 async def test_curves_and_csv_are_of_the_same_time(ada: Visitor) -> None:
     curves = await ada.get("usage-curves?by=project&days=1")
-    assert '"metric"' not in curves.text
-    assert '"GPU-hours per hour"' in curves.text
-    assert '"value": 1.5' in curves.text
+    drawn = json.loads(curves.text)["runs"]
+    assert [one["label"] for one in drawn] == ["=vision", "speech"]
+    points = drawn[0]["curves"]["GPU-hours per hour, until now"]
+    assert points == [[-1, START - 7200, 1.0], [0, START - 3600, 1.5]]
     table = await ada.get("usage.csv?by=project&days=7")
     lines = table.text.splitlines()
     assert lines[0].startswith("project,gpu_seconds,borrowed_gpu_seconds")

@@ -71,14 +71,14 @@ class ConsumptionCurves(_Consumption):
         since = self.console.clock() - days * SECONDS_OF_A_DAY
         found = await self.client.usage_series(by, since=since, buckets=24 if days == 1 else days)
         most = sorted(found.gpu_hours, key=lambda key: -sum(found.gpu_hours[key]))[:MOST_CURVES]
-        metric = "GPU-hours per hour" if days == 1 else "GPU-hours per day"
+        metric = "GPU-hours per hour, until now" if days == 1 else "GPU-hours per day, until today"
         runs = [
             {
                 "label": key,
                 "project": key if by == "project" else "",
                 "curves": {
                     metric: [
-                        {"at": at, "step": number, "value": value}
+                        (number - len(found.times) + 1, at, value)
                         for number, (at, value) in enumerate(
                             zip(found.times, found.gpu_hours[key], strict=True)
                         )
