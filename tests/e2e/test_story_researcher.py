@@ -83,6 +83,8 @@ ADMINS = (
     f"{CONSOLE}projects/vision",
     f"{CONSOLE}new-project",
     f"{CONSOLE}policies/edit",
+    f"{CONSOLE}audit?verify=1",
+    f"{CONSOLE}reference",
 )
 
 

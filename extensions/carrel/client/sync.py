@@ -206,6 +206,7 @@ class Client:
     quota_findings = blocking(AsyncClient.quota_findings)
     put_department = blocking(AsyncClient.put_department)
     delete_department = blocking(AsyncClient.delete_department)
+    openapi = blocking(AsyncClient.openapi)
     audit_entries = blocking(AsyncClient.audit_entries)
     all_audit_entries = iterating(AsyncClient.all_audit_entries)
     verify_audit_log = blocking(AsyncClient.verify_audit_log)

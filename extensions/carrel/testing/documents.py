@@ -1,4 +1,4 @@
-"""The fake scheduler's policies, templates and secrets: kept and shown, applied to nothing.
+"""The fake scheduler's documents and audit log: kept and shown, applied to nothing.
 
 ``effective`` is what tests let it answer for all work, by the path of a field.
 """
@@ -28,6 +28,8 @@ class DocumentRoutes:
             ("DELETE", one, self._delete),
             ("GET", "/effective-policy", self._effective),
             ("GET", "/usage-series", self._facts),
+            ("GET", "/audit", self._audit),
+            ("GET", "/audit/verification", self._verified),
         ]
 
     def _user(self, request: web.Request) -> str:
@@ -59,6 +61,24 @@ class DocumentRoutes:
         if key not in self._seen(request):
             raise Refusal(404, "not_found", f"There is no `{key[2]}` that you can see")
         return web.json_response(self._state.documents[key])
+
+    async def _audit(self, request: web.Request) -> web.Response:
+        """Entries that tests put there, the newest first, filtered by who, verb and kind alone."""
+        if self._user(request) not in self._state.admins:
+            raise Refusal(403, "missing_scope", "Only administrators read this")
+        names = [name for name in ("user", "verb", "kind", "outcome") if name in request.query]
+        found = [
+            one
+            for one in reversed(self._state.audit)
+            if all(one.get(name, "") == request.query[name] for name in names)
+        ]
+        first, limit = int(request.query.get("after", 0)), int(request.query["limit"])
+        more = str(first + limit) if len(found) > first + limit else ""
+        return web.json_response({"items": found[first : first + limit], "next": more})
+
+    async def _verified(self, _request: web.Request) -> web.Response:
+        head = {"seq": len(self._state.audit)}
+        return web.json_response({"ok": True, "entries": head["seq"], "head": head})
 
     async def _put(self, request: web.Request) -> web.Response:
         key, body, user = self._key(request), await request.json(), self._user(request)

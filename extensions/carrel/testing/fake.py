@@ -107,6 +107,11 @@ class FakeScheduler:
         return self._state.usage_facts
 
     @property
+    def audit(self) -> list[Json]:
+        """Entries of the audit log, the oldest first; change it."""
+        return self._state.audit
+
+    @property
     def effective_rules(self) -> Json:
         """What it answers that policies say of all work, by the path of a field; change it."""
         return self._state.effective_rules

@@ -68,6 +68,7 @@ class SchedulerState:
         self.documents: dict[tuple[str, str, str], Json] = {}
         self.effective_rules: Json = {}
         self.usage_facts: Json = {}
+        self.audit: list[Json] = []
         self.chunks: dict[str, bytes] = {}
         self.folders: dict[str, CodeFolder] = {}
         self.keys: dict[str, tuple[str, str]] = {}

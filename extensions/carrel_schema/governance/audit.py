@@ -50,7 +50,7 @@ class AuditEntry(Answer, frozen=True, kw_only=True, omit_defaults=True):
         outcome: whether it was done.
         reason: why it was refused: the code of the problem.
         before: the fields that changed, by path, as they were; secrets are not shown.
-        after: the same as they are now; of a new object all that is not default.
+        after: the same as they are now; of a new object all that is set.
         count: how many times the same was refused since the entry before that says so.
         previous: hash of the entry before.
         hash: of this entry.

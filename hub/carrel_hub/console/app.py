@@ -32,10 +32,11 @@ from carrel_hub.console.handlers import (
     models,
     overview,
     projects,
+    reference,
     session,
     work,
 )
-from carrel_hub.console.handlers.admin import consumption, policies, secrets
+from carrel_hub.console.handlers.admin import audit, consumption, policies, secrets
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
@@ -153,6 +154,10 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("policies", policies.PoliciesPage),
         (r"(policies|templates)/edit", policies.DocumentPage),
         ("secrets", secrets.SecretsPage),
+        ("audit", audit.AuditPage),
+        (r"audit\.csv", audit.AuditTable),
+        ("reference", reference.ReferencePage),
+        (r"openapi\.json", reference.ReferenceDocument),
         ("find", guide.FindWork),
         ("help", guide.HelpPage),
         ("events", events.EventRelay),

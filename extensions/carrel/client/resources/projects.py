@@ -42,6 +42,10 @@ class ProjectMethods:
         """The user of the token and their projects."""
         return await self._transport.ask("GET", "/whoami", Identity)
 
+    async def openapi(self) -> bytes:
+        """The API's description, an OpenAPI 3.1 document."""
+        return await self._transport.send("GET", "/openapi.json")
+
     async def list_projects(self) -> list[Project]:
         """The projects that the caller may see, with their use."""
         return await self._items("/projects", Project)

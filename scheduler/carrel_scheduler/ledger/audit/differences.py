@@ -16,8 +16,8 @@ HIDDEN: Final = "(hidden)"
 LONGEST: Final = 500
 MOST_FIELDS: Final = 200
 _SECRET: Final = re.compile(
-    r"secret|password|passwd|passphrase|token|credential|private|api_?key|access_?key|"
-    r"authorization|bearer|certificate|connection_?string|keys?$",
+    r"secret|password|passwd|passphrase|token|credential|encrypted|api_?key|access_?key|"
+    r"private_?key|authorization|bearer|connection_?string|^key$",
     re.IGNORECASE,
 )
 _VALUES_HIDDEN: Final = frozenset({"environment", "env", "secrets", "data", "string_data"})

@@ -1,0 +1,121 @@
+"""The audit log: filters, pages, a table to download, and whether the chain is whole."""
+
+import csv
+import io
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from tornado.web import HTTPError
+from typing_extensions import override
+
+from carrel_hub.console.handlers.base import SignedInPage
+from carrel_schema.governance.audit import AuditEntry
+
+PAGE: Final = 50
+MOST_ROWS: Final = 20_000
+DAYS: Final = {"": "At any time", "1": "Last day", "7": "Last 7 days", "30": "Last 30 days"}
+DAY_SECONDS: Final = 86_400.0
+COLUMNS: Final = ("seq", "at", "user", "on_behalf_of", "verb", "kind", "scope", "name", "uid",
+                  "outcome", "reason", "count", "address", "channel", "agent", "hash")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of the log is shown: the parameters of the address."""
+
+    user: str = ""
+    verb: str = ""
+    kind: str = ""
+    project: str = ""
+    department: str = ""
+    outcome: str = ""
+    days: str = ""
+
+    def address(self, page: str, **more: str) -> str:
+        """The address of a page of it."""
+        chosen = {one.name: getattr(self, one.name) for one in fields(self)} | more
+        query = {name: text for name, text in chosen.items() if text}
+        return f"{page}?{urlencode(query)}" if query else page
+
+    def filters(self, now: float) -> dict[str, Any]:
+        """The same as the API's filters."""
+        names = ("user", "verb", "kind", "project", "department", "outcome")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if self.days:
+            found["since"] = now - int(self.days) * DAY_SECONDS
+        return {name: value for name, value in found.items() if value}
+
+
+class _AuditPage(SignedInPage):
+    """What the page and the table have in common."""
+
+    def choice(self) -> Choice:
+        """The filters of the address; raises 400 for those that there cannot be."""
+        asked = {one.name: self.get_query_argument(one.name, "").strip() for one in fields(Choice)}
+        if asked["days"] not in DAYS or asked["outcome"] not in ("", "done", "refused"):
+            raise HTTPError(400)
+        return Choice(**asked)
+
+
+class AuditPage(_AuditPage):
+    """Entries, the newest first."""
+
+    @override
+    async def get(self) -> None:
+        """Show them; with ``verify`` whether the chain is whole."""
+        choice, after = self.choice(), self.get_query_argument("after", "")
+        page = await self.client.audit_entries(
+            choice.filters(self.console.clock()), limit=PAGE, after=after
+        )
+        verify = bool(self.get_query_argument("verify", ""))
+        self.show(
+            "admin/audit.html",
+            section="audit",
+            choice=choice,
+            days=DAYS,
+            entries=page.items,
+            next=page.next,
+            after=after,
+            checked=await self.client.verify_audit_log() if verify else None,
+        )
+
+
+class AuditTable(_AuditPage):
+    """The same as CSV, at most ``MOST_ROWS``."""
+
+    @override
+    async def get(self) -> None:
+        """Send it page by page."""
+        filters = self.choice().filters(self.console.clock())
+        after, rows = "", 0
+        page = await self.client.audit_entries(filters, limit=500)
+        self.set_header("Content-Type", "text/csv; charset=utf-8")
+        self.set_header("Content-Disposition", 'attachment; filename="audit.csv"')
+        self.write(_lines([list(COLUMNS)]))
+        while page.items and rows < MOST_ROWS:
+            self.write(_lines([_row(one) for one in page.items]))
+            await self.flush()
+            rows, after = rows + len(page.items), page.next
+            if not after:
+                break
+            page = await self.client.audit_entries(filters, limit=500, after=after)
+        await self.finish()
+
+
+def _row(entry: AuditEntry) -> list[Any]:
+    at = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
+    values = [at if name == "at" else getattr(entry, name) for name in COLUMNS]
+    return [_harmless(value) for value in values]
+
+
+def _harmless(value: Any) -> Any:
+    """What no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+
+
+def _lines(rows: list[list[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
