@@ -75,6 +75,8 @@ def registered(c: Any, places: Places, keys: Keys) -> None:
     # The services' tokens are random keys, not passwords: stretching them costs each call 2.5 ms.
     c.JupyterHub.trust_user_provided_tokens = True
     c.JupyterHub.services = services.registrations(places, keys)
+    c.Authenticator.audit_url = places.api_url
+    c.Authenticator.audit_token = keys.spawner
 
 
 def workspaces(c: Any, spawner_class: type, places: Places, keys: Keys) -> Any:

@@ -1,22 +1,36 @@
 """The Hub's handlers that no configuration changes: signing out, and what strangers are told.
 
+Whatever the authenticator is, sign-ins, sign-outs and new or deleted users are reported to the
+audit log here.
+
 Any authenticator can be extended by them, see ``ending_sessions``.
 """
 
+import asyncio
+import inspect
 import json
 from importlib.metadata import entry_points
 from typing import Any, Final
 
 import jupyterhub
+from jupyterhub import orm
 from jupyterhub.apihandlers.base import APIHandler
 from jupyterhub.auth import Authenticator
 from jupyterhub.handlers.login import LogoutHandler
+from tornado.web import HTTPError
+from traitlets import Unicode
 from traitlets.utils.importstring import import_item
 from typing_extensions import override
 
+from carrel_hub.accounts.audit_reports import AuditReports
 from carrel_hub.accounts.sessions import end_browser_sessions
+from carrel_hub.accounts.sources import source_of
+from carrel_hub.accounts.token_reports import HANDLERS
+from carrel_spawner.connections import shared_client
 
 _LOGOUT: Final = "/logout"
+REASONS: Final = {403: "not_allowed", 429: "too_many_attempts"}
+"""What the audit log is told of refusals, by their status."""
 HUB_VERSION: Final = jupyterhub.__version__.partition(".")[0]
 """What strangers are told of the Hub's version."""
 
@@ -48,17 +62,80 @@ def ending_sessions(authenticator: type[Authenticator]) -> type[Authenticator]:
     class EndingSessions(authenticator):  # type: ignore[misc, valid-type]
         """The same sign-in with Carrel's handlers before the Hub's own."""
 
+        audit_url = Unicode(help="The scheduler's service.").tag(config=True)
+        audit_token = Unicode(help="A token of the Hub's own there.").tag(config=True)
+
+        def __init__(self, **kwargs: Any) -> None:
+            base: Any = super()
+            base.__init__(**kwargs)
+            self.reports = AuditReports(lambda: shared_client(self.audit_url, self.audit_token))
+            self._begun: list[asyncio.Task[None]] = []
+
+        @override
+        async def get_authenticated_user(self, handler: Any, data: Any) -> Any:
+            """The Hub's own way, told to the audit log."""
+            base: Any = super()
+            try:
+                found = await base.get_authenticated_user(handler, data)
+            except HTTPError as error:
+                self._refused(handler, data, REASONS.get(error.status_code, "unavailable"))
+                raise
+            if found is None:
+                self._refused(handler, data, "wrong_password")
+            else:
+                name = found["name"]
+                self.reports.add("sign-in", name, user=name, **origin_of(self, handler))
+            return found
+
+        def _refused(self, handler: Any, data: Any, reason: str) -> None:
+            typed = data.get("username", "") if isinstance(data, dict) else ""
+            name = self.normalize_username(typed) if typed else ""
+            known = bool(name) and handler.db.query(orm.User).filter_by(name=name).count() > 0
+            origin = {"address": "", "agent": ""} | origin_of(self, handler)
+            self.reports.refused(name if known else "", reason, **origin)
+
+        @override
+        def add_user(self, user: Any) -> None:
+            """Called for every user at the Hub's start, with its row, and for each new one."""
+            base: Any = super()
+            base.add_user(user)
+            if hasattr(user, "orm_user"):
+                self.reports.add("create", user.name)
+
+        @override
+        async def delete_user(self, user: Any) -> None:
+            """Called when a user is deleted."""
+            base: Any = super()
+            told = base.delete_user(user)
+            if inspect.isawaitable(told):
+                await told
+            self.reports.add("delete", user.name)
+
         @override
         def get_handlers(self, app: Any) -> list[Any]:
             """Replace the handlers of ``/logout`` and ``/api/``."""
             base: Any = super()
             theirs = base.get_handlers(app)
+            self._trusted = app.trusted_downstream_ips
+            if self.audit_token:
+                self._begun.append(asyncio.create_task(self.reports.run()))
             logout = next((one[1] for one in theirs if one[0] == _LOGOUT), LogoutHandler)
-            ours = [(_LOGOUT, _ending(logout)), ("/api/?", Root)]
+            ours = [(_LOGOUT, _ending(logout)), ("/api/?", Root), *HANDLERS]
             return [*ours, *(one for one in theirs if one[0] != _LOGOUT)]
 
     EndingSessions.__name__ = authenticator.__name__
     return EndingSessions
+
+
+def origin_of(authenticator: Any, handler: Any) -> dict[str, str]:
+    """Where a request came from, as reports tell it."""
+    request = handler.request
+    forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
+    trusted = getattr(authenticator, "_trusted", ())
+    return {
+        "address": source_of(forwarded, request.remote_ip, trusted),
+        "agent": request.headers.get("User-Agent", ""),
+    }
 
 
 def authenticator_named(name: str) -> type[Authenticator]:
@@ -89,6 +166,10 @@ def _ending(logout: type[LogoutHandler]) -> type[LogoutHandler]:
             user = self.current_user
             base: Any = super()
             await base.default_handle_logout()
+            reports: AuditReports | None = getattr(self.authenticator, "reports", None)
+            if user is not None and reports is not None:
+                origin = origin_of(self.authenticator, self)
+                reports.add("sign-out", user.name, user=user.name, **origin)
             if user is not None and user.kind == "user":
                 end_browser_sessions(user.orm_user)
 

@@ -23,6 +23,7 @@ from carrel_schema.objects import Project
 
 AUDIT: Final = "/audit"
 MOST_ENTRIES: Final = 1000
+OF_USERS: Final = frozenset({"User", "Token"})
 FilterText = Annotated[str, Constraint(max_length=255, pattern=NO_NUL)]
 
 
@@ -141,7 +142,7 @@ async def add_audit_events(call: Call) -> Answer:
             user=event.user,
             verb=event.verb,
             kind=event.kind,
-            scope=f"user/{event.name}" if event.name and event.kind == "User" else "platform",
+            scope=f"user/{event.name}" if event.name and event.kind in OF_USERS else "platform",
             name=event.name,
             outcome=event.outcome,
             reason=event.reason,

@@ -1,0 +1,106 @@
+"""Sign-ins, failed ones, sign-outs and changes of users, reported to the scheduler's audit log.
+
+Reports are kept while the scheduler does not answer, and are sent when it does; a restart of the
+Hub loses those that wait. What fails is counted by name, address and reason and sent twice a
+minute, at most ``MOST_KEYS`` different ones, so that whoever tries passwords cannot fill the disk.
+A name that nobody has is not told: it may be a password that was typed into the wrong field.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from carrel.errors import ApiError, CarrelError
+
+log = logging.getLogger(__name__)
+PAUSE_SECONDS: Final = 2.0
+REFUSED_SECONDS: Final = 30.0
+MOST_KEYS: Final = 50
+MOST_WAITING: Final = 5000
+AT_ONCE: Final = 200
+LONGEST: Final = 200
+WRONG: Final = frozenset({400, 413, 422})
+Report = dict[str, Any]
+
+
+class Scheduler(Protocol):
+    """The scheduler."""
+
+    async def add_audit_events(self, items: list[Report]) -> None:
+        """Take some; raises ``CarrelError``."""
+        ...
+
+
+class AuditReports:
+    """Keeps reports until they are sent.
+
+    Args:
+        scheduler: gives the scheduler's client, inside the event loop.
+        clock: epoch seconds.
+    """
+
+    def __init__(
+        self, scheduler: Callable[[], Scheduler], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._scheduler, self._clock = scheduler, clock
+        self._waiting: deque[Report] = deque(maxlen=MOST_WAITING)
+        self._refused: dict[tuple[str, str, str], Report] = {}
+        self._refused_at = 0.0
+
+    def add(self, verb: str, name: str, *, user: str = "", **more: str) -> None:
+        """Tell what was done; ``user`` is who did it, ``name`` whose account it is about."""
+        self._waiting.append(self._report(verb, name, user=user, **more))
+
+    def refused(self, name: str, reason: str, *, address: str, agent: str) -> None:
+        """Count a sign-in that failed; ``name`` is empty for one that nobody has."""
+        key = (name, address, reason)
+        if key not in self._refused and len(self._refused) >= MOST_KEYS:
+            key, agent = ("", "", reason), ""
+        found = self._refused.get(key)
+        if found is None:
+            found = self._report("sign-in", key[0], address=key[1], agent=agent, reason=reason)
+            found |= {"outcome": "refused", "count": 0}
+            self._refused[key] = found
+        found["count"] += 1
+
+    def _report(self, verb: str, name: str, **more: str) -> Report:
+        told = {key: value[:LONGEST] for key, value in more.items() if value}
+        return {"at": self._clock(), "verb": verb, "name": name[:LONGEST], **told}
+
+    async def run(self) -> None:
+        """Send again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(PAUSE_SECONDS)
+            try:
+                await self.send()
+            except Exception:
+                log.exception("Reports for the audit log were not sent; trying again")
+
+    async def send(self) -> None:
+        """Send what waits, as far as the scheduler takes it."""
+        if self._refused and self._clock() - self._refused_at >= REFUSED_SECONDS:
+            self._waiting.extend(self._refused.values())
+            self._refused.clear()
+            self._refused_at = self._clock()
+        while self._waiting:
+            some = [self._waiting[n] for n in range(min(AT_ONCE, len(self._waiting)))]
+            try:
+                await self._scheduler().add_audit_events(some)
+            except ApiError as error:
+                if error.status in WRONG:  # it will not take these later either
+                    log.warning("%d reports were refused by the audit log: %s", len(some), error)
+                    self._drop(some)
+                    continue
+                return
+            except CarrelError as error:
+                log.debug("the audit log does not answer: %s", error)
+                return
+            self._drop(some)
+
+    def _drop(self, some: Sequence[Mapping[str, Any]]) -> None:
+        for one in some:
+            if self._waiting and self._waiting[0] is one:
+                self._waiting.popleft()

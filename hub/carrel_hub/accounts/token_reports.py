@@ -1,0 +1,41 @@
+"""The Hub's handlers of people's tokens, which also report who makes and ends them."""
+
+from typing import Any
+
+from jupyterhub.apihandlers.users import UserTokenAPIHandler, UserTokenListAPIHandler
+from typing_extensions import override
+
+
+def _report(handler: Any, verb: str, owner: str) -> None:
+    reports = getattr(handler.authenticator, "reports", None)
+    if reports is not None:
+        who = handler.current_user
+        reports.add(verb, owner, kind="Token", user="" if who is None else who.name)
+
+
+class Tokens(UserTokenListAPIHandler):
+    """``/api/users/NAME/tokens``."""
+
+    @override
+    async def post(self, user_name: str) -> None:
+        """Make one."""
+        base: Any = super()
+        await base.post(user_name)
+        _report(self, "create", user_name)
+
+
+class Token(UserTokenAPIHandler):
+    """``/api/users/NAME/tokens/ID``."""
+
+    @override
+    def delete(self, user_name: str, token_id: str) -> None:
+        """End one; the Hub's own is not a coroutine."""
+        base: Any = super()
+        base.delete(user_name, token_id)
+        _report(self, "delete", user_name)
+
+
+HANDLERS = [
+    (r"/api/users/([^/]+)/tokens", Tokens),
+    (r"/api/users/([^/]+)/tokens/([^/]*)", Token),
+]
