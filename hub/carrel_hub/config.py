@@ -31,7 +31,7 @@ def install(c: Any, settings: Settings, keys: Keys) -> None:
     # A poll is one cheap question on loopback, and an idle stop should show at once.
     workspaces.poll_interval = 5
     workspaces.profile_list = kinds(settings.environments)
-    product.pages(c)
+    product.pages(c, local_accounts=settings.sign_in is None)
 
 
 def kinds(environments: Mapping[str, str]) -> list[dict[str, str]]:

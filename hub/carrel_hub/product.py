@@ -102,11 +102,14 @@ def workspaces(c: Any, spawner_class: type, places: Places, keys: Keys) -> Any:
     return section
 
 
-def pages(c: Any) -> None:
-    """Carrel's own pages, and the queue's handlers behind them."""
+def pages(c: Any, *, local_accounts: bool) -> None:
+    """Carrel's own pages, and the queue's handlers behind them.
+
+    ``local_accounts``: people sign in with accounts of the file, which have pages of their own.
+    """
     c.JupyterHub.template_paths = [str(HERE / "templates")]
     c.JupyterHub.logo_file = str(HERE / "templates" / "logo.svg")
-    c.JupyterHub.template_vars = {"carrel": Pages}
+    c.JupyterHub.template_vars = {"carrel": Pages, "local_accounts": local_accounts}
     c.JupyterHub.default_url = "/hub/home"
     c.JupyterHub.extra_handlers = handlers()
     # Strangers learn of no exact version; servers compare the first number with their own.

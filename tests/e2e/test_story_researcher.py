@@ -53,6 +53,7 @@ LOOKS = {
 EVERYBODYS = (
     "/hub/home",
     "/hub/token",
+    "/hub/password",
     "/hub/nothing-is-here",
     CONSOLE,
     f"{CONSOLE}jobs",
@@ -79,6 +80,7 @@ ADAS = (
     f"{CONSOLE}jobs/vision/nightly",
 )
 ADMINS = (
+    "/hub/people",
     "/hub/admin",
     f"{CONSOLE}projects/vision",
     f"{CONSOLE}new-project",

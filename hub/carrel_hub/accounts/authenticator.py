@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from carrel_hub.accounts import sessions
 from carrel_hub.accounts.controller import AccountsController, stop_servers
+from carrel_hub.accounts.handlers import InvitationHandler, PasswordHandler, PeopleHandler
 from carrel_hub.accounts.passwords import LONGEST, hash_password, verify
 from carrel_hub.accounts.sources import remember_browser, source_of_attempt
 from carrel_hub.accounts.store import Account, AccountError, Accounts
@@ -56,7 +57,12 @@ class CarrelAuthenticator(Authenticator):
         self._running = asyncio.create_task(self.controller.run(app))
         base: Any = super()
         handlers: list[Any] = base.get_handlers(app)
-        return handlers
+        return [
+            *handlers,
+            ("/password", PasswordHandler),
+            ("/invitation", InvitationHandler),
+            ("/people", PeopleHandler),
+        ]
 
     @override
     async def authenticate(self, handler: Any, data: dict[str, str]) -> dict[str, Any] | None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
+from urllib.parse import urlencode
 
 import typer
 
@@ -12,6 +14,7 @@ from carrel_hub.accounts.passwords import generate
 from carrel_hub.accounts.store import AccountError, Accounts
 from carrel_hub.state_folder import default_state_dir, is_running
 
+SECONDS_OF_A_DAY: Final = 86_400.0
 app = typer.Typer(no_args_is_help=True, help="Accounts of this machine (see `carrel up`).")
 StateDir = Annotated[Path | None, typer.Option(help="The state folder of `carrel up`.")]
 Name = Annotated[str, typer.Argument(help="Name of the user.")]
@@ -34,6 +37,37 @@ def add(
     _notify_hub(folder, "POST", name)
     typer.echo(f"{name}  {password}")
     typer.echo("The password is shown this once.")
+
+
+@app.command()
+def invite(
+    name: Name,
+    admin: Annotated[bool, typer.Option("--admin", help="May manage everything.")] = False,
+    project: Annotated[
+        list[str] | None, typer.Option("--project", "-p", help="Member of it from the start.")
+    ] = None,
+    days: Annotated[
+        float, typer.Option("--days", min=0.01, max=90, help="How long the link counts.")
+    ] = 3.0,
+    state_dir: StateDir = None,
+) -> None:
+    """Print a link by which somebody chooses a password, once; makes the account if need be."""
+    accounts, folder = _accounts(state_dir)
+    with _told():
+        token = accounts.invite(
+            name, time.time() + days * SECONDS_OF_A_DAY, admin=admin, joins=project or []
+        )
+    _notify_hub(folder, "POST", name)
+    typer.echo(f"{_public_url(folder)}/hub/invitation?{urlencode({'user': name, 'token': token})}")
+    typer.echo(f"The link is shown this once and counts once, for {days:g} days.")
+
+
+def _public_url(folder: Path) -> str:
+    """Where people reach the Hub; empty on a cluster, whose address only its Ingress knows."""
+    from carrel_hub.settings import Settings
+
+    file = folder / "hub" / "settings.json"
+    return Settings.load(file).public_url if file.exists() else ""
 
 
 @app.command("password")

@@ -5,9 +5,12 @@ beside it.
 """
 
 import fcntl
+import hashlib
+import hmac
 import os
 import pwd
 import re
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +28,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,30}[a-z0-9])?\Z")
 _RESERVED: Final = frozenset(
     {"root", "nobody", "daemon", "system", scopes.SCHEDULER, scopes.CONSOLE, scopes.GATEWAY}
 )
+BAD_LINK: Final = "This link does not count any more: it was used, replaced, or is too old."
 _RESERVED_PREFIX: Final = "carrel-"
 _LOWEST_PERSON: Final = 1000
 _NOBODY: Final = 65534
@@ -41,6 +45,8 @@ class Account(msgspec.Struct, kw_only=True):
         password: its scrypt hash.
         joins: projects to become a member of when the Hub first meets this user; from then on the
             Hub's groups are the truth and this is empty.
+        invitation: hash of the token of a link by which a password may be chosen once; empty: none.
+        invited_until: epoch seconds from which that link counts no more.
         revoke: what the Hub still has to take away. ``sessions`` after a new password: sessions
             and tokens; ``everything`` for a new account: whatever an earlier one of its name held.
     """
@@ -48,6 +54,8 @@ class Account(msgspec.Struct, kw_only=True):
     password: str
     admin: bool = False
     joins: list[str] = []
+    invitation: str = ""
+    invited_until: float = 0.0
     revoke: Literal["", "sessions", "everything"] = ""
 
 
@@ -99,6 +107,73 @@ class Accounts:
 
         self._change(change)
 
+    def invite(
+        self, name: str, until: float, *, admin: bool = False, joins: list[str] | None = None
+    ) -> str:
+        """Let somebody choose a password by a link; returns the link's token.
+
+        Makes the account where there is none: nobody signs in to it before a password was chosen.
+        An account that is there keeps its password, rights and sessions until then; an earlier
+        link of it counts no more.
+
+        Args:
+            name: of the account.
+            until: epoch seconds; the link counts no longer.
+            admin: of an account that is made.
+            joins: projects of an account that is made.
+
+        Raises ``AccountError`` for a bad name.
+        """
+        check_name(name)
+        token = secrets.token_urlsafe(24)
+
+        def change(file: _File) -> None:
+            account = file.accounts.get(name)
+            if account is None:
+                account = file.accounts[name] = Account(
+                    password="", admin=admin, joins=list(joins or []), revoke="everything"
+                )
+            account.invitation, account.invited_until = _digest(token), until
+
+        self._change(change)
+        return token
+
+    def accept(self, name: str, token: str, password: str, now: float) -> None:
+        """Choose a password by a link, which counts no more then; sessions of before end.
+
+        Raises ``AccountError`` for a link that does not count and for a password that is too short.
+        """
+        if not self.is_invited(name, token, now):
+            raise AccountError(BAD_LINK)
+        hashed = _hashed(password)
+
+        def change(file: _File) -> None:
+            account = file.accounts.get(name)
+            if account is None or not hmac.compare_digest(account.invitation, _digest(token)):
+                raise AccountError(BAD_LINK)
+            account.password, account.invitation, account.invited_until = hashed, "", 0.0
+            account.revoke = account.revoke or "sessions"
+
+        self._change(change)
+
+    def is_invited(self, name: str, token: str, now: float) -> bool:
+        """Whether a link counts."""
+        account = self.find(name)
+        digest = account.invitation if account is not None else ""
+        right = hmac.compare_digest(digest or _digest(""), _digest(token))
+        return right and bool(digest) and account is not None and now < account.invited_until
+
+    def set_admin(self, name: str, *, admin: bool) -> None:
+        """Say who manages everything. Raises ``AccountError``, also for the last one who does."""
+
+        def change(file: _File) -> None:
+            account = _known(file, name)
+            if not admin:
+                _check_not_last(file, name)
+            account.admin = admin
+
+        self._change(change)
+
     def set_password(self, name: str, password: str) -> None:
         """Replace a password and end the sessions that began with the old one.
 
@@ -108,7 +183,7 @@ class Accounts:
 
         def change(file: _File) -> None:
             account = _known(file, name)
-            account.password = hashed
+            account.password, account.invitation, account.invited_until = hashed, "", 0.0
             account.revoke = account.revoke or "sessions"
 
         self._change(change)
@@ -200,6 +275,16 @@ def _known(file: _File, name: str) -> Account:
     if name not in file.accounts:
         raise AccountError(f"There is no account {name}.")
     return file.accounts[name]
+
+
+def _check_not_last(file: _File, name: str) -> None:
+    if not any(one.admin for other, one in file.accounts.items() if other != name):
+        raise AccountError(f"{name} is the only admin; make somebody else one first.")
+
+
+def _digest(token: str) -> str:
+    """Tokens are random, so that a plain hash keeps them."""
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _remove(file: _File, name: str) -> None:

@@ -62,7 +62,8 @@ def install(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     product.rights(c)
     product.registered(c, settings, keys)
     _workspaces(c, settings, keys)
-    product.pages(c)
+    local = settings.sign_in is None and settings.authenticator == ACCOUNTS
+    product.pages(c, local_accounts=local)
     told_to_proxy = {"file": settings.routes_file, "token": keys.proxy}
     c.JupyterHub.extra_handlers.append((PROVIDED_PATH, ProvidedRoutes, told_to_proxy))
     for name, values in settings.traits.items():

@@ -236,3 +236,50 @@ def test_the_commands(tmp_path: Path) -> None:
     assert run(tmp_path, "remove", "ada")[0] == 0
     code, said = run(tmp_path, "remove", "ada")
     assert (code, "There is no account ada." in said) == (1, True)
+
+
+def test_a_link_chooses_a_password_once(accounts: Accounts) -> None:
+    token = accounts.invite("ada", 100.0, joins=["vision"])
+    made = accounts.all()["ada"]
+    assert (made.password, made.joins, made.revoke) == ("", ["vision"], "everything")
+    assert token not in accounts.path.read_text()
+    assert not passwords.verify("", made.password)
+    assert accounts.is_invited("ada", token, 99.0)
+    for wrong in (("ada", token + "x", 99.0), ("ada", "", 99.0), ("eve", token, 99.0)):
+        assert not accounts.is_invited(*wrong)
+    with pytest.raises(AccountError, match="too short"):
+        accounts.accept("ada", token, "short", 99.0)
+    accounts.accept("ada", token, PASSWORD, 99.0)
+    assert passwords.verify(PASSWORD, accounts.all()["ada"].password)
+    with pytest.raises(AccountError, match="does not count"):
+        accounts.accept("ada", token, "another-horse", 99.0)
+
+
+def test_a_link_is_too_old_or_replaced(accounts: Accounts) -> None:
+    old = accounts.invite("ada", 100.0)
+    assert not accounts.is_invited("ada", old, 100.0)
+    new = accounts.invite("ada", 200.0)
+    assert not accounts.is_invited("ada", old, 99.0)
+    accounts.set_password("ada", PASSWORD)
+    assert not accounts.is_invited("ada", new, 99.0)
+
+
+def test_a_link_for_an_account_leaves_it_as_it_is_until_it_is_used(accounts: Accounts) -> None:
+    accounts.add("ada", PASSWORD, admin=True)
+    accounts.applied("ada", accounts.all()["ada"])
+    token = accounts.invite("ada", 100.0, admin=False)
+    account = accounts.all()["ada"]
+    assert (account.admin, account.revoke) == (True, "")
+    assert passwords.verify(PASSWORD, account.password)
+    accounts.accept("ada", token, "another-horse", 1.0)
+    assert accounts.all()["ada"].revoke == "sessions"
+
+
+def test_the_last_admin_stays_one(accounts: Accounts) -> None:
+    accounts.add("ada", PASSWORD, admin=True)
+    with pytest.raises(AccountError, match="the only admin"):
+        accounts.set_admin("ada", admin=False)
+    accounts.add("bea", PASSWORD)
+    accounts.set_admin("bea", admin=True)
+    accounts.set_admin("ada", admin=False)
+    assert [one.admin for one in accounts.all().values()] == [False, True]

@@ -1,0 +1,233 @@
+"""Pages of the Hub for accounts of the file: one's own password, invitations, and people.
+
+A password is chosen by who knows the present one, or by who holds a link that an admin made; both
+are limited like sign-in. A changed password ends all sessions and tokens, also this one.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jupyterhub import orm
+from jupyterhub.handlers.base import BaseHandler
+from tornado import web
+from typing_extensions import override
+
+from carrel_hub.accounts.controller import GROUP_PREFIX
+from carrel_hub.accounts.passwords import LONGEST, SHORTEST, verify
+from carrel_hub.accounts.sources import source_of_attempt
+from carrel_hub.accounts.store import BAD_LINK, AccountError, Accounts
+from carrel_hub.accounts.throttle import Busy
+
+INVITED_SECONDS: Final = 3 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One row of the page.
+
+    Attributes:
+        last_seen: when the Hub last heard of them, in UTC; empty: never.
+        invited: whether a link counts by which they may choose a password.
+        chosen: whether they have a password.
+    """
+
+    name: str
+    admin: bool
+    projects: Sequence[str]
+    last_seen: str
+    invited: bool
+    chosen: bool
+
+
+def _projects(row: Any) -> list[str]:
+    names = (group.name for group in row.groups)
+    return sorted(one.removeprefix(GROUP_PREFIX) for one in names if one.startswith(GROUP_PREFIX))
+
+
+class _AccountHandler(BaseHandler):
+    """What the pages share."""
+
+    @property
+    def accounts(self) -> Accounts:
+        """Those of the file."""
+        untyped: Any = self
+        found: Accounts = untyped.authenticator.accounts
+        return found
+
+    async def page(self, template: str, status: int = 200, **context: Any) -> None:
+        """Answer with a page, which no cache keeps and whose address no other site is told."""
+        untyped: Any = self
+        self.set_status(status)
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Referrer-Policy", "no-referrer")
+        untyped.finish(await untyped.render_template(template, shortest=SHORTEST, **context))
+
+    def attempt(self, name: str) -> str:
+        """Count an attempt to prove who one is; returns its source. Raises 429."""
+        untyped: Any = self
+        authenticator = untyped.authenticator
+        source: str = source_of_attempt(self, name, untyped.app.trusted_downstream_ips)
+        wait = authenticator.throttle.begin(source, name)
+        if wait > 0:
+            raise web.HTTPError(429, f"Too many attempts; try again in {round(wait)} s.")
+        return source
+
+    def chosen(self) -> str:
+        """The new password, typed twice. Raises ``AccountError``."""
+        new = self.get_body_argument("new", "", strip=False)
+        if new != self.get_body_argument("again", "", strip=False):
+            raise AccountError("The two passwords differ.")
+        if len(new) > LONGEST:
+            raise AccountError(f"The password is too long: use at most {LONGEST} characters.")
+        return new
+
+    async def in_slot(self, work: Any, *arguments: Any) -> Any:
+        """Run what hashes a password, as many at once as sign-in allows. Raises 503."""
+        untyped: Any = self
+        try:
+            async with untyped.authenticator.slots.one():
+                return await asyncio.to_thread(work, *arguments)
+        except Busy:
+            raise web.HTTPError(503, "Too many people sign in at once; try again.") from None
+
+
+class PasswordHandler(_AccountHandler):
+    """``/hub/password``: change one's own."""
+
+    @web.authenticated
+    @override
+    async def get(self) -> None:
+        """Show the form."""
+        await self.page("password.html", problem="")
+
+    @web.authenticated
+    @override
+    async def post(self) -> None:
+        """Change it, then ask to sign in with the new one."""
+        untyped: Any = self
+        name: str = untyped.current_user.name
+        account = self.accounts.find(name)
+        source = self.attempt(name)
+        old = self.get_body_argument("old", "", strip=False)
+        if account is None or not await self.in_slot(verify, old[:LONGEST], account.password):
+            await self.page("password.html", 403, problem="The present password is another one.")
+            return
+        try:
+            await self.in_slot(self.accounts.set_password, name, self.chosen())
+        except AccountError as error:
+            await self.page("password.html", 422, problem=str(error))
+            return
+        untyped.authenticator.throttle.succeeded(source, name)
+        untyped.authenticator.controller.apply(untyped.current_user.orm_user)
+        untyped.clear_login_cookie()
+        untyped.redirect(f"{untyped.hub.base_url}login")
+
+
+class InvitationHandler(_AccountHandler):
+    """``/hub/invitation?user=&token=``: choose a password by a link, without being signed in."""
+
+    @override
+    async def get(self) -> None:
+        """Show the form, or that the link does not count."""
+        name, token = self.get_query_argument("user", ""), self.get_query_argument("token", "")
+        counts = self.accounts.is_invited(name, token, time.time())
+        problem = "" if counts else BAD_LINK
+        await self.page(
+            "invitation.html",
+            200 if counts else 404,
+            problem=problem,
+            counts=counts,
+            account=name if counts else "",
+            token=token if counts else "",
+        )
+
+    @override
+    async def post(self) -> None:
+        """Set the password, then ask to sign in with it."""
+        untyped: Any = self
+        name, token = self.get_body_argument("user", ""), self.get_body_argument("token", "")
+        source = self.attempt(name)
+        try:
+            await self.in_slot(self.accounts.accept, name, token, self.chosen(), time.time())
+        except AccountError as error:
+            counts = self.accounts.is_invited(name, token, time.time())
+            await self.page(
+                "invitation.html", 422, problem=str(error), counts=counts, account=name, token=token
+            )
+            return
+        untyped.authenticator.throttle.succeeded(source, name)
+        untyped.redirect(f"{untyped.hub.base_url}login?{urlencode({'username': name})}")
+
+
+class PeopleHandler(_AccountHandler):
+    """``/hub/people``: who has an account; invite, remove, and say who is an admin."""
+
+    @web.authenticated
+    @override
+    async def get(self) -> None:
+        """Show them."""
+        self._check_admin()
+        await self._show()
+
+    @web.authenticated
+    @override
+    async def post(self) -> None:
+        """Invite, remove, promote or demote one."""
+        self._check_admin()
+        untyped: Any = self
+        name = self.get_body_argument("user", "").strip()
+        action, link = self.get_body_argument("action", ""), ""
+        try:
+            if action == "invite":
+                joins = self.get_body_argument("projects", "").replace(",", " ").split()
+                token = self.accounts.invite(name, time.time() + INVITED_SECONDS, joins=joins)
+                query = urlencode({"user": name, "token": token})
+                here = f"{self.request.protocol}://{self.request.host}{untyped.hub.base_url}"
+                link = f"{here}invitation?{query}"
+            elif action == "remove":
+                self._check_other(name)
+                self.accounts.remove(name)
+            elif action in ("promote", "demote"):
+                self._check_other(name)
+                self.accounts.set_admin(name, admin=action == "promote")
+            else:
+                raise web.HTTPError(400, "action is unknown; it should be invite or remove.")
+        except AccountError as error:
+            await self._show(problem=str(error), status=422)
+            return
+        await self._show(invited=name if link else "", link=link)
+
+    def _check_admin(self) -> None:
+        untyped: Any = self
+        if not untyped.current_user.admin:
+            raise web.HTTPError(403, "Only admins look after people.")
+
+    def _check_other(self, name: str) -> None:
+        untyped: Any = self
+        if name == untyped.current_user.name:
+            raise AccountError("Let another admin change or remove your own account.")
+
+    async def _show(
+        self, *, problem: str = "", invited: str = "", link: str = "", status: int = 200
+    ) -> None:
+        untyped: Any = self
+        rows = {row.name: row for row in untyped.db.query(orm.User).all()}
+        now = time.time()
+        people = [
+            Person(
+                name=name,
+                admin=account.admin,
+                projects=_projects(rows[name]) if name in rows else account.joins,
+                last_seen=str(rows[name].last_activity or "")[:16] if name in rows else "",
+                invited=bool(account.invitation) and now < account.invited_until,
+                chosen=bool(account.password),
+            )
+            for name, account in sorted(self.accounts.all().items())
+        ]
+        await self.page(
+            "people.html", status, people=people, problem=problem, invited=invited, link=link
+        )
