@@ -157,7 +157,7 @@ def test_the_researcher_is_told_the_rule_and_works_by_the_template(ada: Page, st
     ada.fill("#command", "sleep 300")
     ada.locator("button.first").click()
     refused = ada.locator("#gpus-note")
-    expect(refused).to_contain_text("allows at most 1")
+    expect(refused).to_contain_text("This should be at most 1 (policy small of project/vision).")
     ada.screenshot(path=str(stack.shots / "governance-refused.png"))
     ada.goto(f"{stack.url}{CONSOLE}submit?project=vision")
     ada.select_option("#template", "nightly")

@@ -50,7 +50,12 @@ class Violation:
         """The whole refusal."""
         said = "is not given" if self.value in _EMPTY else f"is {_shown(self.value)}"
         message = f": {self.bound.message}" if self.bound.message else ""
-        return f"`{self.field}` {said}; {self.bound.said_by} {self.right}{message}"
+        return f"`{self.field}` {said}; it should be {self.expected}{message}"
+
+    @property
+    def expected(self) -> str:
+        """What would be right, and who says so."""
+        return f"{self.right} ({self.bound.said_by})"
 
 
 def merge(
@@ -112,12 +117,11 @@ def _loosened(path: str, rule: FieldRule, over: EffectiveRule) -> Iterable[tuple
     for value, part in ((rule.min, "min"), (rule.max, "max"), (rule.default, "default")):
         broken = () if value is None else tuple(_broken(path, value, over))
         if broken:
-            right = f"what {broken[0].bound.said_by} takes: it {broken[0].right}"
-            yield f"{path}.{part}", value, right
+            yield f"{path}.{part}", value, broken[0].expected
     if over.allowed is not None:
         foreign = [one for one in rule.allowed if not _matches(one, over.allowed.value)]
         if foreign:
-            right = f"what {over.allowed.said_by} allows: {_list(over.allowed.value)}"
+            right = f"{_list(over.allowed.value)} ({over.allowed.said_by})"
             yield f"{path}.allowed", foreign[0], right
 
 
@@ -139,7 +143,7 @@ def check_rule(path: str, rule: FieldRule) -> tuple[str, str] | None:
     if rule.default is not None:
         broken = [one for one in _broken(path, rule.default, _alone(rule)) if one.field == path]
         if broken:
-            return "default", f"a value that the rule itself takes: it {broken[0].right}"
+            return "default", f"a value that the rule itself takes: {broken[0].right}"
     return None
 
 
@@ -195,7 +199,7 @@ def violations(
         value = _value_at(path, work)
         if rule.required is not None and requested:
             unsaid = not _is_given(path, work) or value in _EMPTY
-            found += [Violation(path, None, "requires it", rule.required)] if unsaid else []
+            found += [Violation(path, None, "given", rule.required)] if unsaid else []
             if unsaid:
                 continue
         found += _broken(path, value, rule)
@@ -205,18 +209,18 @@ def violations(
 def _broken(path: str, value: Any, rule: EffectiveRule) -> Iterable[Violation]:
     if rule.locked is not None:
         if value != rule.locked.value:
-            yield Violation(path, value, f"fixes it at {_shown(rule.locked.value)}", rule.locked)
+            yield Violation(path, value, _shown(rule.locked.value), rule.locked)
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if rule.max is not None and ((is_number and value > rule.max.value) or value is None):
-        yield Violation(path, value, f"allows at most {_shown(rule.max.value)}", rule.max)
+        yield Violation(path, value, f"at most {_shown(rule.max.value)}", rule.max)
     if rule.min is not None and is_number and value < rule.min.value:
-        yield Violation(path, value, f"asks for at least {_shown(rule.min.value)}", rule.min)
+        yield Violation(path, value, f"at least {_shown(rule.min.value)}", rule.min)
     if rule.allowed is not None:
         items = value if isinstance(value, list | tuple) else [value]
         for one in items:
             if one not in _EMPTY and not _matches(one, rule.allowed.value):
-                yield Violation(path, one, f"allows {_list(rule.allowed.value)}", rule.allowed)
+                yield Violation(path, one, _list(rule.allowed.value), rule.allowed)
 
 
 def _matches(value: Any, allowed: Sequence[Any]) -> bool:

@@ -28,7 +28,7 @@ async def test_every_way_in_is_held_to_a_policy(desk: Desk) -> None:
     refused = await desk.ask("POST", "/workloads", "ada", json=big)
     assert (refused.status, refused.code) == (422, "policy")
     assert refused.body["detail"] == (
-        "`gpus` is 3; policy `small` of project/vision allows at most 2: ask Grace"
+        "`gpus` is 3; it should be at most 2 (policy `small` of project/vision): ask Grace"
     )
     assert refused.fields == {"gpus": "policy"}
     dry = await desk.ask("POST", "/workloads?dry_run=true", "ada", json=big)

@@ -43,10 +43,10 @@ def test_the_tightest_bound_counts_and_names_its_policy() -> None:
     ]
     assert sentences(policies, request(gpus=4.0)) == []
     assert sentences(policies, request(gpus=5.0)) == [
-        "`gpus` is 5; policy `small` of project/vision allows at most 4: ask Grace"
+        "`gpus` is 5; it should be at most 4 (policy `small` of project/vision): ask Grace"
     ]
     looser = [policies[0], policy("loose", VISION, gpus=FieldRule(max=16))]
-    assert "policy `wide` of platform allows at most 8" in sentences(looser, request(gpus=9.0))[0]
+    assert "at most 8 (policy `wide` of platform)" in sentences(looser, request(gpus=9.0))[0]
 
 
 def test_all_breaches_are_told_together() -> None:
@@ -59,7 +59,10 @@ def test_all_breaches_are_told_together() -> None:
     )
     found = sentences([rules], request(gpus=2.0, image="docker.io/evil"))
     assert len(found) == 4
-    assert "`time_limit_seconds` is not given; policy `p` of platform allows at most 3600" in found
+    assert (
+        "`time_limit_seconds` is not given; it should be at most 3600 (policy `p` of platform)"
+        in found
+    )
     fine = request(
         gpus=1.0, memory_bytes=2**31, image="registry.example.org/torch:2", time_limit_seconds=60.0
     )
@@ -84,7 +87,7 @@ def test_a_locked_field_is_its_default_and_nothing_else() -> None:
     rules = merge(policies, ["training"])
     assert apply(rules, request()).preemptible is True
     assert sentences(policies, request(preemptible=False)) == [
-        "`preemptible` is false; policy `wide` of platform fixes it at true"
+        "`preemptible` is false; it should be true (policy `wide` of platform)"
     ]
 
 

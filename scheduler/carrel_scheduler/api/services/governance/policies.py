@@ -233,7 +233,7 @@ def _refusal(found: Sequence[Violation]) -> problems.Invalid:
             field=one.field,
             code=Code.POLICY,
             value=problems.shown(one.value) if not isinstance(one.value, dict | list) else None,
-            expected=f"{one.bound.said_by} {one.right}",
+            expected=one.expected,
         )
         for one in found
     ]
