@@ -166,7 +166,15 @@ FORMS: Final[Mapping[constraints.Form, Checked]] = {
     "absolute_path": Checked(_absolute_path),
     "volume_source": Checked(_volume_source),
     "no_parent": Checked(_no_parent),
-    "gpus": Checked(_gpus, {"anyOf": [{"multipleOf": 1}, {"enum": list(GPU_SHARES)}]}),
+    # Not "anyOf": makers of clients take the values of one branch for all that there are.
+    "gpus": Checked(
+        _gpus,
+        {
+            "if": {"exclusiveMinimum": 0, "exclusiveMaximum": 1},
+            "then": {"enum": list(GPU_SHARES)},
+            "else": {"multipleOf": 1},
+        },
+    ),
     "quota_gpus": Checked(_quota_gpus, {"multipleOf": 0.01}),
     "mig_profile": Checked(_mig_profile),
     "cron": Checked(_cron),

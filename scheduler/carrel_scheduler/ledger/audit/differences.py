@@ -7,7 +7,7 @@ by their length and digest.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +21,6 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 _VALUES_HIDDEN: Final = frozenset({"environment", "env", "secrets", "data", "string_data"})
-_EMPTY: Final[tuple[Any, ...]] = (None, "", 0, False, [], {})
 
 Fields = dict[str, Any]
 
@@ -30,9 +29,9 @@ def differences(before: bytes | str | None, after: bytes | str | None) -> tuple[
     """The changed fields of two JSON documents as they were and are; ``None``: there was none."""
     old, new = _flat(before), _flat(after)
     if before is None:
-        return {}, _shown({key: value for key, value in new.items() if value not in _EMPTY})
+        return {}, _shown({key: value for key, value in new.items() if value})
     if after is None:
-        return _shown({key: value for key, value in old.items() if value not in _EMPTY}), {}
+        return _shown({key: value for key, value in old.items() if value}), {}
     changed = [key for key in {**old, **new} if old.get(key, ...) != new.get(key, ...)]
     return (
         _shown({key: old[key] for key in changed if key in old}),
@@ -41,40 +40,47 @@ def differences(before: bytes | str | None, after: bytes | str | None) -> tuple[
 
 
 def _flat(document: bytes | str | None) -> Fields:
-    if document is None:
-        return {}
-    content = msgspec.json.decode(document)
-    return dict(_leaves(content, ())) if isinstance(content, dict) else {"": content}
+    found: Fields = {}
+    if document is not None:
+        content = msgspec.json.decode(document)
+        _add_leaves(found, "", content if isinstance(content, dict) else {"": content})
+    return found
 
 
-def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _leaves(inner, (*path, str(key)))
-    else:
-        yield ".".join(path), value
+def _add_leaves(found: Fields, prefix: str, content: dict[str, Any]) -> None:
+    for key, value in content.items():
+        if value and isinstance(value, dict):
+            _add_leaves(found, f"{prefix}{key}.", value)
+        else:
+            found[prefix + key] = value
 
 
 def _shown(fields: Fields) -> Fields:
-    shown = {key: _value(key, value) for key, value in sorted(fields.items())[:MOST_FIELDS]}
+    shown = {key: _value(key, fields[key]) for key in sorted(fields)[:MOST_FIELDS]}
     if len(fields) > MOST_FIELDS:
         shown["…"] = f"{len(fields) - MOST_FIELDS} more fields"
     return shown
 
 
-def _value(path: str, value: Any) -> Any:
-    if value in _EMPTY:
-        return value
+@lru_cache(4096)
+def _hidden(path: str) -> bool:
+    """Whether values under this path are not shown."""
     parts = path.split(".")
-    if any(_SECRET.search(part) for part in parts) or _VALUES_HIDDEN.intersection(parts):
-        return HIDDEN
-    if isinstance(value, list):
-        value = _safe(value)
-    size = len(value) if isinstance(value, str) else len(msgspec.json.encode(value))
-    if size <= LONGEST:
+    return not _VALUES_HIDDEN.isdisjoint(parts) or any(map(_SECRET.search, parts))
+
+
+def _value(path: str, value: Any) -> Any:
+    if not value:
         return value
-    text = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
-    return f"({size} characters, sha256 {hashlib.sha256(text).hexdigest()})"
+    if _hidden(path):
+        return HIDDEN
+    if isinstance(value, int | float):
+        return value
+    text = value if isinstance(value, str) else msgspec.json.encode(_safe(value)).decode()
+    if len(text) > LONGEST:
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return f"({len(text)} characters, sha256 {digest})"
+    return value if isinstance(value, str) else _safe(value)
 
 
 def _safe(value: Any) -> Any:
@@ -84,7 +90,7 @@ def _safe(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             key: HIDDEN
-            if inner not in _EMPTY and (_SECRET.search(key) or key in _VALUES_HIDDEN)
+            if inner and (_SECRET.search(key) or key in _VALUES_HIDDEN)
             else _safe(inner)
             for key, inner in value.items()
         }

@@ -5,12 +5,14 @@ them with the text, too.
 """
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, update
 
 from carrel_scheduler.ledger.audit.contract import AuditFilter
+from carrel_scheduler.ledger.rows.bulk import insert_tuples
 from carrel_scheduler.ledger.rows.tables import audit_entries, audit_head
 from carrel_schema.governance.audit import AuditEntry, AuditHead, head_text, linked
 
@@ -24,8 +26,9 @@ _HEAD: Final = select(
 )
 _SAVE_HEAD: Final = update(audit_head)
 _NEW_HEAD: Final = insert(audit_head)
-_NEW: Final = insert(audit_entries)
 _FOUND_BY: Final = ("at", "user", "on_behalf_of", "verb", "kind", "scope", "name", "outcome")
+_COLUMNS: Final = ("seq", "hash", "entry", *_FOUND_BY)
+_found_by: Final = attrgetter(*_FOUND_BY)
 _DECODER: Final = msgspec.json.Decoder(AuditEntry)
 
 
@@ -44,15 +47,8 @@ def append(connection: Connection, entries: Sequence[AuditEntry], sign: Sign) ->
         seq += 1
         placed, text = linked(entry, seq, last)
         last = placed.hash
-        rows.append(
-            {
-                "seq": seq,
-                "hash": last,
-                "entry": text.decode(),
-                **{name: getattr(placed, name) for name in _FOUND_BY},
-            }
-        )
-    connection.execute(_NEW, rows)
+        rows.append((seq, last, text.decode(), *_found_by(placed)))
+    insert_tuples(connection, audit_entries, _COLUMNS, rows)
     write_head(connection, msgspec.structs.replace(head, seq=seq, hash=last), sign)
 
 

@@ -253,7 +253,6 @@ audit_entries: Final = Table(
     _text("entry"),
     _text("hash"),
     Index(None, "at"),
-    Index(None, "user", "seq"),
     Index(None, "scope", "seq"),
 )
 

@@ -22,7 +22,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_audit_entries")),
     )
-    for columns in (["at"], ["user", "seq"], ["scope", "seq"]):
+    for columns in (["at"], ["scope", "seq"]):
         op.create_index(f"ix_audit_entries_{'_'.join(columns)}", "audit_entries", columns)
     op.create_table(
         "audit_head",
