@@ -12,6 +12,7 @@ import time
 import uuid
 from pathlib import Path
 
+from carrel_scheduler.ledger.audit.actor import Actor, begin
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.ledger.secret_keys import SecretKeys
@@ -27,6 +28,7 @@ async def main(url: str, keys_file: str, prefix: str) -> None:
     numbers = itertools.count()
 
     async def create() -> None:
+        begin(Actor(at=1.0, user="ada"))
         while True:
             name = f"{prefix}-{next(numbers)}"
             row = Transition(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from carrel_scheduler.ledger.audit.contract import AuditFilter
 from carrel_scheduler.ledger.records import Ledger
 from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import Ledgers
@@ -36,6 +37,9 @@ async def check(ledger: Ledger, promised: dict[str, str]) -> None:
     assert promised.items() <= stored.items()
     rows = await ledger.transitions(limit=10**6)
     assert Counter(row.workload_uid for row in rows) == Counter(stored.keys())
+    told = [one.uid for one in await ledger.audit.read(AuditFilter(), limit=10**6)]
+    assert Counter(told) == Counter(stored.keys())
+    assert (await ledger.audit.verify()).ok
     for uid in list(stored)[-40:]:
         assert await ledger.secrets(uid) == {"NAME": stored[uid]}
     watch = ledger.watch(Workload, 0)
