@@ -14,6 +14,7 @@ from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.ledger.audit.contract import AuditFilter
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.workloads.contract import UnsupportedField
 from carrel_scheduler.workloads.launch import fitting
@@ -282,6 +283,12 @@ class TestTakingOn:
         assert (made.meta.created_by, made.status.queued_at) == ("ada", made.meta.created_at)
         (row,) = await ledger.transitions(workload_uid=made.meta.uid)
         assert (row.to_phase, row.user) == ("pending", "ada")
+
+        async def told() -> Any:
+            return await ledger.audit.read(AuditFilter(kind="Workload"))
+
+        (entry,) = await until(told, "entry of the audit log")
+        assert (entry.user, entry.channel, entry.uid) == ("ada", "kubernetes", made.meta.uid)
 
     @pytest.mark.parametrize(
         ("kind", "spec", "sentence"),

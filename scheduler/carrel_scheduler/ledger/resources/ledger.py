@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.writes import Writer
-from carrel_scheduler.ledger.audit.actor import current
+from carrel_scheduler.ledger.audit.actor import Actor, acting, current
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.records import Creation, Decision, Fenced, NewWorkload, Transition
 from carrel_scheduler.ledger.resources import repair
@@ -220,7 +220,13 @@ class KubernetesLedger(KubernetesStore, Past):
         """
         if isinstance(obj, Workload):
             await self._enter_once(obj)
-        return await self.mark(obj, annotations)
+        made = await self.mark(obj, annotations)
+        # Work is made under one's own name, see the cluster's rules; of others nobody is known.
+        with acting(
+            Actor(at=made.meta.created_at, user=made.meta.created_by, channel="kubernetes")
+        ):
+            await self._tell("create", made, after=made)
+        return made
 
     async def _enter_once(self, obj: Workload) -> None:
         """The entry may be there from a try that was not finished."""
