@@ -203,6 +203,10 @@ class Ledger(ObjectStore, Protocol):
         """Append reported values; old points are thinned beyond 2,000 per name."""
         ...
 
+    async def remove_orphaned_metrics(self, most: int) -> int:
+        """Remove what at most so many deleted workloads reported; returns of how many it was."""
+        ...
+
     async def metrics(
         self, workload_uid: str, *, names: Sequence[str] | None = None, max_points: int = 500
     ) -> Mapping[str, Sequence[MetricPoint]]:

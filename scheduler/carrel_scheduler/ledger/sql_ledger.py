@@ -253,6 +253,12 @@ class SqlLedger(SqlObjectStore):
             waits=True,
         )
 
+    async def remove_orphaned_metrics(self, most: int) -> int:
+        """See ``Ledger``."""
+        return await self._writer.run(
+            lambda transaction: metric_rows.remove_orphans(transaction.connection, most)
+        )
+
     async def metrics(
         self, workload_uid: str, *, names: Sequence[str] | None = None, max_points: int = 500
     ) -> Mapping[str, Sequence[MetricPoint]]:

@@ -3,7 +3,7 @@
 Artifacts and checkpoints go with the deletion of their work, some days after its end, or, the
 oldest first, when the files of a project's ended work are more than its room. Those of work that
 runs, waits or is suspended stay. Copies (models, kept checkpoints) stay until somebody deletes
-them.
+them. Reported values go with the deletion of their work.
 """
 
 import logging
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 DAY_SECONDS: Final = 86_400.0
 HOUR_SECONDS: Final = 3600.0
 SWEEP_SECONDS: Final = 60.0
+METRICS_AT_ONCE: Final = 100
 CLUSTER_SWEEP_SECONDS: Final = 6 * HOUR_SECONDS
 """On a cluster looking takes a pod for each project."""
 
@@ -114,6 +115,15 @@ class Retention:
                 log.warning("files of work cannot be looked through: %s", error)
         if self._clock() - self._measured_at >= HOUR_SECONDS:
             self._measured_at = self._clock()
+            await self._remove_metrics()
+
+    async def _remove_metrics(self) -> None:
+        """Values of deleted work, some of it at a time: others write between."""
+        removed = 0
+        while (count := await self._ledger.remove_orphaned_metrics(METRICS_AT_ONCE)) > 0:
+            removed += count
+        if removed:
+            log.info("the reported values of %d deleted workloads are removed", removed)
 
     async def _sweep(self, project: str) -> None:
         now, known = self._clock(), []

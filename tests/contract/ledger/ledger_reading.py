@@ -213,6 +213,19 @@ class SmallThings:
         with pytest.raises(InvalidArgument, match="max_points"):
             await store.metrics("uid-1", max_points=0)
 
+    async def test_values_of_workloads_that_are_gone_are_removed(self, store: Ledger) -> None:
+        asked = workload("kept")
+        made = await store.create_workload(
+            asked, secrets={}, transition=transition(asked, "pending")
+        )
+        point = MetricPoint(at=NOW, step=0, name="loss", value=1.0)
+        for uid in (made.meta.uid, "gone-1", "gone-2"):
+            await store.add_metrics(uid, [point])
+        assert await store.remove_orphaned_metrics(1) == 1
+        assert await store.remove_orphaned_metrics(5) == 1
+        assert await store.metrics(made.meta.uid) == {"loss": [point]}
+        assert await store.remove_orphaned_metrics(5) == 0
+
     async def test_a_value_may_be_no_number(self, store: Ledger) -> None:
         await store.add_metrics("uid", [MetricPoint(at=NOW, step=0, name="loss", value=math.nan)])
         ((point,),) = (await store.metrics("uid")).values()

@@ -8,7 +8,13 @@ from typing_extensions import override
 
 from carrel_scheduler.engines.files.contract import Area, NoFiles, StoredFolder
 from carrel_scheduler.ledger.open import open_ledger
-from carrel_scheduler.workloads.retention import HOUR_SECONDS, Retention, RetentionRules
+from carrel_scheduler.ledger.records import MetricPoint
+from carrel_scheduler.workloads.retention import (
+    HOUR_SECONDS,
+    METRICS_AT_ONCE,
+    Retention,
+    RetentionRules,
+)
 from carrel_scheduler.workloads.state.cache import WorkloadCache
 from carrel_schema.files import StoredCopy
 from carrel_schema.objects import Meta, Phase, Workload, WorkloadSpec, WorkloadStatus
@@ -98,3 +104,14 @@ async def test_copies_stay_but_for_those_that_were_never_recorded(shelf: Shelf) 
     shelf.now += HOUR_SECONDS
     await shelf.retention.sweep()
     assert shelf.left() == ["copies model"]
+
+
+async def test_reported_values_go_with_their_work(shelf: Shelf) -> None:
+    await shelf.work("there", "succeeded", 5)
+    points = [MetricPoint(at=1.0, step=number, name="loss", value=0.5) for number in range(3)]
+    for uid in ("there", *(f"deleted-{number}" for number in range(2 * METRICS_AT_ONCE + 1))):
+        await shelf.ledger.add_metrics(uid, points)
+    await shelf.retention.sweep()
+    assert await shelf.ledger.metrics("there") == {"loss": points}
+    assert await shelf.ledger.metrics("deleted-0") == {}
+    assert await shelf.ledger.remove_orphaned_metrics(1) == 0

@@ -205,6 +205,10 @@ class Past:
         """See ``Ledger``."""
         await self.rows.add_gpu_use(pieces)
 
+    async def remove_orphaned_metrics(self, most: int) -> int:
+        """See ``Ledger``."""
+        return await self.rows.remove_orphaned_metrics(most)
+
     async def metrics(
         self, workload_uid: str, *, names: Sequence[str] | None = None, max_points: int = 500
     ) -> Mapping[str, Sequence[MetricPoint]]:

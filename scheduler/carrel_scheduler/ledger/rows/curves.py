@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import MetricPoint
-from carrel_scheduler.ledger.rows.tables import curves, metrics
+from carrel_scheduler.ledger.rows.tables import curves, metrics, objects
 
 _CURVE: Final = select(curves.c.received, curves.c.stride).where(
     curves.c.workload_uid == bindparam("uid"), curves.c.name == bindparam("name")
@@ -32,6 +32,26 @@ _THIN: Final = delete(metrics).where(
     metrics.c.ordinal < bindparam("last"),
     metrics.c.ordinal % bindparam("stride") != 0,
 )
+
+
+_ORPHANS: Final = (
+    select(curves.c.workload_uid)
+    .where(~select(objects.c.uid).where(objects.c.uid == curves.c.workload_uid).exists())
+    .distinct()
+    .limit(bindparam("most"))
+)
+_REMOVE: Final = tuple(
+    delete(table).where(table.c.workload_uid.in_(bindparam("uids", expanding=True)))
+    for table in (metrics, curves)
+)
+
+
+def remove_orphans(connection: Connection, most: int) -> int:
+    """Remove the values of at most so many workloads that are gone; returns of how many."""
+    uids = list(connection.scalars(_ORPHANS, {"most": most}))
+    for statement in _REMOVE if uids else ():
+        connection.execute(statement, {"uids": uids})
+    return len(uids)
 
 
 def add(connection: Connection, uid: str, points: Iterable[MetricPoint]) -> None:
