@@ -169,7 +169,7 @@ class WorkspaceSpawner(LoggingConfigurable):
     async def render_form(self) -> str:
         """The start form with what is free now."""
         await self.apply_group_overrides()
-        supply = await form.ask(self.client)
+        supply = await form.ask(self.client, self.projects)
         return form.render(
             self.user.name,
             self.projects,

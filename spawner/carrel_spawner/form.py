@@ -4,13 +4,15 @@ Rendered on the server from the scheduler's answers; when it does not answer, th
 still lets one try.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Node, Project, Workload
+from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveRule
 from carrel_spawner import rendering
 from carrel_spawner.options import BadOption, Choice, Offer, check
 
@@ -21,6 +23,8 @@ class Supply:
 
     projects: Sequence[Project] = ()
     nodes: Sequence[Node] = ()
+    rules: Mapping[str, EffectivePolicy] = field(default_factory=dict)
+    """What policies say of workspaces, by project."""
     trouble: str = ""
 
 
@@ -30,6 +34,8 @@ class Line:
 
     name: str
     line: str
+    rules: Sequence[str] = ()
+    """What policies say of its workspaces, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,14 @@ class QueuePosition:
     sentence: str
 
 
-async def ask(client: AsyncClient) -> Supply:
-    """Projects and nodes now; trouble is part of the answer, not an error."""
+async def ask(client: AsyncClient, membership: Sequence[str]) -> Supply:
+    """Projects, nodes and rules now; trouble is part of the answer, not an error."""
     try:
-        return Supply(await client.list_projects(), await client.nodes())
+        projects, nodes = await asyncio.gather(client.list_projects(), client.nodes())
+        rules = await asyncio.gather(
+            *(client.effective_policy(name, "workspace") for name in membership)
+        )
+        return Supply(projects, nodes, {one.project: one for one in rules})
     except CarrelError as error:
         return Supply(trouble=f"What is free now cannot be shown: {error}")
 
@@ -60,7 +70,10 @@ def render(
 ) -> str:
     """The form's fields as HTML; ``last`` are the options of the previous start."""
     known = {project.name: project for project in supply.projects}
-    lines = [Line(name, quota_line(known.get(name))) for name in membership]
+    lines = [
+        Line(name, quota_line(known.get(name)), rules_said(supply.rules.get(name)))
+        for name in membership
+    ]
     return rendering.render(
         "form.html",
         user=user,
@@ -103,6 +116,32 @@ def quota_line(project: Project | None) -> str:
     if use.gpus_waiting:
         parts.append(f"{use.gpus_waiting:g} pending")
     return " · ".join(parts)
+
+
+def rules_said(policy: EffectivePolicy | None) -> list[str]:
+    """What policies say of the sizes that the form offers, one sentence for each bound."""
+    found: list[str] = []
+    for path, words in _AMOUNTS.items():
+        rule = policy.rules.get(path) if policy is not None else None
+        if rule is None:
+            continue
+        bounds = (("exactly", rule.locked),) if rule.locked else _bounds(rule)
+        for how, bound in bounds:
+            if bound is not None:
+                told = f" {bound.message.rstrip('.')}." if bound.message else ""
+                found.append(f"{how} {words(bound.value)}, says {bound.said_by}.{told}")
+    return [text[:1].upper() + text[1:] for text in found]
+
+
+def _bounds(rule: EffectiveRule) -> tuple[tuple[str, Bound | None], ...]:
+    return ("at most", rule.max), ("at least", rule.min)
+
+
+_AMOUNTS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "gpus": lambda value: f"{value:g} GPUs",
+    "cpu_millicores": rendering.cores,
+    "memory_bytes": rendering.gib,
+}
 
 
 def free_gpus(nodes: Sequence[Node]) -> str:

@@ -111,5 +111,6 @@ class DocumentRoutes:
     async def _facts(self, _: web.Request) -> web.Response:
         return web.json_response(self._state.usage_facts)
 
-    async def _effective(self, _: web.Request) -> web.Response:
-        return web.json_response({"rules": self._state.effective_rules})
+    async def _effective(self, request: web.Request) -> web.Response:
+        found = {"project": request.query["project"], "rules": self._state.effective_rules}
+        return web.json_response(found)

@@ -14,6 +14,7 @@ from carrel.models import (
     Workload,
     WorkloadStatus,
 )
+from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveRule
 from carrel_spawner import form
 from carrel_spawner.form import Supply
 from carrel_spawner.options import Most, Offer, Profile, Sizes
@@ -124,3 +125,18 @@ def test_the_kinds_of_workspaces_and_the_most_that_is_allowed() -> None:
     assert 'max="4" step="0.1"' in html
     assert 'max="8" step="0.25"' in html
     assert "Kind of workspace" not in render()
+
+
+def test_rules_of_policies_stand_beside_their_project() -> None:
+    def bound(value: float, message: str = "") -> Bound:
+        return Bound(value=value, policy="desks", scope="project/vision", message=message)
+
+    rules = {
+        "gpus": EffectiveRule(max=bound(1.0, "ask Grace")),
+        "memory_bytes": EffectiveRule(locked=bound(8 * 2**30)),
+        "image": EffectiveRule(required=bound(1.0)),
+    }
+    supply = Supply([VISION], [NODE], {"vision": EffectivePolicy(project="vision", rules=rules)})
+    html = form.render("ada", ["vision"], supply, last={}, offer=Offer())
+    assert "At most 1 GPUs, says policy <code>desks</code> of project/vision. ask Grace." in html
+    assert "Exactly 8 GiB, says policy <code>desks</code> of project/vision." in html
