@@ -30,6 +30,8 @@ class DocumentRoutes:
             ("GET", "/usage-series", self._facts),
             ("GET", "/audit", self._audit),
             ("GET", "/audit/verification", self._verified),
+            ("GET", "/audit/settings", self._audit_settings),
+            ("PUT", "/audit/settings", self._audit_settings),
         ]
 
     def _user(self, request: web.Request) -> str:
@@ -75,6 +77,14 @@ class DocumentRoutes:
         first, limit = int(request.query.get("after", 0)), int(request.query["limit"])
         more = str(first + limit) if len(found) > first + limit else ""
         return web.json_response({"items": found[first : first + limit], "next": more})
+
+    async def _audit_settings(self, request: web.Request) -> web.Response:
+        if request.method == "PUT":
+            body = await request.json()
+            if body["syslog"].startswith("file:"):
+                raise Refusal(422, "wrong_form", "syslog is wrong", "syslog")
+            self._state.audit_settings = body
+        return web.json_response(self._state.audit_settings)
 
     async def _verified(self, _request: web.Request) -> web.Response:
         head = {"seq": len(self._state.audit)}

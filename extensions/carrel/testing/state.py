@@ -69,6 +69,7 @@ class SchedulerState:
         self.effective_rules: Json = {}
         self.usage_facts: Json = {}
         self.audit: list[Json] = []
+        self.audit_settings: Json = {"retention_days": None, "syslog": ""}
         self.chunks: dict[str, bytes] = {}
         self.folders: dict[str, CodeFolder] = {}
         self.keys: dict[str, tuple[str, str]] = {}

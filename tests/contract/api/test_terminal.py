@@ -8,6 +8,7 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
+from carrel_scheduler.ledger.audit.contract import AuditFilter
 from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
 
 PATH = "/workloads/vision/train-1/exec"
@@ -42,6 +43,13 @@ async def test_typing_reading_resizing_and_the_end(desk: Desk) -> None:
         assert await socket.receive_json() == ["exit", 3]
         assert await socket.receive_json() == ["disconnect", 3]
         assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+
+
+async def test_the_audit_log_tells_of_it_before_it_opens(desk: Desk) -> None:
+    async with terminal(desk, path=f"{PATH}?command=id"):
+        (told,) = await desk.ledger.audit.read(AuditFilter(verb="open_terminal"))
+        assert (told.user, told.scope, told.name) == ("ada", "project/vision", "train-1")
+        assert told.after == {"command": ["id"]}
 
 
 async def test_closing_the_window_hangs_up(desk: Desk) -> None:

@@ -64,3 +64,13 @@ async def test_nobody_else_sees_it(site: Site) -> None:
         assert page.status == 403
         assert "grace" not in page.words
         assert "Audit log" not in (await ada.get("help")).words
+
+
+async def test_how_long_and_where_to_is_set_on_the_page(site: Site, root: Visitor) -> None:
+    wanted = {"retention_days": "90", "syslog": "udp://log.example:514"}
+    saved = await root.post("audit", wanted)
+    assert 'value="90"' in saved.text
+    assert "udp://log.example:514" in saved.text
+    for wrong in ({**wanted, "retention_days": "x"}, {**wanted, "syslog": "file:///etc"}):
+        page = await root.post("audit", wrong)
+        assert (page.status, 'role="alert"' in page.text) == (422, True)

@@ -4,12 +4,15 @@ import csv
 import io
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from tornado.web import HTTPError
 from typing_extensions import override
 
+from carrel.errors import ApiError
+from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import SignedInPage
 from carrel_schema.governance.audit import AuditEntry
 
@@ -65,6 +68,30 @@ class AuditPage(_AuditPage):
     @override
     async def get(self) -> None:
         """Show them; with ``verify`` whether the chain is whole."""
+        await self._show(Form({}))
+
+    @override
+    async def post(self) -> None:
+        """Set how long entries are kept, and where they are sent."""
+        form = Form(self.typed())
+        days = form.value("retention_days")
+        if days and not days.isdecimal():
+            form.errors["retention_days"] = "Type a number of days, or nothing."
+        if not form.refused:
+            body = {"retention_days": int(days) if days else None, "syslog": form.value("syslog")}
+            try:
+                await self.client.put_audit_settings(body)
+            except ApiError as error:
+                if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                    raise
+                form.general = str(error)
+        if not form.refused:
+            self.see_other(self.console.urls.page("audit"))
+            return
+        self.set_status(HTTPStatus.UNPROCESSABLE_ENTITY)
+        await self._show(form)
+
+    async def _show(self, form: Form) -> None:
         choice, after = self.choice(), self.get_query_argument("after", "")
         page = await self.client.audit_entries(
             choice.filters(self.console.clock()), limit=PAGE, after=after
@@ -79,6 +106,8 @@ class AuditPage(_AuditPage):
             next=page.next,
             after=after,
             checked=await self.client.verify_audit_log() if verify else None,
+            settings=await self.client.audit_settings(),
+            form=form,
         )
 
 
