@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from carrel.errors import ApiError, CarrelError
+from carrel_hub.accounts.sources import source_of
 
 log = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = 2.0
@@ -104,3 +105,14 @@ class AuditReports:
         for one in some:
             if self._waiting and self._waiting[0] is one:
                 self._waiting.popleft()
+
+
+def origin_of(authenticator: Any, handler: Any) -> dict[str, str]:
+    """Where a request came from, as reports tell it."""
+    request = handler.request
+    forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
+    trusted = getattr(authenticator, "_trusted", ())
+    return {
+        "address": source_of(forwarded, request.remote_ip, trusted),
+        "agent": request.headers.get("User-Agent", ""),
+    }

@@ -22,9 +22,8 @@ from traitlets import Unicode
 from traitlets.utils.importstring import import_item
 from typing_extensions import override
 
-from carrel_hub.accounts.audit_reports import AuditReports
+from carrel_hub.accounts.audit_reports import AuditReports, origin_of
 from carrel_hub.accounts.sessions import end_browser_sessions
-from carrel_hub.accounts.sources import source_of
 from carrel_hub.accounts.token_reports import HANDLERS
 from carrel_spawner.connections import shared_client
 
@@ -125,17 +124,6 @@ def ending_sessions(authenticator: type[Authenticator]) -> type[Authenticator]:
 
     EndingSessions.__name__ = authenticator.__name__
     return EndingSessions
-
-
-def origin_of(authenticator: Any, handler: Any) -> dict[str, str]:
-    """Where a request came from, as reports tell it."""
-    request = handler.request
-    forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
-    trusted = getattr(authenticator, "_trusted", ())
-    return {
-        "address": source_of(forwarded, request.remote_ip, trusted),
-        "agent": request.headers.get("User-Agent", ""),
-    }
 
 
 def authenticator_named(name: str) -> type[Authenticator]:

@@ -5,12 +5,15 @@ from typing import Any
 from jupyterhub.apihandlers.users import UserTokenAPIHandler, UserTokenListAPIHandler
 from typing_extensions import override
 
+from carrel_hub.accounts.audit_reports import origin_of
+
 
 def _report(handler: Any, verb: str, owner: str) -> None:
     reports = getattr(handler.authenticator, "reports", None)
     if reports is not None:
         who = handler.current_user
-        reports.add(verb, owner, kind="Token", user="" if who is None else who.name)
+        origin = origin_of(handler.authenticator, handler)
+        reports.add(verb, owner, kind="Token", user="" if who is None else who.name, **origin)
 
 
 class Tokens(UserTokenListAPIHandler):
