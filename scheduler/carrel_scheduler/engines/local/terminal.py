@@ -13,7 +13,7 @@ import signal
 import struct
 import termios
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from carrel_scheduler.engines.contract import EngineError, Stream, TaskId
 from carrel_scheduler.engines.local.cgroups import Groups
@@ -28,6 +28,8 @@ EXEC_SECONDS: Final = 5.0
 PIECE_BYTES: Final = 65_536
 MOST_ERRORS_BYTES: Final = 2048
 QUEUED_PIECES: Final = 4
+LOOK_SECONDS: Final = 0.02
+DRAIN_STEPS: Final = 5
 DRAIN_SECONDS: Final = 0.5
 """How long output is waited for once a command has ended: processes that it left may hold it."""
 # The name takes the place of the machine's in whatever prompt the shell's own files set up.
@@ -78,7 +80,7 @@ class Terminal:
         ready = asyncio.ensure_future(self._ready(reading=True))
         try:
             await asyncio.wait({ready, self._exit}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({ready}, timeout=DRAIN_SECONDS)
+            await _drained(ready)
             return ready.done()
         finally:
             ready.cancel()
@@ -156,6 +158,22 @@ class Terminal:
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
+
+
+async def _exited(process: asyncio.subprocess.Process) -> None:
+    """Wait for a command's own end; ``Process.wait`` waits for whoever holds its pipes, too."""
+    while process.returncode is None:  # noqa: ASYNC110 - nothing is told of it before the pipes' end
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _drained(reading: asyncio.Future[Any]) -> None:
+    """Wait a while for what an ended command left.
+
+    In steps: where the machine was too busy to look for so long, what is there counts as late as
+    the time does, and comes a few turns of the loop after it.
+    """
+    for _ in range(DRAIN_STEPS):
+        await asyncio.wait({reading}, timeout=DRAIN_SECONDS / DRAIN_STEPS)
 
 
 def _wake(ready: asyncio.Future[None]) -> None:
@@ -242,7 +260,7 @@ class PipedCommand:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._pieces: asyncio.Queue[tuple[Stream, bytes]] = asyncio.Queue(QUEUED_PIECES)
-        self._exit = asyncio.create_task(process.wait())
+        self._exit = asyncio.create_task(_exited(process))
         streams = ((Stream.OUTPUT, process.stdout), (Stream.ERRORS, process.stderr))
         self._passing = [
             asyncio.create_task(self._pass_on(stream, reader))
@@ -261,7 +279,7 @@ class PipedCommand:
         reading = asyncio.ensure_future(reader.read(PIECE_BYTES))
         try:
             await asyncio.wait({reading, self._exit}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({reading}, timeout=DRAIN_SECONDS)
+            await _drained(reading)
             return reading.result() if reading.done() else b""
         finally:
             reading.cancel()
@@ -307,9 +325,9 @@ class PipedCommand:
                 self._process.kill()
         for passing in self._passing:
             passing.cancel()
-        code = await self._exit
         # Pipes that others still hold would stay open here, and asyncio has no public way.
         self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
+        code = await self._process.wait()
         return code if code >= 0 else 128 - code
 
 
