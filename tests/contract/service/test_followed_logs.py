@@ -16,18 +16,21 @@ async def test_the_output_of_every_attempt_is_shown(client: AsyncClient) -> None
     await client.create_workload({**body, "backoff_limit": 0})
     command = ["sh", "-c", TWICE]
     await client.create_workload({**body, "name": "x", "gpus": 1, "command": command})
+    async for event in client.events("vision", "x"):
+        if event.workload.status.reason is not None:
+            break
     settings = client.settings
     environment = {**os.environ, "CARREL_URL": settings.url, "CARREL_TOKEN": settings.token}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "carrel.cli", "logs", "x", "-f", "-p", "vision",
         env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    async for event in client.events("vision", "x"):
-        if event.workload.status.reason is not None:
-            break
-    await client.delete_workload("vision", "first")
+    assert process.stderr is not None
     async with asyncio.timeout(PATIENCE_SECONDS):
+        waits = await process.stderr.readline()  # it looks before the first attempt begins
+        await client.delete_workload("vision", "first")
         output, notes = await process.communicate()
+    assert waits
     assert output == b"attempt 0\nattempt 1\n"
     assert b"Crashed: attempt 0 (exit code 1)." in notes
     assert b"Attempt 2 of x:" in notes
