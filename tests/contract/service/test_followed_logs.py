@@ -32,6 +32,6 @@ async def test_the_output_of_every_attempt_is_shown(client: AsyncClient) -> None
         output, notes = await process.communicate()
     assert waits
     assert output == b"attempt 0\nattempt 1\n"
-    assert b"Crashed: attempt 0 (exit code 1)." in notes
-    assert b"Attempt 2 of x:" in notes
+    # Why there is another attempt is said where it is seen between the two.
+    assert notes.endswith(b"Attempt 2 of x:\n")
     assert process.returncode == 0
