@@ -14,6 +14,7 @@ from carrel_schema.wire import WorkloadCreate
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
 ELSEWHERE = {
+    "template",
     *("name", "name_prefix", "project", "kind", "labels", "secret_environment", "given"),
     "gpu_memory_bytes",  # of one machine: shares are not offered on a cluster
 }

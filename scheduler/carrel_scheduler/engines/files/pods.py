@@ -48,16 +48,18 @@ class PodCommand:
             self.errors = (self.errors + data)[-MOST_ERRORS_BYTES:]
 
     async def read_piece(self) -> tuple[Stream, bytes]:
-        """Next output of either stream; empty at the end."""
-        try:
-            piece = await self._remote.read()
-        except KubeError as error:
-            self.errors = str(error).encode()[-MOST_ERRORS_BYTES:]
-            return Stream.OUTPUT, b""
-        if piece is None:
-            return Stream.OUTPUT, b""
-        is_output = piece.channel is Channel.OUTPUT
-        return Stream.OUTPUT if is_output else Stream.ERRORS, piece.data
+        """Next output of either stream; empty at the end. The kubelet also sends empty pieces."""
+        while True:
+            try:
+                piece = await self._remote.read()
+            except KubeError as error:
+                self.errors = str(error).encode()[-MOST_ERRORS_BYTES:]
+                return Stream.OUTPUT, b""
+            if piece is None:
+                return Stream.OUTPUT, b""
+            if piece.data:
+                is_output = piece.channel is Channel.OUTPUT
+                return Stream.OUTPUT if is_output else Stream.ERRORS, piece.data
 
     async def write(self, data: bytes) -> None:
         """Write input. Raises ``EngineError`` after the end."""
