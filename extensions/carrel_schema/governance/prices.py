@@ -8,7 +8,7 @@ import msgspec
 from carrel_schema.answers import Answer
 from carrel_schema.constraints import MOST_EPOCH_SECONDS, Constraint
 
-Price = Annotated[float, Constraint(ge=0, le=1_000_000)]
+Price = Annotated[float, Constraint(ge=0, le=1e6)]
 
 
 class PricePeriod(msgspec.Struct, frozen=True, kw_only=True):
