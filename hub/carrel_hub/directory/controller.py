@@ -30,6 +30,10 @@ class DirectoryUnreachableError(Exception):
     """The directory did not answer, or not usefully; nothing follows from that for anybody."""
 
 
+class OneUserUnknownError(DirectoryUnreachableError):
+    """The directory answered, and not usefully for this one user; others are asked about."""
+
+
 class UserSource(Protocol):
     """Who asks the directory: an authenticator of the Hub ``app``."""
 
@@ -38,7 +42,8 @@ class UserSource(Protocol):
     async def ask(self, user: Any) -> Standing:
         """Ask about a user of the Hub, and apply the answer.
 
-        Raises ``DirectoryUnreachableError``; ``HTTPError`` 403 for who may not be here any more.
+        Raises ``OneUserUnknownError`` where only this user's answer is of no use, else
+        ``DirectoryUnreachableError``; ``HTTPError`` 403 for who may not be here any more.
         """
 
 
@@ -48,6 +53,7 @@ class DirectoryController:
     def __init__(self, authenticator: UserSource, seconds: float, log: logging.Logger) -> None:
         self._authenticator, self._seconds, self._log = authenticator, seconds, log
         self._unreachable = False
+        self._unknown: set[str] = set()
 
     async def run(self) -> None:
         """Ask for as long as the Hub runs; first soon after its start."""
@@ -68,11 +74,20 @@ class DirectoryController:
                 continue  # deleted meanwhile
             try:
                 await self._ask_about(app, user)
+                self._unknown.discard(name)
+            except OneUserUnknownError as error:
+                if name not in self._unknown:
+                    self._log.warning("Rights of %s stay as they are: %s", name, error)
+                self._unknown.add(name)
             except DirectoryUnreachableError as error:
                 if not self._unreachable:
                     self._log.warning("The directory does not answer, rights stay: %s", error)
                 self._unreachable = True
                 return
+            except Exception:  # noqa: BLE001 - one user's answer must not keep others' removals from counting
+                if name not in self._unknown:
+                    self._log.exception("Rights of %s stay as they are", name)
+                self._unknown.add(name)
         if self._unreachable:
             self._log.warning("The directory answers again")
         self._unreachable = False

@@ -24,7 +24,11 @@ from typing_extensions import override
 from carrel_hub.accounts.sources import remember_browser, source_of_attempt
 from carrel_hub.accounts.throttle import Busy, HashingSlots, Throttle
 from carrel_hub.directory.authenticator import DirectoryAuthenticator
-from carrel_hub.directory.controller import DirectoryUnreachableError, Standing
+from carrel_hub.directory.controller import (
+    DirectoryUnreachableError,
+    OneUserUnknownError,
+    Standing,
+)
 from carrel_hub.sign_in import Ldap, read_secret
 
 LONGEST_PASSWORD: Final = 1024
@@ -57,7 +61,7 @@ class LdapDirectory:
         with self._bound_to_look_up() as connection:
             found = self._search(connection, settings.user_base, wanted, settings.user_attribute)
             if len(found) > 1:
-                raise DirectoryUnreachableError(f"{len(found)} entries have the user name {name}")
+                raise OneUserUnknownError(f"{len(found)} entries have the user name {name}")
             if not found:
                 return None
             dn = str(found[0]["dn"])

@@ -8,7 +8,7 @@ import pytest
 from carrel_hub.directory.group_rules import GroupRule
 from carrel_hub.scopes import ADMIN_GROUP
 from contract.directory.directory_stack import DirectoryStack, becomes, browser, signed_in
-from contract.directory.servers import LdapServer, sentence
+from contract.directory.servers import ROOT, LdapServer, sentence
 from contract.hub.stack import PASSWORD
 
 GROUPS = {
@@ -135,6 +135,32 @@ async def stack_noticed(stack: DirectoryStack) -> None:
         return "The directory does not answer, rights stay" in stack.log("hub")
 
     await becomes(logged)
+
+
+async def test_a_name_of_two_entries_keeps_no_removal_of_others_from_counting(
+    stack: DirectoryStack, server: LdapServer
+) -> None:
+    async with browser(stack, "ada") as ada, browser(stack, "grace") as grace:
+        assert await ada.sign_in() == 200
+        assert await grace.sign_in() == 200
+        rights = await stack.rights("ada")
+        twin = f"cn=second,ou=people,{ROOT}"
+        about = {"sn": "ada", "cn": "second", "uid": "ada"}
+        with server.connected() as connection:
+            assert connection.add(twin, "inetOrgPerson", about), connection.result
+        try:
+            server.leave("staff", "grace")
+
+            async def out() -> bool:
+                return not await signed_in(grace)
+
+            await becomes(out)
+            assert await signed_in(ada)
+            assert await stack.rights("ada") == rights
+            assert "The directory does not answer, rights stay: 2" not in stack.log("hub")
+        finally:
+            with server.connected() as connection:
+                assert connection.delete(twin), connection.result
 
 
 async def test_who_is_removed_loses_everything(stack: DirectoryStack, server: LdapServer) -> None:
