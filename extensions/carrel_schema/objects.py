@@ -97,6 +97,7 @@ class Work(msgspec.Struct, kw_only=True):
         backoff_limit: how often to start it again when it fails; given, also after its own errors.
         retries: failures by class that are followed by another attempt, see ``sections``.
         code: the code that its tasks find in their folder, see ``sections``.
+        repositories: further Git repositories in folders of it, see ``sections``.
         grace_seconds: time to save when it must stop.
         time_limit_seconds: time in running after which it is stopped, if its project does not
             stop it earlier.
@@ -131,6 +132,7 @@ class Work(msgspec.Struct, kw_only=True):
     backoff_limit: Annotated[int, Constraint(ge=0, le=1000)] = 6
     retries: sections.Retries | None = None
     code: sections.CodeSource | None = None
+    repositories: Annotated[list[sections.Repository], Constraint(max_length=8)] = []
     after: Annotated[list[sections.Dependency], Constraint(max_length=100)] = []
     grace_seconds: Annotated[float, Constraint(ge=0, le=3600)] = 30.0
     time_limit_seconds: PositiveSeconds | None = None

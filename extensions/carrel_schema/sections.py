@@ -31,6 +31,10 @@ GIT_ADDRESS: Final = (
     r"^((https?|git)://[A-Za-z0-9][^\s@\x00]*|ssh://([A-Za-z0-9._-]+@)?[A-Za-z0-9][^\s@\x00]*"
     r"|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^\s\x00-][^\s@\x00]*)?$"
 )
+REVISION: Final = r"^([A-Za-z0-9_][A-Za-z0-9_./@~^{}+-]*)?$"
+BELOW: Final = (
+    r"^[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*(/[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)*$"
+)
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +61,29 @@ class CodeSource(msgspec.Struct, frozen=True, kw_only=True):
         digest: of the list of files of a folder that was uploaded to the project.
         git: address of a Git repository, without a password.
         revision: a branch, tag or commit; empty: the default branch.
+        secret: name of a secret, of the type password or ssh-key, that the repository asks for.
     """
 
     digest: Annotated[str, Constraint(pattern=r"^([0-9a-f]{64})?$")] = ""
     git: Annotated[str, Constraint(max_length=2048, pattern=GIT_ADDRESS)] = ""
-    revision: Annotated[
-        str, Constraint(max_length=255, pattern=r"^([A-Za-z0-9_][A-Za-z0-9_./@~^{}+-]*)?$")
-    ] = ""
+    revision: Annotated[str, Constraint(max_length=255, pattern=REVISION)] = ""
+    secret: Name | None = None
+
+
+class Repository(msgspec.Struct, frozen=True, kw_only=True):
+    """A Git repository that each task finds in a folder of its own folder.
+
+    Attributes:
+        git: its address, without a password.
+        destination: the folder, relative to the task's.
+        revision: a branch, tag or commit; empty: the default branch.
+        secret: name of a secret, of the type password or ssh-key, that the repository asks for.
+    """
+
+    git: Annotated[str, Constraint(min_length=1, max_length=2048, pattern=GIT_ADDRESS)]
+    destination: Annotated[str, Constraint(min_length=1, max_length=255, pattern=BELOW)]
+    revision: Annotated[str, Constraint(max_length=255, pattern=REVISION)] = ""
+    secret: Name | None = None
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,6 +76,8 @@ PLACE: Final = (
     Option("no-code", "Take no folder along.", SURROUNDINGS, surfaces=Surface.CLI),
     Option("git", "A Git repository to take the code from.", SURROUNDINGS, values.GIT_SOURCE,
            ("code",)),
+    Option("git-secret", "The secret that the repository of the code asks for: a password or an "
+           "SSH key.", SURROUNDINGS, values.text("NAME"), ("code.secret",)),
 )  # fmt: skip
 
 LIFE: Final = (

@@ -44,6 +44,14 @@ class TaskId(msgspec.Struct, frozen=True, order=True):
         return cls(uid, int(index), int(attempt))
 
 
+class RegistryLogin(msgspec.Struct, frozen=True, kw_only=True):
+    """Credentials of a container registry; ``server`` as in images' names."""
+
+    server: str
+    username: str
+    password: str
+
+
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an engine needs to run a task.
 
@@ -52,6 +60,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         device_uuids: the same devices by UUID, empty for simulated ones.
         environment: complete but for what the engine adds (PATH, HOME, device variables).
         secret_environment: the same, never shown or logged.
+        registry_logins: credentials that its image may be pulled with, never shown or logged.
         files: relative path -> content, written into the task's folder before the start.
         volumes: (source, destination) paths; on one machine a relative destination lies in the
             task's folder, and an ordinary account is offered no other. On a cluster the source is
@@ -98,6 +107,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     secret_environment: Mapping[str, str] = {}
+    registry_logins: tuple[RegistryLogin, ...] = ()
     files: Mapping[str, str] = {}
     volumes: tuple[tuple[str, str], ...] = ()
     read_only: tuple[str, ...] = ()

@@ -1,11 +1,12 @@
 """From tasks to pods: what is in the manifest, and what is refused with field and value."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
 
-from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
+from carrel_scheduler.engines.contract import EngineError, RegistryLogin, TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks import environment
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
@@ -117,6 +118,23 @@ def test_secrets_and_files_are_in_the_secret_alone() -> None:
     items = volumes["given"]["secret"]["items"]
     assert items == [{"key": "file-0", "path": "files/conf/a.txt"}]
     assert environment.payload_secret(a_task(), "pod-uid") is None
+
+
+def test_registry_credentials_are_a_secret_of_the_pod_for_its_own_image() -> None:
+    login = RegistryLogin(server="docker.io", username="ada", password="s3cret")
+    task = a_task(image="team/tool", registry_logins=(login,))
+    assert "s3cret" not in str(pod(task, SETTINGS))
+    assert spec_of(task)["imagePullSecrets"] == [{"name": "u1-0-2-registry"}]
+    found = environment.pull_secret(task, "pod-uid")
+    assert found is not None
+    assert found["metadata"]["ownerReferences"][0]["uid"] == "pod-uid"
+    assert found["type"] == "kubernetes.io/dockerconfigjson"
+    told = json.loads(base64.b64decode(found["data"][".dockerconfigjson"]))
+    known = {"username": "ada", "password": "s3cret"}
+    assert told == {"auths": {"https://index.docker.io/v1/": known}}
+    ours = a_task(image="", registry_logins=(login,))
+    assert environment.pull_secret(ours, "pod-uid") is None
+    assert spec_of(ours)["imagePullSecrets"] == []
 
 
 def test_secret_variables_replace_none_of_the_engines_own() -> None:

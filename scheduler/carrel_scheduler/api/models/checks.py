@@ -105,9 +105,16 @@ def _types(asked: WorkloadCreate) -> None:
 
 def _code(asked: WorkloadCreate) -> None:
     """The code of work is either a folder or a repository, and lies in the task's own folder."""
+    places = [one.destination for one in asked.repositories]
+    if len(set(places)) < len(places):
+        refuse(Code.BAD_CODE, "`repositories` with a `destination` of its own each")
+    if places and (asked.external or asked.kind == "workspace"):
+        refuse(Code.BAD_CODE, "no `repositories` for a workspace")
     code = asked.code
     if code is None:
         return
+    if code.secret and not code.git:
+        refuse(Code.BAD_CODE, "`code.secret` with `code.git` only")
     if bool(code.digest) == bool(code.git):
         refuse(Code.BAD_CODE, "`code` with either `digest` or `git`")
     if code.revision and not code.git:

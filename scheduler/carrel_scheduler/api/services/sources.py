@@ -13,6 +13,6 @@ async def find(ledger: Ledger, workload: Workload) -> None:
     try:
         await references.find(ledger, workload)
     except UnknownSource as error:
-        of_secret = error.field.startswith("environment.")
+        of_secret = error.field.startswith("environment.") or error.field.endswith(".secret")
         code = Code.UNKNOWN_SECRET if of_secret else Code.UNKNOWN_JOB
         raise problems.invalid_field(error.field, code, error.name, error.expected) from error

@@ -102,10 +102,12 @@ class Launcher:
                 " ordinary account runs with the machine's own programs"
             )
         require_sandbox()
-        ticket = PullTicket(uid=account.uid)
+        ticket = PullTicket(uid=account.uid, logins=task.registry_logins)
         if self._namespaces is not None:
             joined = self._namespaces.join(account.uid)
-            ticket = PullTicket(uid=account.uid, network=joined.path, files=tuple(files_inside()))
+            ticket = msgspec.structs.replace(
+                ticket, network=joined.path, files=tuple(files_inside())
+            )
         return self._images.get(task.image, ticket, tell, used)
 
     def start(self, task: TaskSpec, image: Image | None = None) -> None:

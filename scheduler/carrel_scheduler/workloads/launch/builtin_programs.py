@@ -8,7 +8,7 @@ command that begins with it.
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -106,14 +106,23 @@ def events_of(uid: str, spec: WorkloadSpec) -> str:
 def files_of(spec: WorkloadSpec) -> Mapping[str, str]:
     """The files that the task finds: those that came along, and what our program has to do."""
     found = dict(spec.files)
-    if spec.code is not None:
+    if spec.code is not None or spec.repositories:
         found[FETCH] = FETCH_PROGRAM.read_text(encoding="utf-8")
-        found[f"{ORDERS}/code.json"] = msgspec.json.encode(spec.code).decode()
+        found[f"{ORDERS}/code.json"] = msgspec.json.encode(_sources_of(spec)).decode()
     if spec.kind in MODULES:
         section = spec.notebook if spec.kind == "notebook" else spec.tensorboard
         order = {**msgspec.to_builtins(section), "grace_seconds": spec.grace_seconds}
         found[f"{ORDERS}/{spec.kind}.json"] = msgspec.json.encode(order).decode()
     return found
+
+
+def _sources_of(spec: WorkloadSpec) -> list[dict[str, Any]]:
+    """What the program fetches; ``number`` is that of the variables with its credentials."""
+    code = [] if spec.code is None else [{**msgspec.to_builtins(spec.code), "number": 0}]
+    return code + [
+        {**msgspec.to_builtins(one), "number": number}
+        for number, one in enumerate(spec.repositories, 1)
+    ]
 
 
 def fetching(command: Sequence[str], python: str) -> tuple[str, ...]:

@@ -1,17 +1,22 @@
 """Starts a job in the code that travels with it: ``code.py COMMAND...``; a file of its tasks.
 
 It lies in ``.carrel`` of the task's folder beside ``code.json``, which says what to fetch: an
-uploaded folder, by its digest, or a revision of a Git repository. The files are fetched with the
+uploaded folder, by its digest, and revisions of Git repositories. The files are fetched with the
 task's own token and made with the rights of the task's user, beside those that came with the
 request, which are kept; then the command replaces this process. Needs Python alone, since it also
 runs in images without Carrel.
+
+Credentials of repositories are variables of this process. Git is told them for the host of the
+repository alone, and the command that follows does not have them.
 """
 
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -24,6 +29,7 @@ CHUNK_BYTES: Final = 2**20
 PAUSE_SECONDS: Final = 1.0
 TRIES: Final = 5
 TIMEOUT_SECONDS: Final = 60.0
+TELL: Final = "--tell-git-the-credentials"
 NOT_FETCHED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
 
@@ -34,12 +40,15 @@ class CodeMissing(Exception):  # noqa: N818 - what happened
 def main(command: Sequence[str]) -> None:
     """Fetch the code, enter it and become the command."""
     asked = json.loads(Path(__file__).with_name("code.json").read_text(encoding="utf-8"))
-    folder = Path.cwd()
     try:
-        if asked["git"]:
-            clone(asked["git"], asked["revision"], folder)
-        else:
-            download(asked["digest"], folder)
+        for one in asked:
+            folder = Path.cwd() / one.get("destination", "")
+            if one["git"]:
+                folder.mkdir(parents=True, exist_ok=True)
+                with credentials(one["git"], one["number"]) as (options, variables):
+                    clone(one["git"], one["revision"], folder, options, variables)
+            else:
+                download(one["digest"], folder)
     except (CodeMissing, OSError, HTTPException) as error:
         fail(NOT_FETCHED, f"the code of the job could not be fetched: {error}")
     try:
@@ -56,14 +65,69 @@ def fail(code: int, why: str) -> None:
     sys.exit(code)
 
 
-def clone(url: str, revision: str, folder: Path) -> None:
+@contextmanager
+def credentials(url: str, number: int) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Options and variables of git for a repository's credentials, which leave the environment.
+
+    Raises ``CodeMissing`` where a password would travel in clear text.
+    """
+    prefix = f"CARREL_GIT_{number}_"
+    given = {
+        name.removeprefix(prefix): os.environ.pop(name)
+        for name in list(os.environ)
+        if name.startswith(prefix)
+    }
+    with tempfile.TemporaryDirectory(prefix="carrel-git-") as folder:
+        if "PRIVATE_KEY" in given:
+            yield [], {"GIT_SSH_COMMAND": ssh_command(given, Path(folder))}
+        elif "PASSWORD" in given:
+            parts = urlsplit(url)
+            near = parts.hostname in ("localhost", "127.0.0.1", "::1")
+            if parts.scheme != "https" and not (parts.scheme == "http" and near):
+                raise CodeMissing(f"{url}: a password is sent to addresses with https:// only")
+            helper = f"!{sys.executable} -I {shlex.quote(__file__)} {TELL}"
+            option = f"credential.{parts.scheme}://{parts.netloc}.helper={helper}"
+            told = {"CARREL_GIT_USERNAME": given.get("USERNAME", "git")}
+            yield ["-c", option], {**told, "CARREL_GIT_PASSWORD": given["PASSWORD"]}
+        else:
+            yield [], {}
+
+
+def ssh_command(given: dict[str, str], folder: Path) -> str:
+    """How git calls ssh: with this key alone, and with the known hosts that came with it."""
+    key, hosts = folder / "key", folder / "known_hosts"
+    key.touch(mode=0o600)
+    key.write_text(given["PRIVATE_KEY"].rstrip("\n") + "\n", encoding="utf-8")
+    hosts.write_text(given.get("KNOWN_HOSTS", "") + "\n", encoding="utf-8")
+    strict = "yes" if given.get("KNOWN_HOSTS") else "accept-new"
+    options = (
+        "IdentitiesOnly=yes",
+        "BatchMode=yes",
+        f"UserKnownHostsFile={hosts}",
+        f"StrictHostKeyChecking={strict}",
+    )
+    return shlex.join(["ssh", "-i", str(key), *(f"-o{one}" for one in options)])
+
+
+def tell_credentials() -> None:
+    """Answer git, which asks for the credentials of a repository."""
+    for name in ("username", "password"):
+        value = os.environ[f"CARREL_GIT_{name.upper()}"]
+        if "\n" not in value:
+            print(f"{name}={value}")  # noqa: T201 - the protocol of git's credential helpers
+
+
+def clone(
+    url: str, revision: str, folder: Path, options: Sequence[str], variables: dict[str, str]
+) -> None:
     """Check a revision of a Git repository out. Raises ``CodeMissing``."""
     environment = {
         **os.environ,
+        **variables,
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": "http:https:ssh:git",
     }
-    git = ("git", "-c", "advice.detachedHead=false", "-C", str(folder))
+    git = ("git", "-c", "advice.detachedHead=false", *options, "-C", str(folder))
 
     def run(*words: str) -> str:
         """Why it failed; empty: it did not."""
@@ -78,12 +142,21 @@ def clone(url: str, revision: str, folder: Path) -> None:
 
     wanted = revision or "HEAD"
     why = run("init", "--quiet")
-    found = "FETCH_HEAD"
+    places = ["FETCH_HEAD"]
     if not why and run("fetch", "--quiet", "--depth=1", "--", url, wanted):
-        # Of a commit that is no branch or tag, some servers give nothing but the whole history.
-        everything = ("+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
-        found, why = wanted, run("fetch", "--quiet", "--", url, *everything)
-    why = why or run("checkout", "--quiet", "--detach", found)
+        # Some servers give no single commit, and plain files no part of the history.
+        origin = "refs/remotes/origin"
+        everything = (
+            f"+HEAD:{origin}/HEAD",
+            f"+refs/heads/*:{origin}/*",
+            "+refs/tags/*:refs/tags/*",
+        )
+        why = run("fetch", "--quiet", "--", url, *everything)
+        places = [f"{origin}/{wanted}", wanted]
+    for place in () if why else places:
+        why = run("checkout", "--quiet", "--detach", place)
+        if not why:
+            break
     if why:
         raise CodeMissing(f"{url}@{wanted}: {why}")
 
@@ -153,4 +226,7 @@ def get(part: str) -> Iterator[BinaryIO]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == [TELL]:
+        tell_credentials()
+    else:
+        main(sys.argv[1:])

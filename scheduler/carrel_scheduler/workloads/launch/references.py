@@ -44,9 +44,7 @@ async def find(store: Ledger, workload: Workload) -> None:
     try:
         await named_secrets.check(store, workload)
     except MissingSecret as error:
-        said = error.reference
-        name = f"SECRET:{said.secret},{said.key}"
-        raise UnknownSource(f"environment.{said.variable}", name, error.expected) from error
+        raise UnknownSource(error.field, error.name, error.expected) from error
     await _find_checkpoints(store, workload)
     await _find_model(store, workload)
     await _find_dependencies(store, workload)

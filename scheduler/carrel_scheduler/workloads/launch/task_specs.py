@@ -7,6 +7,7 @@ so every attempt of a workload has the same token and any process that has the k
 """
 
 import base64
+import dataclasses
 import hashlib
 import hmac
 import logging
@@ -15,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.contract import TaskSpec
@@ -141,6 +144,8 @@ async def get_ready(
 ) -> Sequence[Ready]:
     """Whatever of these is still live, in the same order."""
     secrets = await ledger.secrets_of([start.uid for start in starts])
+    entries = [entry for start in starts if (entry := cache.get(start.uid)) is not None]
+    logins = await named_secrets.registry_logins(ledger, [one.workload for one in entries])
     ready: list[Ready] = []
     for start in starts:
         entry = cache.get(start.uid)
@@ -152,7 +157,11 @@ async def get_ready(
             ready.append(Ready(entry, start.tasks, (), str(error)))
             continue
         own = {**named, **secrets.get(start.uid, {})}
-        ready.append(_ready(entry, start.tasks, facts, own, settings))
+        made = _ready(entry, start.tasks, facts, own, settings)
+        if registries := logins.get(start.uid):
+            specs = [msgspec.structs.replace(one, registry_logins=registries) for one in made.specs]
+            made = dataclasses.replace(made, specs=specs)
+        ready.append(made)
     return ready
 
 
@@ -237,7 +246,7 @@ def _command(
     python = settings.python or ("python3" if spec.image else sys.executable)
     if asked[:1] == (sys.executable,):
         asked = (python, *asked[1:])
-    if spec.code is not None:
+    if spec.code is not None or spec.repositories:
         return builtin_programs.fetching(asked, python)
     return asked
 

@@ -4,6 +4,7 @@ The secret belongs to the pod and is deleted with it. Kubernetes keeps at most 1
 """
 
 import base64
+import json
 import math
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -116,6 +117,8 @@ def _devices(task: TaskSpec) -> dict[str, str]:
 
 
 MOST_BYTES: Final = 900 * 1024
+_DOCKER_HUB: Final = "https://index.docker.io/v1/"
+"""How files of registry credentials name Docker Hub."""
 
 
 def payload_secret(task: TaskSpec, pod_uid: str) -> dict[str, Any] | None:
@@ -124,20 +127,42 @@ def payload_secret(task: TaskSpec, pod_uid: str) -> dict[str, Any] | None:
     Raises ``EngineError``.
     """
     data = _data(task)
-    if not data:
+    return _secret(task, pod_uid, pod_name(task.id), "Opaque", data) if data else None
+
+
+def pull_secret_name(task: TaskSpec) -> str:
+    """Name of the secret that the task's own image is pulled with; empty: there is none."""
+    return f"{pod_name(task.id)}-registry" if task.registry_logins and task.image else ""
+
+
+def pull_secret(task: TaskSpec, pod_uid: str) -> dict[str, Any] | None:
+    """The secret of registry credentials of a task whose pod has that uid, if it has some."""
+    name = pull_secret_name(task)
+    if not name:
         return None
+    auths = {
+        _DOCKER_HUB if one.server == "docker.io" else one.server: {
+            "username": one.username,
+            "password": one.password,
+        }
+        for one in task.registry_logins
+    }
+    text = json.dumps({"auths": auths}).encode()
+    data = {".dockerconfigjson": base64.b64encode(text).decode("ascii")}
+    return _secret(task, pod_uid, name, "kubernetes.io/dockerconfigjson", data)
+
+
+def _secret(
+    task: TaskSpec, pod_uid: str, name: str, kind: str, data: Mapping[str, str]
+) -> dict[str, Any]:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name(task.id), "uid": pod_uid}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {
-            "name": pod_name(task.id),
-            "labels": labels(task),
-            "ownerReferences": [owner],
-        },
+        "metadata": {"name": name, "labels": labels(task), "ownerReferences": [owner]},
         "immutable": True,
-        "type": "Opaque",
-        "data": data,
+        "type": kind,
+        "data": dict(data),
     }
 
 

@@ -118,7 +118,11 @@ def _spec(task: TaskSpec, settings: PodSettings, kept: Storage) -> dict[str, Any
             }
             for key in _TAINTS
         ],
-        "imagePullSecrets": [{"name": name} for name in settings.pull_secrets],
+        "imagePullSecrets": [
+            {"name": name}
+            for name in (*settings.pull_secrets, environment.pull_secret_name(task))
+            if name
+        ],
         "volumes": kept.volumes,
         "containers": [_container(task, settings, kept)],
         **_name_in_gang(task, settings),

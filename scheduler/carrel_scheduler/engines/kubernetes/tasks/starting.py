@@ -105,10 +105,11 @@ class Starter:
             await self._name_gang(task, namespace, owner)
         pod = await self._create(wanted, namespace)
         try:
-            secret = environment.payload_secret(task, pod.metadata.uid)
-            if secret is not None:
-                with suppress(AlreadyExists):  # by the one whose start this goes on with
-                    await self._client.create(SECRETS, secret, namespace)
+            uid = pod.metadata.uid
+            for secret in environment.payload_secret(task, uid), environment.pull_secret(task, uid):
+                if secret is not None:
+                    with suppress(AlreadyExists):  # by the one whose start this goes on with
+                        await self._client.create(SECRETS, secret, namespace)
             await self._bind(task, pod)
         except AlreadyStarted:
             raise

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.contract import EngineError, RegistryLogin
 from carrel_scheduler.engines.local.images import pull, reference
 from carrel_scheduler.engines.local.task_state import write_whole
 
@@ -62,11 +62,26 @@ class Image(msgspec.Struct, frozen=True):
 
 
 class PullTicket(msgspec.Struct, frozen=True):
-    """For whom an image is pulled: the network, and files that replace the machine's in it."""
+    """For whom an image is pulled.
+
+    Attributes:
+        uid: whose pull it is.
+        network: of the user; ``None``: the machine's.
+        files: that replace the machine's for the pull.
+        logins: the user's own, which count before the installation's.
+    """
 
     uid: int = 0
     network: Path | None = None
     files: tuple[tuple[Path, Path], ...] = ()
+    logins: tuple[RegistryLogin, ...] = ()
+
+    def login(self, registry: str) -> tuple[str, str] | None:
+        """User and password of a registry, if the user has some."""
+        for one in self.logins:
+            if one.server == registry:
+                return one.username, one.password
+        return None
 
 
 class ImageStore:
@@ -90,7 +105,8 @@ class ImageStore:
         Raises ``EngineError``: with ``image=`` first where another try would fail alike.
         """
         parts = reference.parse(name)
-        whose = f"{ticket.uid} {name}" if parts.plain else name
+        own = parts.plain or ticket.login(parts.registry) is not None
+        whose = f"{ticket.uid} {name}" if own else name  # what one may pull others may not
         with self._guard:
             self._make()
             lock = self._pulling.setdefault(whose, threading.Lock())
@@ -164,7 +180,8 @@ class ImageStore:
             "repository": parts.repository,
             "version": parts.version,
             # Over plain HTTP, as at loopback, the library tells them to nobody.
-            "login": reference.login_of(parts.registry, settings.credentials),
+            "login": ticket.login(parts.registry)
+            or reference.login_of(parts.registry, settings.credentials),
             "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
             "most_bytes": settings.most_gib * GIB,
             "most_unpacked_bytes": settings.most_gib * GIB,
