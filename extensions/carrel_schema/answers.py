@@ -33,13 +33,31 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Base of answers that are always complete."""
 
 
+class HeldRole(Answer, frozen=True, kw_only=True):
+    """A role that the caller has; ``source``: by what, as ``member`` or ``access rule``."""
+
+    role: str
+    scope: str
+    source: str = ""
+
+
 class WhoAmI(Answer, frozen=True, kw_only=True):
-    """The caller. ``default_project`` is where work goes when none is named."""
+    """The caller.
+
+    Attributes:
+        admin: whether it administers the platform.
+        projects: that it sees.
+        default_project: where work goes when none is named.
+        roles: that it has, and where.
+        permissions: that it has in any scope.
+    """
 
     user: str
     admin: bool = False
     projects: Sequence[str] = ()
     default_project: str | None = None
+    roles: Sequence[HeldRole] = ()
+    permissions: Sequence[str] = ()
 
 
 class UploadedCode(Answer, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 USE: Final = "custom:carrel:use"
 ADMIN: Final = "custom:carrel:admin"
+MANAGE: Final = "custom:carrel:manage"
 SPAWN: Final = "custom:carrel:spawn"
 METRICS: Final = "custom:carrel:metrics"
 GATE: Final = "custom:carrel:gateway"
@@ -21,6 +22,7 @@ SETUP: Final = "carrel-setup"
 CUSTOM_SCOPES: Final = {
     USE: {"description": "Use Carrel: workspaces, trainings and everything of your projects."},
     ADMIN: {"description": "Manage Carrel: projects, quotas, everybody's work."},
+    MANAGE: {"description": "Govern with your roles: what goes beyond your own work."},
     SPAWN: {"description": "Ask for workspaces in the name of users (the Hub's spawner only)."},
     METRICS: {"description": "Read Carrel's metrics."},
     GATE: {"description": "Hear of everybody's routes, tell of requests (the gateway only)."},
@@ -29,11 +31,12 @@ ADMIN_GROUP: Final = "carrel-admins"
 OWN_GROUPS: Final = "read:users:groups!user"
 ACCESS: Final = [f"access:services!service={one}" for one in (SCHEDULER, CONSOLE, GATEWAY)]
 # What the console may do for whoever looks at it; each token gets what its owner has of these.
-AT_THE_CONSOLE: Final = [USE, ADMIN, OWN_GROUPS, ACCESS[0], ACCESS[1]]
+AT_THE_CONSOLE: Final = [USE, ADMIN, MANAGE, OWN_GROUPS, ACCESS[0], ACCESS[1]]
 # The gateway asks nobody in a person's name: it only has to know who comes.
 AT_THE_GATEWAY: Final = [OWN_GROUPS, ACCESS[2]]
 # From a workspace one looks after one's other workspaces, too: jobs have tokens of another kind.
-# Whatever runs there can read the token, so an admin's carries no more than anybody's.
+# Whatever runs there can read the token, so an admin's carries no more than anybody's, and nobody's
+# what their roles let them govern.
 SERVER_TOKEN: Final = [
     *("users:activity!user", "access:servers!server", "servers!user"),
     *(USE, OWN_GROUPS, ACCESS[0], ACCESS[2]),
@@ -42,7 +45,7 @@ SERVER_TOKEN: Final = [
 
 def user_scopes() -> set[str]:
     """What every user has beyond the Hub's defaults."""
-    return {USE, *ACCESS}
+    return {USE, MANAGE, *ACCESS}
 
 
 def load_roles() -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from carrel.cli.commands import (
     workspaces,
 )
 from carrel.cli.commands import submit as submission
-from carrel.cli.commands.admin import audit, policies, prices, secrets, templates
+from carrel.cli.commands.admin import access, audit, policies, prices, secrets, templates
 from carrel.cli.common import Invocation, complain
 from carrel.cli.storage import files, models
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
@@ -227,6 +227,19 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "list": secrets.list_secrets,
             "create": secrets.create,
             "delete": secrets.delete,
+        },
+    ),
+    "role": (
+        "Show what roles let people do.",
+        {"list": access.list_roles, "describe": access.describe_role},
+    ),
+    "access": (
+        "Say who may do what, where.",
+        {
+            "list": access.list_rules,
+            "grant": access.grant,
+            "revoke": access.revoke,
+            "can-i": access.can_i,
         },
     ),
     "department": (

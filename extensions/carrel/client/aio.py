@@ -14,6 +14,7 @@ from carrel.client.resources.code import CodeMethods
 from carrel.client.resources.endpoints import EndpointMethods
 from carrel.client.resources.experiments import ExperimentMethods
 from carrel.client.resources.files import FileMethods
+from carrel.client.resources.governance.access import AccessMethods
 from carrel.client.resources.governance.accounting import AccountingMethods
 from carrel.client.resources.governance.audit import AuditMethods
 from carrel.client.resources.governance.policies import PolicyMethods
@@ -33,6 +34,7 @@ class AsyncClient(
     PolicyMethods,
     SecretMethods,
     AuditMethods,
+    AccessMethods,
     AccountingMethods,
 ):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.

@@ -78,6 +78,8 @@ PLACE: Final = (
            ("code",)),
     Option("git-secret", "The secret that the repository of the code asks for: a password or an "
            "SSH key.", SURROUNDINGS, values.text("NAME"), ("code.secret",)),
+    Option("repository", "A further Git repository, and the folder for it; may be repeated.",
+           SURROUNDINGS, values.REPOSITORY, ("repositories",), many="list"),
 )  # fmt: skip
 
 LIFE: Final = (

@@ -283,6 +283,19 @@ def _git(found: str) -> dict[str, str]:
     return {"git": parts["url"], **({"revision": parts["rev"]} if parts["rev"] else {})}
 
 
+def _repository(found: str) -> dict[str, str]:
+    """``FOLDER=URL@REV,SECRET``."""
+    folder, sign, rest = found.partition("=")
+    url, _, secret = rest.partition(",")
+    if not folder or not sign:
+        raise BadSetting(
+            f"{found!r} should be FOLDER=URL[@REVISION][,SECRET], as "
+            "lib/tool=https://host/group/tool.git@main.",
+            code="bad_value",
+        )
+    return {"destination": folder, **_git(url), **({"secret": secret} if secret else {})}
+
+
 def _dependency(found: str) -> dict[str, str]:
     """``NAME[:ok|any]``."""
     name, sign, condition = found.partition(":")
@@ -298,6 +311,7 @@ GIT: Final = re.compile(
 )
 DEPENDENCY: Final = Value(_dependency, "NAME[:ok|any]", "array")
 RETRY: Final = Value(_retry, "CLASS=N", "object")
+REPOSITORY: Final = Value(_repository, "FOLDER=URL[@REV][,SECRET]", "array")
 GIT_SOURCE: Final = Value(_git, "URL[@REV]", "object")
 GPUS: Final = Value(_gpus, "N", "number", 0, MOST_GPUS, spell="{:g}".format)
 CPU: Final = Value(

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from carrel.testing.state import Json, Refusal, SchedulerState
+from carrel_schema.governance.roles import ROLES, roles_with
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -26,6 +27,11 @@ class DocumentRoutes:
             ("GET", one, self._read),
             ("PUT", one, self._put),
             ("DELETE", one, self._delete),
+            ("GET", "/roles", self._roles),
+            ("GET", "/permission", self._permission),
+            ("GET", "/access-rules", self._rules),
+            ("POST", "/access-rules", self._grant),
+            ("DELETE", "/access-rules/{rule}", self._revoke),
             ("GET", "/effective-policy", self._effective),
             ("GET", "/usage-series", self._facts),
             ("GET", "/audit", self._audit),
@@ -116,6 +122,44 @@ class DocumentRoutes:
 
     async def _delete(self, request: web.Request) -> web.Response:
         self._state.documents.pop(self._key(request))
+        return web.Response(status=204)
+
+    async def _roles(self, _: web.Request) -> web.Response:
+        found = [
+            {
+                "name": name,
+                "description": role.description,
+                "permissions": sorted(role.permissions),
+                "scopes": list(role.levels),
+            }
+            for name, role in ROLES.items()
+        ]
+        return web.json_response({"items": found})
+
+    async def _permission(self, request: web.Request) -> web.Response:
+        allowed = self._user(request) in self._state.admins
+        roles = roles_with(request.query["permission"])
+        return web.json_response({**request.query, "allowed": allowed, "roles": roles})
+
+    async def _rules(self, request: web.Request) -> web.Response:
+        user, rules = self._user(request), self._state.access_rules
+        seen = [one for one in rules if user in self._state.admins or one["subject"] == user]
+        return web.json_response({"items": seen})
+
+    async def _grant(self, request: web.Request) -> web.Response:
+        body, user = await request.json(), self._user(request)
+        if user not in self._state.admins:
+            raise Refusal(403, "missing_permission", "This needs `access-rules:update`")
+        if body["role"] == "administrator" and body["scope"] != "platform":
+            raise Refusal(422, "wrong_form", "`platform`", "scope")
+        number = len(self._state.access_rules) + 1
+        made = body | {"id": f"rule-{number}", "created_by": user, "created_at": self._state.now()}
+        self._state.access_rules.append(made)
+        return web.json_response(made, status=201)
+
+    async def _revoke(self, request: web.Request) -> web.Response:
+        rules = self._state.access_rules
+        rules[:] = [one for one in rules if one["id"] != request.match_info["rule"]]
         return web.Response(status=204)
 
     async def _facts(self, _: web.Request) -> web.Response:

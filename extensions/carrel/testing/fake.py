@@ -97,6 +97,11 @@ class FakeScheduler:
         return f"token-of-{user}"
 
     @property
+    def access_rules(self) -> list[Json]:
+        """Who has which role where."""
+        return self._state.access_rules
+
+    @property
     def documents(self) -> dict[tuple[str, str, str], Json]:
         """Policies and templates by sort, scope and name."""
         return self._state.documents

@@ -19,6 +19,7 @@ from carrel.testing.state import (
     trials_of,
 )
 from carrel_schema import code
+from carrel_schema.governance.roles import ROLES, RoleName
 
 NEW_DEPARTMENT: Json = {"description": "", "over_quota": True, "weight": None, "rank": 0}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -143,7 +144,14 @@ class Server:
         mine = self._visible(request)
         default = mine[0] if len(mine) == 1 else None
         admin = self._user(request) in self.state.admins
-        found = {"user": self._user(request), "admin": admin}
+        role: RoleName = "administrator" if admin else "researcher"
+        scopes = ["platform"] if admin else [f"project/{one}" for one in mine]
+        found = {
+            "user": self._user(request),
+            "admin": admin,
+            "permissions": sorted(ROLES[role].permissions),
+            "roles": [{"role": role, "scope": one, "source": "member"} for one in scopes],
+        }
         return web.json_response(found | {"projects": mine, "default_project": default})
 
     async def _create(self, request: web.Request) -> web.Response:
@@ -461,8 +469,8 @@ class Server:
         return web.json_response({"items": self.state.quota_findings})
 
     async def _list_departments(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        return web.json_response({"items": list(self.state.departments.values())})
+        admin = self._user(request) in self.state.admins
+        return web.json_response({"items": [*self.state.departments.values()] if admin else []})
 
     async def _put_department(self, request: web.Request) -> web.Response:
         self._admin(request)

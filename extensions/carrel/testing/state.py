@@ -66,6 +66,7 @@ class SchedulerState:
         self.artifacts: dict[tuple[str, str], dict[str, bytes]] = {}
         self.models: dict[str, list[Json]] = {}
         self.documents: dict[tuple[str, str, str], Json] = {}
+        self.access_rules: list[Json] = []
         self.effective_rules: Json = {}
         self.usage_facts: Json = {}
         self.audit: list[Json] = []

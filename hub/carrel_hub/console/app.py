@@ -36,7 +36,7 @@ from carrel_hub.console.handlers import (
     session,
     work,
 )
-from carrel_hub.console.handlers.admin import audit, consumption, policies, secrets
+from carrel_hub.console.handlers.admin import access, audit, consumption, policies, secrets
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
@@ -154,6 +154,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("policies", policies.PoliciesPage),
         (r"(policies|templates)/edit", policies.DocumentPage),
         ("secrets", secrets.SecretsPage),
+        ("access", access.AccessPage),
         ("audit", audit.AuditPage),
         (r"audit\.csv", audit.AuditTable),
         ("reference", reference.ReferencePage),

@@ -8,6 +8,7 @@ from typing import Protocol
 from prometheus_client.registry import Collector
 
 from carrel_scheduler.api.code_store import CodeStore
+from carrel_scheduler.api.principals.access_rules import AccessRules
 from carrel_scheduler.api.principals.identity import Identity, Membership
 from carrel_scheduler.api.principals.jobs import JobLimits
 from carrel_scheduler.api.results import Results
@@ -81,6 +82,7 @@ class ApiDependencies:
         reconciler_metrics: shown with the API's own.
         job_limits: what jobs may submit.
         node_agents: what reports the devices of a cluster's nodes.
+        rules: who has which role where; made with the application.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
 
@@ -95,6 +97,7 @@ class ApiDependencies:
     task_tokens: TaskTokens
     results: Results
     code: CodeStore
+    rules: AccessRules | None = None
     files: Files = field(default_factory=NoFiles)
     retention: RetentionRules = field(default_factory=RetentionRules)
     prefix: str = "/services/carrel"
@@ -104,3 +107,11 @@ class ApiDependencies:
     job_limits: JobLimits = field(default_factory=JobLimits)
     reconciler_metrics: Collector | None = None
     node_agents: NodeAgents = field(default_factory=NoNodeAgents)
+
+    @property
+    def access_rules(self) -> AccessRules:
+        """Who has which role where; there once the application is built."""
+        if self.rules is None:
+            msg = "the application is not built"
+            raise RuntimeError(msg)
+        return self.rules

@@ -27,6 +27,7 @@ _PATH_PARTS: Final[Mapping[str, Any]] = {
     "checkpoint": {"type": "string", "minLength": 1, "maxLength": 255},
     "model": {"type": "string", "pattern": DNS_LABEL, "maxLength": 63},
     "version": {"type": "string", "pattern": "^[0-9]{1,9}$"},
+    "rule": {"type": "string", "pattern": "^[0-9a-f]{1,32}$"},
 }
 _WORDS: Final[Mapping[int, str]] = {
     101: "The websocket is open",
@@ -106,6 +107,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "summary": operation.summary,
         "x-carrel-access": operation.access.value,
         "x-carrel-project-in": operation.project_in,
+        **_permissions(operation),
         "parameters": [*_path_parameters(operation), *_query(operation), *_headers(operation)],
         "responses": {
             **{str(status): _answer(operation, status) for status in operation.answers},
@@ -157,6 +159,16 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
         {"name": name, "in": "path", "required": True, "schema": _PATH_PARTS[name]}
         for name in re.findall(r"{(\w+)}", operation.path)
     ]
+
+
+def _permissions(operation: Operation) -> dict[str, str]:
+    """The permission that it needs, and the one for what is somebody else's."""
+    if not operation.permission:
+        return {}
+    found = {"x-carrel-permission": operation.permission}
+    if RULES[operation.access].owner:
+        found["x-carrel-permission-for-others"] = operation.others
+    return found
 
 
 def _query(operation: Operation) -> list[dict[str, Any]]:

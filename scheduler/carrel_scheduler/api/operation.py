@@ -16,6 +16,7 @@ from carrel_scheduler.api.models.queries import NoQuery
 from carrel_scheduler.api.principals.access import Access, Visitor
 from carrel_scheduler.api.services import Services
 from carrel_schema.objects import Workload
+from carrel_schema.scopes import PLATFORM, Scope
 
 ROOT: Final = "/api/v1"
 BYTES: Final = "application/octet-stream"
@@ -73,6 +74,10 @@ class Call:
         return "/".join((self.services.deps.prefix + ROOT, *map(quote, parts)))
 
 
+def _on_the_platform(_call: Call) -> Scope:
+    return PLATFORM
+
+
 Run = Callable[[Call], Awaitable[Answer | Stream]]
 
 
@@ -82,6 +87,10 @@ class Operation:
 
     Attributes:
         id: unique, in snake case; also the label in metrics.
+        permission: that the caller needs in the project of the path, else in ``scope``; empty where
+            whoever may call sees and changes what is theirs.
+        others: the permission that opens it for work of somebody else.
+        scope: what a call is about; left out: the platform; ``None``: any scope will do.
         path: template below the API's root, such as ``/projects/{project}``.
         project_in: where the project that ``member`` is about is named, beside the path.
         answers: what each success status carries: a msgspec type, or ``None`` for no content.
@@ -101,6 +110,9 @@ class Operation:
     _: KW_ONLY
     access: Access
     answers: Mapping[int, Any]
+    permission: str = ""
+    others: str = "workloads:manage"
+    scope: Callable[[Call], Scope | None] = _on_the_platform
     id: str = ""
     summary: str = ""
     run: Run | None = None

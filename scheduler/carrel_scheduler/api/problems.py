@@ -25,6 +25,8 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from carrel_schema.governance.roles import roles_with
+
 MEDIA_TYPE: Final = "application/problem+json"
 LONGEST_VALUE: Final = 120
 
@@ -42,6 +44,7 @@ class Code(StrEnum):
     # Who asks.
     UNAUTHENTICATED = "unauthenticated"
     MISSING_SCOPE = "missing_scope"
+    MISSING_PERMISSION = "missing_permission"
     NOT_A_MEMBER = "not_a_member"
     NOT_THE_OWNER = "not_the_owner"
     SPAWNER_ONLY = "spawner_only"
@@ -304,3 +307,13 @@ def invalid_field(field: str, code: Code, value: object, expected: str) -> Inval
     """One wrong field as a problem; its code is the problem's code."""
     error = FieldError(field=field, code=code, value=shown(value), expected=expected)
     return Invalid(code, f"{field}: expected {expected}", errors=[error])
+
+
+def not_permitted(permission: str, where: str, hint: str = "") -> Forbidden:
+    """No role of the caller has a permission in a scope."""
+    roles = ", ".join(roles_with(permission))
+    return Forbidden(
+        Code.MISSING_PERMISSION,
+        f"This needs the permission `{permission}` in {where}. Roles with it are {roles}; who "
+        f"administers the scope gives them{hint}",
+    )

@@ -4,7 +4,7 @@ The ledger of these tests is the real one. Everybody has the token ``<name>-toke
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 from carrel_scheduler.api.principals import identity
@@ -58,6 +58,7 @@ class FakeIdentity:
             person("nobody"),
             person("narrow", "vision", scopes=()),
             person("root", scopes=(identity.USE, identity.ADMIN)),
+            person("rae", scopes=(identity.USE, identity.MANAGE)),
             spawner,
             scraper,
             gateway,
@@ -91,6 +92,10 @@ class FakeMembership:
 
     async def includes(self, project: str, user: str) -> bool:
         return user in await self.users(project)
+
+    async def groups_of(self, user: str) -> Collection[str]:
+        self._check()
+        return {group_of(name) for name, users in self.groups.items() if user in users}
 
     async def add(self, project: str, user: str) -> None:
         self._check()

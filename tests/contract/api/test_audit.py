@@ -88,14 +88,14 @@ async def until_told(desk: Desk, outcome: str, least: int = 1) -> list[Any]:
 
 async def test_refusals_are_counted_not_listed(desk: Desk) -> None:
     for _ in range(30):
-        assert (await desk.ask("GET", "/departments", "ada")).status == 403
+        assert (await desk.ask("GET", "/faults", "ada")).status == 403
     for _ in range(5):
         assert (await desk.ask("GET", "/workloads", "unknown-token-x")).status == 401
     signin, refused = await until_told(desk, "refused", 2)
     assert (refused.user, refused.operation, refused.reason) == (
         "ada",
-        "list_departments",
-        "missing_scope",
+        "read_faults",
+        "missing_permission",
     )
     assert (refused.count, signin.count) == (30, 5)
     assert (signin.user, signin.verb, signin.reason) == ("", "sign-in", "unauthenticated")

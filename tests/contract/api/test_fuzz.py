@@ -38,6 +38,7 @@ KNOWN = {
     "version": ["1", "x"],
     "node": ["node-1", "node-9"],
     "index": ["0", "1", "9"],
+    "rule": ["abc", "zz"],
     "user": ["ada", "dora", "zoe"],
 }
 

@@ -54,6 +54,12 @@ def leaves(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[s
             yield from leaves(items, f"{here}[].")
         else:
             yield here, found
+            parts = found.get("properties", {})
+            yield from (
+                (f"{here}.{part}", plain(parts[part]))
+                for part in parts
+                if f"{here}.{part}" in WHOLE
+            )
 
 
 FIELDS: Final = dict(leaves(SCHEMAS["WorkloadCreate"]))

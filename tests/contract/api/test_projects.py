@@ -137,11 +137,16 @@ async def test_members_are_the_hubs_group(desk: Desk) -> None:
 
 
 async def test_whoami_tells_projects_and_the_usual_one(desk: Desk) -> None:
-    assert (await desk.ask("GET", "/whoami")).body == {
+    told = (await desk.ask("GET", "/whoami")).body
+    permissions = told.pop("permissions")
+    assert "workloads:create" in permissions
+    assert "projects:create" not in permissions
+    assert told == {
         "user": "ada",
         "admin": False,
         "projects": ["vision"],
         "default_project": "vision",
+        "roles": [{"role": "researcher", "scope": "project/vision", "source": "member"}],
     }
     root = (await desk.ask("GET", "/whoami", "root")).body
     assert (root["admin"], root["projects"], root["default_project"]) == (

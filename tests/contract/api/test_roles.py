@@ -30,6 +30,7 @@ NET = {"project": "vision", "model": "net", "version": "1"}
 SWEEP = {"project": "vision", "name": "sweep"}
 RULES = {"rules": {"priority": {"message": "x", "required": False, "default": "train"}}}
 TEMPLATE = {"fields": {"gpus": 1.0}}
+RULE = {"subject": "dora", "role": "viewer", "scope": "project/vision"}
 OUTPUT = {"digest": sha256(b"an output").hexdigest()}
 
 
@@ -103,6 +104,11 @@ SAMPLES = {
     "read_template": Sample({"name": "ours"}, query="?scope=project/vision"),
     "put_template": Sample({"name": "ours"}, TEMPLATE, "?scope=project/vision"),
     "delete_template": Sample({"name": "ours"}, query="?scope=project/vision"),
+    "list_roles": Sample({}),
+    "list_access_rules": Sample({}),
+    "create_access_rule": Sample({}, RULE),
+    "delete_access_rule": Sample({"rule": "abc"}),
+    "check_permission": Sample({}, query="?permission=workloads:read&scope=project/vision"),
     "list_secrets": Sample({}),
     "read_secret": Sample({"name": "ours"}, query="?scope=project/vision"),
     "put_secret": Sample({"name": "ours"}, {"data": {"K": "v"}}, "?scope=project/vision"),
@@ -233,6 +239,13 @@ OF_THEIR_OWN = {
         )
         for role in ("of another project", "of no project")
     },
+    # Those of whom they may see, which are none.
+    **{
+        ("list_departments", role): OK
+        for role in ("owner", "colleague", "of another project", "spawner")
+    },
+    # There is no such rule.
+    **{("delete_access_rule", role): HIDDEN for role in EXPECTED["user"]},
     # A project's template or secret is changed by who made it.
     **{
         (name, role): NO
@@ -308,7 +321,7 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
         status=WorkloadStatus(experiment=searched),
     )
     wrong = {}
-    for method, template, operation in sorted(operations(), key=_harm):
+    for method, template, operation in sorted(operations(), key=harm):
         name = operation["operationId"]
         if name in STOPPED:
             await desk.set_status("vision", "train-1", phase="stopped")
@@ -316,14 +329,14 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
             await desk.set_status("vision", "train-1", phase="running")
         sample = SAMPLES[name]
         path = template.format(**sample.path) + sample.query
-        answer = await _status(desk, method, path, sample, role)
+        answer = await call_status(desk, method, path, sample, ROLES[role])
         wanted = expected(operation, role)
         if answer != wanted:
             wrong[name] = f"{answer} instead of {wanted}"
     assert wrong == {}
 
 
-def _harm(found: tuple[str, str, dict[str, Any]]) -> int:
+def harm(found: tuple[str, str, dict[str, Any]]) -> int:
     order = [
         "delete_model",
         "delete_kept_checkpoint",
@@ -339,8 +352,8 @@ def _harm(found: tuple[str, str, dict[str, Any]]) -> int:
     return order.index(name) + 1 if name in order else 0
 
 
-async def _status(desk: Desk, method: str, path: str, sample: Sample, role: str) -> str:
-    token = ROLES[role]
+async def call_status(desk: Desk, method: str, path: str, sample: Sample, token: str | None) -> str:
+    """The answer to a call with a token."""
     headers = {}
     if token is not None:
         kind, _, uid = token.partition(":")

@@ -131,6 +131,7 @@ class SafePage(RequestHandler):
             "now": self.console.clock(),
             "xsrf": self._xsrf_text() if user else "",
             "live": None,
+            "permissions": (),
             "here": self.request.uri,
         }
         self.finish(self.console.templates.get_template(template).render(frame | context))
@@ -178,6 +179,11 @@ class SignedInPage(HubOAuthenticated, SafePage):
             ) from error
         token = cast("str", self.console.hub_auth.get_token(self) or "")
         self.client = self.console.client(token, self.request.remote_ip or "")
+
+    async def show_managed(self, template: str, **context: Any) -> None:
+        """Answer with a page of those below Manage, which are offered by what its reader may do."""
+        identity = await self.client.whoami()
+        self.show(template, permissions=identity.permissions, **context)
 
     @property
     def user(self) -> str:

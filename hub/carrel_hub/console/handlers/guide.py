@@ -45,8 +45,9 @@ class HelpPage(SignedInPage):
         try:
             identity = await self.client.whoami()
             projects, admin = list(identity.projects), identity.admin
+            permissions = list(identity.permissions)
         except CarrelError as error:
-            trouble, projects, admin = str(error), [], False
+            trouble, projects, admin, permissions = str(error), [], False, []
         self.show(
             "help.html",
             section="help",
@@ -54,6 +55,7 @@ class HelpPage(SignedInPage):
             milliseconds=(time.perf_counter() - began) * 1000,
             projects=projects,
             admin=admin,
+            permissions=permissions,
             version=version("jupyter-carrel"),
             hub_version=version("jupyterhub"),
         )

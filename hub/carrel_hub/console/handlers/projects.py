@@ -11,7 +11,7 @@ from tornado.web import HTTPError
 from typing_extensions import override
 
 from carrel.errors import ApiError
-from carrel.models import Project, ProjectImpact, by_department
+from carrel.models import Identity, Project, ProjectImpact, by_department
 from carrel_hub.console import project_form
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
@@ -31,7 +31,7 @@ class ProjectsPage(SignedInPage):
         """Show them."""
         identity, projects = await asyncio.gather(self.client.whoami(), self.client.list_projects())
         groups = by_department(projects)
-        known = await self.client.list_departments() if identity.admin else []
+        known = await self.client.list_departments()
         departments = {one.name: in_all(one, dict(groups).get(one.name, [])) for one in known}
         self.show(
             "projects.html",
@@ -41,7 +41,7 @@ class ProjectsPage(SignedInPage):
             groups=groups,
             departments=departments,
             scale=max(map(scale_of, (*projects, *departments.values())), default=1.0),
-            admin=identity.admin,
+            admin="projects:create" in identity.permissions,
         )
 
 
@@ -78,6 +78,12 @@ class ProjectPage(SignedInPage):
             self.set_status(422)
         await self._show(project, form, impact=impact, previewed=True)
 
+    async def _may_change(self, identity: Identity, project: Project) -> bool:
+        if identity.admin or "projects:update" not in identity.permissions:
+            return identity.admin
+        scope = f"project/{project.name}"
+        return (await self.client.check_permission("projects:update", scope)).allowed
+
     async def _show(self, project: Project, form: Form, **more: Any) -> None:
         identity, members, running, waiting = await asyncio.gather(
             self.client.whoami(),
@@ -96,7 +102,7 @@ class ProjectPage(SignedInPage):
             members=sorted(members),
             work=[*running.items, *waiting.items],
             more=running.next is not None or waiting.next is not None,
-            admin=identity.admin,
+            admin=await self._may_change(identity, project),
             note=NOTES.get(note, ""),
             **context,
         )
@@ -132,8 +138,8 @@ class ProjectCreation(SignedInPage):
         self.show("project_new.html", section="projects", form=form)
 
     async def _check_admin(self) -> None:
-        if not (await self.client.whoami()).admin:
-            raise HTTPError(403, "only admins create projects")
+        if "projects:create" not in (await self.client.whoami()).permissions:
+            raise HTTPError(403, "your roles do not create projects")
 
 
 class MemberForm(SignedInPage):

@@ -15,10 +15,12 @@ from carrel_scheduler.api.http.forwarding import ForwardHandler
 from carrel_scheduler.api.http.handler import ApiHandler, NothingHere, OperationHandler
 from carrel_scheduler.api.http.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
 from carrel_scheduler.api.operation import ROOT, Operation
-from carrel_scheduler.api.principals.access import RULES
+from carrel_scheduler.api.principals.access import RULES, Access
+from carrel_scheduler.api.principals.access_rules import AccessRules, RightsIdentity
 from carrel_scheduler.api.principals.jobs import JobIdentity
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.table import OPERATIONS
+from carrel_schema.governance.roles import ALL
 
 SESSIONS: Final = {
     "open_terminal": TerminalHandler,
@@ -34,8 +36,9 @@ def make_app(
     """Build the application; raises ``ValueError`` for an operation without a rule of access."""
     for operation in operations:
         check_operation(operation)
-    identity = JobIdentity(deps.identity, deps.membership, deps.ledger, deps.task_tokens)
-    deps = replace(deps, identity=identity)
+    rules = AccessRules(deps.ledger, deps.membership, deps.clock)
+    identity = JobIdentity(deps.identity, rules.lets_submit, deps.ledger, deps.task_tokens)
+    deps = replace(deps, identity=RightsIdentity(identity, rules), rules=rules)
     services = Services.build(deps, openapi.document(operations, deps.prefix))
 
     def log_request(handler: web.RequestHandler) -> None:
@@ -92,7 +95,12 @@ def check_operation(operation: Operation) -> None:
     if operation.access not in RULES:
         msg = f"{operation.id}: access {operation.access!r} has no rule"
         raise ValueError(msg)
-    by_path = RULES[operation.access].member and operation.project_in == "path"
+    rule = RULES[operation.access]
+    needs_one = rule.permitted or (rule.member and operation.access is not Access.SPAWNER)
+    if needs_one and operation.permission not in ALL:
+        msg = f"{operation.id}: permission {operation.permission!r} is part of no role"
+        raise ValueError(msg)
+    by_path = rule.member and operation.project_in == "path"
     if by_path and "{project}" not in operation.path:
         msg = f"{operation.id}: access `{operation.access}` needs a project in its path"
         raise ValueError(msg)

@@ -9,18 +9,18 @@ from typing import Final
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.operation import Operation
+from carrel_scheduler.api.operation import Call, Operation
 from carrel_scheduler.api.principals.access import RULES, Access, Visitor
 from carrel_scheduler.api.principals.authentication import asking_the_hub, principal_of
-from carrel_scheduler.api.principals.identity import IdentityUnavailable, Principal
+from carrel_scheduler.api.principals.identity import MANAGE, IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.state.phases import has_token
 from carrel_schema.objects import Workload
 
-_FOR_ADMINS: Final = (
-    ", which tokens of workspaces never have: use the console, or `carrel login` with a token of "
-    "an admin's from the Hub's Token page"
+_FROM_WORKSPACES: Final = (
+    "; tokens of workspaces never carry it: use the console, or `carrel login` with a token from "
+    "the Hub's Token page"
 )
 
 
@@ -38,32 +38,80 @@ async def admit(
         if node is not None:
             return _own_node(node, path)
     principal = await _principal(operation, deps, token)
-    if not (rule.scopes | {operation.also_scope}) & principal.scopes:
+    if operation.also_scope in principal.scopes:
+        return Visitor(principal)
+    if not rule.scopes & principal.scopes:
         if rule.node_token:
             raise problems.Forbidden(
                 Code.MISSING_SCOPE, "This needs the token of the agent on that very node"
             )
         wanted = " or ".join(f"`{scope}`" for scope in sorted(rule.scopes))
-        hint = _FOR_ADMINS if operation.access is Access.ADMIN else ""
-        raise problems.Forbidden(
-            Code.MISSING_SCOPE, f"This needs a token with the scope {wanted}{hint}"
-        )
-    if not rule.member or "project" not in path:
+        raise problems.Forbidden(Code.MISSING_SCOPE, f"This needs a token with the scope {wanted}")
+    if "project" in path:
+        return await _admit_to_project(operation, deps, principal, path)
+    if rule.permitted and not principal.may_anywhere(operation.permission):
+        raise _not_permitted(principal, operation.permission, "some scope")
+    return Visitor(principal)
+
+
+async def _admit_to_project(
+    operation: Operation, deps: ApiDependencies, principal: Principal, path: Mapping[str, str]
+) -> Visitor:
+    """Let a caller in to a project, or to the work of it that the path names."""
+    rule, project = RULES[operation.access], path["project"]
+    if rule.permitted:
+        check_in_project(principal, operation.permission, project)
+    if not rule.member:
         return Visitor(principal)
-    if not principal.sees(path["project"]):
+    if not principal.sees(project):
         raise not_found(path)
     if "name" not in path:
+        check_in_project(principal, operation.permission, project)
         return Visitor(principal)
     workload = await _find(deps, path)
-    if not principal.sees_work(workload.meta.project, workload.spec.user, workload.spec.kind):
+    user, kind = workload.spec.user, workload.spec.kind
+    if not principal.sees_work(workload.meta.project, user, kind):
         raise not_found(path)
-    if rule.owner and not principal.owns(workload.spec.user, workload.spec.kind):
+    if not rule.owner or principal.owns(user, kind):
+        check_in_project(principal, permission_for(operation.permission, kind), project)
+    elif not principal.may_in(project, operation.others):
         raise problems.Forbidden(
             Code.NOT_THE_OWNER,
-            f"{path['project']}/{path['name']} belongs to somebody else; its owner or an admin "
-            "can do this",
+            f"{project}/{path['name']} belongs to somebody else; its owner can do this, and who "
+            f"has the permission `{operation.others}` in project/{project}",
         )
     return Visitor(principal, workload)
+
+
+def permission_for(permission: str, kind: str) -> str:
+    """The permission for work of a kind: endpoints have some of their own."""
+    if kind in ("inference", "replica"):
+        return permission.replace("workloads:", "inference:")
+    return permission
+
+
+def check_in_project(principal: Principal, permission: str, project: str) -> None:
+    """Raise ``Forbidden`` for who has no role with this permission in a project."""
+    if permission and not principal.may_in(project, permission):
+        raise _not_permitted(principal, permission, f"project/{project}")
+
+
+def check_scope(operation: Operation, call: Call) -> None:
+    """Check the permission where the query or the body says what a call is about."""
+    rule = RULES[operation.access]
+    principal = call.visitor.principal
+    if not rule.permitted or "project" in call.path or principal is None:
+        return
+    if operation.also_scope in principal.scopes:
+        return
+    scope = operation.scope(call)
+    if scope is not None and not principal.may(operation.permission, scope):
+        raise _not_permitted(principal, operation.permission, str(scope))
+
+
+def _not_permitted(principal: Principal, permission: str, where: str) -> problems.Forbidden:
+    hint = "" if MANAGE in principal.scopes or principal.admin else _FROM_WORKSPACES
+    return problems.not_permitted(permission, where, hint)
 
 
 async def _principal(operation: Operation, deps: ApiDependencies, token: str) -> Principal:
@@ -96,8 +144,13 @@ async def name_of(deps: ApiDependencies, token: str) -> str:
     return "" if principal is None else principal.name
 
 
-def check_named_project(operation: Operation, visitor: Visitor, project: str) -> None:
-    """Refuse a project that the body or the query names and the caller is not in."""
+def check_named_project(
+    operation: Operation, visitor: Visitor, project: str, kind: str = ""
+) -> None:
+    """Refuse a project that the body or the query names and the caller has no right in.
+
+    ``kind`` is that of the work that is asked for.
+    """
     if operation.project_in == "path":
         return
     if not visitor.person.sees(project):
@@ -105,6 +158,9 @@ def check_named_project(operation: Operation, visitor: Visitor, project: str) ->
             Code.NOT_A_MEMBER,
             f"You are not in the project `{project}`; an admin can add you",
         )
+    if operation.access is Access.MEMBER:
+        permission = permission_for(operation.permission, kind)
+        check_in_project(visitor.person, permission, project)
 
 
 def not_found(path: Mapping[str, str]) -> problems.Missing:

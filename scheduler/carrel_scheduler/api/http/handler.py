@@ -122,9 +122,9 @@ class ApiHandler(web.RequestHandler):
             read = requests.read_changes if changes else requests.read_body
             content = read(operation.body, body)
         named = {"path": None, "query": query, "body": content}[operation.project_in]
-        for project in requests.projects_of(named):
-            dispatch.check_named_project(operation, self.visitor, project)
-        return Call(
+        for project, kind in requests.projects_of(named):
+            dispatch.check_named_project(operation, self.visitor, project, kind)
+        call = Call(
             services=self.services,
             visitor=self.visitor,
             token=self.token,
@@ -133,6 +133,8 @@ class ApiHandler(web.RequestHandler):
             body=content,
             header=lambda name: str(self.request.headers.get(name, "")),
         )
+        dispatch.check_scope(operation, call)
+        return call
 
     @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:

@@ -58,13 +58,16 @@ def read_query(model: type[StructT], arguments: Mapping[str, Sequence[bytes]]) -
         raise refusals.from_validation(error, given) from error
 
 
-def projects_of(model: msgspec.Struct | None) -> Iterable[str]:
-    """The projects that a query or a body names: ``project``, or ``projects`` where many may be."""
-    many: Iterable[str] | None = getattr(model, "projects", None)
+def projects_of(model: msgspec.Struct | None) -> Iterable[tuple[str, str]]:
+    """Projects that a query or a body names, each with the kind of work, empty for none.
+
+    ``project`` is one, ``projects`` are those of a batch.
+    """
+    many: Iterable[tuple[str, str]] | None = getattr(model, "projects", None)
     if many is not None:
         return many
     one: str | None = getattr(model, "project", None)
-    return () if one is None else (one,)
+    return () if one is None else ((one, str(getattr(model, "kind", ""))),)
 
 
 def check_media_type(content_type: str, right: Collection[str] = JSON_TYPES) -> None:

@@ -35,9 +35,9 @@ class WorkloadBatch(msgspec.Struct, frozen=True, kw_only=True):
     items: Annotated[list[WorkloadCreate], Constraint(min_length=1, max_length=MOST_ITEMS)]
 
     @property
-    def projects(self) -> frozenset[str]:
-        """All projects that it is about."""
-        return frozenset(item.project for item in self.items)
+    def projects(self) -> frozenset[tuple[str, str]]:
+        """All projects that it is about, with the kinds of work there."""
+        return frozenset((item.project, item.kind) for item in self.items)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):

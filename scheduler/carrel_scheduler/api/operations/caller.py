@@ -11,6 +11,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.metrics import MEDIA_TYPE
 from carrel_scheduler.workloads.contract import Activity
 from carrel_schema.answers import WhoAmI
+from carrel_schema.governance.roles import ALL
 from carrel_schema.objects import Limits
 
 DEFAULT_PROJECT: Final = "default_project"
@@ -26,7 +27,14 @@ async def whoami(call: Call) -> Answer:
     # With several, none is the first that comes: work goes where its user means it to.
     default = usual if usual in own else own[0] if len(own) == 1 else None
     return Answer(
-        WhoAmI(user=caller.name, admin=caller.admin, projects=visible, default_project=default)
+        WhoAmI(
+            user=caller.name,
+            admin=caller.admin,
+            projects=visible,
+            default_project=default,
+            roles=call.services.access.held(caller),
+            permissions=sorted(one for one in ALL if caller.may_anywhere(one)),
+        )
     )
 
 
@@ -66,6 +74,7 @@ async def openapi(call: Call) -> Answer:
     "GET",
     "/metrics",
     access=Access.ADMIN,
+    permission="metrics:read",
     also_scope=METRICS,
     answers={200: str},
     media="text/plain",

@@ -50,6 +50,7 @@ async def report_node(call: Call) -> Answer:
     "POST",
     "/nodes/{node}/devices/{index}/uncordon",
     access=Access.ADMIN,
+    permission="nodes:update",
     answers={204: None},
     problems=(409,),
 )
@@ -69,7 +70,9 @@ async def uncordon_device(call: Call) -> Answer:
     return Answer(status=204)
 
 
-@Operation("GET", "/faults", access=Access.ADMIN, answers={200: FaultList})
+@Operation(
+    "GET", "/faults", access=Access.ADMIN, permission="faults:read", answers={200: FaultList}
+)
 async def read_faults(call: Call) -> Answer:
     """What the scheduler has set aside because it could not be processed, and broken invariants."""
     found = call.services.deps.live.faults()

@@ -23,6 +23,7 @@ AT_ONCE: Final = 8
     "POST",
     f"{PROJECT}/code",
     access=Access.MEMBER,
+    permission="code:create",
     raw_bytes=MOST_LIST_BYTES,
     answers={200: UploadedCode},
     problems=(409,),
@@ -51,6 +52,7 @@ async def upload_code(call: Call) -> Answer:
     "PUT",
     f"{PROJECT}/code/chunks/{{digest}}",
     access=Access.MEMBER,
+    permission="code:create",
     raw_bytes=CHUNK_BYTES,
     answers={204: None},
     problems=(409,),
@@ -69,13 +71,29 @@ async def upload_chunk(call: Call) -> Answer:
     return Answer(status=204)
 
 
-@Operation("GET", f"{WORKLOAD}/code", access=Access.TASK, answers={200: bytes}, media=BYTES)
+@Operation(
+    "GET",
+    f"{WORKLOAD}/code",
+    access=Access.TASK,
+    permission="workloads:update",
+    others="workloads:enter",
+    answers={200: bytes},
+    media=BYTES,
+)
 async def read_code(call: Call) -> Answer:
     """The list of files of the job's working folder."""
     return Answer(await _folder(call), media=BYTES)
 
 
-@Operation("GET", f"{WORKLOAD}/code/content", access=Access.TASK, answers={200: bytes}, media=BYTES)
+@Operation(
+    "GET",
+    f"{WORKLOAD}/code/content",
+    access=Access.TASK,
+    permission="workloads:update",
+    others="workloads:enter",
+    answers={200: bytes},
+    media=BYTES,
+)
 async def read_code_content(call: Call) -> Stream:
     """The content of all files of the job's working folder, one behind the other as listed."""
     folder = msgspec.json.decode(await _folder(call), type=code.CodeFolder)

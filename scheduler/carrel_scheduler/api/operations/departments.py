@@ -5,17 +5,31 @@ from typing import Final
 from carrel_scheduler.api import convert
 from carrel_scheduler.api.models import answers
 from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operations.governance.scoped import anywhere, of_department
 from carrel_scheduler.api.operations.paths import DEPARTMENT, DEPARTMENTS
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.policy.quota_check import quota_findings
 from carrel_schema.answers import DepartmentFields, DepartmentOut
 from carrel_schema.objects import Project
+from carrel_schema.scopes import Scope
 
 
-@Operation("GET", DEPARTMENTS, access=Access.ADMIN, answers={200: answers.DepartmentList})
+@Operation(
+    "GET",
+    DEPARTMENTS,
+    access=Access.ADMIN,
+    permission="departments:read",
+    scope=anywhere,
+    answers={200: answers.DepartmentList},
+)
 async def list_departments(call: Call) -> Answer:
-    """All departments."""
-    found = await call.services.departments.all()
+    """The departments that the caller may see."""
+    person = call.visitor.person
+    found = [
+        one
+        for one in await call.services.departments.all()
+        if person.may("departments:read", Scope("department", one.meta.name))
+    ]
     return Answer(answers.DepartmentList(items=[convert.department_out(one) for one in found]))
 
 
@@ -23,6 +37,8 @@ async def list_departments(call: Call) -> Answer:
     "PUT",
     DEPARTMENT,
     access=Access.ADMIN,
+    permission="departments:update",
+    scope=of_department,
     body=DepartmentFields,
     answers={200: DepartmentOut},
     problems=(409,),
@@ -34,14 +50,28 @@ async def put_department(call: Call) -> Answer:
     return Answer(convert.department_out(made))
 
 
-@Operation("DELETE", DEPARTMENT, access=Access.ADMIN, answers={204: None}, problems=(409,))
+@Operation(
+    "DELETE",
+    DEPARTMENT,
+    access=Access.ADMIN,
+    permission="departments:delete",
+    scope=of_department,
+    answers={204: None},
+    problems=(409,),
+)
 async def delete_department(call: Call) -> Answer:
     """Delete a department that no project belongs to."""
     await call.services.departments.delete(call.path["name"])
     return Answer(status=204)
 
 
-@Operation("GET", "/quota-findings", access=Access.ADMIN, answers={200: answers.QuotaFindings})
+@Operation(
+    "GET",
+    "/quota-findings",
+    access=Access.ADMIN,
+    permission="faults:read",
+    answers={200: answers.QuotaFindings},
+)
 async def list_quota_findings(call: Call) -> Answer:
     """Guarantees that cannot all be kept, and limits and weights without effect."""
     deps = call.services.deps

@@ -38,6 +38,7 @@ async def stream_events(call: Call) -> Stream:
     "GET",
     f"{WORKLOAD}/events",
     access=Access.MEMBER,
+    permission="workloads:read",
     answers={200: answers.WorkloadEvent},
     media=MEDIA,
     problems=(429,),

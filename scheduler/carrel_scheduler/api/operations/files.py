@@ -38,7 +38,13 @@ def attachment(path: str) -> Mapping[str, str]:
     }
 
 
-@Operation("GET", f"{WORKLOAD}/artifacts", access=Access.MEMBER, answers={200: Artifacts})
+@Operation(
+    "GET",
+    f"{WORKLOAD}/artifacts",
+    access=Access.MEMBER,
+    permission="workloads:read",
+    answers={200: Artifacts},
+)
 async def list_artifacts(call: Call) -> Answer:
     """The files that a workload keeps beyond its end."""
     return Answer(await call.services.copies.artifacts(call.workload))
@@ -48,6 +54,7 @@ async def list_artifacts(call: Call) -> Answer:
     "GET",
     f"{WORKLOAD}/artifacts/content",
     access=Access.MEMBER,
+    permission="workloads:read",
     query=FilePathQuery,
     answers={200: bytes},
     problems=(409,),
@@ -60,7 +67,13 @@ async def read_artifact(call: Call) -> Stream:
     return Stream(pieces, media=BYTES, ends=True, headers=attachment(query.path))
 
 
-@Operation("GET", f"{WORKLOAD}/checkpoints", access=Access.MEMBER, answers={200: CheckpointList})
+@Operation(
+    "GET",
+    f"{WORKLOAD}/checkpoints",
+    access=Access.MEMBER,
+    permission="workloads:read",
+    answers={200: CheckpointList},
+)
 async def list_checkpoints(call: Call) -> Answer:
     """The checkpoints of a workload, oldest first."""
     return Answer(await call.services.copies.checkpoints(call.workload))
@@ -70,6 +83,8 @@ async def list_checkpoints(call: Call) -> Answer:
     "POST",
     f"{WORKLOAD}/checkpoints/{{checkpoint}}/keep",
     access=Access.OWNER,
+    permission="workloads:update",
+    others="workloads:enter",
     body=KeepRequest,
     answers={201: StoredCopy},
     problems=(409,),
@@ -81,7 +96,13 @@ async def keep_checkpoint(call: Call) -> Answer:
     return Answer(kept, 201)
 
 
-@Operation("GET", f"{PROJECT}/checkpoints", access=Access.MEMBER, answers={200: CopyList})
+@Operation(
+    "GET",
+    f"{PROJECT}/checkpoints",
+    access=Access.MEMBER,
+    permission="models:read",
+    answers={200: CopyList},
+)
 async def list_kept_checkpoints(call: Call) -> Answer:
     """The checkpoints that people keep in a project."""
     items = await call.services.copies.listed("checkpoint", call.path["project"])
@@ -92,6 +113,7 @@ async def list_kept_checkpoints(call: Call) -> Answer:
     "DELETE",
     f"{PROJECT}/checkpoints/{{checkpoint}}",
     access=Access.MEMBER,
+    permission="models:create",
     answers={204: None},
     problems=(409,),
 )
@@ -108,6 +130,8 @@ async def delete_kept_checkpoint(call: Call) -> Answer:
     "GET",
     f"{WORKLOAD}/files",
     access=Access.OWNER,
+    permission="workloads:update",
+    others="workloads:enter",
     query=FileQuery,
     answers={200: bytes},
     problems=(409,),
@@ -126,6 +150,8 @@ async def read_task_files(call: Call) -> Stream:
     "PUT",
     f"{WORKLOAD}/files",
     access=Access.OWNER,
+    permission="workloads:update",
+    others="workloads:enter",
     query=FileWriteQuery,
     raw_bytes=PIECE_BYTES,
     answers={204: None},

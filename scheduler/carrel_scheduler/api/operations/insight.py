@@ -23,6 +23,7 @@ MOST_ROWS: Final = 10_000
     "GET",
     f"{WORKLOAD}/logs",
     access=Access.MEMBER,
+    permission="workloads:read",
     query=queries.LogQuery,
     answers={200: str},
     media="text/plain",
@@ -75,7 +76,12 @@ def _pieces_of(call: Call, query: queries.LogQuery) -> AsyncIterator[bytes]:
 
 
 @Operation(
-    "GET", f"{WORKLOAD}/history", access=Access.MEMBER, answers={200: History}, for_jobs=True
+    "GET",
+    f"{WORKLOAD}/history",
+    access=Access.MEMBER,
+    permission="workloads:read",
+    answers={200: History},
+    for_jobs=True,
 )
 async def read_history(call: Call) -> Answer:
     """State changes and decisions, oldest first."""
@@ -94,6 +100,7 @@ async def read_history(call: Call) -> Answer:
     "GET",
     f"{WORKLOAD}/metrics",
     access=Access.MEMBER,
+    permission="workloads:read",
     query=queries.MetricQuery,
     answers={200: Curves},
     for_jobs=True,
@@ -112,7 +119,15 @@ async def read_metrics(call: Call) -> Answer:
     )
 
 
-@Operation("POST", f"{WORKLOAD}/reports", access=Access.TASK, body=ReportIn, answers={204: None})
+@Operation(
+    "POST",
+    f"{WORKLOAD}/reports",
+    access=Access.TASK,
+    permission="workloads:update",
+    others="workloads:enter",
+    body=ReportIn,
+    answers={204: None},
+)
 async def report(call: Call) -> Answer:
     """A job says how it is going."""
     body: ReportIn = call.body

@@ -22,6 +22,7 @@ VERSION: Final = f"{MODELS}/{{model}}/{{version}}"
     "POST",
     MODELS,
     access=Access.MEMBER,
+    permission="models:create",
     body=ModelRequest,
     answers={201: StoredCopy},
     problems=(409,),
@@ -40,13 +41,19 @@ async def register_model(call: Call) -> Answer:
     return Answer(made, 201)
 
 
-@Operation("GET", MODELS, access=Access.MEMBER, answers={200: CopyList})
+@Operation("GET", MODELS, access=Access.MEMBER, permission="models:read", answers={200: CopyList})
 async def list_models(call: Call) -> Answer:
     """All versions of all models of a project."""
     return Answer(CopyList(items=await call.services.copies.listed("model", call.path["project"])))
 
 
-@Operation("GET", f"{MODELS}/{{model}}", access=Access.MEMBER, answers={200: CopyList})
+@Operation(
+    "GET",
+    f"{MODELS}/{{model}}",
+    access=Access.MEMBER,
+    permission="models:read",
+    answers={200: CopyList},
+)
 async def read_model(call: Call) -> Answer:
     """The versions of a model, the newest last."""
     path = call.path
@@ -58,7 +65,14 @@ async def read_model(call: Call) -> Answer:
     return Answer(CopyList(items=items))
 
 
-@Operation("DELETE", VERSION, access=Access.MEMBER, answers={204: None}, problems=(409,))
+@Operation(
+    "DELETE",
+    VERSION,
+    access=Access.MEMBER,
+    permission="models:create",
+    answers={204: None},
+    problems=(409,),
+)
 async def delete_model(call: Call) -> Answer:
     """Delete a version of a model: whoever registered it, or an admin. It is not given again."""
     path = call.path
@@ -68,7 +82,13 @@ async def delete_model(call: Call) -> Answer:
     return Answer(status=204)
 
 
-@Operation("GET", f"{VERSION}/files", access=Access.MEMBER, answers={200: Artifacts})
+@Operation(
+    "GET",
+    f"{VERSION}/files",
+    access=Access.MEMBER,
+    permission="models:read",
+    answers={200: Artifacts},
+)
 async def list_model_files(call: Call) -> Answer:
     """The files of a version of a model."""
     return Answer(await call.services.copies.files(await _folder(call)))
@@ -78,6 +98,7 @@ async def list_model_files(call: Call) -> Answer:
     "GET",
     f"{VERSION}/files/content",
     access=Access.MEMBER,
+    permission="models:read",
     query=FilePathQuery,
     answers={200: bytes},
     problems=(409,),

@@ -7,6 +7,7 @@ from carrel_scheduler.api import convert
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operations.governance.scoped import of_new_project
 from carrel_scheduler.api.operations.paths import PROJECT, PROJECTS
 from carrel_scheduler.api.principals.access import Access
 from carrel_schema.answers import ProjectCreate, ProjectImpact, ProjectOut
@@ -30,7 +31,9 @@ async def list_projects(call: Call) -> Answer:
     return Answer(answers.ProjectList(items=items))
 
 
-@Operation("GET", PROJECT, access=Access.MEMBER, answers={200: ProjectOut})
+@Operation(
+    "GET", PROJECT, access=Access.MEMBER, permission="projects:read", answers={200: ProjectOut}
+)
 async def read_project(call: Call) -> Answer:
     """One project."""
     return Answer(_shown(call, await call.services.projects.get(call.path["project"])))
@@ -40,6 +43,8 @@ async def read_project(call: Call) -> Answer:
     "POST",
     PROJECTS,
     access=Access.ADMIN,
+    permission="projects:create",
+    scope=of_new_project,
     body=ProjectCreate,
     answers={201: ProjectOut},
     problems=(409,),
@@ -56,6 +61,7 @@ async def create_project(call: Call) -> Answer:
     "PATCH",
     PROJECT,
     access=Access.ADMIN,
+    permission="projects:update",
     query=queries.DryRun,
     body=ProjectChanges,
     answers={200: (ProjectOut, ProjectImpact)},
@@ -67,24 +73,37 @@ async def change_project(call: Call) -> Answer:
     name = call.path["project"]
     if call.query.dry_run:
         return Answer(await call.services.projects.preview(name, patch))
-    return Answer(_shown(call, await call.services.projects.change(name, patch)))
+    return Answer(
+        _shown(call, await call.services.projects.change(name, patch, call.visitor.person))
+    )
 
 
-@Operation("DELETE", PROJECT, access=Access.ADMIN, answers={204: None}, problems=(409,))
+@Operation(
+    "DELETE",
+    PROJECT,
+    access=Access.ADMIN,
+    permission="projects:delete",
+    answers={204: None},
+    problems=(409,),
+)
 async def delete_project(call: Call) -> Answer:
     """Delete a project that has no workloads."""
     await call.services.projects.delete(call.path["project"])
     return Answer(status=204)
 
 
-@Operation("GET", MEMBERS, access=Access.MEMBER, answers={200: answers.Members})
+@Operation(
+    "GET", MEMBERS, access=Access.MEMBER, permission="members:read", answers={200: answers.Members}
+)
 async def list_members(call: Call) -> Answer:
     """Who belongs to a project."""
     users = await call.services.projects.members(call.path["project"])
     return Answer(answers.Members(users=users))
 
 
-@Operation("PUT", MEMBER, access=Access.ADMIN, answers={200: answers.Members})
+@Operation(
+    "PUT", MEMBER, access=Access.ADMIN, permission="members:update", answers={200: answers.Members}
+)
 async def add_member(call: Call) -> Answer:
     """Make a user a member."""
     path = call.path
@@ -92,7 +111,7 @@ async def add_member(call: Call) -> Answer:
     return Answer(answers.Members(users=users))
 
 
-@Operation("DELETE", MEMBER, access=Access.ADMIN, answers={204: None})
+@Operation("DELETE", MEMBER, access=Access.ADMIN, permission="members:update", answers={204: None})
 async def remove_member(call: Call) -> Answer:
     """End a membership."""
     await call.services.projects.remove_member(call.path["project"], call.path["user"])

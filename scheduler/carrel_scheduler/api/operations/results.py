@@ -13,7 +13,14 @@ RESULT: Final = f"{WORKLOAD}/result"
 
 
 @Operation(
-    "PUT", RESULT, access=Access.TASK, raw_bytes=MOST_BYTES, answers={204: None}, problems=(409,)
+    "PUT",
+    RESULT,
+    access=Access.TASK,
+    permission="workloads:update",
+    others="workloads:enter",
+    raw_bytes=MOST_BYTES,
+    answers={204: None},
+    problems=(409,),
 )
 async def write_result(call: Call) -> Answer:
     """A job hands its result back, instead of an earlier one."""
@@ -25,7 +32,16 @@ async def write_result(call: Call) -> Answer:
     return Answer(status=204)
 
 
-@Operation("GET", RESULT, access=Access.OWNER, answers={200: bytes}, media=BYTES, for_jobs=True)
+@Operation(
+    "GET",
+    RESULT,
+    access=Access.OWNER,
+    permission="workloads:update",
+    others="workloads:enter",
+    answers={200: bytes},
+    media=BYTES,
+    for_jobs=True,
+)
 async def read_result(call: Call) -> Answer:
     """What a job handed back, as it did."""
     content = await call.services.deps.results.get(call.workload.meta.uid)

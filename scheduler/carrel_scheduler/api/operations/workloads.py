@@ -27,6 +27,7 @@ LONGEST_KEY: Final = 200
     "POST",
     WORKLOADS,
     access=Access.MEMBER,
+    permission="workloads:create",
     project_in="body",
     query=queries.DryRun,
     body=WorkloadCreate,
@@ -68,6 +69,7 @@ def _idempotency_key(call: Call) -> str:
     "POST",
     f"{WORKLOADS}:batch",
     access=Access.MEMBER,
+    permission="workloads:create",
     project_in="body",
     body=WorkloadBatch,
     templated=True,
@@ -121,7 +123,14 @@ async def list_workloads(call: Call) -> Answer:
     return Answer(WorkloadPage(items=items, next=page.next or None))
 
 
-@Operation("GET", WORKLOAD, access=Access.MEMBER, answers={200: WorkloadOut}, for_jobs=True)
+@Operation(
+    "GET",
+    WORKLOAD,
+    access=Access.MEMBER,
+    permission="workloads:read",
+    answers={200: WorkloadOut},
+    for_jobs=True,
+)
 async def read_workload(call: Call) -> Answer:
     """One workload."""
     return Answer(redact.workload(call.workload, call.visitor.person))
@@ -137,6 +146,7 @@ def _actor(call: Call) -> str:
     "PATCH",
     WORKLOAD,
     access=Access.OWNER,
+    permission="workloads:update",
     body=WorkloadChanges,
     answers={202: WorkloadOut},
     problems=(409,),
@@ -151,6 +161,7 @@ def _steering(path: str) -> Operation:
         "POST",
         path,
         access=Access.OWNER,
+        permission="workloads:update",
         answers={202: WorkloadOut},
         problems=(409,),
     )
@@ -164,6 +175,7 @@ def _accepted(call: Call, changed: Workload) -> Answer:
     "DELETE",
     WORKLOAD,
     access=Access.OWNER,
+    permission="workloads:update",
     query=queries.DeletionFilter,
     answers={202: WorkloadOut},
     problems=(409,),
@@ -191,7 +203,12 @@ async def resume_workload(call: Call) -> Answer:
 
 
 @Operation(
-    "POST", f"{WORKLOAD}/extend", access=Access.OWNER, answers={200: Limits}, problems=(409,)
+    "POST",
+    f"{WORKLOAD}/extend",
+    access=Access.OWNER,
+    permission="workloads:update",
+    answers={200: Limits},
+    problems=(409,),
 )
 async def extend_workload(call: Call) -> Answer:
     """Keep a workspace for the time that its project allows."""
@@ -229,6 +246,7 @@ async def claim_workload(call: Call) -> Answer:
     "POST",
     f"{WORKLOAD}/rerun",
     access=Access.OWNER,
+    permission="workloads:update",
     query=queries.DryRun,
     body=Rerun,
     answers={201: WorkloadOut, 200: Forecast},
@@ -256,6 +274,7 @@ async def rerun_workload(call: Call) -> Answer:
     "POST",
     f"{WORKLOAD}/share",
     access=Access.OWNER,
+    permission="workloads:update",
     body=Sharing,
     answers={202: WorkloadOut},
     problems=(409,),

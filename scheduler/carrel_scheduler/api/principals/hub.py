@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -18,6 +18,7 @@ from urllib.parse import quote
 import aiohttp
 
 from carrel_scheduler.api.principals.identity import (
+    MANAGE,
     USE,
     IdentityUnavailable,
     Principal,
@@ -130,8 +131,7 @@ class HubIdentity:
             answer = await self._client.call("GET", f"/users/{quote(name, safe='')}")
             groups = answer.body.get("groups") if answer.status == 200 else None
         scopes = set(map(str, model.get("scopes") or ()))
-        if f"{USE}!user={name}" in scopes:
-            scopes.add(USE)
+        scopes |= {one for one in (USE, MANAGE) if f"{one}!user={name}" in scopes}
         return Principal(
             name=name,
             kind="user" if is_user else "service",
@@ -157,6 +157,11 @@ class HubMembership:
         """See ``Membership``."""
         answer = await self._call("GET", project)
         return sorted(map(str, answer.body.get("users", ()))) if answer.status == 200 else []
+
+    async def groups_of(self, user: str) -> Collection[str]:
+        """See ``Membership``."""
+        answer = await self._client.call("GET", f"/users/{quote(user, safe='')}")
+        return frozenset(map(str, answer.body.get("groups") or ())) if answer.status == 200 else ()
 
     async def add(self, project: str, user: str) -> None:
         """See ``Membership``."""

@@ -5,13 +5,19 @@ JupyterHub is the identity of everything. ``Identity`` turns a token into a prin
 asks a real Hub.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
+
+from carrel_scheduler.api.principals.rights import NO_RIGHTS, Rights
+from carrel_schema.governance.roles import FROM_WORKSPACES, ROLES
+from carrel_schema.scopes import Scope, ScopeLevel
 
 USE: Final = "custom:carrel:use"
 SPAWN: Final = "custom:carrel:spawn"
 ADMIN: Final = "custom:carrel:admin"
+MANAGE: Final = "custom:carrel:manage"
+"""What roles beyond a researcher's need; tokens of workspaces do not have it."""
 METRICS: Final = "custom:carrel:metrics"
 GATEWAY: Final = "custom:carrel:gateway"
 GROUP_PREFIX: Final = "project-"
@@ -26,14 +32,17 @@ def group_of(project: str) -> str:
 class Principal:
     """An authenticated caller: a Hub user or service with its groups and scopes.
 
-    ``job``: uid of the job whose token it came with; it acts for its user, see ``jobs``.
+    Attributes:
+        job: uid of the job whose token it came with; it acts for its user, see ``jobs``.
+        rights: what access rules give it.
     """
 
     name: str
-    kind: Literal["user", "service"]
+    kind: Literal["user", "service", "service-account"]
     groups: frozenset[str]
     scopes: frozenset[str]
     job: str = ""
+    rights: Rights = NO_RIGHTS
 
     @property
     def admin(self) -> bool:
@@ -61,9 +70,40 @@ class Principal:
         """Whether all projects are visible to it."""
         return self.admin or self.spawner or self.gateway
 
+    def may(self, permission: str, scope: Scope) -> bool:
+        """Whether it has a permission in a scope."""
+        return self._may(permission, scope.level, scope.name)
+
+    def may_in(self, project: str, permission: str) -> bool:
+        """Whether it has a permission in a project, of any name."""
+        return self._may(permission, "project", project)
+
+    def _may(self, permission: str, level: ScopeLevel, name: str) -> bool:
+        researchers = permission in FROM_WORKSPACES
+        if self.admin or (self.spawner and researchers):
+            return True
+        if self.gateway and permission in ROLES["viewer"].permissions:
+            return True
+        own = level == "user" and name == self.name and self.kind == "user"
+        member = level == "project" and group_of(name) in self.groups
+        if researchers and (own or member):
+            return True
+        return self.rights.may(permission, level, name) and (researchers or MANAGE in self.scopes)
+
+    def may_anywhere(self, permission: str) -> bool:
+        """Whether it has a permission in any scope."""
+        if self.admin:
+            return True
+        researchers = permission in FROM_WORKSPACES
+        if researchers and (self.spawner or self.projects):
+            return True
+        return self.rights.anywhere(permission) and (researchers or MANAGE in self.scopes)
+
     def sees(self, project: str) -> bool:
         """Whether objects of a project are visible to it."""
-        return self.sees_all or group_of(project) in self.groups
+        if self.sees_all or not project:
+            return self.sees_all
+        return self.may_in(project, "workloads:read")
 
     def sees_work(self, project: str, user: str, kind: str) -> bool:
         """Whether work is visible to it: to a job only its user's own, and no workspace."""
@@ -80,7 +120,9 @@ class Principal:
 
     def visible_projects(self) -> list[str] | None:
         """Names to filter a listing by, in order; ``None`` means all."""
-        return None if self.sees_all else sorted(self.projects)
+        if self.sees_all or "workloads:read" in self.rights.platform:
+            return None
+        return sorted({*self.projects, *self.rights.projects})
 
     def owns(self, user: str, workload_kind: str) -> bool:
         """Whether a workload of that user and kind is its to stop, change and remove."""
@@ -118,6 +160,10 @@ class Membership(Protocol):
 
     async def includes(self, project: str, user: str) -> bool:
         """Whether the user is a member; a yes may be some seconds old."""
+        ...
+
+    async def groups_of(self, user: str) -> Collection[str]:
+        """Groups of a user in the Hub; none of one that it does not know."""
         ...
 
     async def add(self, project: str, user: str) -> None:

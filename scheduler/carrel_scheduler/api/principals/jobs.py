@@ -12,7 +12,7 @@ comes to an end.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, get_args
@@ -21,7 +21,6 @@ from carrel_scheduler.api import problems
 from carrel_scheduler.api.principals.identity import (
     USE,
     Identity,
-    Membership,
     Principal,
     group_of,
 )
@@ -54,13 +53,17 @@ class JobLimits:
     descendants: int = 100
 
 
+LetsSubmit = Callable[[str, str], Awaitable[bool]]
+"""Whether a user may submit work to a project: project, user."""
+
+
 class JobIdentity:
     """``Identity`` of the Hub's tokens and of jobs' tokens."""
 
     def __init__(
-        self, hub: Identity, membership: Membership, store: ObjectStore, tokens: TaskTokens
+        self, hub: Identity, lets_submit: LetsSubmit, store: ObjectStore, tokens: TaskTokens
     ) -> None:
-        self._hub, self._membership = hub, membership
+        self._hub, self._lets_submit = hub, lets_submit
         self._store, self._tokens = store, tokens
 
     async def user_for_token(self, token: str) -> Principal | None:
@@ -75,7 +78,7 @@ class JobIdentity:
         spec, project = job.spec, job.meta.project
         if spec.kind not in KINDS_THAT_SUBMIT or job.status.phase not in HOLDING:
             return None
-        if not await self._membership.includes(project, spec.user):
+        if not await self._lets_submit(project, spec.user):
             return None
         return Principal(
             name=spec.user,

@@ -10,6 +10,7 @@ from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.copies import Copies
 from carrel_scheduler.api.services.departments import Departments
 from carrel_scheduler.api.services.event_stream import EventStreams
+from carrel_scheduler.api.services.governance.access import Access
 from carrel_scheduler.api.services.governance.accounting import Accounting
 from carrel_scheduler.api.services.governance.audit import AuditLog
 from carrel_scheduler.api.services.governance.policies import Policies
@@ -35,6 +36,7 @@ class Services:
     policies: Policies
     templates: Templates
     secrets: Secrets
+    access: Access
     accounting: Accounting
     streams: EventStreams
     metrics: Metrics
@@ -58,6 +60,7 @@ class Services:
             departments=Departments(deps.ledger),
             policies=policies,
             templates=Templates(deps),
+            access=Access(deps),
             accounting=Accounting(deps),
             secrets=Secrets(deps),
             streams=EventStreams(deps),

@@ -218,11 +218,14 @@ class Copies:
     async def delete(
         self, kind: CopyKind, project: str, name: str, version: str, person: Principal
     ) -> None:
-        """Remove one, with its files: whoever made it, or an admin."""
+        """Remove one, with its files: whoever made it, or who manages models there."""
         record = await self.find(kind, project, name, version)
-        if not person.owns(record.copy.user, kind):
+        manages = person.may_in(project, "models:manage")
+        if not manages and not person.owns(record.copy.user, kind):
             raise problems.Forbidden(
-                Code.NOT_THE_OWNER, f"It is {record.copy.user}'s; they or an admin can delete it"
+                Code.NOT_THE_OWNER,
+                f"It is {record.copy.user}'s; they can delete it, and who has the permission "
+                f"`models:manage` in project/{project}",
             )
         try:
             await self._deps.ledger.remove_copy(record.uid)

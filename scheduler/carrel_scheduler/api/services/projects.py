@@ -22,7 +22,7 @@ from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_schema.answers import ProjectCreate, ProjectImpact
 from carrel_schema.objects import Department, Project, ProjectSpec, Workload
-from carrel_schema.scopes import Scope
+from carrel_schema.scopes import PLATFORM, Scope
 
 COLORS: Final = 12
 ATTEMPTS: Final = 8
@@ -112,23 +112,35 @@ class Projects:
         await self._check_department(project.spec)
         await self._hub_group(body.name, exists=True)
         try:
-            return await self._deps.ledger.create(project)
+            made = await self._deps.ledger.create(project)
         except AlreadyExists:
             raise _taken(body.name) from None
+        self._moved()
+        return made
 
-    async def change(self, name: str, patch: Mapping[str, Any]) -> Project:
-        """Apply a merge patch; with a ``resource_version`` only to exactly that version."""
+    async def change(self, name: str, patch: Mapping[str, Any], principal: Principal) -> Project:
+        """Apply a merge patch; with a ``resource_version`` only to exactly that version.
+
+        Raises ``Forbidden`` where it moves to a department in which the caller makes no projects.
+        """
         for _ in range(ATTEMPTS):
             old = await self.get(name)
             before = old.spec.department
             project = self._patched(old, patch)
             if project.spec.department != before:
+                _check_move(project.spec.department, principal)
                 await self._check_department(project.spec)
             try:
-                return await self._deps.ledger.update(project)
+                changed = await self._deps.ledger.update(project)
             except Conflict:
                 continue
+            self._moved()
+            return changed
         raise _changed_meanwhile(name)
+
+    def _moved(self) -> None:
+        """What access rules of departments hold for may have changed."""
+        self._deps.access_rules.forget()
 
     async def preview(self, name: str, patch: Mapping[str, Any]) -> ProjectImpact:
         """What a patch would start and whom it would make give way, at once."""
@@ -241,6 +253,12 @@ class Projects:
                 await membership.create_group(name)
             else:
                 await membership.delete_group(name)
+
+
+def _check_move(department: str, principal: Principal) -> None:
+    scope = Scope("department", department) if department else PLATFORM
+    if not principal.may("projects:create", scope):
+        raise problems.not_permitted("projects:create", str(scope))
 
 
 def _unknown(name: str) -> problems.Invalid:

@@ -108,7 +108,7 @@ class Submission:
                 "user", Code.MISSING_FIELD, None, "the user whose workspace it is"
             )
         with asking_the_hub():
-            member = await self._deps.membership.includes(body.project, body.user)
+            member = await self._deps.access_rules.lets_submit(body.project, body.user)
         if not member:
             raise problems.Forbidden(
                 Code.NOT_A_MEMBER, f"{body.user} is not in the project `{body.project}`"

@@ -97,7 +97,7 @@ class AuditPage(_AuditPage):
             choice.filters(self.console.clock()), limit=PAGE, after=after
         )
         verify = bool(self.get_query_argument("verify", ""))
-        self.show(
+        await self.show_managed(
             "admin/audit.html",
             section="audit",
             choice=choice,

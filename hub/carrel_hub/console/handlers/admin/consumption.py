@@ -48,7 +48,7 @@ class ConsumptionPage(_Consumption):
         """Show it."""
         by, days = self.asked()
         report = await self.report()
-        self.show(
+        await self.show_managed(
             "admin/consumption.html",
             section="usage",
             by=by,

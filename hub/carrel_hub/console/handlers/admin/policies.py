@@ -41,7 +41,7 @@ class PoliciesPage(SignedInPage):
             section="policies",
             policies=policies,
             templates=templates,
-            admin=identity.admin,
+            permissions=identity.permissions,
             note=self.get_query_argument("note", ""),
         )
 
@@ -60,7 +60,7 @@ class DocumentPage(SignedInPage):
             text, version = _text(found), found.version
         own = f"user/{self.user}" if sort == "templates" else "platform"
         values = {"name": name, "scope": scope or own, "text": text, "version": str(version)}
-        self._show(sort, Form(values), existing=bool(name))
+        await self._show(sort, Form(values), existing=bool(name))
 
     @override
     async def post(self, sort: str) -> None:
@@ -83,7 +83,7 @@ class DocumentPage(SignedInPage):
             return
         if form.refused:
             self.set_status(422)
-        self._show(sort, form, existing=form.value("version") != "0", checked=checked)
+        await self._show(sort, form, existing=form.value("version") != "0", checked=checked)
 
     async def _read(self, sort: str, name: str, scope: str) -> PolicyOut | TemplateOut:
         if sort == "policies":
@@ -106,8 +106,8 @@ class DocumentPage(SignedInPage):
             await self.client.put_template(name, scope, body)
         return None
 
-    def _show(self, sort: str, form: Form, *, existing: bool, checked: Any = None) -> None:
-        self.show(
+    async def _show(self, sort: str, form: Form, *, existing: bool, checked: Any = None) -> None:
+        await self.show_managed(
             "admin/document.html",
             section="policies",
             sort=sort,

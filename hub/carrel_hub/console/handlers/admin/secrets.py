@@ -74,7 +74,7 @@ class SecretsPage(SignedInPage):
     async def _show(self, form: Form, note: str) -> None:
         for number in range(ROWS):
             form.values.pop(f"value-{number}", None)  # never shown again, not even to who typed it
-        self.show(
+        await self.show_managed(
             "admin/secrets.html",
             section="secrets",
             form=form,

@@ -41,7 +41,14 @@ async def read_prices(call: Call) -> Answer:
     return Answer(await call.services.accounting.prices())
 
 
-@Operation("PUT", PRICES, access=Access.ADMIN, body=PriceFields, answers={200: PricesOut})
+@Operation(
+    "PUT",
+    PRICES,
+    access=Access.ADMIN,
+    permission="prices:update",
+    body=PriceFields,
+    answers={200: PricesOut},
+)
 async def put_prices(call: Call) -> Answer:
     """Replace the price list; costs of the past follow it."""
     return Answer(await call.services.accounting.put_prices(call.body, call.visitor.person))

@@ -6,8 +6,9 @@ import msgspec
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.operation import Answer, Call, Operation
-from carrel_scheduler.api.operations.governance.scoped import scope_of
+from carrel_scheduler.api.operations.governance.scoped import anywhere, scope_of
 from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.audit.contract import AuditFilter
 from carrel_schema.constraints import NO_NUL, Constraint, Number
@@ -20,6 +21,7 @@ from carrel_schema.governance.audit import (
     AuditVerification,
 )
 from carrel_schema.objects import Project
+from carrel_schema.scopes import PLATFORM, Scope
 
 AUDIT: Final = "/audit"
 MOST_ENTRIES: Final = 1000
@@ -49,7 +51,15 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     after: Annotated[str, Constraint(pattern="^[0-9]{0,18}$")] = ""
 
 
-@Operation("GET", AUDIT, access=Access.ADMIN, query=AuditQuery, answers={200: AuditPage})
+@Operation(
+    "GET",
+    AUDIT,
+    access=Access.ADMIN,
+    permission="audit:read",
+    scope=anywhere,
+    query=AuditQuery,
+    answers={200: AuditPage},
+)
 async def list_audit_entries(call: Call) -> Answer:
     """Entries of the audit log, page by page."""
     query: AuditQuery = call.query
@@ -78,6 +88,7 @@ async def _scopes(call: Call, query: AuditQuery) -> tuple[str, ...] | None:
     """The scopes that the query names; ``None``: all."""
     wanted: set[str] | None = None
     for named in (
+        _readable(call.visitor.person),
         {str(scope_of(query.scope))} if query.scope else None,
         {f"project/{query.project}"} if query.project else None,
         await _in_department(call, query.department) if query.department else None,
@@ -87,19 +98,41 @@ async def _scopes(call: Call, query: AuditQuery) -> tuple[str, ...] | None:
     return None if wanted is None else tuple(sorted(wanted))
 
 
+def _readable(person: Principal) -> set[str] | None:
+    """The scopes whose entries the caller may read; ``None``: all."""
+    if person.may("audit:read", PLATFORM):
+        return None
+    rights = person.rights
+    found = [Scope("department", name) for name in rights.departments]
+    found += [Scope("project", name) for name in rights.projects]
+    return {str(one) for one in found if person.may("audit:read", one)}
+
+
 async def _in_department(call: Call, department: str) -> set[str]:
     projects = (await call.services.deps.ledger.list(Project)).items
     inside = {f"project/{p.meta.name}" for p in projects if p.spec.department == department}
     return {f"department/{department}", *inside}
 
 
-@Operation("GET", f"{AUDIT}/verification", access=Access.ADMIN, answers={200: AuditVerification})
+@Operation(
+    "GET",
+    f"{AUDIT}/verification",
+    access=Access.ADMIN,
+    permission="audit:read",
+    answers={200: AuditVerification},
+)
 async def verify_audit_log(call: Call) -> Answer:
     """Check every entry of the audit log, and its signed head."""
     return Answer(await call.services.deps.ledger.audit.verify())
 
 
-@Operation("GET", f"{AUDIT}/settings", access=Access.ADMIN, answers={200: AuditSettings})
+@Operation(
+    "GET",
+    f"{AUDIT}/settings",
+    access=Access.ADMIN,
+    permission="audit:read",
+    answers={200: AuditSettings},
+)
 async def read_audit_settings(call: Call) -> Answer:
     """How long entries are kept, and where they are sent."""
     stored = (await call.services.deps.ledger.settings()).get(SETTING)
@@ -110,6 +143,7 @@ async def read_audit_settings(call: Call) -> Answer:
     "PUT",
     f"{AUDIT}/settings",
     access=Access.ADMIN,
+    permission="audit:update",
     body=AuditSettings,
     answers={200: AuditSettings},
 )

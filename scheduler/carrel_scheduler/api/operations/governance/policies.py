@@ -9,6 +9,7 @@ from carrel_scheduler.api.operations.governance.scoped import (
     ChangeInScope,
     InScope,
     ScopeFilter,
+    of_query,
     scope_of,
 )
 from carrel_scheduler.api.principals.access import Access
@@ -51,6 +52,8 @@ async def read_policy(call: Call) -> Answer:
     "PUT",
     POLICY,
     access=Access.ADMIN,
+    permission="policies:update",
+    scope=of_query,
     query=ChangeInScope,
     body=PolicyFields,
     answers={200: PolicyOut},
@@ -68,7 +71,15 @@ async def put_policy(call: Call) -> Answer:
     return Answer(made)
 
 
-@Operation("DELETE", POLICY, access=Access.ADMIN, query=InScope, answers={204: None})
+@Operation(
+    "DELETE",
+    POLICY,
+    access=Access.ADMIN,
+    permission="policies:update",
+    scope=of_query,
+    query=InScope,
+    answers={204: None},
+)
 async def delete_policy(call: Call) -> Answer:
     """Remove a policy."""
     await call.services.policies.delete(call.path["name"], scope_of(call.query.scope))
@@ -79,6 +90,7 @@ async def delete_policy(call: Call) -> Answer:
     "GET",
     "/effective-policy",
     access=Access.MEMBER,
+    permission="policies:read",
     project_in="query",
     query=OfWork,
     answers={200: EffectivePolicy},

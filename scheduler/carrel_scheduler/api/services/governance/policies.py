@@ -77,7 +77,7 @@ class Policies:
             if principal.sees_all
             or one.scope.level == "platform"
             or (one.scope.level == "department" and one.scope.name in departments)
-            or (one.scope.level == "project" and principal.sees(one.scope.name))
+            or principal.may("policies:read", one.scope)
         ]
 
     async def get(self, name: str, scope: Scope, principal: Principal) -> PolicyOut:

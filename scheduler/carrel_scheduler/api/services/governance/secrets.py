@@ -31,8 +31,7 @@ class Secrets:
             return (
                 one.level == "platform"
                 or (one.level == "department" and one.name in departments)
-                or (one.level == "project" and principal.sees(one.name))
-                or (one.level == "user" and one.name == principal.name)
+                or principal.may("secrets:read", one)
             )
 
         return [one for one in found if seen(Scope.parse(one.scope))]
@@ -75,20 +74,18 @@ class Secrets:
         self, name: str, scope: Scope, principal: Principal
     ) -> SecretOut | None:
         """What is there already; raises where the caller may not write it."""
-        if principal.admin:
+        manages = principal.may("secrets:manage", scope)
+        if manages:
             await self._check_scope(scope)
         elif scope.level in ("platform", "department"):
-            raise problems.Forbidden(
-                Code.MISSING_SCOPE, "Only administrators write secrets of more than one project"
-            )
-        elif not (
-            (scope.level == "user" and scope.name == principal.name)
-            or (scope.level == "project" and principal.sees(scope.name))
-        ):
+            raise problems.not_permitted("secrets:manage", str(scope))
+        elif not principal.may("secrets:read", scope):
             raise _missing(name, scope)
+        elif not principal.may("secrets:create", scope):
+            raise problems.not_permitted("secrets:create", str(scope))
         there = await self._deps.ledger.named_secrets.list([scope])
         before = next((one for one in there if one.name == name), None)
-        if before is not None and not principal.admin and before.changed_by != principal.name:
+        if before is not None and not manages and before.changed_by != principal.name:
             raise problems.Forbidden(
                 Code.NOT_THE_OWNER, f"`{name}` was written by {before.changed_by}"
             )

@@ -41,15 +41,18 @@ class Templates:
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[TemplateOut]:
         """Those that the caller may use; administrators see all."""
         await self._refresh()
-        departments = {self._departments.get(project, "") for project in principal.projects}
+        departments = {
+            department
+            for project, department in self._departments.items()
+            if principal.sees(project)
+        }
 
         def seen(one: Scope) -> bool:
             return (
                 principal.sees_all
                 or one.level == "platform"
                 or (one.level == "department" and one.name in departments)
-                or (one.level == "project" and principal.sees(one.name))
-                or (one.level == "user" and one.name == principal.name)
+                or principal.may("templates:read", one)
             )
 
         return [_out(one) for one in self._known if seen(one.scope) and scope in (None, one.scope)]
@@ -146,16 +149,14 @@ class Templates:
     async def _check_author(
         self, name: str, scope: Scope, principal: Principal, *, default: bool
     ) -> None:
-        if principal.admin:
+        if principal.may("templates:manage", scope):
             return
         if default or scope.level in ("platform", "department"):
-            raise problems.Forbidden(
-                Code.MISSING_SCOPE,
-                "Only administrators write default templates, and those of more than one project",
-            )
-        mine = scope.level == "user" and scope.name == principal.name
-        if not mine and not (scope.level == "project" and principal.sees(scope.name)):
+            raise problems.not_permitted("templates:manage", str(scope))
+        if not principal.may("templates:read", scope):
             raise _missing(name, scope)
+        if not principal.may("templates:create", scope):
+            raise problems.not_permitted("templates:create", str(scope))
         for one in self._known:
             if (one.scope, one.name) == (scope, name) and one.created_by != principal.name:
                 raise problems.Forbidden(

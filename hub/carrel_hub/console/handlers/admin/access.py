@@ -1,0 +1,68 @@
+"""Access: the reader's roles, and for who administers a scope its access rules."""
+
+import asyncio
+from typing import Final
+from urllib.parse import urlencode
+
+from typing_extensions import override
+
+from carrel.errors import ApiError
+from carrel_hub.console.forms import Form
+from carrel_hub.console.handlers.base import SignedInPage
+
+_SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
+SUBJECTS: Final = {"user": "A user", "group": "A group", "service-account": "A service account"}
+
+
+class AccessPage(SignedInPage):
+    """Who has which role where; gives and takes roles."""
+
+    @override
+    async def get(self) -> None:
+        """Show them and an empty form."""
+        await self._show(Form({"subject_kind": "user"}), self.get_query_argument("note", ""))
+
+    @override
+    async def post(self) -> None:
+        """Give a role, or take one."""
+        form = Form(self.typed())
+        note = ""
+        try:
+            if form.value("action") == "revoke":
+                await self.client.revoke_role(form.required("rule"))
+                note = f"{form.value('subject')} is no {form.value('role')} any more."
+            else:
+                note = await self._grant(form)
+        except ApiError as error:
+            if error.status not in _SHOWN_BACK:
+                raise
+            form.take(error, {name: name for name in ("subject", "role", "scope")})
+        if not form.refused:
+            self.see_other(f"{self.console.urls.page('access')}?{urlencode({'note': note})}")
+            return
+        self.set_status(422)
+        await self._show(form, "")
+
+    async def _grant(self, form: Form) -> str:
+        subject, scope = form.required("subject"), form.required("scope")
+        role, kind = form.required("role"), form.value("subject_kind") or "user"
+        if form.refused:
+            return ""
+        await self.client.grant_role(subject, role, scope, subject_kind=kind)
+        return f"{subject} is {role} in {scope}."
+
+    async def _show(self, form: Form, note: str) -> None:
+        identity, rules, roles = await asyncio.gather(
+            self.client.whoami(), self.client.list_access_rules(), self.client.list_roles()
+        )
+        self.show(
+            "admin/access.html",
+            section="access",
+            permissions=identity.permissions,
+            held=identity.roles,
+            rules=rules,
+            roles=roles,
+            subjects=SUBJECTS,
+            form=form,
+            note=note,
+        )

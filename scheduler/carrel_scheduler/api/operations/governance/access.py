@@ -1,0 +1,111 @@
+"""Roles, access rules, and what the caller may do."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operations.governance.scoped import (
+    ScopeFilter,
+    ScopeText,
+    of_body,
+    scope_of,
+)
+from carrel_scheduler.api.principals.access import Access
+from carrel_schema.constraints import Constraint
+from carrel_schema.governance.roles import (
+    ROLES,
+    AccessRuleFields,
+    AccessRuleList,
+    AccessRuleOut,
+    PermissionCheck,
+    RoleList,
+    RoleOut,
+)
+
+RULES: Final = "/access-rules"
+
+
+class PermissionQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A permission, as ``projects:create``, and where it is asked for."""
+
+    permission: Annotated[str, Constraint(min_length=1, max_length=100)]
+    scope: ScopeText = "platform"
+
+
+@Operation("GET", "/roles", access=Access.USER, answers={200: RoleList})
+async def list_roles(_call: Call) -> Answer:
+    """All roles and their permissions."""
+    return Answer(
+        RoleList(
+            items=[
+                RoleOut(
+                    name=name,
+                    description=role.description,
+                    permissions=sorted(role.permissions),
+                    scopes=role.levels,
+                )
+                for name, role in ROLES.items()
+            ]
+        )
+    )
+
+
+@Operation("GET", RULES, access=Access.USER, query=ScopeFilter, answers={200: AccessRuleList})
+async def list_access_rules(call: Call) -> Answer:
+    """The caller's own access rules, and those of scopes whose rules the caller may read."""
+    scope = None if call.query.scope is None else scope_of(call.query.scope)
+    found = await call.services.access.visible(call.visitor.person, scope)
+    return Answer(AccessRuleList(items=found))
+
+
+@Operation(
+    "POST",
+    RULES,
+    access=Access.ADMIN,
+    permission="access-rules:update",
+    scope=of_body,
+    body=AccessRuleFields,
+    answers={201: AccessRuleOut},
+)
+async def create_access_rule(call: Call) -> Answer:
+    """Give somebody a role in a scope."""
+    body: AccessRuleFields = call.body
+    made = await call.services.access.grant(body, scope_of(body.scope), call.visitor.person)
+    return Answer(made, 201, {"Location": call.address("access-rules", made.id)})
+
+
+@Operation(
+    "DELETE",
+    f"{RULES}/{{rule}}",
+    access=Access.USER,
+    answers={204: None},
+    problems=(403, 404),
+)
+async def delete_access_rule(call: Call) -> Answer:
+    """Take a role away again."""
+    await call.services.access.revoke(call.path["rule"], call.visitor.person)
+    return Answer(status=204)
+
+
+@Operation(
+    "GET",
+    "/permission",
+    access=Access.USER,
+    query=PermissionQuery,
+    answers={200: PermissionCheck},
+)
+async def check_permission(call: Call) -> Answer:
+    """Whether the caller has a permission in a scope."""
+    query: PermissionQuery = call.query
+    scope = scope_of(query.scope)
+    return Answer(call.services.access.check(query.permission, scope, call.visitor.person))
+
+
+OPERATIONS: Final = (
+    list_roles,
+    list_access_rules,
+    create_access_rule,
+    delete_access_rule,
+    check_permission,
+)

@@ -1,0 +1,126 @@
+"""Access rules: who has which role, where. They give every principal its rights.
+
+Rules are kept in memory for two seconds, so that a decision asks no database; those written by this
+scheduler count at once.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from carrel_scheduler.api.principals.identity import Identity, Membership, Principal
+from carrel_scheduler.api.principals.rights import NO_RIGHTS, Rights
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_schema.governance.roles import ROLES, AccessRuleFields
+from carrel_schema.objects import Project
+from carrel_schema.scopes import Scope
+
+KIND: Final = "access-rule"
+KNOWN_SECONDS: Final = 2.0
+
+
+class AccessRules:
+    """The access rules, and the departments of projects that they need.
+
+    Args:
+        ledger: where they are.
+        membership: of the Hub's groups, for people who are not the caller.
+        clock: in seconds.
+    """
+
+    def __init__(self, ledger: Ledger, membership: Membership, clock: Callable[[], float]) -> None:
+        self._ledger, self._membership, self._clock = ledger, membership, clock
+        self._rules: Sequence[AccessRuleFields] = ()
+        self._projects: Mapping[str, Collection[str]] = {}
+        self._known_until = 0.0
+
+    def forget(self) -> None:
+        """Rules or departments changed: the next decision reads them again."""
+        self._known_until = 0.0
+
+    async def rights_of(self, principal: Principal) -> Rights:
+        """What rules give a caller."""
+        await self._refresh()
+        return self._rights(principal.name, principal.kind, principal.groups)
+
+    async def rights_of_user(self, user: str) -> Rights:
+        """What rules give somebody who does not call; the Hub is asked for groups if need be."""
+        await self._refresh()
+        groups: Collection[str] = ()
+        if any(one.subject_kind == "group" for one in self._rules):
+            groups = await self._membership.groups_of(user)
+        return self._rights(user, "user", groups)
+
+    async def lets_submit(self, project: str, user: str) -> bool:
+        """Whether a user may submit work to a project: as a member, or by a rule."""
+        if await self._membership.includes(project, user):
+            return True
+        rights = await self.rights_of_user(user)
+        return rights.may("workloads:create", "project", project)
+
+    def _rights(self, name: str, kind: str, groups: Collection[str]) -> Rights:
+        mine = [
+            one
+            for one in self._rules
+            if (one.subject_kind == "group" and one.subject in groups)
+            or (one.subject_kind == kind and one.subject == name)
+        ]
+        if not mine:
+            return NO_RIGHTS
+        platform: set[str] = set()
+        departments: defaultdict[str, set[str]] = defaultdict(set)
+        projects: defaultdict[str, set[str]] = defaultdict(set)
+        for rule in mine:
+            scope, permissions = Scope.parse(rule.scope), ROLES[rule.role].permissions
+            if scope.level == "platform":
+                platform |= permissions
+            elif scope.level == "department":
+                departments[scope.name] |= permissions
+                for project in self._projects.get(scope.name, ()):
+                    projects[project] |= permissions
+            else:
+                projects[scope.name] |= permissions
+        return Rights(
+            platform=frozenset(platform),
+            departments={one: frozenset(found) for one, found in departments.items()},
+            projects={one: frozenset(found) for one, found in projects.items()},
+            held=tuple((rule.role, rule.scope) for rule in mine),
+        )
+
+    async def _refresh(self) -> None:
+        if self._clock() < self._known_until:
+            return
+        until = self._clock() + KNOWN_SECONDS
+        rules = [read(one) for one in await self._ledger.scoped.list(KIND)]
+        projects: defaultdict[str, list[str]] = defaultdict(list)
+        if any(one.scope.startswith("department/") for one in rules):
+            for project in (await self._ledger.list(Project)).items:
+                projects[project.spec.department].append(project.meta.name)
+        self._rules, self._projects, self._known_until = rules, projects, until
+
+
+class RightsIdentity:
+    """``Identity`` whose principals have what access rules give them."""
+
+    def __init__(self, identity: Identity, rules: AccessRules) -> None:
+        self._identity, self._rules = identity, rules
+
+    async def user_for_token(self, token: str) -> Principal | None:
+        """See ``Identity``; a job has its user's rights of a researcher in its project at most."""
+        principal = await self._identity.user_for_token(token)
+        if principal is None or principal.job or not principal.scopes:
+            return principal
+        return replace(principal, rights=await self._rules.rights_of(principal))
+
+    def forget(self, user: str) -> None:
+        """See ``Identity``."""
+        self._identity.forget(user)
+
+
+def read(record: ScopedRecord) -> AccessRuleFields:
+    """The rule of a record."""
+    return msgspec.json.decode(record.content, type=AccessRuleFields)

@@ -1,0 +1,43 @@
+"""What access rules let a principal do, by scope: data that decisions read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from carrel_schema.scopes import ScopeLevel
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Permissions by scope.
+
+    Attributes:
+        platform: hold everywhere.
+        departments: by department.
+        projects: by project, those of its department included.
+        held: (role, scope) of the rules that they come from.
+    """
+
+    platform: frozenset[str] = frozenset()
+    departments: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    projects: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    held: tuple[tuple[str, str], ...] = ()
+
+    def may(self, permission: str, level: ScopeLevel, name: str) -> bool:
+        """Whether they hold in a scope; what is a user's own is nobody else's."""
+        if level == "user":
+            return False
+        if permission in self.platform:
+            return True
+        known = {"department": self.departments, "project": self.projects}.get(level, {})
+        return permission in known.get(name, ())
+
+    def anywhere(self, permission: str) -> bool:
+        """Whether they hold in any scope."""
+        return permission in self.platform or any(
+            permission in found
+            for known in (self.departments, self.projects)
+            for found in known.values()
+        )
+
+
+NO_RIGHTS = Rights()

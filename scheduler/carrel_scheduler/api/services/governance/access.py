@@ -1,0 +1,155 @@
+"""Access rules as people read and write them.
+
+Who may change rules in a scope gives and takes the roles of people who work there. Roles that
+govern are given by administrators of the platform alone, so that nobody becomes more than they are.
+"""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+import msgspec
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.principals.access_rules import KIND, read
+from carrel_scheduler.api.principals.identity import Principal
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.ledger.store import NotFound
+from carrel_schema.answers import HeldRole
+from carrel_schema.governance.roles import (
+    ALL,
+    GIVEN_IN_DEPARTMENTS,
+    ROLES,
+    AccessRuleFields,
+    AccessRuleOut,
+    PermissionCheck,
+    roles_with,
+)
+from carrel_schema.objects import Department, Project
+from carrel_schema.scopes import Scope
+
+
+class Access:
+    """Reads and writes access rules."""
+
+    def __init__(self, deps: ApiDependencies) -> None:
+        self._deps = deps
+
+    async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[AccessRuleOut]:
+        """Those of scopes whose rules the caller may read, and the caller's own."""
+        found = await self._deps.ledger.scoped.list(KIND, scopes=None if scope is None else [scope])
+
+        def seen(record: ScopedRecord) -> bool:
+            rule = read(record)
+            own = rule.subject_kind == principal.kind and rule.subject == principal.name
+            return own or principal.may("access-rules:read", record.scope)
+
+        return [_out(one) for one in found if seen(one)]
+
+    async def grant(
+        self, fields: AccessRuleFields, scope: Scope, principal: Principal
+    ) -> AccessRuleOut:
+        """Make a rule; one that is there already is answered as it is.
+
+        Raises ``Forbidden`` for a role that is not the caller's to give, ``Invalid`` for a scope
+        that the role is not for, or that is not there.
+        """
+        self._check_role(fields.role, scope, principal)
+        await self._check_scope(scope)
+        for record in await self._deps.ledger.scoped.list(KIND, scopes=[scope]):
+            known = read(record)
+            if (known.subject_kind, known.subject, known.role) == (
+                fields.subject_kind,
+                fields.subject,
+                fields.role,
+            ):
+                return _out(record)
+        record = ScopedRecord(
+            kind=KIND,
+            scope=scope,
+            name=uuid4().hex[:12],
+            content=msgspec.Raw(msgspec.json.encode(fields)),
+        )
+        made = await self._deps.ledger.scoped.put(record, actor=principal.name, expected_version=0)
+        self._deps.access_rules.forget()
+        return _out(made)
+
+    async def revoke(self, rule_id: str, principal: Principal) -> None:
+        """Remove a rule; raises ``Missing``, ``Forbidden``."""
+        for record in await self._deps.ledger.scoped.list(KIND):
+            if record.name != rule_id:
+                continue
+            if not principal.may("access-rules:update", record.scope):
+                break
+            self._check_role(read(record).role, record.scope, principal)
+            try:
+                await self._deps.ledger.scoped.remove(KIND, record.scope, record.name)
+            except NotFound:
+                break
+            self._deps.access_rules.forget()
+            return
+        raise problems.Missing(
+            Code.NOT_FOUND, f"There is no access rule `{rule_id}` that you can see"
+        )
+
+    def held(self, principal: Principal) -> Sequence[HeldRole]:
+        """Roles of the caller, and what they come from."""
+        found = [HeldRole(role="administrator", scope="platform", source="administrators")]
+        found = found if principal.admin else []
+        found += [
+            HeldRole(role="researcher", scope=f"project/{one}", source="member")
+            for one in sorted(principal.projects)
+        ]
+        return found + [
+            HeldRole(role=role, scope=scope, source="access rule")
+            for role, scope in principal.rights.held
+        ]
+
+    def check(self, permission: str, scope: Scope, principal: Principal) -> PermissionCheck:
+        """Whether the caller has a permission. Raises ``Invalid`` for one that is none."""
+        if permission not in ALL:
+            known = ", ".join(f"`{one}`" for one in sorted(ALL))
+            raise problems.invalid_field("permission", Code.INVALID, permission, f"one of {known}")
+        allowed = principal.may(permission, scope)
+        return PermissionCheck(
+            permission=permission, scope=str(scope), allowed=allowed, roles=roles_with(permission)
+        )
+
+    def _check_role(self, name: str, scope: Scope, principal: Principal) -> None:
+        role = ROLES[name]  # type: ignore[index]  # validated with the request
+        if scope.level not in role.levels:
+            right = " or ".join(f"`{one}`" for one in role.levels)
+            raise problems.invalid_field(
+                "scope", Code.WRONG_FORM, str(scope), f"a scope of the level {right} for this role"
+            )
+        if name not in GIVEN_IN_DEPARTMENTS and not principal.may("access-rules:escalate", scope):
+            given = ", ".join(f"`{one}`" for one in sorted(GIVEN_IN_DEPARTMENTS))
+            raise problems.Forbidden(
+                Code.MISSING_PERMISSION,
+                f"You give and take the roles {given}; `{name}` takes the permission "
+                "`access-rules:escalate`, which administrators of the platform have",
+            )
+
+    async def _check_scope(self, scope: Scope) -> None:
+        try:
+            if scope.level == "project":
+                await self._deps.ledger.get(Project, scope.name)
+            elif scope.level == "department":
+                await self._deps.ledger.get(Department, scope.name)
+        except NotFound:
+            right = f"a {scope.level} that exists"
+            raise problems.invalid_field("scope", Code.NOT_FOUND, str(scope), right) from None
+
+
+def _out(record: ScopedRecord) -> AccessRuleOut:
+    rule = read(record)
+    return AccessRuleOut(
+        id=record.name,
+        subject=rule.subject,
+        subject_kind=rule.subject_kind,
+        role=rule.role,
+        scope=str(record.scope),
+        created_at=record.created_at,
+        created_by=record.created_by,
+    )

@@ -1,0 +1,240 @@
+"""Access rules: every role, in its scope and outside, by every operation; and who may give them."""
+
+from typing import Any
+
+import pytest
+
+from carrel_schema.governance.roles import ROLES
+from contract.api.service import Desk
+from contract.api.test_roles import (
+    CREATE,
+    HIDDEN,
+    NO,
+    OF_THEIR_OWN,
+    OK,
+    RULES,
+    SAMPLES,
+    STOPPED,
+    TEMPLATE,
+    call_status,
+    harm,
+    keep_files,
+    operations,
+)
+
+PERMISSIONS: dict[str, frozenset[str]] = {name: one.permissions for name, one in ROLES.items()}
+WHERE = {
+    "create_project": "department/sciences",
+    "put_department": "department/sciences",
+    "delete_department": "department/arts",
+    "put_policy": "project/vision",
+    "delete_policy": "project/vision",
+    "create_access_rule": "project/vision",
+}
+"""What a call of operations that name no project in their path is about; else the platform."""
+INSIDE = {
+    "platform": ("platform", "department/sciences", "department/arts", "project/vision"),
+    "department/sciences": ("department/sciences", "project/vision"),
+    "department/arts": ("department/arts",),
+    "project/vision": ("project/vision",),
+}
+GIVEN = [
+    *[(role, "platform") for role in ROLES],
+    *[(role, "department/sciences") for role in ROLES if role != "administrator"],
+    *[(role, "department/arts") for role in ROLES if role != "administrator"],
+    ("researcher", "project/vision"),
+    ("viewer", "project/vision"),
+    ("ml-engineer", "project/vision"),
+]
+OF_ENDPOINTS = {"share_route", "change_workload"}
+BATCHES = {"create_workloads"}
+
+
+async def grant(desk: Desk, role: str, scope: str, who: str = "root", subject: str = "rae") -> Any:
+    body = {"subject": subject, "role": role, "scope": scope}
+    return await desk.ask("POST", "/access-rules", who, json=body)
+
+
+def wanted(operation: dict[str, Any], role: str, scope: str) -> str:
+    """What an operation answers somebody with one role in one scope."""
+    name, access = operation["operationId"], operation["x-carrel-access"]
+    permission = operation.get("x-carrel-permission", "")
+    has, inside = PERMISSIONS[role], INSIDE[scope]
+    if access in ("spawner", "gateway", "hub"):
+        return NO
+    if access == "node":
+        return NO
+    if access == "admin":
+        anywhere = name in ("list_audit_entries", "list_departments")
+        about = WHERE.get(
+            name, "project/vision" if "{project}" in operation["path"] else "platform"
+        )
+        allowed = permission in has and (anywhere or about in inside)
+        return OF_THEIR_OWN.get((name, "admin"), OK) if allowed else NO
+    if access == "user":
+        return of_the_caller(name, has, "project/vision" in inside)
+    if "project/vision" not in inside:
+        stranger = OF_THEIR_OWN.get((name, "of another project"))
+        return stranger or HIDDEN
+    if access == "member":
+        if name in ("delete_model", "delete_kept_checkpoint"):
+            return OK if "models:manage" in has else NO
+        if permission not in has:
+            return NO
+        return OF_THEIR_OWN.get((name, "colleague"), OK)
+    others = operation["x-carrel-permission-for-others"]
+    return OF_THEIR_OWN.get((name, "admin"), OK) if others in has else NO
+
+
+def of_the_caller(name: str, has: frozenset[str], inside: bool) -> str:
+    """What operations answer that decide for themselves."""
+    if name in ("put_template", "delete_template", "put_secret", "delete_secret"):
+        if not inside:
+            return HIDDEN
+        return OK if f"{name.split('_')[1]}s:manage" in has else NO
+    return OF_THEIR_OWN.get((name, "colleague" if inside else "of another project"), OK)
+
+
+async def furnish(desk: Desk) -> None:
+    """Two departments, the project vision in the first, and what the samples name."""
+    for name in ("sciences", "arts"):
+        await desk.ask("PUT", f"/departments/{name}", "root", json={})
+    await desk.ask("PATCH", "/projects/vision", "root", json={"department": "sciences"})
+    empty = {"name": "empty", "department": "sciences"}
+    assert (await desk.ask("POST", "/projects", "root", json=empty)).status == 201
+    await desk.add("vision", "digits", "ada", kind="inference")
+    await keep_files(desk)
+    await desk.ask("PUT", "/policies/small?scope=project/vision", "root", json=RULES)
+    await desk.ask("PUT", "/secrets/ours?scope=project/vision", "ada", json={"data": {"K": "v"}})
+    await desk.ask("PUT", "/templates/ours?scope=project/vision", "ada", json=TEMPLATE)
+
+
+@pytest.mark.parametrize(("role", "scope"), GIVEN)
+async def test_role_by_operation_by_scope(desk: Desk, role: str, scope: str) -> None:
+    await furnish(desk)
+    assert (await grant(desk, role, scope)).status == 201
+    wrong = {}
+    for method, template, operation in sorted(operations(), key=harm):
+        name = operation["operationId"]
+        if name in ("list_trials", "draft_best", "read_study_log", "read_trial_log", "read_output",
+                    "list_outputs"):  # fmt: skip
+            continue  # of an experiment, by the same rule as other work
+        if name in STOPPED:
+            await desk.set_status("vision", "train-1", phase="stopped")
+        elif name == "delete_workload":
+            await desk.set_status("vision", "train-1", phase="running")
+        sample = SAMPLES[name]
+        if name == "create_project":
+            sample = type(sample)({}, {"name": "robots", "department": "sciences"})
+        if name == "delete_project" and "project/vision" in INSIDE[scope] and scope[0] == "p":
+            sample = sample if scope == "platform" else type(sample)({"project": "vision"})
+        path = template.format(**sample.path) + sample.query
+        found = await call_status(desk, method, path, sample, "rae-token")
+        right = wanted({**operation, "path": template}, role, scope)
+        if found != right:
+            wrong[name] = f"{found} instead of {right}"
+    assert wrong == {}
+
+
+async def test_an_ml_engineer_deploys_and_does_not_train(desk: Desk) -> None:
+    await grant(desk, "ml-engineer", "project/vision")
+    served: dict[str, Any] = CREATE | {
+        "name": "digits-2",
+        "kind": "inference",
+        "routes": [{"port": 0}],
+    }
+    served |= {"inference": {}}
+    made = await desk.ask("POST", "/workloads", "rae", json=served)
+    assert made.status == 201, made.body
+    refused = await desk.ask("POST", "/workloads", "rae", json=CREATE)
+    assert (refused.status, refused.code) == (403, "missing_permission")
+    assert "`workloads:create` in project/vision" in refused.body["detail"]
+    assert (await desk.ask("DELETE", "/workloads/vision/digits-2", "rae")).status == 202
+    assert (await desk.ask("DELETE", "/workloads/vision/train-1", "rae")).status == 403
+
+
+async def test_rights_end_with_their_rule_at_once(desk: Desk) -> None:
+    made = await grant(desk, "viewer", "project/vision")
+    assert (await desk.ask("GET", "/workloads/vision/train-1", "rae")).status == 200
+    listed = await desk.ask("GET", "/workloads", "rae")
+    assert {one["project"] for one in listed.body["items"]} == {"vision"}
+    who = await desk.ask("GET", "/whoami", "rae")
+    held = {"role": "viewer", "scope": "project/vision", "source": "access rule"}
+    assert who.body["roles"] == [held]
+    path = f"/access-rules/{made.body['id']}"
+    assert (await desk.ask("DELETE", path, "rae")).status == 404
+    assert (await desk.ask("DELETE", path, "root")).status == 204
+    assert (await desk.ask("GET", "/workloads/vision/train-1", "rae")).status == 404
+    assert (await desk.ask("GET", "/workloads", "rae")).body["items"] == []
+
+
+async def test_nobody_makes_others_govern(desk: Desk) -> None:
+    for name in ("sciences", "arts"):
+        await desk.ask("PUT", f"/departments/{name}", "root", json={})
+    await desk.ask("PATCH", "/projects/vision", "root", json={"department": "sciences"})
+    head = "department-administrator"
+    await grant(desk, head, "department/sciences")
+    for role, scope, status in (
+        ("viewer", "department/sciences", 201),
+        ("ml-engineer", "project/vision", 201),
+        (head, "department/sciences", 403),
+        ("researcher", "project/vision", 201),
+        ("editor", "department/sciences", 403),
+        ("viewer", "platform", 403),
+        ("viewer", "department/arts", 403),
+        ("viewer", "project/speech", 403),
+        ("administrator", "platform", 403),
+    ):
+        answer = await grant(desk, role, scope, "rae", "dora")
+        assert answer.status == status, (role, scope, answer.body)
+    wide = await grant(desk, "administrator", "project/vision")
+    assert wide.fields == {"scope": "wrong_form"}
+    assert (await grant(desk, "viewer", "project/nowhere")).fields == {"scope": "not_found"}
+    move = {"department": "arts"}
+    refused = await desk.ask("PATCH", "/projects/vision", "rae", json=move)
+    assert (refused.status, refused.code) == (403, "missing_permission")
+    seen = await desk.ask("GET", "/access-rules", "rae")
+    assert {one["scope"] for one in seen.body["items"]} == {"department/sciences", "project/vision"}
+    assert (await desk.ask("GET", "/access-rules", "bea")).body["items"] == []
+
+
+async def test_a_department_reads_its_own_part_of_the_audit_log(desk: Desk) -> None:
+    for name in ("sciences", "arts"):
+        await desk.ask("PUT", f"/departments/{name}", "root", json={})
+    await desk.ask("PATCH", "/projects/vision", "root", json={"department": "sciences"})
+    await grant(desk, "department-administrator", "department/sciences")
+    found = await desk.ask("GET", "/audit", "rae")
+    scopes = {one["scope"] for one in found.body["items"]}
+    assert scopes <= {"department/sciences", "project/vision"}
+    assert "department/sciences" in scopes
+    asked = await desk.ask("GET", "/audit?department=arts", "rae")
+    assert asked.body["items"] == []
+    assert (await desk.ask("GET", "/audit/verification", "rae")).status == 403
+
+
+async def test_groups_give_roles_and_workspaces_tokens_carry_none(desk: Desk) -> None:
+    body = {"subject": "project-vision", "subject_kind": "group", "role": "editor"}
+    await desk.ask("POST", "/access-rules", "root", json=body | {"scope": "platform"})
+    made = await desk.ask("POST", "/projects", "bea", json={"name": "robots"})
+    assert (made.status, made.code) == (403, "missing_permission")
+    assert "tokens of workspaces never carry it" in made.body["detail"]
+    checked = await desk.ask("GET", "/permission?permission=projects:create", "bea")
+    assert checked.body["allowed"] is False
+    assert checked.body["roles"][0] == "editor"
+    wrong = await desk.ask("GET", "/permission?permission=projects:make", "bea")
+    assert wrong.fields == {"permission": "invalid"}
+
+
+async def test_a_researcher_of_a_department_submits_and_the_job_has_its_token(desk: Desk) -> None:
+    await desk.ask("PUT", "/departments/sciences", "root", json={})
+    await desk.ask("PATCH", "/projects/vision", "root", json={"department": "sciences"})
+    await grant(desk, "researcher", "department/sciences")
+    made = await desk.ask("POST", "/workloads", "rae", json=CREATE)
+    assert made.status == 201
+    await desk.set_status("vision", "new", phase="running")
+    token = desk.tokens.issue(made.body["uid"])
+    child = await desk.ask("POST", "/workloads", token, json=CREATE | {"name": "child"})
+    assert child.status == 201
+    assert (
+        await desk.ask("POST", "/workloads", "rae", json=CREATE | {"project": "speech"})
+    ).status == 403
