@@ -13,7 +13,7 @@ from typing_extensions import override
 
 ScopeLevel = Literal["platform", "department", "project", "user"]
 LEVELS: Final[tuple[ScopeLevel, ...]] = ("platform", "department", "project", "user")
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9_])?")
+_NAME: Final = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9._@+]*[A-Za-z0-9_])?")
 SCOPE_WORDS: Final = "`platform`, `department/NAME`, `project/NAME` or `user/NAME`"
 
 

@@ -29,7 +29,15 @@ from carrel.cli.commands import (
     workspaces,
 )
 from carrel.cli.commands import submit as submission
-from carrel.cli.commands.admin import access, audit, policies, prices, secrets, templates
+from carrel.cli.commands.admin import (
+    access,
+    audit,
+    policies,
+    prices,
+    secrets,
+    service_accounts,
+    templates,
+)
 from carrel.cli.common import Invocation, complain
 from carrel.cli.storage import files, models
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
@@ -227,6 +235,16 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "list": secrets.list_secrets,
             "create": secrets.create,
             "delete": secrets.delete,
+        },
+    ),
+    "service-account": (
+        "Make callers for programs, such as pipelines.",
+        {
+            "list": service_accounts.list_accounts,
+            "create": service_accounts.create,
+            "token": service_accounts.token,
+            "revoke": service_accounts.revoke,
+            "delete": service_accounts.delete,
         },
     ),
     "role": (

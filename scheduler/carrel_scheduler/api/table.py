@@ -26,6 +26,7 @@ from carrel_scheduler.api.operations.governance import (
     audit,
     policies,
     secrets,
+    service_accounts,
     templates,
 )
 from carrel_scheduler.api.operations.paths import WORKLOAD
@@ -92,6 +93,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *policies.OPERATIONS,
     *templates.OPERATIONS,
     *secrets.OPERATIONS,
+    *service_accounts.OPERATIONS,
     *departments.OPERATIONS,
     *cluster.OPERATIONS,
     *audit.OPERATIONS,

@@ -30,6 +30,7 @@ WHERE = {
     "put_policy": "project/vision",
     "delete_policy": "project/vision",
     "create_access_rule": "project/vision",
+    "put_service_account": "project/vision",
 }
 """What a call of operations that name no project in their path is about; else the platform."""
 INSIDE = {
@@ -65,7 +66,7 @@ def wanted(operation: dict[str, Any], role: str, scope: str) -> str:
     if access == "node":
         return NO
     if access == "admin":
-        anywhere = name in ("list_audit_entries", "list_departments")
+        anywhere = name in ("list_audit_entries", "list_departments", "list_quota_findings")
         about = WHERE.get(
             name, "project/vision" if "{project}" in operation["path"] else "platform"
         )
@@ -238,3 +239,44 @@ async def test_a_researcher_of_a_department_submits_and_the_job_has_its_token(de
     assert (
         await desk.ask("POST", "/workloads", "rae", json=CREATE | {"project": "speech"})
     ).status == 403
+
+
+async def test_a_service_account_has_its_roles_and_no_more(desk: Desk) -> None:
+    await desk.ask("PUT", "/departments/sciences", "root", json={})
+    await desk.ask("PATCH", "/projects/vision", "root", json={"department": "sciences"})
+    await grant(desk, "department-administrator", "department/sciences")
+    made = await desk.ask("PUT", "/service-accounts/ci?scope=project/vision", "rae", json={})
+    assert (made.status, made.body["user"]) == (200, "ci@service-accounts")
+    other = await desk.ask("PUT", "/service-accounts/ci?scope=department/sciences", "root", json={})
+    assert (other.status, other.code) == (409, "already_exists")
+    away = await desk.ask("PUT", "/service-accounts/cd?scope=project/speech", "rae", json={})
+    assert away.status == 403
+    new = await desk.ask("POST", "/service-accounts/ci/tokens", "rae", json={"days": 2})
+    token, path = new.body["token"], f"/service-accounts/ci/tokens/{new.body['id']}"
+    assert (await desk.ask("GET", "/workloads/vision/train-1", token)).status == 404
+    rule = {"subject": "ci", "subject_kind": "service-account", "role": "researcher"}
+    wide = await desk.ask("POST", "/access-rules", "root", json=rule | {"scope": "platform"})
+    assert wide.fields == {"scope": "wrong_form"}
+    given = await desk.ask("POST", "/access-rules", "rae", json=rule | {"scope": "project/vision"})
+    assert given.status == 201
+    job = await desk.ask("POST", "/workloads", token, json=CREATE)
+    assert job.body["spec"]["user"] == "ci@service-accounts"
+    assert (await desk.ask("DELETE", "/workloads/vision/train-1", token)).status == 403
+    assert (await desk.ask("DELETE", "/workloads/vision/new", token)).status == 202
+    desk_ = CREATE | {"name": "bench", "kind": "workspace"}
+    assert (await desk.ask("POST", "/workloads", token, json=desk_)).status in (403, 422)
+    who = await desk.ask("GET", "/whoami", token)
+    assert who.body["user"] == "ci@service-accounts"
+    [listed] = (await desk.ask("GET", "/service-accounts", "rae")).body["items"]
+    assert listed["tokens"][0]["used_at"] == desk.clock.now
+    assert token.rpartition(".")[2] not in str(listed)
+    assert (await desk.ask("GET", "/service-accounts", "bea")).body["items"] == []
+    assert (await desk.ask("POST", "/service-accounts/ci/tokens", "bea", json={})).status == 404
+    assert (await desk.ask("GET", "/whoami", f"{token}x")).status == 401
+    assert (await desk.ask("DELETE", path, "rae")).status == 204
+    assert (await desk.ask("GET", "/whoami", token)).status == 401
+    again = (await desk.ask("POST", "/service-accounts/ci/tokens", "rae", json={"days": 1})).body
+    desk.clock.now += 86_401
+    assert (await desk.ask("GET", "/whoami", again["token"])).status == 401
+    assert (await desk.ask("DELETE", "/service-accounts/ci", "rae")).status == 204
+    assert (await desk.ask("GET", "/service-accounts", "rae")).body["items"] == []

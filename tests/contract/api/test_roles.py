@@ -109,6 +109,11 @@ SAMPLES = {
     "create_access_rule": Sample({}, RULE),
     "delete_access_rule": Sample({"rule": "abc"}),
     "check_permission": Sample({}, query="?permission=workloads:read&scope=project/vision"),
+    "list_service_accounts": Sample({}),
+    "put_service_account": Sample({"name": "ci"}, {}, "?scope=project/vision"),
+    "delete_service_account": Sample({"name": "none"}),
+    "create_service_token": Sample({"name": "none"}, {}),
+    "revoke_service_token": Sample({"name": "none", "token": "abc"}),
     "list_secrets": Sample({}),
     "read_secret": Sample({"name": "ours"}, query="?scope=project/vision"),
     "put_secret": Sample({"name": "ours"}, {"data": {"K": "v"}}, "?scope=project/vision"),
@@ -244,8 +249,15 @@ OF_THEIR_OWN = {
         ("list_departments", role): OK
         for role in ("owner", "colleague", "of another project", "spawner")
     },
-    # There is no such rule.
-    **{("delete_access_rule", role): HIDDEN for role in EXPECTED["user"]},
+    # There is no such rule, and no such account.
+    **{
+        (name, role): HIDDEN
+        for name in (
+            *("delete_access_rule", "delete_service_account"),
+            *("create_service_token", "revoke_service_token"),
+        )
+        for role in EXPECTED["user"]
+    },
     # A project's template or secret is changed by who made it.
     **{
         (name, role): NO

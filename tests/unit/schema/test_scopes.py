@@ -12,7 +12,7 @@ def test_a_scope_is_read_as_it_is_written(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "platform/", "platform/x", "project", "project/", "team/x", "project/../x", "user/A"],
+    ["", "platform/", "platform/x", "project", "project/", "team/x", "project/../x", "user/a b"],
 )
 def test_what_is_no_scope_is_refused_with_what_would_be_right(text: str) -> None:
     with pytest.raises(ValueError, match="it should be `platform`, `department/NAME`"):

@@ -18,6 +18,7 @@ from carrel_scheduler.api.operation import ROOT, Operation
 from carrel_scheduler.api.principals.access import RULES, Access
 from carrel_scheduler.api.principals.access_rules import AccessRules, RightsIdentity
 from carrel_scheduler.api.principals.jobs import JobIdentity
+from carrel_scheduler.api.principals.service_accounts import ServiceAccountIdentity
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.table import OPERATIONS
 from carrel_schema.governance.roles import ALL
@@ -38,8 +39,9 @@ def make_app(
         check_operation(operation)
     rules = AccessRules(deps.ledger, deps.membership, deps.clock)
     identity = JobIdentity(deps.identity, rules.lets_submit, deps.ledger, deps.task_tokens)
-    deps = replace(deps, identity=RightsIdentity(identity, rules), rules=rules)
-    services = Services.build(deps, openapi.document(operations, deps.prefix))
+    accounts = ServiceAccountIdentity(identity, deps.ledger, deps.clock)
+    deps = replace(deps, identity=RightsIdentity(accounts, rules), rules=rules)
+    services = Services.build(deps, openapi.document(operations, deps.prefix), accounts.used_at)
 
     def log_request(handler: web.RequestHandler) -> None:
         if not isinstance(handler, ApiHandler) or handler.operation is None:

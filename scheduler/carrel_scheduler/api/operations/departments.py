@@ -9,9 +9,9 @@ from carrel_scheduler.api.operations.governance.scoped import anywhere, of_depar
 from carrel_scheduler.api.operations.paths import DEPARTMENT, DEPARTMENTS
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.policy.quota_check import quota_findings
-from carrel_schema.answers import DepartmentFields, DepartmentOut
+from carrel_schema.answers import DepartmentFields, DepartmentOut, QuotaFinding
 from carrel_schema.objects import Project
-from carrel_schema.scopes import Scope
+from carrel_schema.scopes import PLATFORM, Scope
 
 
 @Operation(
@@ -69,7 +69,8 @@ async def delete_department(call: Call) -> Answer:
     "GET",
     "/quota-findings",
     access=Access.ADMIN,
-    permission="faults:read",
+    permission="projects:update",
+    scope=anywhere,
     answers={200: answers.QuotaFindings},
 )
 async def list_quota_findings(call: Call) -> Answer:
@@ -78,7 +79,17 @@ async def list_quota_findings(call: Call) -> Answer:
     projects = (await deps.ledger.list(Project)).items
     departments = await call.services.departments.all()
     gpu_milli = sum(node.gpu_milli for node in deps.live.nodes())
-    return Answer(answers.QuotaFindings(items=quota_findings(projects, departments, gpu_milli)))
+    person = call.visitor.person
+
+    def seen(one: QuotaFinding) -> bool:
+        if one.kind == "project":
+            return person.may_in(one.name, "projects:update")
+        if one.kind == "department":
+            return person.may("departments:read", Scope("department", one.name))
+        return person.may("projects:update", PLATFORM)
+
+    found = quota_findings(projects, departments, gpu_milli)
+    return Answer(answers.QuotaFindings(items=list(filter(seen, found))))
 
 
 OPERATIONS: Final = (

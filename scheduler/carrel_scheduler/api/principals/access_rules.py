@@ -16,6 +16,7 @@ from carrel_scheduler.api.principals.rights import NO_RIGHTS, Rights
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_schema.governance.roles import ROLES, AccessRuleFields
+from carrel_schema.governance.service_accounts import SUFFIX
 from carrel_schema.objects import Project
 from carrel_schema.scopes import Scope
 
@@ -53,7 +54,8 @@ class AccessRules:
         groups: Collection[str] = ()
         if any(one.subject_kind == "group" for one in self._rules):
             groups = await self._membership.groups_of(user)
-        return self._rights(user, "user", groups)
+        kind = "service-account" if user.endswith(SUFFIX) else "user"
+        return self._rights(user, kind, groups)
 
     async def lets_submit(self, project: str, user: str) -> bool:
         """Whether a user may submit work to a project: as a member, or by a rule."""
@@ -67,7 +69,7 @@ class AccessRules:
             one
             for one in self._rules
             if (one.subject_kind == "group" and one.subject in groups)
-            or (one.subject_kind == kind and one.subject == name)
+            or (one.subject_kind == kind and one.subject == name.removesuffix(SUFFIX))
         ]
         if not mine:
             return NO_RIGHTS

@@ -26,6 +26,7 @@ from carrel_scheduler.api.principals.identity import (
     group_of,
 )
 from carrel_scheduler.api.principals.members import Members
+from carrel_schema.governance.service_accounts import SUFFIX
 
 REMEMBER_SECONDS: Final = 5.0
 REMEMBER_UNKNOWN_SECONDS: Final = 5.0
@@ -114,6 +115,8 @@ class HubIdentity:
         answer = await self._client.call("GET", "/user", token=token)
         principal = None
         if answer.status == 200 and isinstance(answer.body, dict):
+            if str(answer.body.get("name", "")).endswith(SUFFIX):
+                return None  # a person of that name would own a service account's work
             principal = await self._principal(answer.body)
         elif answer.status not in (401, 403, 404):
             raise IdentityUnavailable(f"the Hub answered {answer.status}")

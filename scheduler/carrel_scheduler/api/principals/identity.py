@@ -126,7 +126,7 @@ class Principal:
 
     def owns(self, user: str, workload_kind: str) -> bool:
         """Whether a workload of that user and kind is its to stop, change and remove."""
-        if self.admin or (self.kind == "user" and self.name == user):
+        if self.admin or (self.kind != "service" and self.name == user):
             return True
         return self.spawner and workload_kind == "workspace"
 

@@ -1,5 +1,6 @@
 """What the operations do, free of HTTP. One ``Services`` belongs to one application."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from carrel_scheduler.api.dependencies import ApiDependencies
@@ -15,6 +16,7 @@ from carrel_scheduler.api.services.governance.accounting import Accounting
 from carrel_scheduler.api.services.governance.audit import AuditLog
 from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.governance.secrets import Secrets
+from carrel_scheduler.api.services.governance.service_accounts import ServiceAccounts
 from carrel_scheduler.api.services.governance.templates import Templates
 from carrel_scheduler.api.services.metrics import Metrics
 from carrel_scheduler.api.services.projects import Projects
@@ -37,6 +39,7 @@ class Services:
     templates: Templates
     secrets: Secrets
     access: Access
+    service_accounts: ServiceAccounts
     accounting: Accounting
     streams: EventStreams
     metrics: Metrics
@@ -44,8 +47,16 @@ class Services:
     document: bytes
 
     @classmethod
-    def build(cls, deps: ApiDependencies, document: bytes) -> "Services":
-        """The services of one application; ``document`` is the OpenAPI document."""
+    def build(
+        cls, deps: ApiDependencies, document: bytes, used: Callable[[str], float]
+    ) -> "Services":
+        """The services of one application.
+
+        Args:
+            deps: what they stand on.
+            document: the OpenAPI document.
+            used: when a token of a service account was used last, by its id.
+        """
         projects, control = Projects(deps), Control(deps.ledger)
         children = ChildLimits(deps.ledger, deps.job_limits)
         policies = Policies(deps)
@@ -61,6 +72,7 @@ class Services:
             policies=policies,
             templates=Templates(deps),
             access=Access(deps),
+            service_accounts=ServiceAccounts(deps, used),
             accounting=Accounting(deps),
             secrets=Secrets(deps),
             streams=EventStreams(deps),

@@ -202,7 +202,7 @@ def check_own_work(body: WorkloadCreate, principal: Principal) -> None:
         raise problems.Forbidden(
             Code.NOT_FOR_JOBS, "A job submits no interactive work, which is for people at a desk"
         )
-    if principal.kind != "user":
+    if principal.kind == "service" or (principal.kind != "user" and body.kind == "workspace"):
         raise problems.Forbidden(
             Code.USER_EXPECTED, "Work belongs to a user; use a token of the user it is for"
         )

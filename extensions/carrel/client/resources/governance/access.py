@@ -1,4 +1,4 @@
-"""Roles and access rules: who may do what, where."""
+"""Roles, access rules and service accounts: who may do what, where."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,11 @@ from carrel_schema.governance.roles import (
     PermissionCheck,
     RoleList,
     RoleOut,
+)
+from carrel_schema.governance.service_accounts import (
+    NewToken,
+    ServiceAccountList,
+    ServiceAccountOut,
 )
 
 
@@ -46,3 +51,30 @@ class AccessMethods:
         return await self._transport.ask(
             "GET", "/permission", PermissionCheck, parameters=parameters
         )
+
+    async def list_service_accounts(self) -> Sequence[ServiceAccountOut]:
+        """Service accounts of scopes that the caller administers."""
+        return (await self._transport.ask("GET", "/service-accounts", ServiceAccountList)).items
+
+    async def put_service_account(
+        self, name: str, scope: str, description: str = ""
+    ) -> ServiceAccountOut:
+        """Make a service account, or change its description."""
+        path, body = f"/service-accounts/{segment(name)}", {"description": description}
+        return await self._transport.ask(
+            "PUT", path, ServiceAccountOut, parameters={"scope": scope}, body=body
+        )
+
+    async def delete_service_account(self, name: str) -> None:
+        """Remove a service account and its tokens."""
+        await self._transport.send("DELETE", f"/service-accounts/{segment(name)}")
+
+    async def create_service_token(self, name: str, days: int = 90) -> NewToken:
+        """Make a token of a service account; it is told this once."""
+        path = f"/service-accounts/{segment(name)}/tokens"
+        return await self._transport.ask("POST", path, NewToken, body={"days": days})
+
+    async def revoke_service_token(self, name: str, token_id: str) -> None:
+        """Make a token of a service account good for nothing."""
+        path = f"/service-accounts/{segment(name)}/tokens/{segment(token_id)}"
+        await self._transport.send("DELETE", path)

@@ -20,7 +20,9 @@ class AccessPage(SignedInPage):
     @override
     async def get(self) -> None:
         """Show them and an empty form."""
-        await self._show(Form({"subject_kind": "user"}), self.get_query_argument("note", ""))
+        await self._show(
+            Form({"subject_kind": "user", "role": "viewer"}), self.get_query_argument("note", "")
+        )
 
     @override
     async def post(self) -> None:

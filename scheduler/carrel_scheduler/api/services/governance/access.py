@@ -11,6 +11,7 @@ import msgspec
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.principals import service_accounts
 from carrel_scheduler.api.principals.access_rules import KIND, read
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
@@ -26,8 +27,9 @@ from carrel_schema.governance.roles import (
     PermissionCheck,
     roles_with,
 )
+from carrel_schema.governance.service_accounts import SUFFIX
 from carrel_schema.objects import Department, Project
-from carrel_schema.scopes import Scope
+from carrel_schema.scopes import PLATFORM, Scope
 
 
 class Access:
@@ -42,7 +44,8 @@ class Access:
 
         def seen(record: ScopedRecord) -> bool:
             rule = read(record)
-            own = rule.subject_kind == principal.kind and rule.subject == principal.name
+            mine = principal.name.removesuffix(SUFFIX)
+            own = rule.subject_kind == principal.kind and rule.subject == mine
             return own or principal.may("access-rules:read", record.scope)
 
         return [_out(one) for one in found if seen(one)]
@@ -57,6 +60,8 @@ class Access:
         """
         self._check_role(fields.role, scope, principal)
         await self._check_scope(scope)
+        if fields.subject_kind == "service-account":
+            await self._check_account(fields.subject, scope)
         for record in await self._deps.ledger.scoped.list(KIND, scopes=[scope]):
             known = read(record)
             if (known.subject_kind, known.subject, known.role) == (
@@ -130,6 +135,21 @@ class Access:
                 f"You give and take the roles {given}; `{name}` takes the permission "
                 "`access-rules:escalate`, which administrators of the platform have",
             )
+
+    async def _check_account(self, name: str, scope: Scope) -> None:
+        """A service account has roles in its own scope and below: who makes its tokens has them."""
+        found = await self._deps.ledger.scoped.list(service_accounts.KIND)
+        home = next((one.scope for one in found if one.name == name), None)
+        if home is None:
+            right = "a service account that exists"
+            raise problems.invalid_field("subject", Code.NOT_FOUND, name, right)
+        inside = [scope, PLATFORM]
+        if scope.level == "project":
+            department = (await self._deps.ledger.get(Project, scope.name)).spec.department
+            inside += [Scope("department", department)] if department else []
+        if home not in inside:
+            right = f"`{home}`, where the service account is, or a scope below it"
+            raise problems.invalid_field("scope", Code.WRONG_FORM, str(scope), right)
 
     async def _check_scope(self, scope: Scope) -> None:
         try:

@@ -1,0 +1,92 @@
+"""Service accounts and their tokens."""
+
+from typing import Final
+
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operations.governance.scoped import InScope, of_query, scope_of
+from carrel_scheduler.api.principals.access import Access
+from carrel_schema.governance.service_accounts import (
+    NewToken,
+    ServiceAccountFields,
+    ServiceAccountList,
+    ServiceAccountOut,
+    TokenRequest,
+)
+
+ACCOUNTS: Final = "/service-accounts"
+ACCOUNT: Final = f"{ACCOUNTS}/{{name}}"
+TOKENS: Final = f"{ACCOUNT}/tokens"
+
+
+@Operation("GET", ACCOUNTS, access=Access.USER, answers={200: ServiceAccountList})
+async def list_service_accounts(call: Call) -> Answer:
+    """Service accounts of scopes that the caller administers."""
+    found = await call.services.service_accounts.visible(call.visitor.person)
+    return Answer(ServiceAccountList(items=found))
+
+
+@Operation(
+    "PUT",
+    ACCOUNT,
+    access=Access.ADMIN,
+    permission="service-accounts:update",
+    scope=of_query,
+    query=InScope,
+    body=ServiceAccountFields,
+    answers={200: ServiceAccountOut},
+    problems=(409,),
+)
+async def put_service_account(call: Call) -> Answer:
+    """Make a service account, or change its description."""
+    scope = scope_of(call.query.scope)
+    made = await call.services.service_accounts.put(
+        call.path["name"], scope, call.body, call.visitor.person
+    )
+    return Answer(made)
+
+
+@Operation("DELETE", ACCOUNT, access=Access.USER, answers={204: None}, problems=(403, 404))
+async def delete_service_account(call: Call) -> Answer:
+    """Remove a service account and its tokens."""
+    await call.services.service_accounts.delete(call.path["name"], call.visitor.person)
+    return Answer(status=204)
+
+
+@Operation(
+    "POST",
+    TOKENS,
+    access=Access.USER,
+    body=TokenRequest,
+    answers={201: NewToken},
+    problems=(403, 404, 409),
+)
+async def create_service_token(call: Call) -> Answer:
+    """Make a token of a service account; it is told this once."""
+    made = await call.services.service_accounts.add_token(
+        call.path["name"], call.body.days, call.visitor.person
+    )
+    return Answer(made, 201)
+
+
+@Operation(
+    "DELETE",
+    f"{TOKENS}/{{token}}",
+    access=Access.USER,
+    answers={204: None},
+    problems=(403, 404, 409),
+)
+async def revoke_service_token(call: Call) -> Answer:
+    """Make a token of a service account good for nothing."""
+    path = call.path
+    person = call.visitor.person
+    await call.services.service_accounts.revoke_token(path["name"], path["token"], person)
+    return Answer(status=204)
+
+
+OPERATIONS: Final = (
+    list_service_accounts,
+    put_service_account,
+    delete_service_account,
+    create_service_token,
+    revoke_service_token,
+)
