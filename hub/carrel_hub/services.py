@@ -136,8 +136,15 @@ def carrel_environment(settings: Places, service: str) -> dict[str, str]:
         "CARREL_GPUS": "" if gpus.count is None else str(gpus.count),
         "CARREL_GPU_MEMORY_MIB": "" if gpus.memory_mib is None else str(gpus.memory_mib),
         "CARREL_GPU_NAME": gpus.name or "",
+        "CARREL_TLS_CERTIFICATE": _certificate(settings),
     }
     return shared | {name: value for name, value in told.items() if value}
+
+
+def _certificate(settings: Settings) -> str:
+    """The front's certificate, whose end the scheduler watches; empty where there is no file."""
+    tls = settings.tls
+    return "" if tls is None or tls.certificate is None else str(tls.certificate)
 
 
 def service_environment(settings: Places, keys: Keys, service: str) -> dict[str, str]:

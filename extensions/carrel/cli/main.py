@@ -31,6 +31,7 @@ from carrel.cli.commands import (
 from carrel.cli.commands import submit as submission
 from carrel.cli.commands.admin import (
     access,
+    alerts,
     audit,
     policies,
     prices,
@@ -235,6 +236,21 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "list": secrets.list_secrets,
             "create": secrets.create,
             "delete": secrets.delete,
+        },
+    ),
+    "alert": (
+        "See what needs attention, and say who is told.",
+        {
+            "list": alerts.list_alerts,
+            "rules": alerts.rules,
+            "set-rule": alerts.set_rule,
+            "silence": alerts.silence,
+            "silences": alerts.silences,
+            "unsilence": alerts.unsilence,
+            "channels": alerts.channels,
+            "set-channel": alerts.set_channel,
+            "test-channel": alerts.try_channel,
+            "delete-channel": alerts.delete_channel,
         },
     ),
     "service-account": (

@@ -16,6 +16,7 @@ from carrel.client.resources.experiments import ExperimentMethods
 from carrel.client.resources.files import FileMethods
 from carrel.client.resources.governance.access import AccessMethods
 from carrel.client.resources.governance.accounting import AccountingMethods
+from carrel.client.resources.governance.alerts import AlertMethods
 from carrel.client.resources.governance.audit import AuditMethods
 from carrel.client.resources.governance.policies import PolicyMethods
 from carrel.client.resources.governance.secrets import SecretMethods
@@ -35,6 +36,7 @@ class AsyncClient(
     SecretMethods,
     AuditMethods,
     AccessMethods,
+    AlertMethods,
     AccountingMethods,
 ):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.

@@ -5,9 +5,11 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from aiohttp import web
 
 from carrel.testing.state import Json, Refusal, SchedulerState
+from carrel_schema.governance.alerts import ABOUT
 from carrel_schema.governance.roles import ROLES, roles_with
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -27,6 +29,14 @@ class DocumentRoutes:
             ("GET", one, self._read),
             ("PUT", one, self._put),
             ("DELETE", one, self._delete),
+            ("GET", "/alerts", self._alerts),
+            ("GET", "/alert-rules", self._alert_rules),
+            ("PUT", "/alert-rules/{name}", self._put_alert_rule),
+            ("GET", "/{sort:silences|notification-channels}", self._sorted),
+            ("POST", "/silences", self._silence),
+            ("PUT", "/notification-channels/{name}", self._put_channel),
+            ("POST", "/notification-channels/{name}/test", self._test_channel),
+            ("DELETE", "/{sort:silences|notification-channels}/{name}", self._forget),
             ("GET", "/roles", self._roles),
             ("GET", "/permission", self._permission),
             ("GET", "/access-rules", self._rules),
@@ -122,6 +132,54 @@ class DocumentRoutes:
 
     async def _delete(self, request: web.Request) -> web.Response:
         self._state.documents.pop(self._key(request))
+        return web.Response(status=204)
+
+    async def _alerts(self, _: web.Request) -> web.Response:
+        return web.json_response({"items": self._state.alerts})
+
+    async def _alert_rules(self, _: web.Request) -> web.Response:
+        found = [
+            {
+                **msgspec.structs.asdict(about.default),
+                "name": name,
+                "description": about.description,
+                "unit": about.unit,
+                **self._state.alerting.get(("alert-rules", name), {}),
+            }
+            for name, about in ABOUT.items()
+        ]
+        return web.json_response({"items": found})
+
+    async def _put_alert_rule(self, request: web.Request) -> web.Response:
+        name, body = request.match_info["name"], await request.json()
+        self._state.alerting["alert-rules", name] = body
+        return web.json_response(body | {"name": name})
+
+    async def _sorted(self, request: web.Request) -> web.Response:
+        sort = request.match_info["sort"]
+        found = [one for (kind, _), one in self._state.alerting.items() if kind == sort]
+        return web.json_response({"items": found})
+
+    async def _silence(self, request: web.Request) -> web.Response:
+        made = await request.json() | {"name": "s1", "created_by": self._user(request)}
+        self._state.alerting["silences", "s1"] = made
+        return web.json_response(made, status=201)
+
+    async def _put_channel(self, request: web.Request) -> web.Response:
+        name, body = request.match_info["name"], await request.json()
+        if body["kind"] == "mail" and not body["to"]:
+            raise Refusal(422, "missing_field", "addresses to send to", "to")
+        self._state.alerting["notification-channels", name] = body | {"name": name}
+        return web.json_response(body | {"name": name})
+
+    async def _test_channel(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if "broken" in name:
+            raise Refusal(409, "not_delivered", f"`{name}`: it answered 500")
+        return web.json_response(self._state.alerting["notification-channels", name])
+
+    async def _forget(self, request: web.Request) -> web.Response:
+        del self._state.alerting[request.match_info["sort"], request.match_info["name"]]
         return web.Response(status=204)
 
     async def _roles(self, _: web.Request) -> web.Response:

@@ -97,6 +97,16 @@ class FakeScheduler:
         return f"token-of-{user}"
 
     @property
+    def alerts(self) -> list[Json]:
+        """What needs attention, as tests say."""
+        return self._state.alerts
+
+    @property
+    def alerting(self) -> dict[tuple[str, str], Json]:
+        """Rules, silences and channels, by resource and name."""
+        return self._state.alerting
+
+    @property
     def access_rules(self) -> list[Json]:
         """Who has which role where."""
         return self._state.access_rules

@@ -67,6 +67,8 @@ class SchedulerState:
         self.models: dict[str, list[Json]] = {}
         self.documents: dict[tuple[str, str, str], Json] = {}
         self.access_rules: list[Json] = []
+        self.alerts: list[Json] = []
+        self.alerting: dict[tuple[str, str], Json] = {}
         self.effective_rules: Json = {}
         self.usage_facts: Json = {}
         self.audit: list[Json] = []

@@ -57,6 +57,8 @@ Permission = Literal[
     "access-rules:escalate",
     "service-accounts:read",
     "service-accounts:update",
+    "alerts:read",
+    "alerts:update",
     "faults:read",
     "metrics:read",
 ]

@@ -36,7 +36,7 @@ from carrel_hub.console.handlers import (
     session,
     work,
 )
-from carrel_hub.console.handlers.admin import access, audit, consumption, policies, secrets
+from carrel_hub.console.handlers.admin import access, alerts, audit, consumption, policies, secrets
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
@@ -155,6 +155,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (r"(policies|templates)/edit", policies.DocumentPage),
         ("secrets", secrets.SecretsPage),
         ("access", access.AccessPage),
+        ("alerts", alerts.AlertsPage),
         ("audit", audit.AuditPage),
         (r"audit\.csv", audit.AuditTable),
         ("reference", reference.ReferencePage),

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from prometheus_client.registry import Collector
 
+from carrel_scheduler.alerts.controller import AlertController
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.principals.access_rules import AccessRules
 from carrel_scheduler.api.principals.identity import Identity, Membership
@@ -82,6 +83,7 @@ class ApiDependencies:
         reconciler_metrics: shown with the API's own.
         job_limits: what jobs may submit.
         node_agents: what reports the devices of a cluster's nodes.
+        alerts: looks for conditions that people should know of; ``None``: nobody does.
         rules: who has which role where; made with the application.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
@@ -98,6 +100,7 @@ class ApiDependencies:
     results: Results
     code: CodeStore
     rules: AccessRules | None = None
+    alerts: AlertController | None = None
     files: Files = field(default_factory=NoFiles)
     retention: RetentionRules = field(default_factory=RetentionRules)
     prefix: str = "/services/carrel"

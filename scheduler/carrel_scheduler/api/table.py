@@ -23,6 +23,7 @@ from carrel_scheduler.api.operations import (
 from carrel_scheduler.api.operations.governance import (
     access,
     accounting,
+    alerts,
     audit,
     policies,
     secrets,
@@ -90,6 +91,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *projects.OPERATIONS,
     *access.OPERATIONS,
     *accounting.OPERATIONS,
+    *alerts.OPERATIONS,
     *policies.OPERATIONS,
     *templates.OPERATIONS,
     *secrets.OPERATIONS,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, Protocol, TypeVar
 
 from carrel_process.listening import inherited, listen
+from carrel_scheduler.alerts.controller import AlertController
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import NodeAgents
 from carrel_scheduler.api.http.app import ApiDependencies, make_app
@@ -39,6 +40,7 @@ from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect
 from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.service.alert_facts import AlertFacts
 from carrel_scheduler.service.audit_export import AuditExport
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
 from carrel_scheduler.service.listening import http_server, serve_trouble
@@ -172,11 +174,15 @@ class Service:
         self.loop.composites.add(Schedules())
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
+        live = LiveView(self.loop, environment.fits)
+        facts = AlertFacts(self.loop, live, settings.state_dir, settings.certificate)
+        self._alerts = AlertController(ledger, facts, time.time, settings.alerts_address)
         self._server = http_server(
             make_app(
                 ApiDependencies(
                     ledger=ledger,
-                    live=LiveView(self.loop, environment.fits),
+                    live=live,
+                    alerts=self._alerts,
                     engine=engine,
                     trouble=lambda: environment.trouble() or ledger.trouble,
                     identity=self._identity,
@@ -219,6 +225,7 @@ class Service:
                 group.create_task(self._sweep_code()),
                 group.create_task(self._sweep_files()),
                 group.create_task(AuditExport(self._ledger, time.time).run()),
+                group.create_task(self._alerts.run()),
                 group.create_task(Dependencies(self._ledger, self.loop.quarantine).run()),
             ]
             if self._settings.past_use.factor:

@@ -151,6 +151,7 @@ class Settings:
 
     ``gateway_url`` is where tasks reach the gateway, without a final slash; empty: they are not
     told of it. ``network`` is what isolated tasks are given; ``None``: the machine's.
+    ``certificate`` is the front's, whose end is watched; ``alerts_address`` the page of alerts.
     """
 
     state_dir: Path
@@ -178,6 +179,8 @@ class Settings:
     network: Network | None = None
     job_limits: JobLimits = field(default_factory=JobLimits)
     retention: RetentionRules = field(default_factory=RetentionRules)
+    certificate: Path | None = None
+    alerts_address: str = ""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -189,6 +192,8 @@ class Settings:
         engine = _engine(env)
         return cls(
             state_dir=state_dir,
+            certificate=_path(env.get("CARREL_TLS_CERTIFICATE", "")),
+            alerts_address=_alerts_address(env.get("CARREL_PUBLIC_URL", "")),
             database_url=env.get("CARREL_DATABASE_URL") or f"sqlite:///{state_dir}/carrel.sqlite",
             host=host,
             port=port,
@@ -278,6 +283,14 @@ def _enforcement(env: Mapping[str, str]) -> Literal["off", "warn", "end"]:
             return "end"
         case other:
             raise BadSetting("CARREL_GPU_MEMORY_ENFORCEMENT", other, "`off`, `warn` or `end`")
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _alerts_address(public_url: str) -> str:
+    return f"{public_url.rstrip('/')}/services/console/alerts" if public_url else ""
 
 
 def _network(env: Mapping[str, str], state_dir: Path) -> Network | None:

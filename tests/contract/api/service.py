@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import aiohttp
 
+from carrel_scheduler.alerts.conditions import Facts
+from carrel_scheduler.alerts.controller import AlertController
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
 from carrel_scheduler.api.http.app import make_app
@@ -110,6 +112,8 @@ class Desk:
     tokens: TaskTokens
     files: FolderFiles
     session: aiohttp.ClientSession
+    alerts: AlertController
+    facts: Facts
     url: str = ""
     agents: FakeAgents = field(default_factory=FakeAgents)
     uids: dict[str, str] = field(default_factory=dict)
@@ -253,6 +257,8 @@ async def running(
     tokens = TaskTokens(b"k" * 32)
     async with aiohttp.ClientSession() as session:
         desk = Desk(
+            alerts=AlertController(ledger, lambda: desk.facts, clock),
+            facts=Facts(now=clock.now),
             ledger=ledger,
             live=FakeLive(ledger),
             engine=FakeEngine(),
@@ -284,6 +290,7 @@ async def running(
                 retention=RetentionRules(project_bytes=FolderFiles.ROOM),
                 timing=timing,
                 job_limits=JobLimits(depth=2, descendants=3),
+                alerts=desk.alerts,
             )
         )
         server = http_server(app, limits)
@@ -296,4 +303,5 @@ async def running(
             server.stop()
             await server.close_all_connections()
             desk.studies.close()
+            await desk.alerts.close()
     await ledger.close()

@@ -31,6 +31,7 @@ SWEEP = {"project": "vision", "name": "sweep"}
 RULES = {"rules": {"priority": {"message": "x", "required": False, "default": "train"}}}
 TEMPLATE = {"fields": {"gpus": 1.0}}
 RULE = {"subject": "dora", "role": "viewer", "scope": "project/vision"}
+CHANNEL = {"kind": "webhook", "url": "http://127.0.0.1:9/x"}
 OUTPUT = {"digest": sha256(b"an output").hexdigest()}
 
 
@@ -109,6 +110,17 @@ SAMPLES = {
     "create_access_rule": Sample({}, RULE),
     "delete_access_rule": Sample({"rule": "abc"}),
     "check_permission": Sample({}, query="?permission=workloads:read&scope=project/vision"),
+    "list_alerts": Sample({}),
+    "list_alert_rules": Sample({}),
+    "put_alert_rule": Sample({"name": "disk-full"}, {"threshold": 80}),
+    "reset_alert_rule": Sample({"name": "disk-full"}),
+    "list_silences": Sample({}),
+    "create_silence": Sample({}, {"until": 4e9}),
+    "delete_silence": Sample({"name": "none"}),
+    "list_notification_channels": Sample({}),
+    "put_notification_channel": Sample({"name": "ops"}, CHANNEL),
+    "test_notification_channel": Sample({"name": "none"}),
+    "delete_notification_channel": Sample({"name": "ops"}),
     "list_service_accounts": Sample({}),
     "put_service_account": Sample({"name": "ci"}, {}, "?scope=project/vision"),
     "delete_service_account": Sample({"name": "none"}),
@@ -249,6 +261,9 @@ OF_THEIR_OWN = {
         ("list_departments", role): OK
         for role in ("owner", "colleague", "of another project", "spawner")
     },
+    # There is no such silence and channel, but let in.
+    ("delete_silence", "admin"): HIDDEN,
+    ("test_notification_channel", "admin"): HIDDEN,
     # There is no such rule, and no such account.
     **{
         (name, role): HIDDEN
@@ -350,6 +365,8 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
 
 def harm(found: tuple[str, str, dict[str, Any]]) -> int:
     order = [
+        "reset_alert_rule",
+        "delete_notification_channel",
         "delete_model",
         "delete_kept_checkpoint",
         "delete_policy",

@@ -23,6 +23,7 @@ from carrel.errors import ApiError, NotSignedIn, Unreachable
 from carrel.models import GpuUsePoint, Workload
 from carrel_hub.console.explain import StaleForm, explain
 from carrel_hub.console.settings import Settings, Urls
+from carrel_schema.governance.alerts import AlertOut
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -179,6 +180,11 @@ class SignedInPage(HubOAuthenticated, SafePage):
             ) from error
         token = cast("str", self.console.hub_auth.get_token(self) or "")
         self.client = self.console.client(token, self.request.remote_ip or "")
+
+    async def alerts_about(self, subject: str) -> Sequence[AlertOut]:
+        """Alerts of a subject, as ``project/NAME``, that fire now."""
+        found = await self.client.list_alerts()
+        return [one for one in found if one.subject == subject and one.state == "firing"]
 
     async def show_managed(self, template: str, **context: Any) -> None:
         """Answer with a page of those below Manage, which are offered by what its reader may do."""

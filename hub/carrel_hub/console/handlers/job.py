@@ -73,7 +73,8 @@ class JobPage(SignedInPage):
             facts=kinds.facts(job, now),
             addresses=kinds.addresses(job, self.console.urls),
             keep_seconds=await self._keep_seconds(job),
-            may_steer=identity.admin or job.spec.user == self.user,
+            alerts=await self.alerts_about(f"workload/{job.project}/{job.name}"),
+            may_steer=job.spec.user == self.user or "workloads:manage" in identity.permissions,
         )
 
     async def _measured(self, job: Workload) -> Sequence[GpuUsePoint] | None:

@@ -102,6 +102,7 @@ class ProjectPage(SignedInPage):
             members=sorted(members),
             work=[*running.items, *waiting.items],
             more=running.next is not None or waiting.next is not None,
+            alerts=await self.alerts_about(f"project/{project.name}"),
             admin=await self._may_change(identity, project),
             note=NOTES.get(note, ""),
             **context,

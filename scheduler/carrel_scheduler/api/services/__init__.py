@@ -13,6 +13,7 @@ from carrel_scheduler.api.services.departments import Departments
 from carrel_scheduler.api.services.event_stream import EventStreams
 from carrel_scheduler.api.services.governance.access import Access
 from carrel_scheduler.api.services.governance.accounting import Accounting
+from carrel_scheduler.api.services.governance.alerts import Alerts
 from carrel_scheduler.api.services.governance.audit import AuditLog
 from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.governance.secrets import Secrets
@@ -41,6 +42,7 @@ class Services:
     access: Access
     service_accounts: ServiceAccounts
     accounting: Accounting
+    alerts: Alerts
     streams: EventStreams
     metrics: Metrics
     audit: AuditLog
@@ -74,6 +76,7 @@ class Services:
             access=Access(deps),
             service_accounts=ServiceAccounts(deps, used),
             accounting=Accounting(deps),
+            alerts=Alerts(deps),
             secrets=Secrets(deps),
             streams=EventStreams(deps),
             metrics=Metrics(deps),

@@ -164,6 +164,11 @@ class Reconciler:
         self._inbox.put(event)
 
     @property
+    def inbox_age_seconds(self) -> float:
+        """How long the oldest event has waited."""
+        return self._inbox.age_seconds
+
+    @property
     def quiet(self) -> bool:
         """Whether no event waits."""
         return self._inbox.empty

@@ -1,0 +1,74 @@
+"""Alerts, their rules, silences and channels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from carrel.client.transport import Transport, segment
+from carrel_schema.governance.alerts import (
+    AlertList,
+    AlertOut,
+    AlertRuleList,
+    AlertRuleOut,
+    ChannelList,
+    ChannelOut,
+    SilenceList,
+    SilenceOut,
+)
+
+CHANNELS = "/notification-channels"
+
+
+class AlertMethods:
+    """Read alerts; change rules, silences and channels (administrators)."""
+
+    _transport: Transport
+
+    async def list_alerts(self) -> Sequence[AlertOut]:
+        """Alerts that the caller may see, firing ones first."""
+        return (await self._transport.ask("GET", "/alerts", AlertList)).items
+
+    async def list_alert_rules(self) -> Sequence[AlertRuleOut]:
+        """When a condition is an alert."""
+        return (await self._transport.ask("GET", "/alert-rules", AlertRuleList)).items
+
+    async def put_alert_rule(self, name: str, fields: Mapping[str, Any]) -> AlertRuleOut:
+        """Change a rule: ``enabled``, ``severity``, ``for_seconds``, ``threshold``."""
+        path = f"/alert-rules/{segment(name)}"
+        return await self._transport.ask("PUT", path, AlertRuleOut, body=dict(fields))
+
+    async def reset_alert_rule(self, name: str) -> None:
+        """Return a rule to what is built in."""
+        await self._transport.send("DELETE", f"/alert-rules/{segment(name)}")
+
+    async def list_silences(self) -> Sequence[SilenceOut]:
+        """Silences that have not ended."""
+        return (await self._transport.ask("GET", "/silences", SilenceList)).items
+
+    async def create_silence(
+        self, until: float, rule: str = "*", subject: str = "*", comment: str = ""
+    ) -> SilenceOut:
+        """Keep alerts from being told until a time in epoch seconds."""
+        body = {"until": until, "rule": rule, "subject": subject, "comment": comment}
+        return await self._transport.ask("POST", "/silences", SilenceOut, body=body)
+
+    async def delete_silence(self, name: str) -> None:
+        """End a silence."""
+        await self._transport.send("DELETE", f"/silences/{segment(name)}")
+
+    async def list_channels(self) -> Sequence[ChannelOut]:
+        """Who is told of alerts, and how sending goes."""
+        return (await self._transport.ask("GET", CHANNELS, ChannelList)).items
+
+    async def put_channel(self, name: str, fields: Mapping[str, Any]) -> ChannelOut:
+        """Make a channel, or replace it."""
+        path = f"{CHANNELS}/{segment(name)}"
+        return await self._transport.ask("PUT", path, ChannelOut, body=dict(fields))
+
+    async def test_channel(self, name: str) -> ChannelOut:
+        """Send a message to a channel now; an error says why it was not taken."""
+        path = f"{CHANNELS}/{segment(name)}/test"
+        return await self._transport.ask("POST", path, ChannelOut, body={})
+
+    async def delete_channel(self, name: str) -> None:
+        """Remove a channel."""
+        await self._transport.send("DELETE", f"{CHANNELS}/{segment(name)}")

@@ -1,0 +1,231 @@
+"""Alerts: conditions that somebody should know of, and who is told.
+
+A rule finds conditions, each about one subject (a node, a project, a piece of work, the platform).
+What lasts for the rule's time fires once and resolves once. Channels tell of both; silences keep an
+alert from being told.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from carrel_schema.answers import Answer
+from carrel_schema.constraints import Constraint, ShortText, Text
+
+Severity = Literal["info", "warning", "critical"]
+RuleName = Literal[
+    "idle-gpu",
+    "low-use",
+    "long-pending",
+    "crash-loop",
+    "node-lost",
+    "gpu-unhealthy",
+    "starved-queue",
+    "scheduler-lag",
+    "disk-full",
+    "set-aside",
+    "certificate-expiring",
+]
+AlertState = Literal["pending", "firing", "resolved"]
+ChannelKind = Literal["webhook", "slack", "alertmanager", "mail"]
+
+
+class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
+    """When a condition is an alert.
+
+    Attributes:
+        enabled: whether it is looked for.
+        severity: of its alerts.
+        for_seconds: how long it has to last.
+        threshold: what counts; its unit depends on the rule, see ``ABOUT``.
+    """
+
+    enabled: bool = True
+    severity: Severity = "warning"
+    for_seconds: Annotated[float, Constraint(ge=0, le=7 * 86_400)] = 300.0
+    threshold: Annotated[float, Constraint(ge=0, le=1e6)] = 0.0
+
+
+class RuleDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule finds; ``unit`` is that of its threshold, empty: it has none."""
+
+    description: str
+    unit: str
+    default: AlertRule
+
+
+ABOUT: Final[Mapping[RuleName, RuleDescription]] = {
+    "idle-gpu": RuleDescription(
+        description="A GPU is allocated and does nothing.",
+        unit="minutes without work on it",
+        default=AlertRule(threshold=30, for_seconds=0),
+    ),
+    "low-use": RuleDescription(
+        description="The GPUs of running work are hardly used.",
+        unit="percent of utilization, mean of the last hour",
+        default=AlertRule(severity="info", threshold=10, for_seconds=3600),
+    ),
+    "long-pending": RuleDescription(
+        description="Work has been pending for long.",
+        unit="hours since it was queued",
+        default=AlertRule(severity="info", threshold=24, for_seconds=0),
+    ),
+    "crash-loop": RuleDescription(
+        description="Work fails again and again and is retried.",
+        unit="failures",
+        default=AlertRule(threshold=3, for_seconds=0),
+    ),
+    "node-lost": RuleDescription(
+        description="A node is silent, gone or not ready.",
+        unit="",
+        default=AlertRule(severity="critical", for_seconds=120),
+    ),
+    "gpu-unhealthy": RuleDescription(
+        description="A GPU was taken out of service by a health check.",
+        unit="",
+        default=AlertRule(severity="critical", for_seconds=0),
+    ),
+    "starved-queue": RuleDescription(
+        description="A project has less than its quota while its work is pending.",
+        unit="",
+        default=AlertRule(for_seconds=1800),
+    ),
+    "scheduler-lag": RuleDescription(
+        description="The scheduler is late with what it has to process.",
+        unit="seconds since it last looked at its inputs",
+        default=AlertRule(severity="critical", threshold=30, for_seconds=60),
+    ),
+    "disk-full": RuleDescription(
+        description="The disk of the state folder is nearly full.",
+        unit="percent used",
+        default=AlertRule(severity="critical", threshold=90, for_seconds=300),
+    ),
+    "set-aside": RuleDescription(
+        description="The scheduler has set inputs aside, or found an invariant violated.",
+        unit="inputs",
+        default=AlertRule(threshold=1, for_seconds=300),
+    ),
+    "certificate-expiring": RuleDescription(
+        description="The TLS certificate of the front expires soon.",
+        unit="days left",
+        default=AlertRule(threshold=14, for_seconds=0),
+    ),
+}
+
+
+class AlertRuleOut(AlertRule, frozen=True, kw_only=True):
+    """A rule as it holds, and what it finds."""
+
+    name: str = ""
+    description: str = ""
+    unit: str = ""
+
+
+class AlertRuleList(Answer, frozen=True, kw_only=True):
+    """All rules."""
+
+    items: Sequence[AlertRuleOut] = ()
+
+
+class AlertOut(Answer, frozen=True, kw_only=True):
+    """An alert; times in epoch seconds, 0: not yet.
+
+    Attributes:
+        rule: that found it.
+        subject: what it is about: ``node/NAME``, ``project/NAME``, ``workload/PROJECT/NAME`` or
+            ``platform``.
+        since: when its condition began.
+        silenced_until: nobody is told before; 0: people are.
+    """
+
+    rule: str
+    subject: str
+    severity: str = "warning"
+    state: AlertState = "pending"
+    summary: str = ""
+    since: float = 0.0
+    fired_at: float = 0.0
+    resolved_at: float = 0.0
+    silenced_until: float = 0.0
+
+
+class AlertList(Answer, frozen=True, kw_only=True):
+    """Alerts that the caller may see, firing ones first."""
+
+    items: Sequence[AlertOut] = ()
+
+
+class SilenceFields(msgspec.Struct, frozen=True, kw_only=True):
+    """A silence as it is written; ``*`` in ``rule`` and ``subject`` stands for anything."""
+
+    until: Annotated[float, Constraint(ge=0, le=1e11)]
+    rule: Annotated[str, Constraint(min_length=1, max_length=100)] = "*"
+    subject: Annotated[str, Constraint(min_length=1, max_length=300)] = "*"
+    comment: Annotated[Text, Constraint(max_length=1000)] = ""
+
+
+class SilenceOut(Answer, frozen=True, kw_only=True):
+    """A silence; it ends by itself."""
+
+    name: str
+    rule: str
+    subject: str
+    until: float
+    comment: str = ""
+    created_by: str = ""
+
+
+class SilenceList(Answer, frozen=True, kw_only=True):
+    """Silences that have not ended."""
+
+    items: Sequence[SilenceOut] = ()
+
+
+class ChannelFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who is told.
+
+    Attributes:
+        kind: what is sent where.
+        url: of a webhook, a Slack-type hook or an Alertmanager; of mail the server, as
+            ``smtps://host:465`` or ``smtp://host:587``, which has to offer STARTTLS.
+        secret: name of a secret of the platform: its key ``signing_key`` signs a webhook's body
+            (HMAC-SHA256 in ``X-Carrel-Signature``), ``token`` is sent as bearer token, ``username``
+            and ``password`` sign in to the mail server.
+        to: addresses of mail; ``sender`` the one it comes from.
+        severities: of alerts that it is told; none: all.
+        send_resolved: whether it is told that an alert is over.
+    """
+
+    kind: ChannelKind
+    url: Annotated[
+        str, Constraint(min_length=1, max_length=2048, pattern=r"^(https?|smtps?)://[^\s\x00]+$")
+    ]
+    secret: Annotated[ShortText, Constraint(max_length=63)] = ""
+    to: Annotated[list[ShortText], Constraint(max_length=50)] = []
+    sender: ShortText = ""
+    severities: Annotated[list[Severity], Constraint(max_length=3)] = []
+    send_resolved: bool = True
+
+
+class ChannelOut(Answer, frozen=True, kw_only=True):
+    """A channel, and how the last sending went; the URL without its query and credentials."""
+
+    name: str
+    kind: str
+    url: str
+    secret: str = ""
+    to: Sequence[str] = ()
+    sender: str = ""
+    severities: Sequence[str] = ()
+    send_resolved: bool = True
+    waiting: int = 0
+    sent_at: float = 0.0
+    error: str = ""
+    dropped: int = 0
+
+
+class ChannelList(Answer, frozen=True, kw_only=True):
+    """All channels."""
+
+    items: Sequence[ChannelOut] = ()

@@ -1,0 +1,1 @@
+"""Alerts: what is found (``conditions``), what lasts (``states``), who is told (``delivery``)."""

@@ -1,0 +1,157 @@
+"""The alert controller: looks every few seconds, keeps the states in the ledger, tells channels.
+
+The states are written before anybody is told, with what is still to be told, so that after a kill
+nothing fires twice; at worst one message is lost or sent twice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from carrel_scheduler.alerts.conditions import Facts, Rules, find
+from carrel_scheduler.alerts.delivery import Delivery
+from carrel_scheduler.alerts.messages import NotDelivered, send, send_mail, title
+from carrel_scheduler.alerts.states import AlertStates, silenced_until
+from carrel_scheduler.ledger.errors import SecretsUnreadable
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_schema.governance.alerts import (
+    ABOUT,
+    AlertOut,
+    AlertRule,
+    ChannelFields,
+    RuleName,
+    SilenceOut,
+)
+from carrel_schema.scopes import PLATFORM
+
+log = logging.getLogger(__name__)
+STATES: Final = "alert_states"
+RULE_KIND: Final = "alert-rule"
+SILENCE_KIND: Final = "alert-silence"
+CHANNEL_KIND: Final = "notification-channel"
+PAUSE_SECONDS: Final = 10.0
+
+
+class AlertController:
+    """See the module.
+
+    Args:
+        ledger: has rules, silences and channels, and keeps the states.
+        facts: the state of now.
+        clock: epoch seconds.
+        address: of the page that shows alerts.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        facts: Callable[[], Facts],
+        clock: Callable[[], float],
+        address: str = "",
+    ) -> None:
+        self._ledger, self._facts, self._clock, self._address = ledger, facts, clock, address
+        self._states: AlertStates | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self.delivery = Delivery(self.tell, clock)
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        try:
+            while True:
+                try:
+                    await self.once()
+                except Exception:  # must not end the scheduler
+                    log.warning("alerts were not looked for", exc_info=True)
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def once(self) -> None:
+        """Look, write what changed, and tell."""
+        rules, channels = await self.rules(), await self.channels()
+        book = await self._opened()
+        changed = book.step(find(self._facts(), rules), rules, self._clock())
+        if changed:
+            kept = [one for one in book.alerts if one.state != "pending"]
+            await self._ledger.put_setting(STATES, msgspec.to_builtins(kept))
+            silences = await self.silences()
+            for alert in changed:
+                log.info("alert %s of %s is %s", alert.rule, alert.subject, alert.state)
+                if not silenced_until(alert, silences, self._clock()):
+                    self.delivery.put(channels, alert)
+        await self.delivery.flush(channels)
+
+    async def alerts(self) -> Sequence[AlertOut]:
+        """All alerts of now, with their silences."""
+        book, silences, now = await self._opened(), await self.silences(), self._clock()
+        return [
+            msgspec.structs.replace(one, silenced_until=silenced_until(one, silences, now))
+            for one in book.alerts
+        ]
+
+    async def rules(self) -> Rules:
+        """The rules as they hold: the built-in ones, changed by administrators."""
+        stored = {
+            one.name: msgspec.json.decode(one.content, type=AlertRule)
+            for one in await self._ledger.scoped.list(RULE_KIND)
+        }
+        found: dict[RuleName, AlertRule] = {
+            name: stored.get(name, about.default) for name, about in ABOUT.items()
+        }
+        return found
+
+    async def silences(self) -> Sequence[SilenceOut]:
+        """Those that have not ended."""
+        found = [silence(one) for one in await self._ledger.scoped.list(SILENCE_KIND)]
+        return [one for one in found if one.until > self._clock()]
+
+    async def channels(self) -> Mapping[str, ChannelFields]:
+        """All channels, by name."""
+        return {
+            one.name: msgspec.json.decode(one.content, type=ChannelFields)
+            for one in await self._ledger.scoped.list(CHANNEL_KIND)
+        }
+
+    async def tell(self, _name: str, channel: ChannelFields, alert: AlertOut) -> None:
+        """Tell one channel of one alert now. Raises ``NotDelivered``."""
+        secret: Mapping[str, str] = {}
+        if channel.secret:
+            try:
+                found = await self._ledger.named_secrets.values(channel.secret, PLATFORM)
+            except SecretsUnreadable:
+                found = None
+            if found is None:
+                raise NotDelivered(f"its secret `{channel.secret}` is not there on the platform")
+            secret = found
+        if channel.kind == "mail":
+            text = f"{alert.summary}\n\n{self._address}\n"
+            await asyncio.to_thread(send_mail, channel, title(alert), text, secret)
+            return
+        if self._session is None:
+            self._session = aiohttp.ClientSession()
+        await send(self._session, channel, alert, secret, self._address)
+
+    async def _opened(self) -> AlertStates:
+        if self._states is None:
+            stored = (await self._ledger.settings()).get(STATES) or []
+            self._states = AlertStates(msgspec.convert(stored, list[AlertOut]))
+        return self._states
+
+
+def silence(record: ScopedRecord) -> SilenceOut:
+    """The silence of a record."""
+    stored = msgspec.json.decode(record.content)
+    return msgspec.convert(
+        {**stored, "name": record.name, "created_by": record.created_by}, SilenceOut
+    )

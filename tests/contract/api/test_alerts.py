@@ -1,0 +1,173 @@
+"""Alerts over HTTP: seen by whom they concern, told to real channels, silenced, kept."""
+
+import hashlib
+import hmac
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from typing_extensions import override
+
+from benchmarks.ports import free_port
+from carrel_scheduler.alerts.conditions import Facts, QueueFacts
+from carrel_scheduler.alerts.controller import AlertController
+from carrel_schema.answers import NodeView
+from contract.api.service import Desk
+
+PLANTED = "planted-k3y"
+
+
+class Hook:
+    """A server that takes what it is sent, or refuses it."""
+
+    def __init__(self) -> None:
+        self.took: list[tuple[dict[str, str], bytes]] = []
+        self.status = 200
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                hook.took.append((dict(self.headers), body))
+                self.send_response(hook.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            @override
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?key=hidden"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    made = Hook()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def lost() -> dict[str, Any]:
+    return {
+        "nodes": [NodeView(name="n1", status="lost")],
+        "queues": {"vision": QueueFacts(2000, 0, 1000)},
+    }
+
+
+async def look(desk: Desk, facts: dict[str, Any], minutes: int = 60) -> None:
+    """Let the controller look at these facts for so long."""
+    for _ in range(minutes):
+        desk.clock.now += 60
+        desk.facts = Facts(now=desk.clock.now, **facts)
+        await desk.alerts.once()
+
+
+async def test_alerts_are_told_once_and_silenced(desk: Desk, hook: Hook) -> None:
+    await desk.ask(
+        "PUT", "/secrets/hook?scope=platform", "root", json={"data": {"signing_key": PLANTED}}
+    )
+    channel = {"kind": "webhook", "url": hook.url, "secret": "hook"}
+    made = await desk.ask("PUT", "/notification-channels/ops", "root", json=channel)
+    assert made.body["url"] == hook.url.partition("?")[0]
+    assert (await desk.ask("POST", "/notification-channels/ops/test", "root")).status == 200
+    headers, body = hook.took.pop()
+    signed = hmac.new(PLANTED.encode(), body, hashlib.sha256).hexdigest()
+    assert headers["X-Carrel-Signature"] == f"sha256={signed}"
+    silence = {"until": desk.clock.now + 40_000, "rule": "starved-queue"}
+    quiet = await desk.ask("POST", "/silences", "root", json=silence)
+    assert quiet.status == 201
+    await look(desk, lost())
+    assert len(hook.took) == 1
+    assert b'"rule": "node-lost"' in hook.took[0][1]
+    everything = (await desk.ask("GET", "/alerts", "root")).body["items"]
+    assert {one["rule"] for one in everything} == {"node-lost", "starved-queue"}
+    [own] = (await desk.ask("GET", "/alerts", "ada")).body["items"]
+    assert (own["rule"], own["state"]) == ("starved-queue", "firing")
+    assert own["silenced_until"] == silence["until"]
+    assert (await desk.ask("GET", "/alerts", "carl")).body["items"] == []
+    await desk.alerts.close()
+    desk.alerts = AlertController(desk.ledger, lambda: desk.facts, desk.clock)
+    await look(desk, lost(), 5)
+    assert len(hook.took) == 1, "a new scheduler tells nobody again"
+    await look(desk, {}, 2)
+    assert len(hook.took) == 2
+    assert b'"state": "resolved"' in hook.took[1][1]
+    name = quiet.body["name"]
+    assert (await desk.ask("DELETE", f"/silences/{name}", "root")).status == 204
+
+
+async def test_a_channel_that_is_down_is_seen_and_served_later(desk: Desk, hook: Hook) -> None:
+    hook.status = 503
+    channel = {"kind": "slack", "url": hook.url}
+    await desk.ask("PUT", "/notification-channels/ops", "root", json=channel)
+    tried = await desk.ask("POST", "/notification-channels/ops/test", "root")
+    assert (tried.status, tried.code) == (409, "not_delivered")
+    await look(desk, lost(), 5)
+    [shown] = (await desk.ask("GET", "/notification-channels", "root")).body["items"]
+    assert (shown["error"], shown["waiting"]) == ("it answered 503", 1)
+    hook.status = 200
+    await look(desk, lost(), 20)
+    [shown] = (await desk.ask("GET", "/notification-channels", "root")).body["items"]
+    assert (shown["error"], shown["waiting"]) == ("", 0)
+    assert b"Critical: node-lost" in hook.took[-1][1]
+
+
+async def test_mail_is_sent(desk: Desk) -> None:
+    mails: list[Any] = []
+
+    class Box:
+        async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+            mails.append(envelope)
+            return "250 OK"
+
+    port = free_port()
+    server = Controller(Box(), hostname="127.0.0.1", port=port)
+    server.start()
+    try:
+        channel = {"kind": "mail", "url": f"smtp://127.0.0.1:{port}", "to": ["ops@example.org"]}
+        await desk.ask("PUT", "/notification-channels/mail", "root", json=channel)
+        sent = await desk.ask("POST", "/notification-channels/mail/test", "root")
+        assert sent.status == 200, sent.body
+    finally:
+        server.stop()
+    assert mails[0].rcpt_tos == ["ops@example.org"]
+    assert b"Carrel reaches this channel." in mails[0].content
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"kind": "mail"}, "url"),
+        ({"url": "smtps://host"}, "url"),
+        ({"url": "https://ada:pw@host/x"}, "url"),
+        ({"url": "file:///etc/passwd"}, "url"),
+        ({"kind": "mail", "url": "smtps://host"}, "to"),
+        ({"kind": "pager"}, "kind"),
+    ],
+)
+async def test_a_channel_that_cannot_be_is_refused(
+    desk: Desk, change: dict[str, Any], field: str
+) -> None:
+    body = {"kind": "webhook", "url": "https://host/x"} | change
+    refused = await desk.ask("PUT", "/notification-channels/ops", "root", json=body)
+    assert (refused.status, list(refused.fields)) == (422, [field])
+    assert "ada:pw" not in str(refused.body)
+
+
+async def test_rules_are_changed_and_reset(desk: Desk) -> None:
+    body = {"enabled": False, "severity": "info", "for_seconds": 60, "threshold": 5}
+    assert (await desk.ask("PUT", "/alert-rules/idle-gpu", "ada", json=body)).status == 403
+    changed = await desk.ask("PUT", "/alert-rules/idle-gpu", "root", json=body)
+    assert (changed.body["enabled"], changed.body["threshold"]) == (False, 5)
+    rules = (await desk.ask("GET", "/alert-rules", "ada")).body["items"]
+    assert next(one for one in rules if one["name"] == "idle-gpu")["severity"] == "info"
+    assert (await desk.ask("DELETE", "/alert-rules/idle-gpu", "root")).status == 204
+    assert (await desk.ask("PUT", "/alert-rules/nothing", "root", json=body)).status == 404
+    past = {"until": desk.clock.now - 1}
+    assert (await desk.ask("POST", "/silences", "root", json=past)).fields == {"until": "invalid"}
