@@ -1,9 +1,10 @@
-"""An administrator's day in a real browser, with an organisation's directory.
+"""A department administrator's day in a real browser, with an organisation's directory.
 
-Everybody signs in by OpenID Connect. The administrator makes a project with a policy and a
-template; a researcher of the directory's group is refused with the sentence, works by the template,
-and is gone when the directory says so. What happened is in the audit log, what was used in the
-consumption. The tests of this module build on each other, in order.
+Everybody signs in by OpenID Connect. An administrator makes a department and gives it to somebody,
+who makes a project in it with a policy and a template; a researcher of the directory's group is
+refused with the sentence, works by the template, and is gone when the directory says so. What
+happened is in the audit log, what was used in the consumption. The tests of this module build on
+each other, in order.
 """
 
 import os
@@ -50,7 +51,8 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OidcProvider]
     found = OidcProvider(tmp_path_factory.mktemp("oidc"))
     found.start()
     try:
-        say(found, "1", "grace", "it")
+        say(found, "3", "ruth", "it")
+        say(found, "1", "grace", "heads")
         say(found, "2", "ada", "vision-team")
         yield found
     finally:
@@ -102,7 +104,27 @@ def signed_in(browser: Browser, stack: Stack, subject: str) -> tuple[BrowserCont
 
 
 @pytest.fixture(scope="module")
-def grace(browser: Browser, stack: Stack) -> Iterator[Page]:
+def ruth(browser: Browser, stack: Stack) -> Iterator[Page]:
+    """An administrator of the platform, who makes the department."""
+    context, page = signed_in(browser, stack, "3")
+    client = stack.client(token(page, stack, "ruth"))
+    client.put_department("sciences", {})
+    page.goto(f"{stack.url}{CONSOLE}access")
+    page.fill("#subject", "grace")
+    page.select_option("#role", "department-administrator")
+    page.fill("#scope", "department/sciences")
+    page.locator("button", has_text="Give the role").click()
+    note = "grace is department-administrator in department/sciences."
+    expect(page.locator("[role=status]").first).to_contain_text(note)
+    page.screenshot(path=str(stack.shots / "governance-access.png"))
+    yield page
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def grace(ruth: Page, browser: Browser, stack: Stack) -> Iterator[Page]:
+    """Administers the department, and nothing else."""
+    assert ruth.url
     context, page = signed_in(browser, stack, "1")
     yield page
     context.close()
@@ -110,8 +132,9 @@ def grace(browser: Browser, stack: Stack) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def ada(grace: Page, browser: Browser, stack: Stack) -> Iterator[Page]:
-    """Comes when the administrator has made the project."""
+    """Comes when the project is there, which is in the department by itself."""
     grace.goto(f"{stack.url}{CONSOLE}new-project")
+    expect(grace.locator("#department")).to_have_value("sciences")
     grace.fill("#name", "vision")
     grace.locator("button", has_text="Create the project").click()
     grace.wait_for_url("**/projects/vision**")
@@ -140,13 +163,19 @@ def write(page: Page, stack: Stack, sort: str, name: str, text: str) -> None:
     expect(page.locator("[role=status]").first).to_contain_text(f"{name} of project/vision")
 
 
-def test_the_administrator_writes_a_policy_and_a_template(
+def test_the_department_s_administrator_writes_a_policy_and_a_template(
     grace: Page, ada: Page, stack: Stack
 ) -> None:
     assert ada.url.endswith("/hub/home")
     write(grace, stack, "policies", "small", POLICY)
     write(grace, stack, "templates", "nightly", TEMPLATE)
     grace.screenshot(path=str(stack.shots / "governance-policies.png"))
+    assert grace.goto(f"{stack.url}{CONSOLE}policies/edit") is not None
+    grace.fill("#name", "all")
+    grace.fill("#scope", "platform")
+    grace.fill("#text", POLICY)
+    grace.locator("button", has_text="Save").click()
+    expect(grace.locator("[role=alert]").first).to_contain_text("policies:update")
 
 
 def test_the_researcher_is_told_the_rule_and_works_by_the_template(ada: Page, stack: Stack) -> None:

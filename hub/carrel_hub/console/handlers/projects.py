@@ -114,9 +114,14 @@ class ProjectCreation(SignedInPage):
 
     @override
     async def get(self) -> None:
-        """Show it (to admins)."""
-        await self._check_admin()
+        """Show it to who may create projects; of a department, in that department."""
+        identity = await self.client.whoami()
+        if "projects:create" not in identity.permissions:
+            raise HTTPError(403, "your roles do not create projects")
         form = project_form.form_of(project_form.new_project(""))
+        departments = () if identity.admin else await self.client.list_departments()
+        if departments:
+            form.values["department"] = departments[0].name
         self.show("project_new.html", section="projects", form=form)
 
     @override
@@ -137,10 +142,6 @@ class ProjectCreation(SignedInPage):
             return
         self.set_status(422)
         self.show("project_new.html", section="projects", form=form)
-
-    async def _check_admin(self) -> None:
-        if "projects:create" not in (await self.client.whoami()).permissions:
-            raise HTTPError(403, "your roles do not create projects")
 
 
 class MemberForm(SignedInPage):

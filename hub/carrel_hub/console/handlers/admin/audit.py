@@ -97,7 +97,9 @@ class AuditPage(_AuditPage):
             choice.filters(self.console.clock()), limit=PAGE, after=after
         )
         verify = bool(self.get_query_argument("verify", ""))
-        await self.show_managed(
+        identity = await self.client.whoami()
+        governs = "audit:update" in identity.permissions
+        self.show(
             "admin/audit.html",
             section="audit",
             choice=choice,
@@ -105,8 +107,9 @@ class AuditPage(_AuditPage):
             entries=page.items,
             next=page.next,
             after=after,
-            checked=await self.client.verify_audit_log() if verify else None,
-            settings=await self.client.audit_settings(),
+            checked=await self.client.verify_audit_log() if verify and governs else None,
+            settings=await self.client.audit_settings() if governs else None,
+            permissions=identity.permissions,
             form=form,
         )
 
