@@ -242,6 +242,7 @@ class Client:
     put_channel = blocking(AsyncClient.put_channel)
     test_channel = blocking(AsyncClient.test_channel)
     delete_channel = blocking(AsyncClient.delete_channel)
+    samples = blocking(AsyncClient.samples)
     list_roles = blocking(AsyncClient.list_roles)
     list_access_rules = blocking(AsyncClient.list_access_rules)
     grant_role = blocking(AsyncClient.grant_role)

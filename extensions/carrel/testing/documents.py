@@ -44,6 +44,7 @@ class DocumentRoutes:
             ("DELETE", "/access-rules/{rule}", self._revoke),
             ("GET", "/effective-policy", self._effective),
             ("GET", "/usage-series", self._facts),
+            ("GET", "/samples", self._samples),
             ("GET", "/audit", self._audit),
             ("GET", "/audit/verification", self._verified),
             ("GET", "/audit/settings", self._audit_settings),
@@ -219,6 +220,9 @@ class DocumentRoutes:
         rules = self._state.access_rules
         rules[:] = [one for one in rules if one["id"] != request.match_info["rule"]]
         return web.Response(status=204)
+
+    async def _samples(self, request: web.Request) -> web.Response:
+        return web.json_response(self._state.samples | {"subject": request.query["subject"]})
 
     async def _facts(self, _: web.Request) -> web.Response:
         return web.json_response(self._state.usage_facts)

@@ -102,6 +102,11 @@ class FakeScheduler:
         return self._state.alerts
 
     @property
+    def samples(self) -> Json:
+        """What ``GET /samples`` answers, of any subject."""
+        return self._state.samples
+
+    @property
     def alerting(self) -> dict[tuple[str, str], Json]:
         """Rules, silences and channels, by resource and name."""
         return self._state.alerting

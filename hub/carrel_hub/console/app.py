@@ -36,7 +36,15 @@ from carrel_hub.console.handlers import (
     session,
     work,
 )
-from carrel_hub.console.handlers.admin import access, alerts, audit, consumption, policies, secrets
+from carrel_hub.console.handlers.admin import (
+    access,
+    alerts,
+    analytics,
+    audit,
+    consumption,
+    policies,
+    secrets,
+)
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
@@ -148,6 +156,9 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (rf"{one_project}/delete", projects.ProjectDeletion),
         (rf"{one_project}/models", models.ModelsPage),
         (rf"{one_project}/models/{_NAME}", models.ModelPage),
+        ("analytics", analytics.AnalyticsPage),
+        ("analytics-curves", analytics.AnalyticsCurves),
+        (r"analytics\.csv", analytics.AnalyticsTable),
         ("usage", consumption.ConsumptionPage),
         ("usage-curves", consumption.ConsumptionCurves),
         (r"usage\.csv", consumption.ConsumptionTable),

@@ -44,6 +44,7 @@ TAGS: Final[Mapping[str, str]] = {
     "events": "Workloads",
     "insight": "Metrics",
     "results": "Files",
+    "samples": "Metrics",
     "workers": "Experiments",
 }
 """Of modules whose names do not say it."""

@@ -12,6 +12,7 @@ import msgspec
 
 from carrel_scheduler.ledger.audit.contract import Audit
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
+from carrel_scheduler.ledger.samples import Samples
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.store import ObjectStore
 from carrel_schema.files import StoredCopy
@@ -115,6 +116,11 @@ class Ledger(ObjectStore, Protocol):
     @property
     def named_secrets(self) -> NamedSecrets:
         """Secrets that work names by scope and name."""
+        ...
+
+    @property
+    def samples(self) -> Samples:
+        """What the cluster and its projects had and did over time."""
         ...
 
     @property

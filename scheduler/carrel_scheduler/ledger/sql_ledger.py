@@ -43,6 +43,7 @@ from carrel_scheduler.ledger.rows.codec import (
     encode_status,
     to_json,
 )
+from carrel_scheduler.ledger.rows.samples import SqlSamples
 from carrel_scheduler.ledger.rows.scoped import SqlScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_store import SqlObjectStore
@@ -62,6 +63,7 @@ class SqlLedger(SqlObjectStore):
         self._audit = SqlAudit(self._writer, self._read, keys)
         self._scoped = SqlScopedRecords(self._writer, self._read, self._clock)
         self._named_secrets = NamedSecrets(self._scoped, keys)
+        self._samples = SqlSamples(self._writer, self._read)
 
     @property
     def scoped(self) -> SqlScopedRecords:
@@ -72,6 +74,11 @@ class SqlLedger(SqlObjectStore):
     def named_secrets(self) -> NamedSecrets:
         """See ``Ledger``."""
         return self._named_secrets
+
+    @property
+    def samples(self) -> SqlSamples:
+        """See ``Ledger``."""
+        return self._samples
 
     @property
     def audit(self) -> SqlAudit:

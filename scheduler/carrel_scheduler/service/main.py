@@ -45,6 +45,7 @@ from carrel_scheduler.service.audit_export import AuditExport
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
 from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import NotedProvider, OneMachine
+from carrel_scheduler.service.sampling import LiveSample, Sampler
 from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
 from carrel_scheduler.workloads.controllers.dependencies import Dependencies
 from carrel_scheduler.workloads.controllers.experiments.trials import (
@@ -176,6 +177,7 @@ class Service:
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         live = LiveView(self.loop, environment.fits)
         facts = AlertFacts(self.loop, live, settings.state_dir, settings.certificate)
+        self._sampler = Sampler(ledger.samples, LiveSample(self.loop, live), time.time)
         self._alerts = AlertController(ledger, facts, time.time, settings.alerts_address)
         self._server = http_server(
             make_app(
@@ -226,6 +228,7 @@ class Service:
                 group.create_task(self._sweep_files()),
                 group.create_task(AuditExport(self._ledger, time.time).run()),
                 group.create_task(self._alerts.run()),
+                group.create_task(self._sampler.run()),
                 group.create_task(Dependencies(self._ledger, self.loop.quarantine).run()),
             ]
             if self._settings.past_use.factor:

@@ -110,6 +110,7 @@ SAMPLES = {
     "create_access_rule": Sample({}, RULE),
     "delete_access_rule": Sample({"rule": "abc"}),
     "check_permission": Sample({}, query="?permission=workloads:read&scope=project/vision"),
+    "read_samples": Sample({}),
     "list_alerts": Sample({}),
     "list_alert_rules": Sample({}),
     "put_alert_rule": Sample({"name": "disk-full"}, {"threshold": 80}),

@@ -9,6 +9,7 @@ from contract.ledger.ledger_batches import CreatingMany, WatchingSpecifications
 from contract.ledger.ledger_copies import Copies
 from contract.ledger.ledger_named_secrets import NamedSecretsRules
 from contract.ledger.ledger_reading import Past, SmallThings
+from contract.ledger.ledger_samples import SampleRules
 from contract.ledger.ledger_scoped import ScopedRecordsRules
 from contract.ledger.ledger_studies import StudyLogs
 from contract.ledger.ledger_writing import Creating, Recording
@@ -24,6 +25,7 @@ class LedgerContract(
     StudyLogs,
     Copies,
     ScopedRecordsRules,
+    SampleRules,
     NamedSecretsRules,
     AuditLog,
 ):

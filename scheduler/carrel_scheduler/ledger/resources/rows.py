@@ -31,6 +31,7 @@ from carrel_scheduler.ledger.rows import codec
 from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows.tables import changes, objects, specs, store_state, transitions
+from carrel_scheduler.ledger.samples import Samples
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
@@ -290,6 +291,11 @@ class Past:
     def named_secrets(self) -> NamedSecrets:
         """See ``Ledger``."""
         return self.rows.named_secrets
+
+    @property
+    def samples(self) -> Samples:
+        """See ``Ledger``."""
+        return self.rows.samples
 
     @property
     def audit(self) -> Audit:

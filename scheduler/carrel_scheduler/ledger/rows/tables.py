@@ -9,6 +9,7 @@
   experiment.
 * ``copies`` are models and kept checkpoints; a removed one keeps its row, so that its version is
   never given again.
+* ``samples`` are means over time; see ``ledger.samples``.
 * ``scoped_records`` are what admins and users configure, each in a scope; see
   ``ledger.scoped_records``.
 * ``audit_entries`` are the audit log, ``audit_head`` is one row: both ends of its chain.
@@ -242,6 +243,16 @@ scoped_records: Final = Table(
     _text("created_by"),
     _time("changed_at"),
     _text("changed_by"),
+)
+
+samples: Final = Table(
+    "samples",
+    metadata,
+    _number("step", primary_key=True),
+    _text("subject", primary_key=True),
+    _number("at", primary_key=True),
+    _text("content"),
+    Index(None, "step", "at"),
 )
 
 audit_entries: Final = Table(

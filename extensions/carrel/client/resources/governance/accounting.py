@@ -8,6 +8,7 @@ import msgspec
 from carrel.client.transport import Transport
 from carrel_schema.governance.prices import PricesOut
 from carrel_schema.history import Usage, UsageSeries
+from carrel_schema.samples import SampleSeries
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,13 @@ class AccountingMethods:
         """GPU-hours in equal parts of a span of time."""
         parameters = {"by": by, "since": since, "until": until, "buckets": buckets}
         return await self._transport.ask("GET", "/usage-series", UsageSeries, parameters=parameters)
+
+    async def samples(
+        self, subject: str = "cluster", *, since: float | None = None, until: float | None = None
+    ) -> SampleSeries:
+        """Metrics over time of ``cluster``, ``node/NAME``, ``project/NAME`` and the like."""
+        parameters = {"subject": subject, "since": since, "until": until}
+        return await self._transport.ask("GET", "/samples", SampleSeries, parameters=parameters)
 
     async def prices(self) -> PricesOut:
         """The price list."""

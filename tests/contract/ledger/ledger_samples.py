@@ -1,0 +1,33 @@
+"""Samples of a ledger: means by subject and span."""
+
+from carrel_scheduler.ledger.records import Ledger
+from carrel_schema.samples import Sample
+
+START = 1_790_000_100 - 1_790_000_100 % 3600
+
+
+class SampleRules:
+    """``Ledger.samples``."""
+
+    async def test_samples_are_written_again_read_by_span_and_pruned(self, store: Ledger) -> None:
+        samples = store.samples
+        for number in range(4):
+            means = {"cluster": Sample(gpus=8, running=number), "project/a": Sample(gpus_used=0.5)}
+            await samples.add(300, START + 300 * number, means)
+        await samples.add(300, START, {"cluster": Sample(gpus=4)})
+        await samples.add(3600, START, {"cluster": Sample(gpus=7)})
+        found = await samples.read(300, ["cluster"], START, START + 900)
+        assert found == {
+            "cluster": [
+                (START, Sample(gpus=4)),
+                (START + 300, Sample(gpus=8, running=1)),
+                (START + 600, Sample(gpus=8, running=2)),
+            ]
+        }
+        parts = await samples.of_span(300, START, START + 3600)
+        assert {subject: len(of) for subject, of in parts.items()} == {"cluster": 4, "project/a": 3}
+        assert await samples.prune(300, START + 600) == 3
+        assert len((await samples.read(300, ["cluster"], START, START + 3600))["cluster"]) == 2
+        assert await samples.read(3600, ["cluster"], START, START + 1) == {
+            "cluster": [(START, Sample(gpus=7))]
+        }
