@@ -11,6 +11,7 @@ from carrel_hub.front import traefik
 from carrel_hub.front.rules import host_of, rules_of_traefik
 from carrel_hub.keys import Keys
 from carrel_hub.pages import Pages
+from carrel_hub.people import handlers as people
 from carrel_hub.queue import handlers
 from carrel_hub.services import Places
 from carrel_hub.stopped_routes import StoppedRoutes
@@ -111,6 +112,6 @@ def pages(c: Any, *, local_accounts: bool) -> None:
     c.JupyterHub.logo_file = str(HERE / "templates" / "logo.svg")
     c.JupyterHub.template_vars = {"carrel": Pages, "local_accounts": local_accounts}
     c.JupyterHub.default_url = "/hub/home"
-    c.JupyterHub.extra_handlers = handlers()
+    c.JupyterHub.extra_handlers = [*handlers(), *people.HANDLERS]
     # Strangers learn of no exact version; servers compare the first number with their own.
     c.JupyterHub.tornado_settings = {"headers": {"X-JupyterHub-Version": HUB_VERSION, "Server": ""}}

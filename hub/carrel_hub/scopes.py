@@ -12,6 +12,7 @@ MANAGE: Final = "custom:carrel:manage"
 SPAWN: Final = "custom:carrel:spawn"
 METRICS: Final = "custom:carrel:metrics"
 GATE: Final = "custom:carrel:gateway"
+PEOPLE: Final = "custom:carrel:people"
 
 SCHEDULER: Final = "carrel"
 CONSOLE: Final = "console"
@@ -25,9 +26,12 @@ CUSTOM_SCOPES: Final = {
     MANAGE: {"description": "Govern with your roles: what goes beyond your own work."},
     SPAWN: {"description": "Ask for workspaces in the name of users (the Hub's spawner only)."},
     METRICS: {"description": "Read Carrel's metrics."},
+    PEOPLE: {"description": "Show and change people for those who may (the scheduler only)."},
     GATE: {"description": "Hear of everybody's routes, tell of requests (the gateway only)."},
 }
 ADMIN_GROUP: Final = "carrel-admins"
+DISABLED_GROUP: Final = "carrel-disabled"
+"""Its members cannot sign in, see ``carrel_hub.people.disabled``."""
 OWN_GROUPS: Final = "read:users:groups!user"
 ACCESS: Final = [f"access:services!service={one}" for one in (SCHEDULER, CONSOLE, GATEWAY)]
 # What the console may do for whoever looks at it; each token gets what its owner has of these.
@@ -69,6 +73,7 @@ def load_roles() -> list[dict[str, Any]]:
                 "read:users:name",
                 "read:users:groups",
                 "start:servers",
+                PEOPLE,
             ],
             "services": [SCHEDULER],
         },

@@ -80,7 +80,8 @@ ADAS = (
     f"{CONSOLE}jobs/vision/nightly",
 )
 ADMINS = (
-    "/hub/people",
+    f"{CONSOLE}people",
+    f"{CONSOLE}directory-groups",
     "/hub/admin",
     f"{CONSOLE}projects/vision",
     f"{CONSOLE}new-project",

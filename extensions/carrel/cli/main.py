@@ -33,6 +33,7 @@ from carrel.cli.commands.admin import (
     access,
     alerts,
     audit,
+    people,
     policies,
     prices,
     samples,
@@ -51,11 +52,11 @@ GROUP: Final = "carrel.commands"
 OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 HELP: Final = {
     "backup": "Write users, keys, projects, history and pending work into one file.",
-    "directory": "Say what groups of the directory may do here (administrators).",
+    "directory": "Write rules of directory groups into a file of this machine (its owner).",
     "keys": "Rotate the keys of this machine (administrators).",
     "restore": "Bring back what `carrel backup` wrote; Carrel has to be stopped.",
     "up": "Start everything on this machine: Hub, scheduler, console.",
-    "user": "Manage the people who may sign in (administrators).",
+    "user": "Manage accounts in the state folder of this machine (its owner).",
 }
 
 
@@ -138,6 +139,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "usage": cluster.usage,
     "history": samples.history,
     "wait": ending.wait,
+    "password": people.password,
     "rerun": ending.rerun,
     "update": ending.update,
     "prune": ending.prune,
@@ -198,6 +200,28 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "describe": models.describe,
             "delete": models.delete,
             "download": models.download,
+        },
+    ),
+    "people": (
+        "Look after the people who may sign in (administrators).",
+        {
+            "list": people.list_people,
+            "describe": people.describe,
+            "invite": people.invite,
+            "revoke-invitation": people.revoke_invitation,
+            "disable": people.disable,
+            "enable": people.enable,
+            "end-sessions": people.end_sessions,
+            "update": people.update,
+            "delete": people.delete,
+        },
+    ),
+    "group": (
+        "Say what groups of the directory are here (administrators).",
+        {
+            "list": people.list_groups,
+            "map": people.map_group,
+            "unmap": people.unmap_group,
         },
     ),
     "audit": (

@@ -20,6 +20,7 @@ from carrel.client.resources.governance.alerts import AlertMethods
 from carrel.client.resources.governance.audit import AuditMethods
 from carrel.client.resources.governance.policies import PolicyMethods
 from carrel.client.resources.governance.secrets import SecretMethods
+from carrel.client.resources.governance.users import UserMethods
 from carrel.client.resources.map import MapMethods
 from carrel.client.resources.models import ModelMethods
 from carrel.client.transport import Pauses, Transport
@@ -38,6 +39,7 @@ class AsyncClient(
     AccessMethods,
     AlertMethods,
     AccountingMethods,
+    UserMethods,
 ):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 

@@ -117,6 +117,20 @@ class FakeScheduler:
         return self._state.access_rules
 
     @property
+    def people(self) -> dict[str, Json]:
+        """Who may sign in, by name."""
+        return self._state.people
+
+    def hide_directory_groups(self, *, away: bool) -> None:
+        """Answer no question about the table of groups, or all again."""
+        self._do(lambda: setattr(self._state, "directory_groups_away", away))
+
+    @property
+    def directory_groups(self) -> dict[str, Json]:
+        """What groups of the directory make of their members, by group."""
+        return self._state.directory_groups
+
+    @property
     def documents(self) -> dict[tuple[str, str, str], Json]:
         """Policies and templates by sort, scope and name."""
         return self._state.documents

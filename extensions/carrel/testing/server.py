@@ -8,6 +8,7 @@ from aiohttp import WSMsgType, web
 
 from carrel.testing.documents import DocumentRoutes
 from carrel.testing.files import ArtifactRoutes
+from carrel.testing.people import PeopleRoutes
 from carrel.testing.state import (
     AT_REST,
     NO_QUOTA,
@@ -38,7 +39,8 @@ class Server:
         self.activities: list[Json] = []
         self.app = web.Application(middlewares=[self._guard])
         add = self.app.router.add_route
-        more = (*ArtifactRoutes(state).routes(), *DocumentRoutes(state).routes())
+        parts = (ArtifactRoutes(state), DocumentRoutes(state), PeopleRoutes(state))
+        more = [route for part in parts for route in part.routes()]
         for method, path, handler in (*self._routes(), *more):
             add(method, PREFIX + path, handler)
 

@@ -70,6 +70,9 @@ class SchedulerState:
         self.alerts: list[Json] = []
         self.samples: Json = {"step_seconds": 300, "times": [], "values": {}}
         self.alerting: dict[tuple[str, str], Json] = {}
+        self.people: dict[str, Json] = {}
+        self.directory_groups: dict[str, Json] = {}
+        self.directory_groups_away = False
         self.effective_rules: Json = {}
         self.usage_facts: Json = {}
         self.audit: list[Json] = []

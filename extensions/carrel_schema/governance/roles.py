@@ -59,6 +59,10 @@ Permission = Literal[
     "service-accounts:update",
     "alerts:read",
     "alerts:update",
+    "users:read",
+    "users:update",
+    "directory-groups:read",
+    "directory-groups:update",
     "faults:read",
     "metrics:read",
 ]

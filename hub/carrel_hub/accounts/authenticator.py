@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from carrel_hub.accounts import sessions
 from carrel_hub.accounts.controller import AccountsController, stop_servers
-from carrel_hub.accounts.handlers import InvitationHandler, PasswordHandler, PeopleHandler
+from carrel_hub.accounts.handlers import InvitationHandler, PasswordHandler
 from carrel_hub.accounts.passwords import LONGEST, hash_password, verify
 from carrel_hub.accounts.sources import remember_browser, source_of_attempt
 from carrel_hub.accounts.store import Account, AccountError, Accounts
@@ -61,7 +61,6 @@ class CarrelAuthenticator(Authenticator):
             *handlers,
             ("/password", PasswordHandler),
             ("/invitation", InvitationHandler),
-            ("/people", PeopleHandler),
         ]
 
     @override

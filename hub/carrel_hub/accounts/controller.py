@@ -39,6 +39,7 @@ class AccountsController:
             sessions.revoke(user)
             return
         if account.revoke == "everything":
+            user.groups = []  # a new account of the name is not disabled
             sessions.revoke(user)
             self._to_stop[user.name] = servers_of(user)
         elif account.revoke == "sessions":

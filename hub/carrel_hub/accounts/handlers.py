@@ -1,4 +1,4 @@
-"""Pages of the Hub for accounts of the file: one's own password, invitations, and people.
+"""Pages of the Hub for accounts of the file: one's own password, and invitations.
 
 A password is chosen by who knows the present one, or by who holds a link that an admin made; both
 are limited like sign-in. A changed password ends all sessions and tokens, also this one.
@@ -6,46 +6,17 @@ are limited like sign-in. A changed password ends all sessions and tokens, also 
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlencode
 
-from jupyterhub import orm
 from jupyterhub.handlers.base import BaseHandler
 from tornado import web
 from typing_extensions import override
 
-from carrel_hub.accounts.controller import GROUP_PREFIX
 from carrel_hub.accounts.passwords import LONGEST, SHORTEST, verify
 from carrel_hub.accounts.sources import source_of_attempt
 from carrel_hub.accounts.store import BAD_LINK, AccountError, Accounts
 from carrel_hub.accounts.throttle import Busy
-
-INVITED_SECONDS: Final = 3 * 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """One row of the page.
-
-    Attributes:
-        last_seen: when the Hub last heard of them, in UTC; empty: never.
-        invited: whether a link counts by which they may choose a password.
-        chosen: whether they have a password.
-    """
-
-    name: str
-    admin: bool
-    projects: Sequence[str]
-    last_seen: str
-    invited: bool
-    chosen: bool
-
-
-def _projects(row: Any) -> list[str]:
-    names = (group.name for group in row.groups)
-    return sorted(one.removeprefix(GROUP_PREFIX) for one in names if one.startswith(GROUP_PREFIX))
 
 
 class _AccountHandler(BaseHandler):
@@ -161,73 +132,3 @@ class InvitationHandler(_AccountHandler):
             return
         untyped.authenticator.throttle.succeeded(source, name)
         untyped.redirect(f"{untyped.hub.base_url}login?{urlencode({'username': name})}")
-
-
-class PeopleHandler(_AccountHandler):
-    """``/hub/people``: who has an account; invite, remove, and say who is an admin."""
-
-    @web.authenticated
-    @override
-    async def get(self) -> None:
-        """Show them."""
-        self._check_admin()
-        await self._show()
-
-    @web.authenticated
-    @override
-    async def post(self) -> None:
-        """Invite, remove, promote or demote one."""
-        self._check_admin()
-        untyped: Any = self
-        name = self.get_body_argument("user", "").strip()
-        action, link = self.get_body_argument("action", ""), ""
-        try:
-            if action == "invite":
-                joins = self.get_body_argument("projects", "").replace(",", " ").split()
-                token = self.accounts.invite(name, time.time() + INVITED_SECONDS, joins=joins)
-                query = urlencode({"user": name, "token": token})
-                here = f"{self.request.protocol}://{self.request.host}{untyped.hub.base_url}"
-                link = f"{here}invitation?{query}"
-            elif action == "remove":
-                self._check_other(name)
-                self.accounts.remove(name)
-            elif action in ("promote", "demote"):
-                self._check_other(name)
-                self.accounts.set_admin(name, admin=action == "promote")
-            else:
-                raise web.HTTPError(400, "action is unknown; it should be invite or remove.")
-        except AccountError as error:
-            await self._show(problem=str(error), status=422)
-            return
-        await self._show(invited=name if link else "", link=link)
-
-    def _check_admin(self) -> None:
-        untyped: Any = self
-        if not untyped.current_user.admin:
-            raise web.HTTPError(403, "Only admins look after people.")
-
-    def _check_other(self, name: str) -> None:
-        untyped: Any = self
-        if name == untyped.current_user.name:
-            raise AccountError("Let another admin change or remove your own account.")
-
-    async def _show(
-        self, *, problem: str = "", invited: str = "", link: str = "", status: int = 200
-    ) -> None:
-        untyped: Any = self
-        rows = {row.name: row for row in untyped.db.query(orm.User).all()}
-        now = time.time()
-        people = [
-            Person(
-                name=name,
-                admin=account.admin,
-                projects=_projects(rows[name]) if name in rows else account.joins,
-                last_seen=str(rows[name].last_activity or "")[:16] if name in rows else "",
-                invited=bool(account.invitation) and now < account.invited_until,
-                chosen=bool(account.password),
-            )
-            for name, account in sorted(self.accounts.all().items())
-        ]
-        await self.page(
-            "people.html", status, people=people, problem=problem, invited=invited, link=link
-        )

@@ -14,6 +14,8 @@ from jupyterhub import orm
 from jupyterhub.utils import new_token
 from sqlalchemy.orm import object_session
 
+from carrel_hub.scopes import DISABLED_GROUP
+
 # The client of tokens that were asked for by API, on the token page or for a server; all other
 # tokens were given to a service for a browser.
 _OWN_CLIENT: Final = "jupyterhub"
@@ -33,11 +35,21 @@ def end_sessions(user: Any) -> None:
     _commit(user)
 
 
-def revoke(user: Any) -> None:
-    """Remove every right: sessions, tokens, membership of groups. Commit."""
+def end_all(user: Any) -> None:
+    """End sessions and remove all tokens, also those of running servers. Commit."""
     _end_browser_sessions(user)
     _remove_tokens(user, set())
-    user.groups = []
+    _commit(user)
+
+
+def revoke(user: Any) -> None:
+    """Remove every right: sessions, tokens, membership of groups. Commit.
+
+    Who is disabled stays so: in a directory they may come back.
+    """
+    _end_browser_sessions(user)
+    _remove_tokens(user, set())
+    user.groups = [group for group in user.groups if group.name == DISABLED_GROUP]
     user.admin = False
     _commit(user)
 

@@ -22,6 +22,7 @@ from traitlets import Unicode
 from traitlets.utils.importstring import import_item
 from typing_extensions import override
 
+from carrel_hub.accounts import disabled
 from carrel_hub.accounts.audit_reports import AuditReports, origin_of
 from carrel_hub.accounts.sessions import end_browser_sessions
 from carrel_hub.accounts.token_reports import HANDLERS
@@ -30,6 +31,7 @@ from carrel_spawner.connections import shared_client
 _LOGOUT: Final = "/logout"
 REASONS: Final = {403: "not_allowed", 429: "too_many_attempts"}
 """What the audit log is told of refusals, by their status."""
+DISABLED: Final = "Your account is disabled. Ask an admin."
 HUB_VERSION: Final = jupyterhub.__version__.partition(".")[0]
 """What strangers are told of the Hub's version."""
 
@@ -55,7 +57,7 @@ class Root(APIHandler):
         base.finish(json.dumps({"version": HUB_VERSION}))
 
 
-def ending_sessions(authenticator: type[Authenticator]) -> type[Authenticator]:
+def ending_sessions(authenticator: type[Authenticator]) -> type[Authenticator]:  # noqa: C901 - one class made from another
     """The authenticator, with a sign-out that ends the person's sessions in all browsers."""
 
     class EndingSessions(authenticator):  # type: ignore[misc, valid-type]
@@ -83,8 +85,23 @@ def ending_sessions(authenticator: type[Authenticator]) -> type[Authenticator]:
                 self._refused(handler, data, "wrong_password")
             else:
                 name = found["name"]
+                self._check_enabled(handler, name)
                 self.reports.add("sign-in", name, user=name, **origin_of(self, handler))
             return found
+
+        def _check_enabled(self, handler: Any, name: str) -> None:
+            row = disabled.row_of(handler.db, name)
+            if disabled.is_disabled(row):
+                self._refused(handler, {"username": name}, "disabled")
+                raise HTTPError(403, DISABLED)
+
+        @override
+        async def refresh_user(self, user: Any, handler: Any = None, **kwargs: Any) -> Any:
+            """Who is disabled has no session and no token that counts."""
+            if disabled.is_disabled(user.orm_user):
+                return False
+            base: Any = super()
+            return await base.refresh_user(user, handler, **kwargs)
 
         def _refused(self, handler: Any, data: Any, reason: str) -> None:
             typed = data.get("username", "") if isinstance(data, dict) else ""

@@ -26,7 +26,7 @@ T = TypeVar("T")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,30}[a-z0-9])?\Z")
 # Of the Hub's services, whose names appear beside those of users, and of accounts with power.
 _RESERVED: Final = frozenset(
-    {"root", "nobody", "daemon", "system", scopes.SCHEDULER, scopes.CONSOLE, scopes.GATEWAY}
+    {"root", "nobody", "daemon", "system", "me", scopes.SCHEDULER, scopes.CONSOLE, scopes.GATEWAY}
 )
 BAD_LINK: Final = "This link does not count any more: it was used, replaced, or is too old."
 _RESERVED_PREFIX: Final = "carrel-"
@@ -162,6 +162,15 @@ class Accounts:
         digest = account.invitation if account is not None else ""
         right = hmac.compare_digest(digest or _digest(""), _digest(token))
         return right and bool(digest) and account is not None and now < account.invited_until
+
+    def revoke_invitation(self, name: str) -> None:
+        """Let a link count no more. Raises ``AccountError`` when there is no such account."""
+
+        def change(file: _File) -> None:
+            account = _known(file, name)
+            account.invitation, account.invited_until = "", 0.0
+
+        self._change(change)
 
     def set_admin(self, name: str, *, admin: bool) -> None:
         """Say who manages everything. Raises ``AccountError``, also for the last one who does."""

@@ -42,6 +42,7 @@ from carrel_hub.console.handlers.admin import (
     analytics,
     audit,
     consumption,
+    people,
     policies,
     secrets,
 )
@@ -167,6 +168,8 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("secrets", secrets.SecretsPage),
         ("access", access.AccessPage),
         ("alerts", alerts.AlertsPage),
+        ("people", people.PeoplePage),
+        ("directory-groups", people.GroupsPage),
         ("audit", audit.AuditPage),
         (r"audit\.csv", audit.AuditTable),
         ("reference", reference.ReferencePage),

@@ -22,6 +22,8 @@ from carrel_hub.accounts.store import AccountError, check_name
 from carrel_hub.directory.controller import DirectoryController, Standing
 from carrel_hub.directory.group_rules import GroupRuleError, GroupRules
 from carrel_hub.directory.membership import Membership, apply, forget, membership
+from carrel_hub.directory.table import GroupTable
+from carrel_spawner.connections import shared_client
 
 ASK_AN_ADMIN: Final = "Ask an admin."
 ARRIVING: Final = 1000
@@ -41,6 +43,7 @@ class DirectoryAuthenticator(Authenticator):
         self.allow_all = True  # whoever is not to come is refused with a sentence in ``admit``
         self.auth_refresh_age = 0
         self.rules = GroupRules(Path(self.groups_file))
+        self.table = GroupTable(self._scheduler)
         self.app: Any = None
         self._arriving: TTLCache[str, Membership] = TTLCache(ARRIVING, ARRIVING_SECONDS)
         self._running: asyncio.Task[None] | None = None
@@ -61,6 +64,11 @@ class DirectoryAuthenticator(Authenticator):
         Raises ``DirectoryUnreachableError`` when it gives none.
         """
         raise NotImplementedError
+
+    def _scheduler(self) -> Any:
+        """Its client; ``None`` for a Hub that has none."""
+        token = getattr(self, "audit_token", "")
+        return shared_client(getattr(self, "audit_url", ""), token) if token else None
 
     def local_name(self, name: str) -> str:
         """The user name here. Raises ``HTTPError`` 403 with a sentence when it can be none."""
@@ -91,7 +99,12 @@ class DirectoryAuthenticator(Authenticator):
             raise web.HTTPError(503, f"The table of groups cannot be read. {ASK_AN_ADMIN}") from (
                 error
             )
-        wanted = membership(rules, groups, admin=name in self.sign_in.admins)
+        wanted = membership(
+            (*rules, *self.table.rules),
+            groups,
+            admin=name in self.sign_in.admins,
+            complete=self.table.complete,
+        )
         row = self._row(name)
         if row is None:
             self._arriving[name] = wanted  # the Hub makes the row next

@@ -16,6 +16,7 @@ from tornado import web
 from carrel_hub.accounts import sessions
 from carrel_hub.accounts.controller import servers_of, stop_servers
 from carrel_hub.directory.membership import forget
+from carrel_hub.directory.table import GroupTable
 
 
 class Standing(Enum):
@@ -38,6 +39,7 @@ class UserSource(Protocol):
     """Who asks the directory: an authenticator of the Hub ``app``."""
 
     app: Any
+    table: GroupTable
 
     async def ask(self, user: Any) -> Standing:
         """Ask about a user of the Hub, and apply the answer.
@@ -67,6 +69,7 @@ class DirectoryController:
 
     async def ask_about_all(self) -> None:
         """One round; it ends early when the directory does not answer."""
+        await self._authenticator.table.refresh()
         app = self._authenticator.app
         for name in [row.name for row in app.db.query(orm.User).all()]:
             user = app.users.get(name)

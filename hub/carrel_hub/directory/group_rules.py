@@ -25,11 +25,15 @@ class GroupRule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields
         group: its name, as the directory spells it.
         projects: they are members of these projects.
         admin: they manage everything.
+        role: they have this role in ``scope``, as ``department/sciences``; empty: none. Only rules
+            that the console or ``carrel group`` made have one.
     """
 
     group: str
     projects: list[str] = []
     admin: bool = False
+    role: str = ""
+    scope: str = ""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -97,6 +101,11 @@ def check(rule: GroupRule) -> None:
     """Raise ``GroupRuleError`` unless the rule can be applied."""
     if not rule.group.strip():
         raise GroupRuleError("group is empty; it should be the name of a group of the directory.")
+    if rule.role or rule.scope:
+        raise GroupRuleError(
+            f"role is {rule.role!r} for the group {rule.group!r}; it should be left out in this "
+            "file: `carrel group map` gives roles."
+        )
     for project in rule.projects:
         expected = expected_project_name(project)
         if expected:

@@ -195,6 +195,7 @@ class LdapAuthenticator(DirectoryAuthenticator):
         if entry is None:
             return None
         self.throttle.succeeded(source, name)
+        await self.table.refresh()
         admin = self.admit(self.local_name(name), entry.groups)
         remember_browser(handler, name)
         return {"name": name, "admin": admin}

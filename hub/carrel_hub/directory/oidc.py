@@ -77,6 +77,8 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
         state = auth_model["auth_state"]
         about = state[self.user_auth_state_key]
         await self._check_same_person(name, str(about.get("sub") or ""))
+        if _refusals.get() is None:  # somebody signs in; rounds read the table once for all
+            await self.table.refresh()
         try:
             auth_model["admin"] = self.admit(name, groups_in(about, self._provider.groups_claim))
         except web.HTTPError as error:

@@ -12,6 +12,7 @@ from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.principals.access_rules import AccessRules
 from carrel_scheduler.api.principals.identity import Identity, Membership
 from carrel_scheduler.api.principals.jobs import JobLimits
+from carrel_scheduler.api.principals.users import NoUsers, Users
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.files.contract import Files, NoFiles
@@ -85,6 +86,7 @@ class ApiDependencies:
         node_agents: what reports the devices of a cluster's nodes.
         alerts: looks for conditions that people should know of; ``None``: nobody does.
         rules: who has which role where; made with the application.
+        users: people, as the Hub keeps them.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
 
@@ -103,6 +105,7 @@ class ApiDependencies:
     alerts: AlertController | None = None
     files: Files = field(default_factory=NoFiles)
     retention: RetentionRules = field(default_factory=RetentionRules)
+    users: Users = field(default_factory=NoUsers)
     prefix: str = "/services/carrel"
     timing: StreamTiming = field(default_factory=StreamTiming)
     trouble: Callable[[], str] = str

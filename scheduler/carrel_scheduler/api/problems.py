@@ -55,6 +55,7 @@ class Code(StrEnum):
     NOT_FOR_JOBS = "not_for_jobs"
     WRONG_TASK_TOKEN = "wrong_task_token"  # noqa: S105 - a code, not a secret
     TOO_MANY_STREAMS = "too_many_streams"
+    TOO_MANY_ATTEMPTS = "too_many_attempts"
     # What is not there.
     NOT_FOUND = "not_found"
     UNKNOWN_PROJECT = "unknown_project"

@@ -30,6 +30,7 @@ from carrel_scheduler.api.operations.governance import (
     secrets,
     service_accounts,
     templates,
+    users,
 )
 from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.principals.access import Access
@@ -98,6 +99,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *templates.OPERATIONS,
     *secrets.OPERATIONS,
     *service_accounts.OPERATIONS,
+    *users.OPERATIONS,
     *departments.OPERATIONS,
     *cluster.OPERATIONS,
     *audit.OPERATIONS,

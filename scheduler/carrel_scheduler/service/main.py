@@ -19,6 +19,7 @@ from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import NodeAgents
 from carrel_scheduler.api.http.app import ApiDependencies, make_app
 from carrel_scheduler.api.principals.hub import HubIdentity, HubMembership
+from carrel_scheduler.api.principals.users import HubUsers
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.collecting import collect_rarely
 from carrel_scheduler.engines.contract import Engine
@@ -179,6 +180,7 @@ class Service:
         facts = AlertFacts(self.loop, live, settings.state_dir, settings.certificate)
         self._sampler = Sampler(ledger.samples, LiveSample(self.loop, live), time.time)
         self._alerts = AlertController(ledger, facts, time.time, settings.alerts_address)
+        self._users = HubUsers(settings.hub_api_url, settings.hub_token)
         self._server = http_server(
             make_app(
                 ApiDependencies(
@@ -189,6 +191,7 @@ class Service:
                     trouble=lambda: environment.trouble() or ledger.trouble,
                     identity=self._identity,
                     membership=self._membership,
+                    users=self._users,
                     loads=loads,
                     trials=trials,
                     clock=time.time,
@@ -283,6 +286,7 @@ class Service:
         self._studies.close()
         await self._identity.close()
         await self._membership.close()
+        await self._users.close()
 
 
 async def serve(settings: Settings, listener: socket.socket | None = None) -> None:

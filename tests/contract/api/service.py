@@ -38,6 +38,7 @@ from carrel_schema.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
+from contract.api.fake_users import FakeUsers
 from contract.api.fakes import (
     FakeAgents,
     FakeEngine,
@@ -108,6 +109,7 @@ class Desk:
     studies: Studies
     identity: FakeIdentity
     membership: FakeMembership
+    users: FakeUsers
     clock: Clock
     tokens: TaskTokens
     files: FolderFiles
@@ -265,6 +267,7 @@ async def running(
             studies=Studies(ledger, epoch=lambda: 0),
             identity=FakeIdentity(),
             membership=FakeMembership(),
+            users=FakeUsers(),
             clock=clock,
             tokens=tokens,
             files=FolderFiles(folder / "files"),
@@ -277,6 +280,7 @@ async def running(
                 engine=desk.engine,
                 identity=desk.identity,
                 membership=desk.membership,
+                users=desk.users,
                 trials=Trials(
                     desk.studies, Manager(ledger, clock=clock, publish=nobody), clock=clock
                 ),

@@ -131,6 +131,17 @@ SAMPLES = {
     "read_secret": Sample({"name": "ours"}, query="?scope=project/vision"),
     "put_secret": Sample({"name": "ours"}, {"data": {"K": "v"}}, "?scope=project/vision"),
     "delete_secret": Sample({"name": "ours"}, query="?scope=project/vision"),
+    "list_users": Sample({}),
+    "read_own_user": Sample({}),
+    "change_own_password": Sample({}, {"old": "old", "new": "another-horse"}),
+    "read_user": Sample({"user": "bea"}),
+    "invite_user": Sample({"user": "emil"}, {"projects": ["vision"]}),
+    "update_user": Sample({"user": "bea"}, {"projects": ["vision"]}),
+    "act_on_user": Sample({"user": "bea"}, {"action": "end-sessions"}),
+    "delete_user": Sample({"user": "dora"}),
+    "list_directory_groups": Sample({}),
+    "put_directory_group": Sample({}, {"projects": ["vision"]}, "?group=vision-team"),
+    "delete_directory_group": Sample({}, query="?group=elsewhere"),
     "list_nodes": Sample({}),
     "read_node": Sample({"node": "node-1"}),
     "uncordon_device": Sample({"node": "node-1", "index": "1"}),
@@ -244,6 +255,11 @@ OF_THEIR_OWN = {
         for name in ("delete_model", "delete_kept_checkpoint")
         for role in ("colleague", "spawner")
     },
+    # A service has no password; the Hub reads the table of groups.
+    ("change_own_password", "spawner"): NO,
+    ("list_directory_groups", "spawner"): OK,
+    # There is no such rule.
+    ("delete_directory_group", "admin"): HIDDEN,
     # Nobody's token, but let in.
     ("identify_task", "gateway"): "404",
     # Its user only, whose files and secrets it has.

@@ -56,6 +56,26 @@ class DirectoryStack(Stack):
         model = await self.user(name)
         return set(model["groups"]), bool(model["admin"])
 
+    async def person(self, name: str, method: str = "GET", tail: str = "") -> dict[str, Any]:
+        """What the Hub tells the scheduler of somebody, or does with them."""
+        url = f"{self.settings.hub_url}/hub/api/carrel/people/{name}{tail}?actor=root"
+        headers = {"Authorization": f"token {self.keys.scheduler}"}
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.request(method, url) as answer,
+        ):
+            found: dict[str, Any] = await answer.json()
+            assert answer.status == 200, found
+            return found
+
+    def give(self, group: str, **rule: Any) -> None:
+        """Put a rule into the table of groups that the scheduler keeps."""
+        self.fake.directory_groups[group] = {"group": group, "source": "table"} | rule
+
+    def take(self, group: str) -> None:
+        """Remove a rule of that table."""
+        del self.fake.directory_groups[group]
+
     async def add_by_hand(self, group: str, name: str) -> None:
         """What an admin does at the Hub."""
         url = f"{self.settings.hub_url}/hub/api/groups/{group}"

@@ -5,7 +5,7 @@ scheduler count at once.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,12 +15,14 @@ from carrel_scheduler.api.principals.identity import Identity, Membership, Princ
 from carrel_scheduler.api.principals.rights import NO_RIGHTS, Rights
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_schema.governance.people import DIRECTORY_GROUP, DirectoryGroupFields
 from carrel_schema.governance.roles import ROLES, AccessRuleFields
 from carrel_schema.governance.service_accounts import SUFFIX
 from carrel_schema.objects import Project
 from carrel_schema.scopes import Scope
 
 KIND: Final = "access-rule"
+DIRECTORY_KIND: Final = "directory-group"
 KNOWN_SECONDS: Final = 2.0
 
 
@@ -98,6 +100,7 @@ class AccessRules:
             return
         until = self._clock() + KNOWN_SECONDS
         rules = [read(one) for one in await self._ledger.scoped.list(KIND)]
+        rules += rules_of_directory(await self._ledger.scoped.list(DIRECTORY_KIND))
         projects: defaultdict[str, list[str]] = defaultdict(list)
         if any(one.scope.startswith("department/") for one in rules):
             for project in (await self._ledger.list(Project)).items:
@@ -121,6 +124,19 @@ class RightsIdentity:
     def forget(self, user: str) -> None:
         """See ``Identity``."""
         self._identity.forget(user)
+
+
+def rules_of_directory(records: Iterable[ScopedRecord]) -> Iterator[AccessRuleFields]:
+    """Roles that groups of the directory bring; the Hub has a group of its own for each."""
+    for record in records:
+        rule = msgspec.json.decode(record.content, type=DirectoryGroupFields)
+        if rule.role:
+            yield AccessRuleFields(
+                subject=f"{DIRECTORY_GROUP}{record.name}",
+                subject_kind="group",
+                role=rule.role,
+                scope=rule.scope,
+            )
 
 
 def read(record: ScopedRecord) -> AccessRuleFields:

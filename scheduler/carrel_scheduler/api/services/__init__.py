@@ -19,6 +19,7 @@ from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.governance.secrets import Secrets
 from carrel_scheduler.api.services.governance.service_accounts import ServiceAccounts
 from carrel_scheduler.api.services.governance.templates import Templates
+from carrel_scheduler.api.services.governance.users import DirectoryGroups, UserAccounts
 from carrel_scheduler.api.services.metrics import Metrics
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import Submission
@@ -41,6 +42,8 @@ class Services:
     secrets: Secrets
     access: Access
     service_accounts: ServiceAccounts
+    users: UserAccounts
+    groups: DirectoryGroups
     accounting: Accounting
     alerts: Alerts
     streams: EventStreams
@@ -75,6 +78,8 @@ class Services:
             templates=Templates(deps),
             access=Access(deps),
             service_accounts=ServiceAccounts(deps, used),
+            users=UserAccounts(deps),
+            groups=DirectoryGroups(deps),
             accounting=Accounting(deps),
             alerts=Alerts(deps),
             secrets=Secrets(deps),

@@ -1,0 +1,120 @@
+"""The fake scheduler's people and groups of the directory: kept and shown, applied to nothing."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from carrel.testing.state import Json, Refusal, SchedulerState
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PeopleRoutes:
+    """For admins alone, but for the table of groups, which the Hub reads too."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """What it answers."""
+        return [
+            ("GET", "/users", self._list),
+            ("GET", "/users/{user}", self._read),
+            ("PUT", "/users/{user}/invitation", self._invite),
+            ("POST", "/users/{user}/update", self._update),
+            ("POST", "/users/{user}/actions", self._act),
+            ("DELETE", "/users/{user}", self._delete),
+            ("GET", "/directory-groups", self._groups),
+            ("PUT", "/directory-groups", self._map),
+            ("DELETE", "/directory-groups", self._unmap),
+        ]
+
+    def _user(self, request: web.Request) -> str:
+        _, _, token = request.headers.get("Authorization", "").partition(" ")
+        return self._state.tokens.get(token, "")
+
+    def _admin(self, request: web.Request, permission: str) -> str:
+        user = self._user(request)
+        if user not in self._state.admins:
+            raise Refusal(403, "missing_permission", f"This needs `{permission}`")
+        return user
+
+    def _one(self, request: web.Request) -> Json:
+        name = request.match_info["user"]
+        found = self._state.people.get(self._user(request) if name == "me" else name)
+        if found is None:
+            raise Refusal(404, "unknown_user", f"There is nobody called {name}")
+        return found
+
+    async def _list(self, request: web.Request) -> web.Response:
+        self._admin(request, "users:read")
+        query = request.query
+        found = [
+            one
+            for name, one in sorted(self._state.people.items())
+            if query.get("search", "") in name and query.get("state", one["state"]) == one["state"]
+        ]
+        first = int(query["first"])
+        shown = found[first : first + int(query["limit"])]
+        kind = shown[0]["sign_in"] if shown else "local"
+        return web.json_response({"items": shown, "total": len(found), "sign_in": kind})
+
+    async def _read(self, request: web.Request) -> web.Response:
+        return web.json_response(self._one(request))
+
+    async def _invite(self, request: web.Request) -> web.Response:
+        self._admin(request, "users:update")
+        name, body = request.match_info["user"], await request.json()
+        if name != name.lower():
+            raise Refusal(422, "cannot_change", f"`{name}` cannot be a user name", "user")
+        until = self._state.now() + body["days"] * 86_400
+        person: Json = {"name": name, "state": "invited", "sign_in": "local"}
+        self._state.people.setdefault(name, person)["invited_until"] = until
+        made = {"user": name, "path": f"hub/invitation?user={name}&token=once"}
+        return web.json_response(made | {"expires_at": until})
+
+    async def _update(self, request: web.Request) -> web.Response:
+        self._admin(request, "users:update")
+        found, body = self._one(request), await request.json()
+        if "projects" in body:
+            found["memberships"] = [{"project": one} for one in body["projects"]]
+        if "admin" in body:
+            found["admin"] = body["admin"]
+        return web.json_response(found)
+
+    async def _act(self, request: web.Request) -> web.Response:
+        user, found = self._admin(request, "users:update"), self._one(request)
+        action = (await request.json())["action"]
+        if action == "disable" and found["name"] == user:
+            raise Refusal(409, "conflict", "Let another administrator change your own account")
+        if action in ("enable", "disable"):
+            found["state"] = "active" if action == "enable" else "disabled"
+        return web.Response(status=204)
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        self._admin(request, "users:update")
+        del self._state.people[self._one(request)["name"]]
+        return web.Response(status=204)
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        if self._state.directory_groups_away:
+            raise Refusal(500, "broken", "The table cannot be read")
+        source = request.query.get("source", "")
+        groups = sorted(self._state.directory_groups.values(), key=lambda one: str(one["group"]))
+        found = [one for one in groups if source in ("", one["source"])]
+        return web.json_response({"items": found})
+
+    async def _map(self, request: web.Request) -> web.Response:
+        user, body = self._admin(request, "directory-groups:update"), await request.json()
+        if body["role"] and not body["scope"]:
+            raise Refusal(422, "missing_field", "scope: expected a scope", "scope")
+        group = request.query["group"]
+        made: Json = body | {"group": group, "source": "table", "version": 1}
+        made |= {"changed_by": user, "changed_at": self._state.now()}
+        self._state.directory_groups[group] = made
+        return web.json_response(made)
+
+    async def _unmap(self, request: web.Request) -> web.Response:
+        self._admin(request, "directory-groups:update")
+        del self._state.directory_groups[request.query["group"]]
+        return web.Response(status=204)

@@ -1,0 +1,165 @@
+"""People: who may sign in, what they are here, and what groups of the directory make of them.
+
+The Hub is the source of truth of people; the scheduler shows and changes them for administrators.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from carrel_schema.answers import Answer
+from carrel_schema.constraints import NO_NUL, Constraint
+from carrel_schema.governance.roles import RoleName
+
+UserState = Literal["active", "invited", "disabled"]
+SignInKind = Literal["local", "oidc", "ldap", "other"]
+UserSort = Literal["name", "last_seen"]
+UserAction = Literal["enable", "disable", "end-sessions", "revoke-invitation"]
+USER_ACTIONS: Final[tuple[UserAction, ...]] = (
+    "enable",
+    "disable",
+    "end-sessions",
+    "revoke-invitation",
+)
+MOST_USERS: Final = 500
+DIRECTORY_GROUP: Final = "directory-"
+"""How names of Hub groups begin that mirror groups of the directory."""
+UserName = Annotated[str, Constraint(min_length=1, max_length=255, pattern=NO_NUL)]
+Password = Annotated[str, Constraint(min_length=1, max_length=1024)]
+GroupName = Annotated[str, Constraint(min_length=1, max_length=200, pattern=NO_NUL)]
+
+
+class UserMembership(Answer, frozen=True, kw_only=True):
+    """A project that somebody is a member of.
+
+    Attributes:
+        project: its name.
+        groups: of the directory, that brought the membership.
+        by_directory: whether the directory takes it back; else it was given by hand.
+    """
+
+    project: str
+    by_directory: bool = False
+    groups: Sequence[str] = ()
+
+
+class UserOut(Answer, frozen=True, kw_only=True):
+    """Somebody who may sign in.
+
+    Attributes:
+        name: as they sign in.
+        state: ``invited``: has not chosen a password yet.
+        sign_in: by what.
+        admin: administers the platform.
+        admin_groups: of the directory, that make them an administrator; empty: by hand or settings.
+        memberships: of projects.
+        directory_groups: of the directory, that some rule names.
+        created_at: epoch seconds; 0: unknown.
+        last_seen_at: when the Hub last heard of them; 0: never.
+        invited_until: epoch seconds; 0: no invitation counts.
+        workspaces: how many of theirs run.
+    """
+
+    name: str
+    state: UserState = "active"
+    sign_in: SignInKind = "local"
+    admin: bool = False
+    admin_groups: Sequence[str] = ()
+    memberships: Sequence[UserMembership] = ()
+    directory_groups: Sequence[str] = ()
+    created_at: float = 0.0
+    last_seen_at: float = 0.0
+    invited_until: float = 0.0
+    workspaces: int = 0
+
+    @property
+    def projects(self) -> list[str]:
+        """Names of the projects that they are a member of."""
+        return [one.project for one in self.memberships]
+
+
+class UserPage(Answer, frozen=True, kw_only=True):
+    """Some people, and how many there are in all; ``sign_in``: how people sign in here."""
+
+    items: Sequence[UserOut] = ()
+    total: int = 0
+    sign_in: SignInKind = "local"
+
+
+class UserFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What of somebody is changed; what is left out stays.
+
+    Attributes:
+        admin: administers the platform; only where accounts are Carrel's own.
+        projects: memberships given by hand; those that the directory brought stay besides.
+    """
+
+    admin: bool | None = None
+    projects: Annotated[list[str], Constraint(max_length=1000)] | None = None
+
+
+class InvitationFields(msgspec.Struct, frozen=True, kw_only=True):
+    """An invitation: a link by which somebody chooses a password, once.
+
+    Attributes:
+        projects: of an account that is made.
+        admin: of an account that is made.
+        days: how long the link counts.
+    """
+
+    projects: Annotated[list[str], Constraint(max_length=1000)] = []
+    admin: bool = False
+    days: Annotated[float, Constraint(ge=0.01, le=90)] = 3.0
+
+
+class Invitation(Answer, frozen=True, kw_only=True):
+    """A link that is told this once: ``path`` below the address of Carrel."""
+
+    user: str
+    path: str
+    expires_at: float
+
+
+class PasswordChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A new password of the caller's own account, by who knows the present one."""
+
+    old: Password
+    new: Password
+
+
+class DirectoryGroupFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What the members of a group of the directory are here.
+
+    Attributes:
+        projects: they are members of these.
+        admin: they administer the platform.
+        role: they have this role; empty: none.
+        scope: where, as ``department/sciences``.
+    """
+
+    projects: Annotated[list[str], Constraint(max_length=1000)] = []
+    admin: bool = False
+    role: RoleName | Literal[""] = ""
+    scope: Annotated[str, Constraint(max_length=200)] = ""
+    expected_version: int | None = None
+
+
+class DirectoryGroupOut(Answer, frozen=True, kw_only=True):
+    """A rule of the table; ``source``: ``table``, or ``file`` where only the file changes it."""
+
+    group: str
+    projects: Sequence[str] = ()
+    admin: bool = False
+    role: str = ""
+    scope: str = ""
+    source: Literal["table", "file"] = "table"
+    version: int = 0
+    changed_at: float = 0.0
+    changed_by: str = ""
+
+
+class DirectoryGroupList(Answer, frozen=True, kw_only=True):
+    """All rules, by group."""
+
+    items: Sequence[DirectoryGroupOut] = ()

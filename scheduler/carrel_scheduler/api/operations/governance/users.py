@@ -1,0 +1,233 @@
+"""People: listed, invited, changed, disabled and removed; and groups of the directory."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.identity import SPAWN
+from carrel_schema.constraints import NO_NUL, Constraint
+from carrel_schema.governance.people import (
+    MOST_USERS,
+    DirectoryGroupFields,
+    DirectoryGroupList,
+    DirectoryGroupOut,
+    GroupName,
+    Invitation,
+    InvitationFields,
+    PasswordChange,
+    UserAction,
+    UserFields,
+    UserOut,
+    UserPage,
+    UserSort,
+    UserState,
+)
+
+USERS: Final = "/users"
+USER: Final = f"{USERS}/{{user}}"
+GROUPS: Final = "/directory-groups"
+
+
+class UserQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which people: ``search`` is part of a name or of a project's name."""
+
+    search: Annotated[str, Constraint(max_length=255, pattern=NO_NUL)] = ""
+    state: UserState | Literal[""] = ""
+    sort: UserSort = "name"
+    order: Literal["ascending", "descending"] = "ascending"
+    limit: Annotated[int, Constraint(ge=1, le=MOST_USERS)] = 50
+    first: Annotated[int, Constraint(ge=0, le=10_000_000)] = 0
+
+
+class UserActionFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done."""
+
+    action: UserAction
+
+
+class GroupSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Rules of the table alone, or of the file alone."""
+
+    source: Literal["", "table", "file"] = ""
+
+
+class NamedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of the directory, as the directory spells it."""
+
+    group: GroupName
+
+
+@Operation(
+    "GET",
+    USERS,
+    access=Access.ADMIN,
+    permission="users:read",
+    query=UserQuery,
+    answers={200: UserPage},
+)
+async def list_users(call: Call) -> Answer:
+    """People who may sign in, page by page."""
+    query: UserQuery = call.query
+    found = await call.services.users.page(
+        search=query.search,
+        state=query.state,
+        sort=query.sort,
+        descending="true" if query.order == "descending" else "",
+        limit=str(query.limit),
+        offset=str(query.first),
+    )
+    return Answer(found)
+
+
+@Operation("GET", f"{USERS}/me", access=Access.USER, answers={200: UserOut}, problems=(404,))
+async def read_own_user(call: Call) -> Answer:
+    """The caller as the Hub knows them."""
+    return Answer(await call.services.users.get(call.visitor.person.name))
+
+
+@Operation(
+    "POST",
+    f"{USERS}/me/password",
+    access=Access.USER,
+    body=PasswordChange,
+    answers={204: None},
+    problems=(403, 422),
+)
+async def change_own_password(call: Call) -> Answer:
+    """Choose a new password by the present one; ends all sessions and tokens."""
+    await call.services.users.change_password(call.body, call.visitor.person)
+    return Answer(status=204)
+
+
+@Operation(
+    "GET",
+    USER,
+    access=Access.ADMIN,
+    permission="users:read",
+    answers={200: UserOut},
+    problems=(404,),
+)
+async def read_user(call: Call) -> Answer:
+    """One person: state, projects and what brought them, when they were last seen."""
+    return Answer(await call.services.users.get(call.path["user"]))
+
+
+@Operation(
+    "PUT",
+    f"{USER}/invitation",
+    access=Access.ADMIN,
+    permission="users:update",
+    body=InvitationFields,
+    answers={200: Invitation},
+    problems=(409, 422),
+)
+async def invite_user(call: Call) -> Answer:
+    """Make a link by which somebody chooses a password, once; an earlier one counts no more."""
+    made = await call.services.users.invite(call.path["user"], call.body, call.visitor.person)
+    return Answer(made)
+
+
+@Operation(
+    "POST",
+    f"{USER}/update",
+    access=Access.ADMIN,
+    permission="users:update",
+    body=UserFields,
+    answers={200: UserOut},
+    problems=(404, 409, 422),
+)
+async def update_user(call: Call) -> Answer:
+    """Change projects given by hand, and whether somebody administers the platform."""
+    changed = await call.services.users.update(call.path["user"], call.body, call.visitor.person)
+    return Answer(changed)
+
+
+@Operation(
+    "POST",
+    f"{USER}/actions",
+    access=Access.ADMIN,
+    permission="users:update",
+    body=UserActionFields,
+    answers={204: None},
+    problems=(404, 409, 422),
+)
+async def act_on_user(call: Call) -> Answer:
+    """Disable or enable somebody, end their sessions, or revoke an invitation."""
+    await call.services.users.act(call.path["user"], call.body.action, call.visitor.person)
+    return Answer(status=204)
+
+
+@Operation(
+    "DELETE",
+    USER,
+    access=Access.ADMIN,
+    permission="users:update",
+    answers={204: None},
+    problems=(404, 409),
+)
+async def delete_user(call: Call) -> Answer:
+    """Remove somebody with sessions, tokens and memberships; files, jobs and history stay."""
+    await call.services.users.remove(call.path["user"], call.visitor.person)
+    return Answer(status=204)
+
+
+@Operation(
+    "GET",
+    GROUPS,
+    access=Access.ADMIN,
+    permission="directory-groups:read",
+    also_scope=SPAWN,
+    query=GroupSource,
+    answers={200: DirectoryGroupList},
+)
+async def list_directory_groups(call: Call) -> Answer:
+    """What groups of the directory make of their members."""
+    return Answer(DirectoryGroupList(items=await call.services.groups.list(call.query.source)))
+
+
+@Operation(
+    "PUT",
+    GROUPS,
+    access=Access.ADMIN,
+    permission="directory-groups:update",
+    query=NamedGroup,
+    body=DirectoryGroupFields,
+    answers={200: DirectoryGroupOut},
+    problems=(409,),
+)
+async def put_directory_group(call: Call) -> Answer:
+    """Say what the members of a group of the directory are here."""
+    made = await call.services.groups.put(call.query.group, call.body, call.visitor.person)
+    return Answer(made)
+
+
+@Operation(
+    "DELETE",
+    GROUPS,
+    access=Access.ADMIN,
+    permission="directory-groups:update",
+    query=NamedGroup,
+    answers={204: None},
+    problems=(404,),
+)
+async def delete_directory_group(call: Call) -> Answer:
+    """Take from the members of a group of the directory what its rule gave them."""
+    await call.services.groups.delete(call.query.group)
+    return Answer(status=204)
+
+
+OPERATIONS: Final = (
+    list_users,
+    read_own_user,
+    change_own_password,
+    read_user,
+    invite_user,
+    update_user,
+    act_on_user,
+    delete_user,
+    list_directory_groups,
+    put_directory_group,
+    delete_directory_group,
+)

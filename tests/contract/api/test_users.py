@@ -1,0 +1,112 @@
+"""People and groups of the directory over the API: rights, checks, what the audit log tells."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from contract.api.service import Desk
+
+
+async def entries(desk: Desk) -> list[Any]:
+    found = await desk.ask("GET", "/audit?kind=User", "root")
+    return list(reversed(found.body["items"]))
+
+
+async def test_people_are_listed_page_by_page(desk: Desk) -> None:
+    page = await desk.ask("GET", "/users?limit=2&first=1", "root")
+    assert ([one["name"] for one in page.body["items"]], page.body["total"]) == (["bea", "carl"], 8)
+    found = await desk.ask("GET", "/users?search=ro", "root")
+    assert [one["name"] for one in found.body["items"]] == ["root"]
+    assert (await desk.ask("GET", "/users?limit=501", "root")).status == 422
+    assert (await desk.ask("GET", "/users", "ada")).status == 403
+    assert (await desk.ask("GET", "/users/me", "ada")).body["name"] == "ada"
+
+
+async def test_a_change_of_somebody_is_audited_with_what_was_before(desk: Desk) -> None:
+    made = await desk.ask("POST", "/users/bea/update", "root", json={"projects": ["vision"]})
+    assert [one["project"] for one in made.body["memberships"]] == ["vision"]
+    await desk.ask("POST", "/users/bea/update", "root", json={"admin": True, "projects": []})
+    await desk.ask("POST", "/users/bea/actions", "root", json={"action": "disable"})
+    told = await entries(desk)
+    assert [(one["user"], one["verb"], one["scope"]) for one in told] == [
+        ("root", "update", "user/bea"),
+        ("root", "update", "user/bea"),
+        ("root", "disable", "user/bea"),
+    ]
+    assert told[1]["before"] == {"admin": False, "memberships": ["vision"]}
+    assert told[1]["after"] == {"admin": True, "memberships": []}
+    assert (told[2]["before"], told[2]["after"]) == ({"state": "active"}, {"state": "disabled"})
+    assert all(one["address"] for one in told)
+    assert desk.identity.forgotten.count("bea") == 3
+
+
+async def test_an_invitation_is_told_once_and_in_no_log(desk: Desk) -> None:
+    made = await desk.ask("PUT", "/users/emil/invitation", "root", json={"projects": ["vision"]})
+    assert made.body["path"].endswith("token=tt")
+    [entry] = await entries(desk)
+    assert "token" not in str(entry)
+    assert entry["after"]["projects"] == ["vision"]
+    wrong = await desk.ask("PUT", "/users/Emil/invitation", "root", json={})
+    assert (wrong.status, wrong.body["code"]) == (422, "cannot_change")
+    assert "cannot be a user name" in wrong.body["detail"]
+
+
+async def test_refusals_of_the_hub_are_told(desk: Desk) -> None:
+    assert (await desk.ask("GET", "/users/zoe", "root")).body["code"] == "unknown_user"
+    assert (await desk.ask("DELETE", "/users/root", "root")).status == 409
+    wrong = {"old": "wrong", "new": "another-horse"}
+    assert (await desk.ask("POST", "/users/me/password", "ada", json=wrong)).status == 403
+    right = {"old": "old", "new": "another-horse"}
+    assert (await desk.ask("POST", "/users/me/password", "ada", json=right)).status == 204
+    assert "horse" not in str(await entries(desk))
+
+
+async def test_the_table_of_groups(desk: Desk) -> None:
+    body = {"projects": ["vision"], "role": "viewer", "scope": "project/speech"}
+    made = await desk.ask("PUT", "/directory-groups?group=/lab/vision", "root", json=body)
+    assert (made.status, made.body["version"], made.body["changed_by"]) == (200, 1, "root")
+    found = await desk.ask("GET", "/directory-groups", "root")
+    assert [(one["group"], one["source"]) for one in found.body["items"]] == [
+        ("/lab/vision", "table"),
+        ("it", "file"),
+    ]
+    for_hub = await desk.ask("GET", "/directory-groups?source=table", "spawner")
+    assert [one["group"] for one in for_hub.body["items"]] == ["/lab/vision"]
+    assert (await desk.ask("GET", "/directory-groups", "ada")).status == 403
+    stale = body | {"expected_version": 7}
+    again = await desk.ask("PUT", "/directory-groups?group=/lab/vision", "root", json=stale)
+    assert again.status == 409
+    gone = await desk.ask("DELETE", "/directory-groups?group=/lab/vision", "root")
+    assert gone.status == 204
+    assert (await desk.ask("DELETE", "/directory-groups?group=it", "root")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"projects": ["nowhere"]}, "projects"),
+        ({"role": "viewer"}, "scope"),
+        ({"scope": "project/vision"}, "role"),
+        ({"role": "viewer", "scope": "project/nowhere"}, "scope"),
+        ({"role": "administrator", "scope": "project/vision"}, "scope"),
+        ({"role": "viewer", "scope": "galaxy"}, "scope"),
+    ],
+)
+async def test_a_rule_that_cannot_count_is_refused(
+    desk: Desk, body: dict[str, Any], field: str
+) -> None:
+    wrong = await desk.ask("PUT", "/directory-groups?group=g", "root", json=body)
+    assert wrong.status == 422
+    assert [one["field"] for one in wrong.body["errors"]] == [field]
+
+
+async def test_a_group_of_the_directory_brings_a_role(desk: Desk) -> None:
+    body = {"role": "viewer", "scope": "project/vision"}
+    await desk.ask("PUT", "/directory-groups?group=lab", "root", json=body)
+    rae = desk.identity.tokens["rae-token"]
+    assert (await desk.ask("GET", "/workloads/vision/train-1", "rae")).status == 404
+    desk.identity.tokens["rae-token"] = replace(rae, groups=frozenset({"directory-lab"}))
+    assert (await desk.ask("GET", "/workloads/vision/train-1", "rae")).status == 200
+    await desk.ask("DELETE", "/directory-groups?group=lab", "root")
+    assert (await desk.ask("GET", "/workloads/vision/train-1", "rae")).status == 404
