@@ -96,6 +96,7 @@ class Work(msgspec.Struct, kw_only=True):
         restart_policy: when to start it again after its end.
         backoff_limit: how often to start it again when it fails; given, also after its own errors.
         retries: failures by class that are followed by another attempt, see ``sections``.
+        assets: what it was put together from, see ``sections``.
         code: the code that its tasks find in their folder, see ``sections``.
         repositories: further Git repositories in folders of it, see ``sections``.
         grace_seconds: time to save when it must stop.
@@ -131,6 +132,7 @@ class Work(msgspec.Struct, kw_only=True):
     restart_policy: RestartPolicy = "on-failure"
     backoff_limit: Annotated[int, Constraint(ge=0, le=1000)] = 6
     retries: sections.Retries | None = None
+    assets: sections.Assets | None = None
     code: sections.CodeSource | None = None
     repositories: Annotated[list[sections.Repository], Constraint(max_length=8)] = []
     after: Annotated[list[sections.Dependency], Constraint(max_length=100)] = []

@@ -37,6 +37,20 @@ BELOW: Final = (
 )
 
 
+class Assets(msgspec.Struct, frozen=True, kw_only=True):
+    """Assets that work is put together from, by name; see ``governance.assets``.
+
+    Attributes:
+        environment: what runs where: image, command, variables.
+        compute: how much it gets: GPUs, cores, memory.
+        data_sources: what it finds.
+    """
+
+    environment: Name | None = None
+    compute: Name | None = None
+    data_sources: Annotated[list[Name], Constraint(max_length=32)] = []
+
+
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
     """How many failures of a class are followed by another attempt; null: what is usual.
 

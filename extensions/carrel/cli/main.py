@@ -32,6 +32,7 @@ from carrel.cli.commands import submit as submission
 from carrel.cli.commands.admin import (
     access,
     alerts,
+    assets,
     audit,
     people,
     policies,
@@ -262,6 +263,15 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "list": secrets.list_secrets,
             "create": secrets.create,
             "delete": secrets.delete,
+        },
+    ),
+    "asset": (
+        "Keep environments, compute resources and data sources under names.",
+        {
+            "list": assets.list_assets,
+            "describe": assets.describe,
+            "apply": assets.apply,
+            "delete": assets.delete,
         },
     ),
     "alert": (

@@ -17,6 +17,7 @@ from carrel.client.resources.files import FileMethods
 from carrel.client.resources.governance.access import AccessMethods
 from carrel.client.resources.governance.accounting import AccountingMethods
 from carrel.client.resources.governance.alerts import AlertMethods
+from carrel.client.resources.governance.assets import AssetMethods
 from carrel.client.resources.governance.audit import AuditMethods
 from carrel.client.resources.governance.policies import PolicyMethods
 from carrel.client.resources.governance.secrets import SecretMethods
@@ -38,6 +39,7 @@ class AsyncClient(
     AuditMethods,
     AccessMethods,
     AlertMethods,
+    AssetMethods,
     AccountingMethods,
     UserMethods,
 ):

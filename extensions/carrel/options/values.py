@@ -312,6 +312,7 @@ GIT: Final = re.compile(
 DEPENDENCY: Final = Value(_dependency, "NAME[:ok|any]", "array")
 RETRY: Final = Value(_retry, "CLASS=N", "object")
 REPOSITORY: Final = Value(_repository, "FOLDER=URL[@REV][,SECRET]", "array")
+EACH_NAME: Final = Value(str, "NAME", "array")
 GIT_SOURCE: Final = Value(_git, "URL[@REV]", "object")
 GPUS: Final = Value(_gpus, "N", "number", 0, MOST_GPUS, spell="{:g}".format)
 CPU: Final = Value(

@@ -41,6 +41,9 @@ Permission = Literal[
     "nodes:update",
     "policies:read",
     "policies:update",
+    "assets:read",
+    "assets:create",
+    "assets:manage",
     "templates:read",
     "templates:create",
     "templates:manage",
@@ -96,10 +99,13 @@ _READ: Final[frozenset[str]] = frozenset(
     {
         *("workloads:read", "inference:read", "models:read", "projects:read", "members:read"),
         *("departments:read", "nodes:read", "policies:read", "templates:read", "secrets:read"),
+        "assets:read",
         *("usage:read", "prices:read"),
     }
 )
-_OWN: Final[frozenset[str]] = frozenset({"models:create", "templates:create", "secrets:create"})
+_OWN: Final[frozenset[str]] = frozenset(
+    {"models:create", "templates:create", "secrets:create", "assets:create"}
+)
 _SERVE: Final[frozenset[str]] = frozenset({"inference:create", "inference:update", "code:create"})
 _PROJECTS: Final[frozenset[str]] = frozenset(
     {"projects:create", "projects:update", "projects:delete", "members:update"}
@@ -117,6 +123,7 @@ ROLES: Final[Mapping[RoleName, Role]] = {
         | _OWN
         | _PROJECTS
         | {"workloads:manage", "models:manage", "policies:update", "templates:manage"}
+        | {"assets:manage"}
         | {"secrets:manage", "audit:read", "access-rules:read", "access-rules:update"}
         | {"service-accounts:read", "service-accounts:update"},
         levels=("platform", "department"),

@@ -28,6 +28,7 @@ _PATH_PARTS: Final[Mapping[str, Any]] = {
     "model": {"type": "string", "pattern": DNS_LABEL, "maxLength": 63},
     "version": {"type": "string", "pattern": "^[0-9]{1,9}$"},
     "token": {"type": "string", "pattern": "^[0-9a-f]{1,32}$"},
+    "type": {"type": "string", "enum": ["environment", "compute", "data-source"]},
     "rule": {"type": "string", "pattern": "^[0-9a-f]{1,32}$"},
 }
 _WORDS: Final[Mapping[int, str]] = {

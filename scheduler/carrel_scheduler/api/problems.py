@@ -120,6 +120,7 @@ class Code(StrEnum):
     LOOSENS_POLICY = "loosens_policy"
     POLICY = "policy"
     UNKNOWN_SECRET = "unknown_secret"  # noqa: S105 - a code
+    UNKNOWN_ASSET = "unknown_asset"
     UNKNOWN_TEMPLATE = "unknown_template"
     CANNOT_CHANGE = "cannot_change"
     TOO_DEEP = "too_deep"

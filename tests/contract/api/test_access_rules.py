@@ -89,7 +89,9 @@ def wanted(operation: dict[str, Any], role: str, scope: str) -> str:
 
 def of_the_caller(name: str, has: frozenset[str], inside: bool) -> str:
     """What operations answer that decide for themselves."""
-    if name in ("put_template", "delete_template", "put_secret", "delete_secret"):
+    if name.split("_", maxsplit=1)[0] in ("put", "delete") and name.split("_")[1] in (
+        *("template", "secret", "asset"),
+    ):
         if not inside:
             return HIDDEN
         return OK if f"{name.split('_')[1]}s:manage" in has else NO
@@ -108,6 +110,8 @@ async def furnish(desk: Desk) -> None:
     await desk.ask("PUT", "/policies/small?scope=project/vision", "root", json=RULES)
     await desk.ask("PUT", "/secrets/ours?scope=project/vision", "ada", json={"data": {"K": "v"}})
     await desk.ask("PUT", "/templates/ours?scope=project/vision", "ada", json=TEMPLATE)
+    asset = {"fields": {"gpus": 1.0}}
+    await desk.ask("PUT", "/assets/compute/ours?scope=project/vision", "ada", json=asset)
 
 
 @pytest.mark.parametrize(("role", "scope"), GIVEN)

@@ -39,6 +39,7 @@ KNOWN = {
     "node": ["node-1", "node-9"],
     "index": ["0", "1", "9"],
     "rule": ["abc", "zz"],
+    "type": ["compute", "nothing"],
     "token": ["abc", "zz"],
     "user": ["ada", "dora", "zoe"],
 }

@@ -32,6 +32,7 @@ RULES = {"rules": {"priority": {"message": "x", "required": False, "default": "t
 TEMPLATE = {"fields": {"gpus": 1.0}}
 RULE = {"subject": "dora", "role": "viewer", "scope": "project/vision"}
 CHANNEL = {"kind": "webhook", "url": "http://127.0.0.1:9/x"}
+ASSET = {"type": "compute", "name": "ours"}
 OUTPUT = {"digest": sha256(b"an output").hexdigest()}
 
 
@@ -111,6 +112,10 @@ SAMPLES = {
     "delete_access_rule": Sample({"rule": "abc"}),
     "check_permission": Sample({}, query="?permission=workloads:read&scope=project/vision"),
     "read_samples": Sample({}),
+    "list_assets": Sample({}),
+    "read_asset": Sample(ASSET, query="?scope=project/vision"),
+    "put_asset": Sample(ASSET, {"fields": {"gpus": 1.0}}, "?scope=project/vision"),
+    "delete_asset": Sample(ASSET, query="?scope=project/vision"),
     "list_alerts": Sample({}),
     "list_alert_rules": Sample({}),
     "put_alert_rule": Sample({"name": "disk-full"}, {"threshold": 80}),
@@ -270,6 +275,7 @@ OF_THEIR_OWN = {
         for name in (
             *("read_policy", "read_template", "put_template", "delete_template"),
             *("read_secret", "put_secret", "delete_secret"),
+            *("read_asset", "put_asset", "delete_asset"),
         )
         for role in ("of another project", "of no project")
     },
@@ -293,7 +299,10 @@ OF_THEIR_OWN = {
     # A project's template or secret is changed by who made it.
     **{
         (name, role): NO
-        for name in ("put_template", "delete_template", "put_secret", "delete_secret")
+        for name in (
+            *("put_template", "delete_template", "put_secret", "delete_secret"),
+            *("put_asset", "delete_asset"),
+        )
         for role in ("colleague", "spawner")
     },
     ("read_effective_policy", "of another project"): NO,
@@ -355,6 +364,8 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
     await desk.ask("PUT", "/policies/small?scope=project/vision", "root", json=RULES)
     await desk.ask("PUT", "/secrets/ours?scope=project/vision", "ada", json={"data": {"K": "v"}})
     await desk.ask("PUT", "/templates/ours?scope=project/vision", "ada", json=TEMPLATE)
+    asset = {"fields": {"gpus": 1.0}}
+    await desk.ask("PUT", "/assets/compute/ours?scope=project/vision", "ada", json=asset)
     searched = ExperimentStatus(completed=1, best_trial=0, best_value=0.5)
     await desk.add(
         "vision",
@@ -388,6 +399,7 @@ def harm(found: tuple[str, str, dict[str, Any]]) -> int:
         "delete_kept_checkpoint",
         "delete_policy",
         "delete_template",
+        "delete_asset",
         "delete_secret",
         "suspend_workload",
         "resume_workload",

@@ -14,6 +14,7 @@ from carrel_scheduler.api.services.event_stream import EventStreams
 from carrel_scheduler.api.services.governance.access import Access
 from carrel_scheduler.api.services.governance.accounting import Accounting
 from carrel_scheduler.api.services.governance.alerts import Alerts
+from carrel_scheduler.api.services.governance.assets import Assets
 from carrel_scheduler.api.services.governance.audit import AuditLog
 from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.governance.secrets import Secrets
@@ -39,6 +40,7 @@ class Services:
     departments: Departments
     policies: Policies
     templates: Templates
+    assets: Assets
     secrets: Secrets
     access: Access
     service_accounts: ServiceAccounts
@@ -64,7 +66,7 @@ class Services:
         """
         projects, control = Projects(deps), Control(deps.ledger)
         children = ChildLimits(deps.ledger, deps.job_limits)
-        policies = Policies(deps)
+        policies, assets = Policies(deps), Assets(deps)
         return cls(
             deps=deps,
             submission=Submission(deps, projects, children, policies),
@@ -75,7 +77,8 @@ class Services:
             projects=projects,
             departments=Departments(deps.ledger),
             policies=policies,
-            templates=Templates(deps),
+            templates=Templates(deps, assets),
+            assets=assets,
             access=Access(deps),
             service_accounts=ServiceAccounts(deps, used),
             users=UserAccounts(deps),

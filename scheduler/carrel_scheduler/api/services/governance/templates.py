@@ -15,54 +15,32 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code, FieldError
+from carrel_scheduler.api.services.governance.assets import Assets
+from carrel_scheduler.api.services.governance.documents import Documents
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_schema.governance.templates import NOT_IN_TEMPLATES, TemplateFields, TemplateOut
-from carrel_schema.objects import Project
 from carrel_schema.scopes import Scope, scopes_over
 from carrel_schema.wire import WorkloadCreate
 
 KIND: Final = "template"
-KNOWN_SECONDS: Final = 2.0
-NAMED: Final = b'"template"'
+NAMED: Final = (b'"template"', b'"assets"')
 INSTEAD: Final = frozenset({"gpus", "gpu_memory_bytes", "mig_profile"})
 """Ways to ask for GPUs: a request that says one takes none of the others from a template."""
 
 
 class Templates:
-    """Reads, writes and fills in templates."""
+    """Reads, writes and fills in templates, and the assets that they and requests name."""
 
-    def __init__(self, deps: ApiDependencies) -> None:
-        self._deps = deps
-        self._known: Sequence[ScopedRecord] = ()
-        self._departments: dict[str, str] = {}
-        self._known_until = 0.0
+    def __init__(self, deps: ApiDependencies, assets: Assets) -> None:
+        self._documents, self._assets = Documents(deps, [KIND], "templates", "template"), assets
 
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[TemplateOut]:
         """Those that the caller may use; administrators see all."""
-        await self._refresh()
-        departments = {
-            department
-            for project, department in self._departments.items()
-            if principal.sees(project)
-        }
-
-        def seen(one: Scope) -> bool:
-            return (
-                principal.sees_all
-                or one.level == "platform"
-                or (one.level == "department" and one.name in departments)
-                or principal.may("templates:read", one)
-            )
-
-        return [_out(one) for one in self._known if seen(one.scope) and scope in (None, one.scope)]
+        return [_out(one) for one in await self._documents.visible(principal, scope)]
 
     async def get(self, name: str, scope: Scope, principal: Principal) -> TemplateOut:
         """One; raises ``Missing``."""
-        for one in await self.visible(principal, scope):
-            if one.name == name:
-                return one
-        raise _missing(name, scope)
+        return _out(await self._documents.get(KIND, name, scope, principal))
 
     async def put(
         self, name: str, scope: Scope, fields: TemplateFields, principal: Principal
@@ -72,36 +50,32 @@ class Templates:
         Raises ``Forbidden`` where it is not the caller's to write, ``Invalid`` for fields that no
         request has.
         """
-        await self._check_author(name, scope, principal, default=fields.default)
         _check_fields(fields)
         content = msgspec.structs.replace(fields, expected_version=None)
-        record = ScopedRecord(
-            kind=KIND, scope=scope, name=name, content=msgspec.Raw(msgspec.json.encode(content))
+        made = await self._documents.put(
+            (KIND, name, scope),
+            content,
+            principal,
+            expected_version=fields.expected_version,
+            managed=fields.default,
         )
-        try:
-            made = await self._deps.ledger.scoped.put(
-                record, actor=principal.name, expected_version=fields.expected_version
-            )
-        except (AlreadyExists, Conflict, NotFound) as error:
-            raise problems.Conflicting(Code.CONFLICT, str(error)) from error
-        self._known_until = 0.0
         return _out(made)
 
     async def delete(self, name: str, scope: Scope, principal: Principal) -> None:
         """Remove one; raises ``Missing``, ``Forbidden``."""
-        await self.get(name, scope, principal)
-        await self._check_author(name, scope, principal, default=False)
-        await self._deps.ledger.scoped.remove(KIND, scope, name)
-        self._known_until = 0.0
+        await self._documents.delete(KIND, name, scope, principal)
 
     async def expand(self, content: bytes, principal: Principal) -> bytes:
         """A request's body (or a batch's) with what its templates say where it says nothing.
 
         A body that is no JSON object is returned as it is: validation tells what is wrong.
         """
-        await self._refresh()
-        if NAMED not in content and not any(_read(one).default for one in self._known):
+        await self._documents.refresh()
+        if not any(word in content for word in NAMED) and not any(
+            _read(one).default for one in self._documents.known
+        ):
             return content
+        await self._assets.refresh()
         try:
             body = msgspec.json.decode(content)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -122,10 +96,11 @@ class Templates:
             user = body["user"]
         if not isinstance(project, str) or not principal.sees(project):
             return body  # refused soon, for that
-        scopes = scopes_over(
-            project=project, department=self._departments.get(project, ""), user=user
+        department = self._documents.departments.get(project, "") or self._assets.department(
+            project
         )
-        there = [one for one in self._known if one.scope in scopes]
+        scopes = scopes_over(project=project, department=department, user=user)
+        there = [one for one in self._documents.known if one.scope in scopes]
         name, named = body.get("template"), None
         if isinstance(name, str):
             found = [one for one in there if one.name == name]
@@ -139,38 +114,15 @@ class Templates:
             right = f"one for `{kind}`; `{name}` is for {', '.join(named.kinds)}"
             raise problems.invalid_field("template", Code.UNKNOWN_TEMPLATE, name, right)
         filling: dict[str, Any] = {"kind": kind}
-        for one in map(_read, there):
-            if one.default and (not one.kinds or kind in one.kinds):
-                filling = _merged(filling, one.fields)
-        if named is not None:
-            filling = _merged(filling, named.fields)
-        return _merged(filling, body)
-
-    async def _check_author(
-        self, name: str, scope: Scope, principal: Principal, *, default: bool
-    ) -> None:
-        if principal.may("templates:manage", scope):
-            return
-        if default or scope.level in ("platform", "department"):
-            raise problems.not_permitted("templates:manage", str(scope))
-        if not principal.may("templates:read", scope):
-            raise _missing(name, scope)
-        if not principal.may("templates:create", scope):
-            raise problems.not_permitted("templates:create", str(scope))
-        for one in self._known:
-            if (one.scope, one.name) == (scope, name) and one.created_by != principal.name:
-                raise problems.Forbidden(
-                    Code.NOT_THE_OWNER,
-                    f"`{name}` was made by {one.created_by}; choose another name",
-                )
-
-    async def _refresh(self) -> None:
-        if self._deps.clock() < self._known_until:
-            return
-        self._known = await self._deps.ledger.scoped.list(KIND)
-        projects = (await self._deps.ledger.list(Project)).items if self._known else ()
-        self._departments = {one.meta.name: one.spec.department for one in projects}
-        self._known_until = self._deps.clock() + KNOWN_SECONDS
+        layers = [
+            one.fields
+            for one in map(_read, there)
+            if one.default and (not one.kinds or kind in one.kinds)
+        ]
+        layers += [] if named is None else [named.fields]
+        for layer in (*layers, body):
+            filling = _merged(_merged(filling, self._assets.under(layer, scopes)), layer)
+        return self._assets.with_data(filling, scopes)
 
 
 def _kind_of(named: TemplateFields | None) -> str:
@@ -231,10 +183,4 @@ def _out(record: ScopedRecord) -> TemplateOut:
         fields=fields.fields,
         changed_at=record.changed_at,
         changed_by=record.changed_by,
-    )
-
-
-def _missing(name: str, scope: Scope) -> problems.Missing:
-    return problems.Missing(
-        Code.NOT_FOUND, f"There is no template `{name}` of {scope} that you can see"
     )

@@ -1,0 +1,116 @@
+"""Assets over HTTP: written in scopes, put together into requests, of which what they say wins."""
+
+from typing import Any
+
+import pytest
+
+from contract.api.service import Desk, Reply
+
+JOB = {"project": "vision", "name": "a", "command": ["true"]}
+
+
+async def put(
+    desk: Desk, kind: str, name: str, body: dict[str, Any], scope: str = "project/vision"
+) -> Reply:
+    return await desk.ask("PUT", f"/assets/{kind}/{name}?scope={scope}", "root", json=body)
+
+
+async def spec(desk: Desk, **more: Any) -> dict[str, Any]:
+    made = await desk.ask("POST", "/workloads", "ada", json={**JOB, **more})
+    assert made.status == 201, made.body
+    found: dict[str, Any] = made.body["spec"]
+    return found
+
+
+async def test_work_is_put_together(desk: Desk) -> None:
+    await put(
+        desk, "environment", "torch", {"fields": {"image": "torch:1", "environment": {"A": "1"}}}
+    )
+    await put(desk, "compute", "half", {"fields": {"gpus": 0.5, "memory_bytes": 2**31}}, "platform")
+    await put(desk, "compute", "half", {"fields": {"gpus": 0.25}})
+    folder = {"kind": "folder", "source": "/data/words", "destination": "/data/words"}
+    await put(desk, "data-source", "words", {"data": folder})
+    code = {"kind": "git", "source": "https://h.org/x/y.git", "destination": "lib/y"}
+    await put(desk, "data-source", "lib", {"data": code})
+    access = {"access_key_id": "i", "secret_access_key": "s"}
+    secret = {"type": "access-key", "data": access}
+    await desk.ask("PUT", "/secrets/minio?scope=project/vision", "root", json=secret)
+    bucket = {"kind": "s3", "source": "s3://b/p", "endpoint": "https://s3.h.org", "secret": "minio"}
+    await put(desk, "data-source", "images-1", {"data": bucket})
+    assets = {
+        "environment": "torch",
+        "compute": "half",
+        "data_sources": ["words", "lib", "images-1"],
+    }
+    made = await spec(desk, assets=assets, environment={"A": "2", "B": "3"})
+    assert (made["image"], made["gpus"]) == ("torch:1", 0.25)
+    assert made["volumes"] == [
+        {"source": "/data/words", "destination": "/data/words", "read_only": True}
+    ]
+    assert made["repositories"][0]["destination"] == "lib/y"
+    assert made["environment"]["A"] == "2"
+    assert made["environment"]["DATA_IMAGES_1"] == "s3://b/p"
+    assert made["environment"]["AWS_ACCESS_KEY_ID"] == "SECRET:minio,access_key_id"
+    assert made["assets"] == assets
+    said = await spec(desk, name="b", assets={"compute": "half"}, gpu_memory_bytes=2**30)
+    assert (said["gpus"], said["gpu_memory_bytes"]) == (0, 2**30) or said["gpu_memory_bytes"]
+
+
+async def test_assets_come_between_the_request_and_templates(desk: Desk) -> None:
+    await put(desk, "compute", "small", {"fields": {"cpu_millicores": 300}})
+    await put(desk, "compute", "large", {"fields": {"cpu_millicores": 900}})
+    template = {"fields": {"assets": {"compute": "large"}, "memory_bytes": 2**31}}
+    await desk.ask("PUT", "/templates/t?scope=user/ada", "ada", json=template)
+    assert (await spec(desk, template="t"))["cpu_millicores"] == 900
+    named = await spec(desk, name="b", template="t", assets={"compute": "small"})
+    assert (named["cpu_millicores"], named["memory_bytes"]) == (300, 2**31)
+    own = await spec(desk, name="c", assets={"compute": "small"}, cpu_millicores=100)
+    assert own["cpu_millicores"] == 100
+
+
+async def test_what_is_not_there_is_refused(desk: Desk) -> None:
+    await put(desk, "compute", "ours", {"fields": {"gpus": 1}}, "project/speech")
+    await put(desk, "compute", "mine", {"fields": {"gpus": 1}})
+    refused = await desk.ask(
+        "POST", "/workloads", "ada", json=JOB | {"assets": {"compute": "ours"}}
+    )
+    assert refused.fields == {"assets.compute": "unknown_asset"}
+    assert refused.body["errors"][0]["expected"] == "one of `mine`"
+    data = JOB | {"assets": {"data_sources": ["nothing"]}}
+    wrong = await desk.ask("POST", "/workloads", "ada", json=data)
+    assert wrong.fields == {"assets.data_sources.0": "unknown_asset"}
+    shape = await desk.ask("POST", "/workloads", "ada", json=JOB | {"assets": ["ours"]})
+    assert shape.status == 422
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "field"),
+    [
+        ("compute", {"fields": {"image": "x"}}, "fields.image"),
+        ("compute", {"fields": {"gpus": "many"}}, "fields.gpus"),
+        ("compute", {}, "fields"),
+        ("data-source", {"fields": {"gpus": 1}}, "data"),
+        ("data-source", {"data": {"kind": "folder", "source": "data"}}, "data.source"),
+        ("data-source", {"data": {"kind": "s3", "source": "https://b"}}, "data.source"),
+        ("data-source", {"data": {"kind": "git", "source": "https://h/x"}}, "data.destination"),
+    ],
+)
+async def test_an_asset_that_cannot_be_is_refused(
+    desk: Desk, kind: str, body: dict[str, Any], field: str
+) -> None:
+    refused = await put(desk, kind, "x", body)
+    assert (refused.status, field in refused.fields) == (422, True), refused.body
+
+
+async def test_assets_belong_to_who_made_them(desk: Desk) -> None:
+    asset = {"fields": {"gpus": 1}}
+    made = await desk.ask("PUT", "/assets/compute/mine?scope=user/ada", "ada", json=asset)
+    assert made.status == 200
+    assert (await desk.ask("GET", "/assets", "bea")).body["items"] == []
+    other = await desk.ask("PUT", "/assets/compute/mine?scope=user/ada", "bea", json=asset)
+    assert other.status == 404
+    wide = await desk.ask("PUT", "/assets/compute/all?scope=platform", "ada", json=asset)
+    assert (wide.status, wide.code) == (403, "missing_permission")
+    unknown = await desk.ask("PUT", "/assets/thing/x?scope=user/ada", "ada", json=asset)
+    assert unknown.status == 404
+    assert (await desk.ask("DELETE", "/assets/compute/mine?scope=user/ada", "ada")).status == 204
