@@ -5,7 +5,7 @@ that hold them, so that neither this file nor a command line contains one.
 """
 
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,6 +27,7 @@ class Oidc(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
         username_claim: becomes the user name, in lower case.
         strip_domain: of a user name that is an address, this domain is left out.
         groups_claim: has the names of the user's groups; dots lead into nested objects.
+        uid_claim, gid_claim, gids_claim: have the numbers of the account, with ``uid_source``.
         ca_file: certificates (PEM) that the provider's is checked against; empty: the system's.
         button: what the sign-in page calls it.
     """
@@ -38,6 +39,9 @@ class Oidc(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     username_claim: str = "preferred_username"
     strip_domain: str = ""
     groups_claim: str = "groups"
+    uid_claim: str = "uid_number"
+    gid_claim: str = "gid_number"
+    gids_claim: str = "gid_numbers"
     ca_file: Path | None = None
     button: str = "your organisation"
 
@@ -63,6 +67,8 @@ class Ldap(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
         group_base: below it are the groups; empty: groups are not asked for.
         group_filter: finds the groups of a user; ``{dn}`` and ``{username}`` are filled in.
         group_attribute: the name of a group as the table of groups spells it.
+        uid_attribute, gid_attribute: have the numbers of the account, the second also those of
+            groups, with ``uid_source``.
         ca_file: certificates (PEM) that the server's is checked against; empty: the system's.
         timeout_seconds: for each connection and answer.
     """
@@ -76,6 +82,8 @@ class Ldap(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     group_base: str = ""
     group_filter: str = "(|(member={dn})(uniqueMember={dn})(memberUid={username}))"
     group_attribute: str = "cn"
+    uid_attribute: str = "uidNumber"
+    gid_attribute: str = "gidNumber"
     ca_file: Path | None = None
     timeout_seconds: int = 5
 
@@ -112,6 +120,7 @@ class SignIn(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
         provider: the directory, by its ``type``: ``oidc`` or ``ldap``.
         required_groups: who is in none of these groups is refused; empty: everybody may come.
         admins: names of users who manage everything, beside those of the table of groups.
+        uid_source: who gives the numbers (uid, gid, groups) under which people's work runs.
         refresh_seconds: so often the directory is asked again for everybody who is known here.
     """
 
@@ -119,6 +128,7 @@ class SignIn(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     required_groups: list[str] = []
     admins: list[str] = []
     refresh_seconds: float = 180.0
+    uid_source: Literal["carrel", "directory"] = "carrel"
 
     def __post_init__(self) -> None:
         """Raises ``ValueError``: names the field, the value and what would be right."""

@@ -121,6 +121,11 @@ class FakeScheduler:
         """Who may sign in, by name."""
         return self._state.people
 
+    @property
+    def identities(self) -> dict[str, Json]:
+        """What the Hub reported of people's numbers."""
+        return self._state.identities
+
     def hide_directory_groups(self, *, away: bool) -> None:
         """Answer no question about the table of groups, or all again."""
         self._do(lambda: setattr(self._state, "directory_groups_away", away))

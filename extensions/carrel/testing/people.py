@@ -24,6 +24,7 @@ class PeopleRoutes:
             ("POST", "/users/{user}/update", self._update),
             ("POST", "/users/{user}/actions", self._act),
             ("DELETE", "/users/{user}", self._delete),
+            ("PUT", "/users/{user}/identity", self._identity),
             ("GET", "/directory-groups", self._groups),
             ("PUT", "/directory-groups", self._map),
             ("DELETE", "/directory-groups", self._unmap),
@@ -95,6 +96,11 @@ class PeopleRoutes:
         self._admin(request, "users:update")
         del self._state.people[self._one(request)["name"]]
         return web.Response(status=204)
+
+    async def _identity(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self._state.identities[request.match_info["user"]] = body
+        return web.json_response(body)
 
     async def _groups(self, request: web.Request) -> web.Response:
         if self._state.directory_groups_away:

@@ -71,6 +71,7 @@ class SchedulerState:
         self.samples: Json = {"step_seconds": 300, "times": [], "values": {}}
         self.alerting: dict[tuple[str, str], Json] = {}
         self.people: dict[str, Json] = {}
+        self.identities: dict[str, Json] = {}
         self.directory_groups: dict[str, Json] = {}
         self.directory_groups_away = False
         self.effective_rules: Json = {}

@@ -23,11 +23,32 @@ USER_ACTIONS: Final[tuple[UserAction, ...]] = (
     "revoke-invitation",
 )
 MOST_USERS: Final = 500
+LEAST_ID: Final = 1000
+"""Smaller numbers are those of systems, and of root."""
+LARGEST_ID: Final = 2_147_483_647
+AccountNumber = Annotated[int, Constraint(ge=0, le=LARGEST_ID)]
+NO_IDS: Final = (65534, 65535)
+"""Of nobody."""
 DIRECTORY_GROUP: Final = "directory-"
 """How names of Hub groups begin that mirror groups of the directory."""
-UserName = Annotated[str, Constraint(min_length=1, max_length=255, pattern=NO_NUL)]
 Password = Annotated[str, Constraint(min_length=1, max_length=1024)]
 GroupName = Annotated[str, Constraint(min_length=1, max_length=200, pattern=NO_NUL)]
+
+
+class PosixIdentity(Answer, frozen=True, kw_only=True):
+    """Numbers of somebody's account, by the directory.
+
+    Attributes:
+        uid: of the user; 0: the directory has none that can be used.
+        gid: of their first group.
+        gids: of further groups.
+        problem: why their work cannot run; empty: it can.
+    """
+
+    uid: AccountNumber = 0
+    gid: AccountNumber = 0
+    gids: Annotated[tuple[AccountNumber, ...], Constraint(max_length=1000)] = ()
+    problem: Annotated[str, Constraint(max_length=500, pattern=NO_NUL)] = ""
 
 
 class UserMembership(Answer, frozen=True, kw_only=True):
@@ -59,6 +80,7 @@ class UserOut(Answer, frozen=True, kw_only=True):
         last_seen_at: when the Hub last heard of them; 0: never.
         invited_until: epoch seconds; 0: no invitation counts.
         workspaces: how many of theirs run.
+        posix: the numbers that their work runs under; ``None``: those that Carrel gives.
     """
 
     name: str
@@ -72,6 +94,7 @@ class UserOut(Answer, frozen=True, kw_only=True):
     last_seen_at: float = 0.0
     invited_until: float = 0.0
     workspaces: int = 0
+    posix: PosixIdentity | None = None
 
     @property
     def projects(self) -> list[str]:
@@ -163,3 +186,18 @@ class DirectoryGroupList(Answer, frozen=True, kw_only=True):
     """All rules, by group."""
 
     items: Sequence[DirectoryGroupOut] = ()
+
+
+def usable(found: PosixIdentity) -> PosixIdentity:
+    """The numbers as work may run under them, else with the ``problem``.
+
+    Further groups that are a system's are left out: the directory gives no rights over a machine.
+    """
+    for name, number in (("uid", found.uid), ("gid", found.gid)):
+        if number < LEAST_ID or number in NO_IDS:
+            return PosixIdentity(
+                problem=f"the {name} of the directory is {number}; it should be {LEAST_ID} or "
+                f"larger, and not {NO_IDS[0]} or {NO_IDS[1]}"
+            )
+    gids = {one for one in found.gids if one >= LEAST_ID and one not in (*NO_IDS, found.gid)}
+    return PosixIdentity(uid=found.uid, gid=found.gid, gids=tuple(sorted(gids)))

@@ -22,7 +22,9 @@ from carrel_hub.accounts.store import AccountError, check_name
 from carrel_hub.directory.controller import DirectoryController, Standing
 from carrel_hub.directory.group_rules import GroupRuleError, GroupRules
 from carrel_hub.directory.membership import Membership, apply, forget, membership
+from carrel_hub.directory.numbers import Numbers
 from carrel_hub.directory.table import GroupTable
+from carrel_schema.governance.people import PosixIdentity
 from carrel_spawner.connections import shared_client
 
 ASK_AN_ADMIN: Final = "Ask an admin."
@@ -44,6 +46,7 @@ class DirectoryAuthenticator(Authenticator):
         self.auth_refresh_age = 0
         self.rules = GroupRules(Path(self.groups_file))
         self.table = GroupTable(self._scheduler)
+        self._numbers = Numbers()
         self.app: Any = None
         self._arriving: TTLCache[str, Membership] = TTLCache(ARRIVING, ARRIVING_SECONDS)
         self._running: asyncio.Task[None] | None = None
@@ -64,6 +67,27 @@ class DirectoryAuthenticator(Authenticator):
         Raises ``DirectoryUnreachableError`` when it gives none.
         """
         raise NotImplementedError
+
+    async def report_numbers(self, name: str, identity: PosixIdentity) -> None:
+        """Tell the scheduler under which numbers somebody's work runs, before they come in.
+
+        Raises ``HTTPError`` 503 when it does not answer.
+        """
+        told = await self._numbers_told(name, identity)
+        if not told and self.sign_in.uid_source == "directory":
+            raise web.HTTPError(503, "The scheduler does not answer; try again.")
+
+    async def report_again(self, name: str, identity: PosixIdentity) -> None:
+        """The same for who was told before; tried again in the next round."""
+        if not await self._numbers_told(name, identity):
+            self.log.warning("The scheduler was not told the numbers of %s", name)
+
+    async def _numbers_told(self, name: str, identity: PosixIdentity) -> bool:
+        scheduler = self._scheduler()
+        if scheduler is None:
+            return True
+        used = identity if self.sign_in.uid_source == "directory" else PosixIdentity()
+        return await self._numbers.tell(scheduler, name, used)
 
     def _scheduler(self) -> Any:
         """Its client; ``None`` for a Hub that has none."""

@@ -8,7 +8,7 @@ the Hub up.
 import asyncio
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,7 +29,9 @@ from carrel_hub.directory.controller import (
     OneUserUnknownError,
     Standing,
 )
+from carrel_hub.directory.numbers import posix_identity
 from carrel_hub.sign_in import Ldap, read_secret
+from carrel_schema.governance.people import PosixIdentity
 
 LONGEST_PASSWORD: Final = 1024
 LDAPS_PORT: Final = 636
@@ -42,6 +44,7 @@ class Entry:
 
     dn: str
     groups: frozenset[str]
+    posix: PosixIdentity
 
 
 class LdapDirectory:
@@ -59,13 +62,19 @@ class LdapDirectory:
         settings = self._settings
         wanted = f"(&{settings.user_filter}({settings.user_attribute}={escape_filter_chars(name)}))"
         with self._bound_to_look_up() as connection:
-            found = self._search(connection, settings.user_base, wanted, settings.user_attribute)
+            asked = (settings.user_attribute, settings.uid_attribute, settings.gid_attribute)
+            found = self._search(connection, settings.user_base, wanted, asked)
             if len(found) > 1:
                 raise OneUserUnknownError(f"{len(found)} entries have the user name {name}")
             if not found:
                 return None
             dn = str(found[0]["dn"])
-            return Entry(dn, self._groups(connection, dn, name))
+            groups, gids = self._groups(connection, dn, name)
+            about = found[0]["attributes"]
+            posix = posix_identity(
+                about.get(settings.uid_attribute), about.get(settings.gid_attribute), gids
+            )
+            return Entry(dn, groups, posix)
 
     def is_password(self, dn: str, password: str) -> bool:
         """Whether the password is that of the entry. An empty one never is."""
@@ -77,22 +86,28 @@ class LdapDirectory:
         finally:
             _close(connection)
 
-    def _groups(self, connection: Any, dn: str, name: str) -> frozenset[str]:
+    def _groups(self, connection: Any, dn: str, name: str) -> tuple[frozenset[str], list[Any]]:
+        """Their names, and the numbers of those that have one."""
         settings = self._settings
         if not settings.group_base:
-            return frozenset()
+            return frozenset(), []
         wanted = settings.group_filter.format(
             dn=escape_filter_chars(dn), username=escape_filter_chars(name)
         )
         attribute = settings.group_attribute
-        found = self._search(connection, settings.group_base, wanted, attribute)
-        return frozenset(str(value) for one in found for value in one["attributes"][attribute])
+        asked = (attribute, settings.gid_attribute)
+        found = [
+            one["attributes"]
+            for one in self._search(connection, settings.group_base, wanted, asked)
+        ]
+        names = frozenset(str(value) for one in found for value in one[attribute])
+        return names, [value for one in found for value in one.get(settings.gid_attribute) or ()]
 
     def _search(
-        self, connection: Any, base: str, wanted: str, attribute: str
+        self, connection: Any, base: str, wanted: str, attributes: Sequence[str]
     ) -> list[dict[str, Any]]:
         try:
-            connection.search(base, wanted, attributes=[attribute], paged_size=None)
+            connection.search(base, wanted, attributes=list(attributes), paged_size=None)
         except (LDAPException, OSError) as error:
             raise DirectoryUnreachableError(f"{base}: {error}") from error
         result = connection.result
@@ -197,6 +212,7 @@ class LdapAuthenticator(DirectoryAuthenticator):
         self.throttle.succeeded(source, name)
         await self.table.refresh()
         admin = self.admit(self.local_name(name), entry.groups)
+        await self.report_numbers(name, entry.posix)
         remember_browser(handler, name)
         return {"name": name, "admin": admin}
 
@@ -207,6 +223,7 @@ class LdapAuthenticator(DirectoryAuthenticator):
         if entry is None:
             return Standing.GONE
         self.admit(user.name, entry.groups)
+        await self.report_again(user.name, entry.posix)
         return Standing.KNOWN
 
     def _entry_of(self, name: str, password: str) -> Entry | None:

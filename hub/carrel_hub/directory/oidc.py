@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from carrel_hub.directory.authenticator import ASK_AN_ADMIN, DirectoryAuthenticator
 from carrel_hub.directory.controller import DirectoryUnreachableError, Standing
+from carrel_hub.directory.numbers import posix_identity
 from carrel_hub.sign_in import Oidc, read_secret
 
 CONFIRMED_AT: Final = "carrel_confirmed_at"
@@ -86,6 +87,13 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
             if refusals is not None:
                 refusals.append(error)
             raise
+        provider = self._provider
+        claims = (provider.uid_claim, provider.gid_claim, provider.gids_claim)
+        numbers = posix_identity(*(about.get(claim) for claim in claims))
+        if _refusals.get() is None:
+            await self.report_numbers(name, numbers)
+        else:
+            await self.report_again(name, numbers)
         state[CONFIRMED_AT] = time.time()
         return auth_model
 

@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 import msgspec
 from typing_extensions import override
 
+from carrel_schema.governance.people import PosixIdentity
+
 LATE_SECONDS: Final = 60.0
 """So long after its grace period a terminating task counts as stuck."""
 
@@ -68,6 +70,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         read_only: sources of those volumes that the task may not write to.
         kind: of work, as ``training``.
         image: of its container; empty means the engine's default.
+        posix: numbers that it runs under; ``None``: those that the engine gives its user.
         external: its pod is an external one, labelled with this id; the engine binds it to a node.
         gpu_milli: GPUs of it; a share of one GPU where it is less than 1000.
         gpu_memory_mib: with a share, how much of that GPU's memory is its own; 0: unknown.
@@ -99,6 +102,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     kind: str = "training"
     image: str = ""
+    posix: PosixIdentity | None = None
     external: bool = False
     gpu_milli: int = 0
     gpu_memory_mib: int = 0

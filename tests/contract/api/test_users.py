@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from carrel_scheduler.workloads.launch import identities
 from contract.api.service import Desk
 
 
@@ -110,3 +111,22 @@ async def test_a_group_of_the_directory_brings_a_role(desk: Desk) -> None:
     assert (await desk.ask("GET", "/workloads/vision/train-1", "rae")).status == 200
     await desk.ask("DELETE", "/directory-groups?group=lab", "root")
     assert (await desk.ask("GET", "/workloads/vision/train-1", "rae")).status == 404
+
+
+async def test_numbers_of_the_directory_are_kept_and_never_shared(desk: Desk) -> None:
+    own = {"uid": 2001, "gid": 3001, "gids": [3002, 27]}
+    kept = await desk.ask("PUT", "/users/ada/identity", "spawner", json=own)
+    assert kept.body["gids"] == [3002]
+    assert (await desk.ask("GET", "/users/ada", "root")).body["posix"]["uid"] == 2001
+    assert (await desk.ask("PUT", "/users/ada/identity", "root", json=own)).status == 403
+    twin = await desk.ask("PUT", "/users/bea/identity", "spawner", json=own)
+    assert "gives ada the uid 2001, too" in twin.body["problem"]
+    root = await desk.ask("PUT", "/users/bea/identity", "spawner", json={"uid": 0, "gid": 1})
+    assert root.status == 200
+    assert (await desk.ask("GET", "/users/bea", "root")).body["posix"] is None
+    system = await desk.ask("PUT", "/users/bea/identity", "spawner", json={"uid": 5, "gid": 5})
+    assert "should be 1000 or larger" in system.body["problem"]
+    found = await identities.of_users(desk.ledger, ["ada", "bea", "carl", "no/body"])
+    assert {name: bool(one.problem) for name, one in found.items()} == {"ada": False, "bea": True}
+    await desk.ask("DELETE", "/users/ada", "root")
+    assert "ada" not in await identities.of_users(desk.ledger, ["ada"])

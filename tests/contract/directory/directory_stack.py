@@ -28,7 +28,10 @@ class DirectoryStack(Stack):
     def __init__(self, folder: Path, provider: Ldap | Oidc) -> None:
         super().__init__(folder, {})
         self._sign_in = SignIn(
-            provider=provider, required_groups=["staff", "it"], refresh_seconds=1.0
+            provider=provider,
+            required_groups=["staff", "it"],
+            refresh_seconds=1.0,
+            uid_source="directory",
         )
 
     @override

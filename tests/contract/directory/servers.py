@@ -29,6 +29,7 @@ _CONFIGURATION = """
 include /etc/ldap/schema/core.schema
 include /etc/ldap/schema/cosine.schema
 include /etc/ldap/schema/inetorgperson.schema
+include /etc/ldap/schema/nis.schema
 modulepath /usr/lib/ldap
 moduleload back_mdb
 pidfile {folder}/slapd.pid
@@ -181,9 +182,9 @@ class OidcProvider:
             self._process.wait(20)
             self._process = None
 
-    async def put(self, subject: str, name: str, groups: Collection[str]) -> None:
+    async def put(self, subject: str, name: str, groups: Collection[str], **more: Any) -> None:
         """Somebody, or what is said of them from now on."""
-        claims = {"preferred_username": name, "groups": list(groups)}
+        claims: dict[str, Any] = {"preferred_username": name, "groups": list(groups), **more}
         async with aiohttp.ClientSession() as session:
             url = f"{self.url}/users/{subject}"
             async with session.put(url, json=claims) as answer:

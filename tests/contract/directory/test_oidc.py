@@ -44,6 +44,26 @@ async def test_sign_in_brings_projects_and_rights(
     assert await stack.rights("chief") == ({ADMIN_GROUP}, True)
 
 
+async def test_the_table_and_numbers_come_by_claims(
+    stack: DirectoryStack, provider: OidcProvider
+) -> None:
+    stack.give("lab", projects=["speech"], role="viewer", scope="department/arts")
+    numbers = {"uid_number": 2100, "gid_number": "3100", "gid_numbers": [3100, 3101, 4]}
+    await provider.put("1010", "kay", ["staff", "lab"], **numbers)
+    async with browser(stack, "kay") as kay:
+        assert (await provider.sign_in(kay, "1010"))[0] == 200
+        assert await stack.rights("kay") == ({"project-speech", "directory-lab"}, False)
+        told = stack.fake.identities["kay"]
+        assert (told["uid"], told["gid"], list(told["gids"])) == (2100, 3100, [3101])
+        stack.take("lab")
+
+        async def left() -> bool:
+            return await stack.rights("kay") == (set(), False)
+
+        await becomes(left)
+        assert await signed_in(kay)
+
+
 async def test_another_person_with_the_same_name_is_refused(
     stack: DirectoryStack, provider: OidcProvider
 ) -> None:

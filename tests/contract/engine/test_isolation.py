@@ -12,6 +12,7 @@ import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskPhase
 from carrel_scheduler.engines.local.accounts import BLOCKS
+from carrel_schema.governance.people import PosixIdentity
 from contract.engine.local_engines import AS_ROOT, LocalEngines
 from contract.engine_tasks import a_task, output, run, wait_for_output
 
@@ -75,6 +76,30 @@ async def test_a_task_runs_as_its_user(engines: LocalEngines) -> None:
     assert (name, home) == ("ada", str(engines.root / "homes" / "ada"))
     assert here_of == home_of == uid
     assert mask == "0022"
+
+
+async def test_a_task_runs_under_numbers_of_the_directory(engines: LocalEngines) -> None:
+    if not AS_ROOT:
+        return  # an ordinary account is shared whatever the directory says
+    engine = await engines.open()
+    posix = PosixIdentity(uid=420_001, gid=430_001, gids=(430_002, 27))
+    script = "id -u; id -g; id -G; whoami; touch made; stat -c %u:%g made ~; echo ready; sleep 600"
+    task = a_task(engines, script, posix=posix)
+    await engine.start(task)
+    await wait_for_output(engine, task, b"ready")
+    said = (await output(engine, task)).decode().splitlines()
+    assert said[:4] == ["420001", "430001", "430001 430002", "ada"]
+    assert said[4:6] == ["420001:430001", "420001:430001"]
+    beside = await engine.exec(task.id, ["bash", "-c", "id -u; id -G"])
+    told = b""
+    while piece := await beside.read():
+        told += piece
+    assert told.split() == [b"420001", b"430001", b"430002"]
+    other = a_task(engines, "id -u; cat ~ada/made", uid="w2", user="grace")
+    assert (await run(engine, other)).exit_code != 0
+    twin = a_task(engines, "true", uid="w3", posix=PosixIdentity(uid=420_009, gid=430_001))
+    with pytest.raises(EngineError, match="belongs to the number 420001 of before"):
+        await engine.start(twin)
 
 
 async def test_users_cannot_read_each_other_or_the_state(engines: LocalEngines) -> None:

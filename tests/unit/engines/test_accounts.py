@@ -15,6 +15,7 @@ from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local import accounts
 from carrel_scheduler.engines.local.accounts import AccountRefused, Accounts
 from carrel_scheduler.engines.local.task_state import write_whole
+from carrel_schema.governance.people import PosixIdentity
 
 UIDS = range(61000, 61500)
 
@@ -233,3 +234,42 @@ def test_root_is_never_shared(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="root"):
             opened(tmp_path, privileged=False).resolve("ada")
     assert Accounts(tmp_path, tmp_path).privileged == (os.geteuid() == 0)
+
+
+def test_numbers_of_the_directory_are_taken(
+    tmp_path: Path, machine: dict[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = tmp_path / "group"
+    groups.write_text("docker:x:5000:\nbroken\n")
+    monkeypatch.setattr(accounts, "GROUPS", groups)
+    asked = PosixIdentity(uid=2001, gid=3001, gids=(27, 3001, 3002, 5000, 65534))
+    found = opened(tmp_path).resolve("ada", asked)
+    assert (found.uid, found.gid, found.groups) == (2001, 3001, (3002,))
+    assert machine["ada"] == [2001, 3001]
+    assert not (tmp_path / "accounts" / "uids.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("uid", "gid", "told"),
+    [
+        (0, 3001, "uid of the directory is 0"),
+        (2001, 0, "gid of the directory is 0"),
+        (999, 3001, "should be 1000 or larger"),
+        (65534, 3001, "not 65534"),
+        (2001, 27, "gid of the directory is 27"),
+        (2001, 5000, "the machine's group 'docker'"),
+        (1000, 3001, "the machine's account 'linus'"),
+        (61184, 3001, "the number that 'grace' has here"),
+        (2_013_265_999, 3001, "that Carrel gives out"),
+    ],
+)
+def test_numbers_of_somebody_else_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, gid: int, told: str
+) -> None:
+    groups = tmp_path / "group"
+    groups.write_text("docker:x:5000:\n")
+    monkeypatch.setattr(accounts, "GROUPS", groups)
+    (tmp_path / "accounts").mkdir()
+    (tmp_path / "accounts" / "uids.json").write_text(json.dumps({"grace": 61184}))
+    with pytest.raises(AccountRefused, match=told):
+        opened(tmp_path).resolve("ada", PosixIdentity(uid=uid, gid=gid))

@@ -12,6 +12,7 @@ from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import labels
 from carrel_schema import names
+from carrel_schema.governance.people import PosixIdentity
 from carrel_schema.names import label
 
 SETTINGS = PodSettings(image="trainer:1")
@@ -74,6 +75,16 @@ def test_nothing_of_the_platform_is_in_reach() -> None:
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
     inside = spec["containers"][0]["securityContext"]
     assert inside == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_numbers_of_the_directory_are_those_of_the_pod() -> None:
+    posix = PosixIdentity(uid=2001, gid=3001, gids=(3002,))
+    security = spec_of(a_task(posix=posix))["securityContext"]
+    assert (security["runAsUser"], security["runAsGroup"]) == (2001, 3001)
+    assert (security["fsGroup"], security["supplementalGroups"]) == (3001, [3002])
+    for uid, gid in ((0, 3001), (2001, 0), (1000, 3001)):
+        with pytest.raises(EngineError, match="numbers of the directory"):
+            spec_of(a_task(posix=PosixIdentity(uid=uid, gid=gid)))
 
 
 def test_resources_and_image() -> None:

@@ -25,12 +25,14 @@ import msgspec
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.task_state import PRIVATE, write_whole
+from carrel_schema.governance.people import PosixIdentity, usable
 
 FIRST_ORDINARY: Final = 1000
 NOBODY: Final = 65534
 NO_IDS: Final = (NOBODY, 65535)
 BLOCKS: Final = range(2_013_265_920, 2_130_706_432, 8192)
 EVERY: Final = "*"
+GROUPS: Final = Path("/etc/group")
 SUBORDINATE: Final = (Path("/etc/subuid"), Path("/etc/subgid"))
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
@@ -44,6 +46,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: login name; that of the user.
+        groups: numbers of further groups.
         shared: it is the scheduler's own account, which all users share.
         listed: the machine knows it (``/etc/passwd`` or a directory service).
     """
@@ -54,6 +57,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     home: Path
     shared: bool
     listed: bool
+    groups: tuple[int, ...] = ()
 
 
 class Accounts:
@@ -97,8 +101,11 @@ class Accounts:
             f"All users' work runs under your account ({name}): they can read each other's files."
         )
 
-    def resolve(self, user: str) -> Account:
-        """The account of a user, with its home made. Raises ``AccountRefused``."""
+    def resolve(self, user: str, posix: PosixIdentity | None = None) -> Account:
+        """The account of a user, with its home made. Raises ``AccountRefused``.
+
+        ``posix``: numbers of the directory; without them it gets a number of this installation.
+        """
         if not _NAME.fullmatch(user) or ".." in user:
             raise AccountRefused(
                 f"user={user!r}: letters, digits and '_', '.', '@', '+', '-' are right,"
@@ -113,6 +120,8 @@ class Accounts:
                 f" {known.pw_uid} no task may run under; choose another user name"
             )
         number = self._given().get(user)
+        if posix is not None:
+            return self._of_directory(user, posix)
         if number is None and known is not None and {user, EVERY} & set(self._system):
             if known.pw_gid == 0:
                 raise AccountRefused(f"user={user!r}: its group is root's; give it its own group")
@@ -141,6 +150,53 @@ class Accounts:
             os.chown(home, number, number, follow_symlinks=False)
         return Account(
             name=user, uid=number, gid=number, home=home, shared=False, listed=owner == user
+        )
+
+    def _of_directory(self, user: str, posix: PosixIdentity) -> Account:
+        """An account with the directory's numbers, which nothing else here may have."""
+        own = usable(posix)
+        if own.problem:
+            raise AccountRefused(f"user={user!r}: {own.problem}")
+        numbers = (own.uid, own.gid, *own.gids)
+        if any(one in range(BLOCKS.start, BLOCKS.stop) for one in numbers):
+            raise AccountRefused(
+                f"user={user!r}: the directory's numbers {numbers} are partly among those from"
+                f" {BLOCKS.start} that Carrel gives out; smaller ones are right"
+            )
+        holders = [name for name, uid in self._given().items() if uid == own.uid and name != user]
+        if holders:
+            raise AccountRefused(
+                f"user={user!r}: the directory's uid {own.uid} is the number that {holders[0]!r}"
+                " has here; give one of them another number"
+            )
+        owner = _name_of(own.uid)
+        if own.uid == os.geteuid() or (owner is not None and owner != user):
+            raise AccountRefused(
+                f"user={user!r}: the directory's uid {own.uid} belongs to the machine's account"
+                f" {owner!r}; give one of them another number"
+            )
+        local = _local_groups()
+        if local.get(own.gid, user) != user:
+            raise AccountRefused(
+                f"user={user!r}: the directory's gid {own.gid} is that of the machine's group"
+                f" {local[own.gid]!r}; give one of them another number"
+            )
+        home = self._make_home(user)
+        found = home.stat().st_uid
+        if found not in (own.uid, os.geteuid()):
+            raise AccountRefused(
+                f"user={user!r}: their home belongs to the number {found} of before; end their"
+                f" work, then run: chown -R --from={found} {own.uid}:{own.gid} {home}"
+            )
+        os.chown(home, own.uid, own.gid, follow_symlinks=False)
+        return Account(
+            name=user,
+            uid=own.uid,
+            gid=own.gid,
+            groups=tuple(one for one in own.gids if one not in local),
+            home=home,
+            shared=False,
+            listed=owner == user,
         )
 
     def _make_home(self, user: str) -> Path:
@@ -196,6 +252,12 @@ class Accounts:
                 raise EngineError(f"{self._block_file}: {first} begins no block of account numbers")
             self._uids = range(first, first + BLOCKS.step)
         return self._uids
+
+
+def _local_groups() -> dict[int, str]:
+    """Groups that stand in the machine's own file, by number."""
+    lines = (line.split(":") for line in GROUPS.read_text(errors="replace").splitlines())
+    return {int(one[2]): one[0] for one in lines if len(one) > 2 and one[2].isdigit()}
 
 
 def _free_block() -> int:

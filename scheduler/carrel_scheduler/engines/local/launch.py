@@ -95,7 +95,7 @@ class Launcher:
 
     def pull(self, task: TaskSpec, tell: Tell, used: Collection[str]) -> Image:
         """Get the task's image; blocks while it is pulled. Raises ``EngineError``."""
-        account = self._accounts.resolve(task.user)
+        account = self._accounts.resolve(task.user, task.posix)
         if account.shared:
             raise EngineError(
                 f"image={task.image!r}: left out: images need Carrel to run as root; work of an"
@@ -119,7 +119,7 @@ class Launcher:
         folder = self._layout.task(task.id)
         if folder.exists():
             raise AlreadyStarted(f"task {task.id} was started before")
-        account = self._accounts.resolve(task.user)
+        account = self._accounts.resolve(task.user, task.posix)
         joined = None
         if not account.shared:
             require_sandbox()
@@ -187,6 +187,7 @@ class Launcher:
             node=task.node,
             uid=account.uid,
             gid=account.gid,
+            groups=account.groups,
             shared=account.shared,
             devices=task.devices,
             memory_mib=task.memory_mib,
@@ -279,6 +280,7 @@ class Launcher:
         folder = Path(job.folder)
         work = os.path.realpath(folder / "work")
         job.uid, job.gid, job.user = account.uid, account.gid, account.name
+        job.groups = account.groups
         job.home = str(account.home) if account.home.is_relative_to(self._layout.root) else ""
         job.bubblewrap, holder = sandbox_programs()
         loaded: list[tuple[str, str, bool]] = []

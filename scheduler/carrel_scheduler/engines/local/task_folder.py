@@ -234,7 +234,7 @@ def passes(path: Path, account: Account, need: int) -> bool:
     facts = path.stat()
     if facts.st_uid == account.uid:
         granted = facts.st_mode >> 6
-    elif facts.st_gid == account.gid:
+    elif facts.st_gid in (account.gid, *account.groups):
         granted = facts.st_mode >> 3
     else:
         granted = facts.st_mode

@@ -41,6 +41,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     uid: int
     gid: int
     shared: bool
+    groups: tuple[int, ...] = ()
     devices: tuple[int, ...] = ()
     memory_mib: int = 0
     working_dir: str = ""

@@ -207,6 +207,7 @@ class Beside:
             working_dir=record.working_dir or environment.get("CARREL_TASK_DIR", "/"),
             uid=-1 if record.shared else record.uid,
             gid=-1 if record.shared else record.gid,
+            groups=record.groups,
             cgroups=self.groups.folders,
             syscall_filter=self.syscall_filter,
             sandbox=(self.started.init, self.started.init_start),

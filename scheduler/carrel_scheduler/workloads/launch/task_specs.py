@@ -25,7 +25,7 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.gangs import rendezvous
-from carrel_scheduler.workloads.launch import builtin_programs, named_secrets
+from carrel_scheduler.workloads.launch import builtin_programs, identities, named_secrets
 from carrel_scheduler.workloads.launch.named_secrets import MissingSecret
 from carrel_scheduler.workloads.state import ports, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
@@ -147,6 +147,7 @@ async def get_ready(
     entries = [entry for start in starts if (entry := cache.get(start.uid)) is not None]
     logins = await named_secrets.registry_logins(ledger, [one.workload for one in entries])
     ready: list[Ready] = []
+    posix = await identities.of_users(ledger, [one.workload.spec.user for one in entries])
     for start in starts:
         entry = cache.get(start.uid)
         if entry is None:
@@ -156,10 +157,17 @@ async def get_ready(
         except MissingSecret as error:
             ready.append(Ready(entry, start.tasks, (), str(error)))
             continue
+        numbers = posix.get(entry.workload.spec.user)
+        if numbers is not None and numbers.problem:
+            ready.append(Ready(entry, start.tasks, (), identities.refusal(entry, numbers)))
+            continue
         own = {**named, **secrets.get(start.uid, {})}
         made = _ready(entry, start.tasks, facts, own, settings)
         if registries := logins.get(start.uid):
             specs = [msgspec.structs.replace(one, registry_logins=registries) for one in made.specs]
+            made = dataclasses.replace(made, specs=specs)
+        if numbers is not None:
+            specs = [msgspec.structs.replace(one, posix=numbers) for one in made.specs]
             made = dataclasses.replace(made, specs=specs)
         ready.append(made)
     return ready

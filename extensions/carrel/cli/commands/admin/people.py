@@ -70,6 +70,10 @@ def describe(name: Name = "me", *, output: OutputOption = Output.TABLE) -> None:
             for one in found.memberships
         ),
     ]
+    if found.posix is not None:
+        own = found.posix
+        numbers = f"uid {own.uid}, gid {own.gid}, groups {', '.join(map(str, own.gids)) or 'none'}"
+        rows.append(["Numbers", own.problem or numbers])
     if found.invited_until:
         rows.append(["Invited until", _moment(found.invited_until)])
     show(found, output, [found.name, ""], rows)

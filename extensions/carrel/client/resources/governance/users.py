@@ -7,6 +7,7 @@ from carrel_schema.governance.people import (
     DirectoryGroupList,
     DirectoryGroupOut,
     Invitation,
+    PosixIdentity,
     UserAction,
     UserOut,
     UserPage,
@@ -76,6 +77,17 @@ class UserMethods:
     async def change_password(self, old: str, new: str) -> None:
         """Choose a new password of one's own; ends all sessions and tokens, also this one."""
         await self._transport.send("POST", "/users/me/password", body={"old": old, "new": new})
+
+    async def put_user_identity(self, name: str, identity: PosixIdentity) -> PosixIdentity:
+        """Report the numbers that the directory gives somebody; for the Hub."""
+        body = {
+            "uid": identity.uid,
+            "gid": identity.gid,
+            "gids": list(identity.gids),
+            "problem": identity.problem,
+        }
+        path = f"/users/{segment(name)}/identity"
+        return await self._transport.ask("PUT", path, PosixIdentity, body=body)
 
     async def list_directory_groups(self, source: str | None = None) -> Sequence[DirectoryGroupOut]:
         """What groups of the directory make of their members; ``source``: ``table``, ``file``."""

@@ -17,6 +17,7 @@ from carrel_schema.governance.people import (
     Invitation,
     InvitationFields,
     PasswordChange,
+    PosixIdentity,
     UserAction,
     UserFields,
     UserOut,
@@ -174,6 +175,19 @@ async def delete_user(call: Call) -> Answer:
 
 
 @Operation(
+    "PUT",
+    f"{USER}/identity",
+    access=Access.HUB,
+    body=PosixIdentity,
+    answers={200: PosixIdentity},
+    audited=False,
+)
+async def put_user_identity(call: Call) -> Answer:
+    """Report the numbers that the directory gives somebody, or none: the Hub alone."""
+    return Answer(await call.services.users.put_identity(call.path["user"], call.body))
+
+
+@Operation(
     "GET",
     GROUPS,
     access=Access.ADMIN,
@@ -227,6 +241,7 @@ OPERATIONS: Final = (
     update_user,
     act_on_user,
     delete_user,
+    put_user_identity,
     list_directory_groups,
     put_directory_group,
     delete_directory_group,

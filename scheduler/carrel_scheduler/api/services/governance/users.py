@@ -20,15 +20,18 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.audit import actor as actors
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.workloads.launch import identities
 from carrel_schema.governance.people import (
     DirectoryGroupFields,
     DirectoryGroupOut,
     Invitation,
     InvitationFields,
     PasswordChange,
+    PosixIdentity,
     UserFields,
     UserOut,
     UserPage,
+    usable,
 )
 from carrel_schema.governance.roles import ROLES
 from carrel_schema.names import expected_project_name
@@ -49,9 +52,43 @@ class UserAccounts:
     async def get(self, name: str) -> UserOut:
         """One of them. Raises ``Missing``."""
         try:
-            return await self._deps.users.get(name)
+            found = await self._deps.users.get(name)
         except UserRefusal as refusal:
             raise _problem(refusal, name) from refusal
+        numbers = await identities.of_users(self._deps.ledger, [name])
+        return msgspec.structs.replace(found, posix=numbers.get(name))
+
+    async def put_identity(self, name: str, identity: PosixIdentity) -> PosixIdentity:
+        """Take what the directory says of somebody's numbers; nobody has those of another.
+
+        Without a uid and a problem: it says nothing any more.
+        """
+        scope = identities.scope_of(name)
+        if scope is None:
+            raise problems.invalid_field("user", Code.BAD_NAME, name, "a user name")
+        records = self._deps.ledger.scoped
+        if not (identity.uid or identity.problem):
+            await self._remove_identity(scope)
+            return identity
+        own = identity if identity.problem else usable(identity)
+        for other in await records.list(identities.KIND):
+            taken = identities.read(other).uid
+            if own.uid and taken == own.uid and other.scope != scope:
+                own = PosixIdentity(
+                    problem=f"the directory gives {other.scope.name} the uid {taken}, too; "
+                    "each person should have one of their own"
+                )
+        content = msgspec.Raw(msgspec.json.encode(own))
+        record = ScopedRecord(
+            kind=identities.KIND, scope=scope, name=identities.NAME, content=content
+        )
+        await records.put(record, actor="hub")
+        return own
+
+    async def _remove_identity(self, scope: Scope) -> None:
+        """Their work runs under numbers that Carrel gives, from now on."""
+        with contextlib.suppress(NotFound):
+            await self._deps.ledger.scoped.remove(identities.KIND, scope, identities.NAME)
 
     async def update(self, name: str, fields: UserFields, principal: Principal) -> UserOut:
         """Change what is named."""
@@ -72,6 +109,9 @@ class UserAccounts:
         except UserRefusal as refusal:
             raise _problem(refusal, name) from refusal
         self._deps.identity.forget(name)
+        scope = identities.scope_of(name)
+        if scope is not None:
+            await self._remove_identity(scope)
         await self._note("delete", name, before, None)
 
     async def invite(self, name: str, fields: InvitationFields, principal: Principal) -> Invitation:

@@ -14,6 +14,7 @@ from carrel_scheduler.engines.kubernetes.tasks import settings as at
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.volumes import Storage, storage
 from carrel_scheduler.engines.mig_resources import resource_of
+from carrel_schema.governance.people import LEAST_ID
 from carrel_schema.names import SCHEDULER_NAME, namespace_of
 
 GPU: Final = "nvidia.com/gpu"
@@ -103,9 +104,7 @@ def _spec(task: TaskSpec, settings: PodSettings, kept: Storage) -> dict[str, Any
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": settings.user,
-            "runAsGroup": settings.group,
-            "fsGroup": settings.group,
+            **_identity(task, settings),
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -126,6 +125,28 @@ def _spec(task: TaskSpec, settings: PodSettings, kept: Storage) -> dict[str, Any
         "volumes": kept.volumes,
         "containers": [_container(task, settings, kept)],
         **_name_in_gang(task, settings),
+    }
+
+
+def _identity(task: TaskSpec, settings: PodSettings) -> dict[str, Any]:
+    """Under which numbers its programs run: the user's of the directory, else everybody's."""
+    own = task.posix
+    if own is None:
+        return {
+            "runAsUser": settings.user,
+            "runAsGroup": settings.group,
+            "fsGroup": settings.group,
+        }
+    if own.uid < LEAST_ID or own.gid < LEAST_ID or own.uid == settings.user:
+        raise EngineError(
+            f"uid={own.uid}, gid={own.gid} of {task.user}: numbers of the directory from "
+            f"{LEAST_ID}, other than {settings.user}, under which others' work runs, are right"
+        )
+    return {
+        "runAsUser": own.uid,
+        "runAsGroup": own.gid,
+        "supplementalGroups": list(own.gids),
+        "fsGroup": own.gid,
     }
 
 

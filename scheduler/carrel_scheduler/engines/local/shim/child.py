@@ -20,6 +20,7 @@ from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.shim.sandbox import Sandbox, SandboxError
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+LEAST_GROUP = 1000
 FORWARDED = (signal.SIGHUP, signal.SIGCONT)
 RESTORED = (
     signal.SIGPIPE,
@@ -117,7 +118,9 @@ def drop_privileges(job: Job) -> None:
         return
     if job.uid == 0 or job.gid == 0:
         raise OSError(errno.EPERM, "a task never runs as root")
-    os.setgroups([])
+    if any(group < LEAST_GROUP for group in job.groups):
+        raise OSError(errno.EPERM, "a task is in no group of the system")
+    os.setgroups(list(job.groups))
     os.setresgid(job.gid, job.gid, job.gid)
     os.setresuid(job.uid, job.uid, job.uid)
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)

@@ -51,6 +51,7 @@ class Job(_Fields):
     working_dir: str
     uid: int = -1
     gid: int = -1
+    groups: Sequence[int] = ()
     user: str = ""
     home: str = ""
     bubblewrap: str = ""
