@@ -64,6 +64,9 @@ EVERYBODYS = (
     f"{CONSOLE}usage",
     f"{CONSOLE}usage?by=kind&days=1",
     f"{CONSOLE}secrets",
+    f"{CONSOLE}access",
+    f"{CONSOLE}alerts",
+    f"{CONSOLE}analytics",
     f"{CONSOLE}templates/edit",
     f"{CONSOLE}help",
     f"{CONSOLE}nothing-is-here",
@@ -80,6 +83,9 @@ ADAS = (
     f"{CONSOLE}jobs/vision/nightly",
 )
 ADMINS = (
+    f"{CONSOLE}access",
+    f"{CONSOLE}alerts",
+    f"{CONSOLE}new-department",
     f"{CONSOLE}people",
     f"{CONSOLE}directory-groups",
     "/hub/admin",

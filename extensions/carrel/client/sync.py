@@ -204,6 +204,7 @@ class Client:
     remove_member = blocking(AsyncClient.remove_member)
     list_departments = blocking(AsyncClient.list_departments)
     quota_findings = blocking(AsyncClient.quota_findings)
+    preview_department = blocking(AsyncClient.preview_department)
     put_department = blocking(AsyncClient.put_department)
     delete_department = blocking(AsyncClient.delete_department)
     openapi = blocking(AsyncClient.openapi)

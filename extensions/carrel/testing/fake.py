@@ -112,6 +112,11 @@ class FakeScheduler:
         return self._state.alerting
 
     @property
+    def departments(self) -> dict[str, Json]:
+        """Departments by name."""
+        return self._state.departments
+
+    @property
     def access_rules(self) -> list[Json]:
         """Who has which role where."""
         return self._state.access_rules

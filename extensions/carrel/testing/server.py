@@ -89,6 +89,7 @@ class Server:
             ("GET", "/departments", self._list_departments),
             ("GET", "/quota-findings", self._list_quota_findings),
             ("PUT", DEPARTMENT, self._put_department),
+            ("POST", f"{DEPARTMENT}/preview", self._preview_department),
             ("DELETE", DEPARTMENT, self._delete_department),
         ]
 
@@ -473,6 +474,11 @@ class Server:
     async def _list_departments(self, request: web.Request) -> web.Response:
         admin = self._user(request) in self.state.admins
         return web.json_response({"items": [*self.state.departments.values()] if admin else []})
+
+    async def _preview_department(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        weight = (await request.json()).get("weight")
+        return web.json_response({"would_start": ["vision/a"] if weight else []})
 
     async def _put_department(self, request: web.Request) -> web.Response:
         self._admin(request)

@@ -25,6 +25,7 @@ from tornado.web import Application, StaticFileHandler
 
 from carrel_hub.console.handlers import (
     compare,
+    departments,
     events,
     guide,
     job,
@@ -152,6 +153,8 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (rf"{one_job}/log", log.LogFile),
         ("projects", projects.ProjectsPage),
         ("new-project", projects.ProjectCreation),
+        ("new-department", departments.DepartmentPage),
+        (rf"departments/{_NAME}", departments.DepartmentPage),
         (one_project, projects.ProjectPage),
         (rf"{one_project}/members/(add|remove)", projects.MemberForm),
         (rf"{one_project}/delete", projects.ProjectDeletion),

@@ -37,6 +37,8 @@ _AT_ONCE = {"interactive": "workspaces_at_once", "training": "trainings_at_once"
 # These two have no "none": an empty field keeps what the API has by default.
 _ALWAYS = {"warn_before_seconds": 600.0, "extend_seconds": 3600.0}
 
+WEIGHTS = {"low": 1, "medium": 2, "high": 3}
+
 FIELDS = {
     "name": "name",
     "description": "description",
@@ -93,7 +95,7 @@ def rules_of(form: Form) -> dict[str, Any]:
         "quota": _amounts(form, "quota"),
         "limit": _amounts(form, "limit"),
         "over_quota": form.checked("over_quota"),
-        "weight": form.whole("weight"),
+        "weight": _weight(form),
         "rank": form.rank("rank"),
         "placement": form.value("placement") or None,
         **{api: form.seconds(name) for api, name in _WAITS.items()},
@@ -110,6 +112,12 @@ def changes_of(form: Form, project: Project) -> dict[str, Any]:
     The project goes through its texts first: what the form rounds is not a change.
     """
     return _difference(rules_of(form_of(project)), rules_of(form))
+
+
+def _weight(form: Form) -> int | None:
+    """A number, or the name of one."""
+    named = WEIGHTS.get(form.value("weight").lower())
+    return form.whole("weight") if named is None else named
 
 
 def new_project(name: str) -> Project:

@@ -15,6 +15,7 @@ from carrel_scheduler.quarantine import Skipped, Source
 from carrel_schema.answers import EffectiveRule, NodeView, ProjectImpact
 from carrel_schema.history import GpuUsePoint, Report
 from carrel_schema.objects import (
+    Department,
     Limits,
     ReasonInfo,
     Resources,
@@ -173,6 +174,10 @@ class Live(Protocol):
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
         """The changes that a project with this ``ProjectSpec`` (JSON) would make now."""
+        ...
+
+    def preview_department(self, department: Department) -> ProjectImpact:
+        """The changes that a department with these rules would make now."""
         ...
 
     async def report(self, workload_uid: str, report: Report) -> None:

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from carrel_scheduler.api.principals import identity
 from carrel_scheduler.api.principals.identity import (
     IdentityUnavailable,
@@ -32,7 +34,7 @@ from carrel_scheduler.workloads.contract import (
 from carrel_scheduler.workloads.launch.fitting import on_machine
 from carrel_schema.answers import DeviceHolder, DeviceView, NodeView, ProjectImpact
 from carrel_schema.history import Report
-from carrel_schema.objects import Limits, ReasonInfo, Resources, Workload
+from carrel_schema.objects import Department, Limits, ReasonInfo, Resources, Workload
 
 
 def person(name: str, *projects: str, scopes: Sequence[str] = (identity.USE,)) -> Principal:
@@ -307,6 +309,10 @@ class FakeLive:
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
         self.previewed.append(spec_json)
+        return ProjectImpact(would_start=("vision/a",), would_give_way=("speech/b",))
+
+    def preview_department(self, department: Department) -> ProjectImpact:
+        self.previewed.append(msgspec.json.encode(department.spec))
         return ProjectImpact(would_start=("vision/a",), would_give_way=("speech/b",))
 
     async def report(self, workload_uid: str, report: Report) -> None:

@@ -26,6 +26,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {name: one.permissions for name, one in
 WHERE = {
     "create_project": "department/sciences",
     "put_department": "department/sciences",
+    "preview_department": "department/sciences",
     "delete_department": "department/arts",
     "put_policy": "project/vision",
     "delete_policy": "project/vision",

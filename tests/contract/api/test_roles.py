@@ -96,6 +96,7 @@ SAMPLES = {
     "list_departments": Sample({}),
     "list_quota_findings": Sample({}),
     "put_department": Sample({"name": "sciences"}, {"rank": 1}),
+    "preview_department": Sample({"name": "sciences"}, {"rank": 1}),
     "delete_department": Sample({"name": "arts"}),
     "list_policies": Sample({}),
     "read_policy": Sample({"name": "small"}, query="?scope=project/vision"),

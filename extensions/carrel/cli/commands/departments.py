@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from carrel.cli.commands.projects import RuleOptions, tell_findings
+from carrel.cli.commands.projects import RuleOptions, show_impact, tell_findings
 from carrel.cli.common import (
     NoHeaders,
     Output,
@@ -73,13 +73,24 @@ def create(name: Name, *, options: RuleOptions) -> None:
 
 
 @with_record(RuleOptions)
-def update(name: Name, *, options: RuleOptions) -> None:
+def update(
+    name: Name,
+    *,
+    options: RuleOptions,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say who would start and who would be preempted.")
+    ] = False,
+) -> None:
     """Change a department; what is not named stays."""
     changes = options.body()
     if not changes:
         raise typer.BadParameter("name what to change, such as --gpus 4.")
     with connected() as client:
-        client.put_department(name, _merged(_rules(_find(client, name)), changes))
+        rules = _merged(_rules(_find(client, name)), changes)
+        if dry_run:
+            show_impact(name, client.preview_department(name, rules))
+            return
+        client.put_department(name, rules)
         say(f"Department {name} updated successfully.")
         tell_findings(client, name)
 

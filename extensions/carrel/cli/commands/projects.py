@@ -209,7 +209,8 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _weight(text: str) -> float:
-    return WEIGHTS.get(text.lower()) or _number(text, "--weight", int)
+    known = WEIGHTS.get(text.lower())
+    return _number(text, "--weight", int) if known is None else known
 
 
 def _placement(text: str) -> str:
@@ -254,14 +255,15 @@ def update(
         raise typer.BadParameter("name what to change, such as --gpus 4.")
     with connected() as client:
         if dry_run:
-            _impact(name, client.update_project(name, body, dry_run=True))
+            show_impact(name, client.update_project(name, body, dry_run=True))
             return
         client.update_project(name, body)
         say(f"Project {name} updated successfully.")
         tell_findings(client, name)
 
 
-def _impact(name: str, impact: "ProjectImpact") -> None:
+def show_impact(name: str, impact: "ProjectImpact") -> None:
+    """Say what a change would start and preempt at once."""
     say(f"Nothing was changed in {name}.")
     say(f"Would start at once: {', '.join(impact.would_start) or 'no job'}")
     say(f"Would be preempted at once: {', '.join(impact.would_give_way) or 'no job'}")

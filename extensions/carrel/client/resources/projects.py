@@ -103,6 +103,11 @@ class ProjectMethods:
         """Create or replace a department; ``rules`` are fields that projects have, too."""
         return await self._transport.ask("PUT", _department(department), Department, body=rules)
 
+    async def preview_department(self, name: str, body: Mapping[str, Any]) -> ProjectImpact:
+        """What a department with these rules would start and preempt at once."""
+        path = f"/departments/{segment(name)}/preview"
+        return await self._transport.ask("POST", path, ProjectImpact, body=body)
+
     async def delete_department(self, department: str) -> None:
         """Remove a department without projects."""
         await self._transport.send("DELETE", _department(department))

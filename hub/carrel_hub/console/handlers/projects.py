@@ -41,6 +41,8 @@ class ProjectsPage(SignedInPage):
             groups=groups,
             departments=departments,
             scale=max(map(scale_of, (*projects, *departments.values())), default=1.0),
+            empty_departments=sorted(departments.keys() - {name for name, _ in groups}),
+            permissions=identity.permissions,
             admin="projects:create" in identity.permissions,
         )
 

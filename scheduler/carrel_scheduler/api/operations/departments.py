@@ -9,7 +9,7 @@ from carrel_scheduler.api.operations.governance.scoped import anywhere, of_depar
 from carrel_scheduler.api.operations.paths import DEPARTMENT, DEPARTMENTS
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.policy.quota_check import quota_findings
-from carrel_schema.answers import DepartmentFields, DepartmentOut, QuotaFinding
+from carrel_schema.answers import DepartmentFields, DepartmentOut, ProjectImpact, QuotaFinding
 from carrel_schema.objects import Project
 from carrel_schema.scopes import PLATFORM, Scope
 
@@ -48,6 +48,23 @@ async def put_department(call: Call) -> Answer:
     body: DepartmentFields = call.body
     made = await call.services.departments.put(call.path["name"], body, call.visitor.person)
     return Answer(convert.department_out(made))
+
+
+@Operation(
+    "POST",
+    f"{DEPARTMENT}/preview",
+    access=Access.ADMIN,
+    permission="departments:update",
+    scope=of_department,
+    body=DepartmentFields,
+    answers={200: ProjectImpact},
+    audited=False,
+)
+async def preview_department(call: Call) -> Answer:
+    """What a department with these rules would start and preempt at once; nothing is written."""
+    name, person = call.path["name"], call.visitor.person
+    wanted = convert.to_department(call.body, person, name=name)
+    return Answer(call.services.deps.live.preview_department(wanted))
 
 
 @Operation(
@@ -95,6 +112,7 @@ async def list_quota_findings(call: Call) -> Answer:
 OPERATIONS: Final = (
     list_departments,
     put_department,
+    preview_department,
     delete_department,
     list_quota_findings,
 )

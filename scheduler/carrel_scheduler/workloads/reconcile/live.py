@@ -35,6 +35,7 @@ from carrel_scheduler.workloads.state import reasons
 from carrel_scheduler.workloads.state.cache import (
     CachedWorkload,
     WorkloadCache,
+    department_event,
     project_event,
     queued_event,
 )
@@ -56,7 +57,7 @@ from carrel_schema.answers import (
 from carrel_schema.history import Report
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.names import NODE_GROUP
-from carrel_schema.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
+from carrel_schema.objects import Department, Limits, Project, ProjectSpec, ReasonInfo, Workload
 
 # A forecast for work that has parts is one for its parts.
 OF_PARTS: Final[Mapping[WorkloadKind, str]] = {
@@ -169,6 +170,15 @@ class LiveView:
             raise NotFound(f"project {name}")
         project = Project(meta=known.meta, spec=spec)
         event = project_event(project, loop.cache.departments)
+        starts, gives_way = speculation.impact(loop.state, event, loop.clock())
+        return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
+
+    def preview_department(self, department: Department) -> ProjectImpact:
+        """The changes that a department with these rules would make now."""
+        loop = self._loop
+        if department.meta.name not in loop.cache.departments:
+            return ProjectImpact()  # no project is in it yet
+        event = department_event(department)
         starts, gives_way = speculation.impact(loop.state, event, loop.clock())
         return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
 
