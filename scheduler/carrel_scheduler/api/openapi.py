@@ -232,7 +232,8 @@ def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
             bodies.append(_validator(operation.body, operation))
     _, answers = msgspec.json.schema_components(kinds, ref_template=REFERENCE + "{name}")
     for complete in _descendants(Answer):
-        if schema := answers.get(complete.__name__):
+        omits = complete.__struct_config__.omit_defaults
+        if (schema := answers.get(complete.__name__)) and not omits:
             _complete(schema, schema["properties"])
     _complete(answers[WorkloadSpecOut.__name__], ALWAYS_SAID)
     _, requests = models_json_schema(

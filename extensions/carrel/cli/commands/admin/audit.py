@@ -109,7 +109,7 @@ def who(one: "AuditEntry") -> str:
 
 
 def _changed(one: "AuditEntry") -> str:
-    if one.verb != "update":
+    if not one.before or not one.after:
         return ""
     paths = sorted({*one.before, *one.after})
     return "; ".join(f"{path}: {one.before.get(path)} → {one.after.get(path)}" for path in paths)
