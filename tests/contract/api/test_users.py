@@ -130,3 +130,14 @@ async def test_numbers_of_the_directory_are_kept_and_never_shared(desk: Desk) ->
     assert {name: bool(one.problem) for name, one in found.items()} == {"ada": False, "bea": True}
     await desk.ask("DELETE", "/users/ada", "root")
     assert "ada" not in await identities.of_users(desk.ledger, ["ada"])
+
+
+async def test_roles_of_who_is_removed_are_no_later_persons(desk: Desk) -> None:
+    for subject in ("dora", "ada"):
+        rule = {"subject": subject, "role": "viewer", "scope": "project/vision"}
+        assert (await desk.ask("POST", "/access-rules", "root", json=rule)).status == 201
+    assert (await desk.ask("DELETE", "/users/dora", "root")).status == 204
+    left = await desk.ask("GET", "/access-rules", "root")
+    assert [one["subject"] for one in left.body["items"]] == ["ada"]
+    told = await desk.ask("GET", "/audit?verb=delete&kind=User", "root")
+    assert [one["name"] for one in told.body["items"]] == ["dora"]
