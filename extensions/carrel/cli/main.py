@@ -34,6 +34,7 @@ from carrel.cli.commands.admin import (
     alerts,
     assets,
     audit,
+    budgets,
     people,
     policies,
     prices,
@@ -263,6 +264,14 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "list": secrets.list_secrets,
             "create": secrets.create,
             "delete": secrets.delete,
+        },
+    ),
+    "budget": (
+        "Say how many GPU-hours may be used.",
+        {
+            "list": budgets.list_budgets,
+            "set": budgets.set_budget,
+            "delete": budgets.delete_budget,
         },
     ),
     "asset": (

@@ -45,6 +45,9 @@ class DocumentRoutes:
             ("GET", "/effective-policy", self._effective),
             ("GET", "/usage-series", self._facts),
             ("GET", "/samples", self._samples),
+            ("GET", "/budgets", self._budgets),
+            ("PUT", "/budget", self._put_budget),
+            ("DELETE", "/budget", self._delete_budget),
             ("GET", "/audit", self._audit),
             ("GET", "/audit/verification", self._verified),
             ("GET", "/audit/settings", self._audit_settings),
@@ -219,6 +222,18 @@ class DocumentRoutes:
     async def _revoke(self, request: web.Request) -> web.Response:
         rules = self._state.access_rules
         rules[:] = [one for one in rules if one["id"] != request.match_info["rule"]]
+        return web.Response(status=204)
+
+    async def _budgets(self, _: web.Request) -> web.Response:
+        return web.json_response({"items": list(self._state.budgets.values())})
+
+    async def _put_budget(self, request: web.Request) -> web.Response:
+        made = await request.json() | {"scope": request.query["scope"], "used_gpu_hours": 12.5}
+        self._state.budgets[request.query["scope"]] = made
+        return web.json_response(made)
+
+    async def _delete_budget(self, request: web.Request) -> web.Response:
+        del self._state.budgets[request.query["scope"]]
         return web.Response(status=204)
 
     async def _samples(self, request: web.Request) -> web.Response:

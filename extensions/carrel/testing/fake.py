@@ -107,6 +107,11 @@ class FakeScheduler:
         return self._state.samples
 
     @property
+    def budgets(self) -> dict[str, Json]:
+        """Budgets by scope."""
+        return self._state.budgets
+
+    @property
     def alerting(self) -> dict[tuple[str, str], Json]:
         """Rules, silences and channels, by resource and name."""
         return self._state.alerting

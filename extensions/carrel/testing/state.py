@@ -68,6 +68,7 @@ class SchedulerState:
         self.documents: dict[tuple[str, str, str], Json] = {}
         self.access_rules: list[Json] = []
         self.alerts: list[Json] = []
+        self.budgets: dict[str, Json] = {}
         self.samples: Json = {"step_seconds": 300, "times": [], "values": {}}
         self.alerting: dict[tuple[str, str], Json] = {}
         self.people: dict[str, Json] = {}

@@ -26,6 +26,7 @@ RuleName = Literal[
     "disk-full",
     "set-aside",
     "certificate-expiring",
+    "budget",
 ]
 AlertState = Literal["pending", "firing", "resolved"]
 ChannelKind = Literal["webhook", "slack", "alertmanager", "mail"]
@@ -105,6 +106,11 @@ ABOUT: Final[Mapping[RuleName, RuleDescription]] = {
         description="The scheduler has set inputs aside, or found an invariant violated.",
         unit="inputs",
         default=AlertRule(threshold=1, for_seconds=300),
+    ),
+    "budget": RuleDescription(
+        description="A budget of GPU-hours is nearly used up.",
+        unit="percent used",
+        default=AlertRule(threshold=80, for_seconds=0),
     ),
     "certificate-expiring": RuleDescription(
         description="The TLS certificate of the front expires soon.",

@@ -51,6 +51,7 @@ Permission = Literal[
     "secrets:create",
     "secrets:manage",
     "usage:read",
+    "budgets:update",
     "prices:read",
     "prices:update",
     "audit:read",
@@ -122,7 +123,13 @@ ROLES: Final[Mapping[RoleName, Role]] = {
         permissions=_READ
         | _OWN
         | _PROJECTS
-        | {"workloads:manage", "models:manage", "policies:update", "templates:manage"}
+        | {
+            "workloads:manage",
+            "models:manage",
+            "policies:update",
+            "templates:manage",
+            "budgets:update",
+        }
         | {"assets:manage"}
         | {"secrets:manage", "audit:read", "access-rules:read", "access-rules:update"}
         | {"service-accounts:read", "service-accounts:update"},

@@ -34,6 +34,7 @@ class Facts:
         lag_seconds: since the scheduler last looked at its inputs.
         disk_used: share of the state folder's disk; ``None``: not known.
         set_aside: inputs that were set aside, and violated invariants.
+        budgets: GPU-hours used and allowed, by scope.
         certificate_ends: when the front's certificate expires; ``None``: it has none.
     """
 
@@ -46,6 +47,7 @@ class Facts:
     disk_used: float | None = None
     set_aside: int = 0
     certificate_ends: float | None = None
+    budgets: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ Rules = Mapping[RuleName, AlertRule]
 def find(facts: Facts, rules: Rules) -> list[Condition]:
     """What the enabled rules find."""
     found = [*_of_nodes(facts, rules), *_of_work(facts, rules), *_of_queues(facts)]
-    found += _of_platform(facts, rules)
+    found += [*_of_platform(facts, rules), *_of_budgets(facts, rules)]
     return [one for one in found if rules[one.rule].enabled]
 
 
@@ -130,6 +132,13 @@ def _of_queues(facts: Facts) -> Iterator[Condition]:
                 f"{name} has {queue.allocated_milli / 1000:g} of its {queue.quota_milli / 1000:g} "
                 f"GPUs while work for {queue.waiting_milli / 1000:g} is pending.",
             )
+
+
+def _of_budgets(facts: Facts, rules: Rules) -> Iterator[Condition]:
+    for scope, (used, allowed) in facts.budgets.items():
+        if used * 100 >= allowed * rules["budget"].threshold:
+            summary = f"{used:.1f} of {allowed:g} GPU-hours of {scope} are used."
+            yield Condition("budget", scope, summary)
 
 
 def _of_platform(facts: Facts, rules: Rules) -> Iterator[Condition]:

@@ -6,7 +6,8 @@ nothing fires twice; at worst one message is lost or sent twice.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import aiohttp
@@ -27,6 +28,7 @@ from carrel_schema.governance.alerts import (
     RuleName,
     SilenceOut,
 )
+from carrel_schema.governance.budgets import BudgetOut
 from carrel_schema.scopes import PLATFORM
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class AlertController:
         facts: the state of now.
         clock: epoch seconds.
         address: of the page that shows alerts.
+        budgets: what of budgets is used; ``None``: there are none.
     """
 
     def __init__(
@@ -53,10 +56,12 @@ class AlertController:
         facts: Callable[[], Facts],
         clock: Callable[[], float],
         address: str = "",
+        budgets: Callable[[], Awaitable[Sequence[BudgetOut]]] | None = None,
     ) -> None:
         self._ledger, self._facts, self._clock, self._address = ledger, facts, clock, address
         self._states: AlertStates | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._budgets = budgets
         self.delivery = Delivery(self.tell, clock)
 
     async def run(self) -> None:
@@ -81,7 +86,12 @@ class AlertController:
         """Look, write what changed, and tell."""
         rules, channels = await self.rules(), await self.channels()
         book = await self._opened()
-        changed = book.step(find(self._facts(), rules), rules, self._clock())
+        facts = self._facts()
+        if self._budgets is not None:
+            found = await self._budgets()
+            used = {one.scope: (one.used_gpu_hours, one.gpu_hours) for one in found}
+            facts = replace(facts, budgets=used)
+        changed = book.step(find(facts, rules), rules, self._clock())
         if changed:
             kept = [one for one in book.alerts if one.state != "pending"]
             await self._ledger.put_setting(STATES, msgspec.to_builtins(kept))

@@ -45,6 +45,7 @@ class Code(StrEnum):
     UNAUTHENTICATED = "unauthenticated"
     MISSING_SCOPE = "missing_scope"
     MISSING_PERMISSION = "missing_permission"
+    BUDGET_USED_UP = "budget_used_up"
     NOT_DELIVERED = "not_delivered"
     NOT_A_MEMBER = "not_a_member"
     NOT_THE_OWNER = "not_the_owner"

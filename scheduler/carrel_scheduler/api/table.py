@@ -26,6 +26,7 @@ from carrel_scheduler.api.operations.governance import (
     alerts,
     assets,
     audit,
+    budgets,
     policies,
     samples,
     secrets,
@@ -105,6 +106,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *departments.OPERATIONS,
     *cluster.OPERATIONS,
     *audit.OPERATIONS,
+    *budgets.OPERATIONS,
     *caller.OPERATIONS,
     *gateway.OPERATIONS,
 )

@@ -40,6 +40,7 @@ from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect
+from carrel_scheduler.policy.budgets import BudgetUse
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.alert_facts import AlertFacts
 from carrel_scheduler.service.audit_export import AuditExport
@@ -179,7 +180,10 @@ class Service:
         live = LiveView(self.loop, environment.fits)
         facts = AlertFacts(self.loop, live, settings.state_dir, settings.certificate)
         self._sampler = Sampler(ledger.samples, LiveSample(self.loop, live), time.time)
-        self._alerts = AlertController(ledger, facts, time.time, settings.alerts_address)
+        budgets = BudgetUse(ledger, time.time)
+        self._alerts = AlertController(
+            ledger, facts, time.time, settings.alerts_address, budgets.all
+        )
         self._users = HubUsers(settings.hub_api_url, settings.hub_token)
         self._server = http_server(
             make_app(

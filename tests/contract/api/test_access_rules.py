@@ -26,6 +26,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {name: one.permissions for name, one in
 WHERE = {
     "create_project": "department/sciences",
     "put_department": "department/sciences",
+    "put_budget": "project/vision",
+    "delete_budget": "project/vision",
     "preview_department": "department/sciences",
     "delete_department": "department/arts",
     "put_policy": "project/vision",

@@ -113,6 +113,9 @@ SAMPLES = {
     "delete_access_rule": Sample({"rule": "abc"}),
     "check_permission": Sample({}, query="?permission=workloads:read&scope=project/vision"),
     "read_samples": Sample({}),
+    "list_budgets": Sample({}),
+    "put_budget": Sample({}, {"gpu_hours": 1e6}, "?scope=project/vision"),
+    "delete_budget": Sample({}, query="?scope=project/vision"),
     "list_assets": Sample({}),
     "read_asset": Sample(ASSET, query="?scope=project/vision"),
     "put_asset": Sample(ASSET, {"fields": {"gpus": 1.0}}, "?scope=project/vision"),
@@ -395,6 +398,7 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
 
 def harm(found: tuple[str, str, dict[str, Any]]) -> int:
     order = [
+        "delete_budget",
         "reset_alert_rule",
         "delete_notification_channel",
         "delete_model",

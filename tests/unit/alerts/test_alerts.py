@@ -57,6 +57,7 @@ BROKEN: dict[RuleName, Callable[[float], dict[str, Any]]] = {
     "scheduler-lag": lambda _: {"lag_seconds": 31.0},
     "disk-full": lambda _: {"disk_used": 0.95},
     "set-aside": lambda _: {"set_aside": 1},
+    "budget": lambda _: {"budgets": {"project/vision": (81.0, 100.0)}},
     "certificate-expiring": lambda now: {"certificate_ends": now + 10 * 86_400},
 }
 WELL: dict[str, Any] = {
@@ -65,6 +66,7 @@ WELL: dict[str, Any] = {
     "queues": {"vision": QueueFacts(2000, 2000, 1000), "speech": QueueFacts(2000, 0, 0)},
     "mean_use": {"u1": 0.5},
     "disk_used": 0.5,
+    "budgets": {"project/vision": (79.0, 100.0)},
     "certificate_ends": START + 90 * 86_400,
 }
 

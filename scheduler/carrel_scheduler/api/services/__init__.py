@@ -16,6 +16,7 @@ from carrel_scheduler.api.services.governance.accounting import Accounting
 from carrel_scheduler.api.services.governance.alerts import Alerts
 from carrel_scheduler.api.services.governance.assets import Assets
 from carrel_scheduler.api.services.governance.audit import AuditLog
+from carrel_scheduler.api.services.governance.budgets import Budgets
 from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.governance.secrets import Secrets
 from carrel_scheduler.api.services.governance.service_accounts import ServiceAccounts
@@ -47,6 +48,7 @@ class Services:
     users: UserAccounts
     groups: DirectoryGroups
     accounting: Accounting
+    budgets: Budgets
     alerts: Alerts
     streams: EventStreams
     metrics: Metrics
@@ -66,7 +68,8 @@ class Services:
         """
         projects, control = Projects(deps), Control(deps.ledger)
         children = ChildLimits(deps.ledger, deps.job_limits)
-        policies, assets = Policies(deps), Assets(deps)
+        budgets = Budgets(deps)
+        policies, assets = Policies(deps, budgets), Assets(deps)
         return cls(
             deps=deps,
             submission=Submission(deps, projects, children, policies),
@@ -80,6 +83,7 @@ class Services:
             templates=Templates(deps, assets),
             assets=assets,
             access=Access(deps),
+            budgets=budgets,
             service_accounts=ServiceAccounts(deps, used),
             users=UserAccounts(deps),
             groups=DirectoryGroups(deps),

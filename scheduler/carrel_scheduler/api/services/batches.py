@@ -81,7 +81,7 @@ class Batches:
     ) -> NewWorkload:
         check_own_work(item, principal)
         deps = self._deps
-        item = await self._policies.admit(item)
+        item = await self._policies.admit(item, item.user or principal.name)
         workload = convert.to_workload(
             item, principal, name=item.name or "", uid=deps.ids(), now=deps.clock()
         )

@@ -80,7 +80,7 @@ class Submission:
         else:
             check_own_work(body, principal)
         deps = self._deps
-        body = await self._policies.admit(body)
+        body = await self._policies.admit(body, body.user or principal.name)
         name = body.name or f"{body.name_prefix}-1"
         workload = convert.to_workload(body, principal, name=name, uid=deps.ids(), now=deps.clock())
         tree.note(workload)

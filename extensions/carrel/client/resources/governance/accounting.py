@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from carrel.client.transport import Transport
+from carrel_schema.governance.budgets import BudgetList, BudgetOut
 from carrel_schema.governance.prices import PricesOut
 from carrel_schema.history import Usage, UsageSeries
 from carrel_schema.samples import SampleSeries
@@ -50,6 +51,21 @@ class AccountingMethods:
         """Metrics over time of ``cluster``, ``node/NAME``, ``project/NAME`` and the like."""
         parameters = {"subject": subject, "since": since, "until": until}
         return await self._transport.ask("GET", "/samples", SampleSeries, parameters=parameters)
+
+    async def list_budgets(self) -> Sequence[BudgetOut]:
+        """Budgets of what the caller may see, and what of them is used."""
+        return (await self._transport.ask("GET", "/budgets", BudgetList)).items
+
+    async def put_budget(self, scope: str, body: Mapping[str, Any]) -> BudgetOut:
+        """Give a scope a budget, or another one (administrators)."""
+        parameters = {"scope": scope}
+        return await self._transport.ask(
+            "PUT", "/budget", BudgetOut, parameters=parameters, body=body
+        )
+
+    async def delete_budget(self, scope: str) -> None:
+        """Take a budget away (administrators)."""
+        await self._transport.send("DELETE", "/budget", parameters={"scope": scope})
 
     async def prices(self) -> PricesOut:
         """The price list."""

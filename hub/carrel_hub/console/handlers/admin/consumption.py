@@ -58,6 +58,7 @@ class ConsumptionPage(_Consumption):
             report=report,
             shown=report.items[:MOST_ROWS],
             sums=_sums(report),
+            budgets=await self.client.list_budgets(),
         )
 
 

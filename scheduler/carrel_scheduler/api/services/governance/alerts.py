@@ -31,7 +31,7 @@ from carrel_schema.governance.alerts import (
     SilenceFields,
     SilenceOut,
 )
-from carrel_schema.scopes import PLATFORM
+from carrel_schema.scopes import PLATFORM, Scope
 
 TEST: Final = AlertOut(rule="test", subject="platform", state="firing", severity="info")
 
@@ -55,6 +55,8 @@ class Alerts:
         def seen(alert: AlertOut) -> bool:
             kind, _, name = alert.subject.partition("/")
             project = name.partition("/")[0]
+            if kind in ("department", "user"):  # of budgets
+                return everything or principal.may("usage:read", Scope.parse(alert.subject))
             return everything or (kind in ("project", "workload") and principal.sees(project))
 
         return [one for one in await self._controller.alerts() if seen(one)]

@@ -12,6 +12,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code, FieldError
+from carrel_scheduler.api.services.governance.budgets import Budgets
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import workload_policy
@@ -35,12 +36,17 @@ MOST_TOLD: Final = 100
 class Policies:
     """Reads, writes and applies policies."""
 
-    def __init__(self, deps: ApiDependencies) -> None:
-        self._deps = deps
+    def __init__(self, deps: ApiDependencies, budgets: Budgets) -> None:
+        self._deps, self._budgets = deps, budgets
         self.records = PolicyRecords(deps.ledger, deps.clock)
 
-    async def admit(self, body: WorkloadCreate) -> WorkloadCreate:
-        """The request with the defaults of its policies; raises ``Invalid`` with all violations."""
+    async def admit(self, body: WorkloadCreate, user: str) -> WorkloadCreate:
+        """A user's request with the defaults of its policies.
+
+        Raises ``Invalid`` with all violations, ``Forbidden`` where a budget is used up.
+        """
+        if body.gpus or body.gpu_memory_bytes or body.mig_profile:
+            await self._budgets.admit(body.project, user)
         rules = await self.records.rules_for(body.project, kinds_of(body))
         if not rules:
             return body

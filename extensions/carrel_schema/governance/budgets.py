@@ -1,0 +1,66 @@
+"""Budgets: how many GPU-hours a department, a project or a user may use in a period.
+
+What was used is what accounting says. From shares of it on somebody is told (the alert ``budget``);
+what is used up refuses new work where the budget says so. Running work goes on.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from carrel_schema.answers import Answer
+from carrel_schema.constraints import Constraint, Text
+
+Period = Literal["week", "month", "quarter", "year", "total"]
+AtEnd = Literal["warn", "refuse"]
+
+
+class BudgetFields(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget as it is written.
+
+    Attributes:
+        gpu_hours: that may be used in a period.
+        period: of the calendar (UTC), Monday begins a week; ``total``: since the first work.
+        at_end: what happens to new work when it is used up.
+        description: for people.
+    """
+
+    gpu_hours: Annotated[float, Constraint(ge=0, le=1e9)]
+    period: Period = "month"
+    at_end: AtEnd = "warn"
+    description: Annotated[Text, Constraint(max_length=1000)] = ""
+
+
+class BudgetOut(Answer, frozen=True, kw_only=True):
+    """A budget, and what of it was used since ``began_at``."""
+
+    scope: str
+    gpu_hours: float
+    period: str = "month"
+    at_end: str = "warn"
+    description: str = ""
+    used_gpu_hours: float = 0.0
+    began_at: float = 0.0
+    changed_by: str = ""
+
+
+class BudgetList(Answer, frozen=True, kw_only=True):
+    """Budgets of the scopes that the caller may see."""
+
+    items: Sequence[BudgetOut] = ()
+
+
+def began_at(period: Period, now: float) -> float:
+    """When the present period began, in epoch seconds."""
+    today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if period == "week":
+        return today.timestamp() - today.weekday() * 86_400
+    if period == "month":
+        return today.replace(day=1).timestamp()
+    if period == "quarter":
+        return today.replace(month=today.month - (today.month - 1) % 3, day=1).timestamp()
+    if period == "year":
+        return today.replace(month=1, day=1).timestamp()
+    return 0.0

@@ -1,0 +1,53 @@
+"""Budgets of departments, projects and users."""
+
+from typing import Final
+
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operations.governance.scoped import InScope, of_query, scope_of
+from carrel_scheduler.api.principals.access import Access
+from carrel_schema.governance.budgets import BudgetFields, BudgetList, BudgetOut
+
+BUDGETS: Final = "/budgets"
+BUDGET: Final = "/budget"
+
+
+@Operation("GET", BUDGETS, access=Access.USER, answers={200: BudgetList})
+async def list_budgets(call: Call) -> Answer:
+    """Budgets of what the caller may see, and what of them is used."""
+    return Answer(BudgetList(items=await call.services.budgets.visible(call.visitor.person)))
+
+
+@Operation(
+    "PUT",
+    BUDGET,
+    access=Access.ADMIN,
+    permission="budgets:update",
+    scope=of_query,
+    query=InScope,
+    body=BudgetFields,
+    answers={200: BudgetOut},
+    problems=(404,),
+)
+async def put_budget(call: Call) -> Answer:
+    """Give a scope a budget, or another one."""
+    scope = scope_of(call.query.scope)
+    return Answer(await call.services.budgets.put(scope, call.body, call.visitor.person))
+
+
+@Operation(
+    "DELETE",
+    BUDGET,
+    access=Access.ADMIN,
+    permission="budgets:update",
+    scope=of_query,
+    query=InScope,
+    answers={204: None},
+    problems=(404,),
+)
+async def delete_budget(call: Call) -> Answer:
+    """Take a budget away."""
+    await call.services.budgets.delete(scope_of(call.query.scope))
+    return Answer(status=204)
+
+
+OPERATIONS: Final = (list_budgets, put_budget, delete_budget)

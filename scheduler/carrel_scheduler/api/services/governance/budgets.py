@@ -1,0 +1,65 @@
+"""Budgets as people read and write them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.principals.identity import Principal
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.policy.budgets import KIND, NAME, BudgetUse
+from carrel_schema.governance.budgets import BudgetFields, BudgetOut
+from carrel_schema.objects import Department, Project
+from carrel_schema.scopes import Scope
+
+
+class Budgets:
+    """Reads, writes and applies budgets."""
+
+    def __init__(self, deps: ApiDependencies) -> None:
+        self._deps = deps
+        self._use = BudgetUse(deps.ledger, deps.clock)
+
+    async def visible(self, principal: Principal) -> Sequence[BudgetOut]:
+        """Those of scopes whose consumption the caller sees, and the caller's own."""
+        found = await self._use.all()
+        return [one for one in found if principal.may("usage:read", Scope.parse(one.scope))]
+
+    async def put(self, scope: Scope, fields: BudgetFields, principal: Principal) -> BudgetOut:
+        """Give a scope a budget. Raises ``Missing`` for one that is not there."""
+        try:
+            if scope.level == "project":
+                await self._deps.ledger.get(Project, scope.name)
+            elif scope.level == "department":
+                await self._deps.ledger.get(Department, scope.name)
+        except NotFound:
+            raise problems.Missing(
+                Code.NOT_FOUND, f"There is no {scope.level} `{scope.name}` that you can see"
+            ) from None
+        content = msgspec.Raw(msgspec.json.encode(fields))
+        record = ScopedRecord(kind=KIND, scope=scope, name=NAME, content=content)
+        await self._deps.ledger.scoped.put(record, actor=principal.name)
+        self._use.forget()
+        return next(one for one in await self._use.all() if one.scope == str(scope))
+
+    async def delete(self, scope: Scope) -> None:
+        """Take a budget away. Raises ``Missing``."""
+        try:
+            await self._deps.ledger.scoped.remove(KIND, scope, NAME)
+        except NotFound:
+            raise problems.Missing(Code.NOT_FOUND, f"{scope} has no budget") from None
+        self._use.forget()
+
+    async def admit(self, project: str, user: str) -> None:
+        """Refuse new work where a budget is used up. Raises ``Forbidden``."""
+        found = await self._use.used_up(project, user)
+        if found is not None:
+            raise problems.Forbidden(
+                Code.BUDGET_USED_UP,
+                f"The budget of {found.scope} is used up: {found.used_gpu_hours:.1f} of "
+                f"{found.gpu_hours:g} GPU-hours in this {found.period}. Who administers it can "
+                "raise it; running work goes on",
+            )

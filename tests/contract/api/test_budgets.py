@@ -1,0 +1,72 @@
+"""Budgets over HTTP: what is used of them, who sees them, and new work when they are used up."""
+
+from typing import Any
+
+from carrel_scheduler.ledger.records import Transition
+from contract.api.service import Desk
+
+JOB = {"project": "vision", "name": "a", "command": ["true"], "gpus": 1}
+HOUR = 3600.0
+
+
+async def use(desk: Desk, user: str, project: str, hours: float) -> None:
+    """One GPU for so many hours, until now."""
+    now = desk.clock.now
+    held: dict[str, Any] = {"gpu_milli": 1000, "workload": "w", "project": project, "user": user}
+    rows = [
+        Transition(
+            at=now - hours * HOUR, workload_uid=f"{user}-{hours}", to_phase="running", **held
+        ),
+        Transition(
+            at=now,
+            workload_uid=f"{user}-{hours}",
+            from_phase="running",
+            to_phase="succeeded",
+            **(held | {"gpu_milli": 0}),
+        ),
+    ]
+    await desk.ledger.record(epoch=await desk.ledger.begin_epoch(), transitions=rows)
+
+
+async def test_a_budget_counts_and_refuses_new_work_with_gpus(desk: Desk) -> None:
+    await use(desk, "ada", "vision", 10)
+    body = {"gpu_hours": 40, "period": "total", "at_end": "refuse"}
+    made = await desk.ask("PUT", "/budget?scope=project/vision", "root", json=body)
+    assert (made.status, round(made.body["used_gpu_hours"])) == (200, 10)
+    assert (await desk.ask("POST", "/workloads", "ada", json=JOB)).status == 201
+    await use(desk, "bea", "vision", 31)
+    desk.clock.now += 61
+    refused = await desk.ask("POST", "/workloads", "ada", json=JOB | {"name": "b"})
+    assert (refused.status, refused.code) == (403, "budget_used_up")
+    assert "41.0 of 40 GPU-hours" in refused.body["detail"]
+    batch = {"items": [JOB | {"name": "c"}]}
+    told = await desk.ask("POST", "/workloads:batch", "ada", json=batch)
+    assert told.body["items"][0]["problem"]["code"] == "budget_used_up"
+    free = await desk.ask("POST", "/workloads", "ada", json=JOB | {"name": "d", "gpus": 0})
+    assert free.status == 201
+    await desk.ask("PUT", "/budget?scope=project/vision", "root", json=body | {"at_end": "warn"})
+    assert (await desk.ask("POST", "/workloads", "ada", json=JOB | {"name": "e"})).status == 201
+
+
+async def test_each_sees_the_budgets_of_what_they_see(desk: Desk) -> None:
+    await desk.ask("PUT", "/departments/sciences", "root", json={})
+    await desk.ask("PATCH", "/projects/vision", "root", json={"department": "sciences"})
+    await use(desk, "ada", "vision", 3)
+    await use(desk, "carl", "speech", 5)
+    body = {"gpu_hours": 100, "period": "total"}
+    for scope in ("platform", "department/sciences", "project/speech", "user/ada"):
+        made = await desk.ask("PUT", f"/budget?scope={scope}", "root", json=body)
+        assert made.status == 200, made.body
+    found = (await desk.ask("GET", "/budgets", "root")).body["items"]
+    used = {one["scope"]: round(one["used_gpu_hours"]) for one in found}
+    assert used == {"platform": 8, "department/sciences": 3, "project/speech": 5, "user/ada": 3}
+    seen = {one["scope"] for one in (await desk.ask("GET", "/budgets", "ada")).body["items"]}
+    assert seen == {"user/ada"}
+    denied = await desk.ask("PUT", "/budget?scope=user/ada", "ada", json=body)
+    assert denied.status == 403
+    unknown = await desk.ask("PUT", "/budget?scope=project/nowhere", "root", json=body)
+    assert unknown.status == 404
+    wrong = await desk.ask("PUT", "/budget?scope=platform", "root", json={"gpu_hours": -1})
+    assert wrong.fields == {"gpu_hours": "too_small"} or wrong.status == 422
+    assert (await desk.ask("DELETE", "/budget?scope=user/ada", "root")).status == 204
+    assert (await desk.ask("DELETE", "/budget?scope=user/ada", "root")).status == 404
