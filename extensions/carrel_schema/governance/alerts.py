@@ -201,6 +201,7 @@ class ChannelFields(msgspec.Struct, frozen=True, kw_only=True):
         to: addresses of mail; ``sender`` the one it comes from.
         severities: of alerts that it is told; none: all.
         send_resolved: whether it is told that an alert is over.
+        weekly_report: whether mail or a Slack-type hook is sent what was used in each week.
     """
 
     kind: ChannelKind
@@ -212,6 +213,7 @@ class ChannelFields(msgspec.Struct, frozen=True, kw_only=True):
     sender: ShortText = ""
     severities: Annotated[list[Severity], Constraint(max_length=3)] = []
     send_resolved: bool = True
+    weekly_report: bool = False
 
 
 class ChannelOut(Answer, frozen=True, kw_only=True):
@@ -225,6 +227,7 @@ class ChannelOut(Answer, frozen=True, kw_only=True):
     sender: str = ""
     severities: Sequence[str] = ()
     send_resolved: bool = True
+    weekly_report: bool = False
     waiting: int = 0
     sent_at: float = 0.0
     error: str = ""

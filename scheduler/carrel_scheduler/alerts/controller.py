@@ -15,7 +15,7 @@ import msgspec
 
 from carrel_scheduler.alerts.conditions import Facts, Rules, find
 from carrel_scheduler.alerts.delivery import Delivery
-from carrel_scheduler.alerts.messages import NotDelivered, send, send_mail, title
+from carrel_scheduler.alerts.messages import NotDelivered, post, send, send_mail, title
 from carrel_scheduler.alerts.states import AlertStates, silenced_until
 from carrel_scheduler.ledger.errors import SecretsUnreadable
 from carrel_scheduler.ledger.records import Ledger
@@ -126,7 +126,7 @@ class AlertController:
         found = [silence(one) for one in await self._ledger.scoped.list(SILENCE_KIND)]
         return [one for one in found if one.until > self._clock()]
 
-    async def channels(self) -> Mapping[str, ChannelFields]:
+    async def channels(self) -> dict[str, ChannelFields]:
         """All channels, by name."""
         return {
             one.name: msgspec.json.decode(one.content, type=ChannelFields)
@@ -135,22 +135,36 @@ class AlertController:
 
     async def tell(self, _name: str, channel: ChannelFields, alert: AlertOut) -> None:
         """Tell one channel of one alert now. Raises ``NotDelivered``."""
-        secret: Mapping[str, str] = {}
-        if channel.secret:
-            try:
-                found = await self._ledger.named_secrets.values(channel.secret, PLATFORM)
-            except SecretsUnreadable:
-                found = None
-            if found is None:
-                raise NotDelivered(f"its secret `{channel.secret}` is not there on the platform")
-            secret = found
+        secret = await self._secret(channel)
         if channel.kind == "mail":
             text = f"{alert.summary}\n\n{self._address}\n"
             await asyncio.to_thread(send_mail, channel, title(alert), text, secret)
             return
+        await send(self._connected(), channel, alert, secret, self._address)
+
+    async def tell_text(self, _name: str, channel: ChannelFields, subject: str, text: str) -> None:
+        """Send mail or a Slack-type hook a text now. Raises ``NotDelivered``."""
+        secret = await self._secret(channel)
+        if channel.kind == "mail":
+            await asyncio.to_thread(send_mail, channel, subject, f"{text}\n", secret)
+            return
+        await post(self._connected(), channel.url, {"text": f"{subject}\n```{text}```"}, secret)
+
+    def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession()
-        await send(self._session, channel, alert, secret, self._address)
+        return self._session
+
+    async def _secret(self, channel: ChannelFields) -> Mapping[str, str]:
+        if not channel.secret:
+            return {}
+        try:
+            found = await self._ledger.named_secrets.values(channel.secret, PLATFORM)
+        except SecretsUnreadable:
+            found = None
+        if found is None:
+            raise NotDelivered(f"its secret `{channel.secret}` is not there on the platform")
+        return found
 
     async def _opened(self) -> AlertStates:
         if self._states is None:

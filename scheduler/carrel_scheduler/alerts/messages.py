@@ -43,11 +43,18 @@ async def send(
         secret: values of the channel's secret.
         address: of the page that shows alerts.
     """
-    body = json.dumps(body_of(channel, alert, address)).encode()
-    headers = {"Content-Type": "application/json", **_authorization(secret, body)}
     url = channel.url
     if channel.kind == "alertmanager":
         url = f"{url.rstrip('/')}/api/v2/alerts"
+    await post(session, url, body_of(channel, alert, address), secret)
+
+
+async def post(
+    session: aiohttp.ClientSession, url: str, content: Any, secret: Mapping[str, str]
+) -> None:
+    """Post JSON, signed and authorised by a secret. Raises ``NotDelivered``."""
+    body = json.dumps(content).encode()
+    headers = {"Content-Type": "application/json", **_authorization(secret, body)}
     timeout = aiohttp.ClientTimeout(total=SEND_SECONDS)
     try:
         async with session.post(

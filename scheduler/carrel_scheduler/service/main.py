@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeVar
 
 from carrel_process.listening import inherited, listen
 from carrel_scheduler.alerts.controller import AlertController
+from carrel_scheduler.alerts.weekly import WeeklyReports
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import NodeAgents
 from carrel_scheduler.api.http.app import ApiDependencies, make_app
@@ -185,6 +186,9 @@ class Service:
             ledger, facts, time.time, settings.alerts_address, budgets.all
         )
         self._users = HubUsers(settings.hub_api_url, settings.hub_token)
+        self._weekly = WeeklyReports(
+            ledger, self._alerts.channels, budgets.all, self._alerts.tell_text, time.time
+        )
         self._server = http_server(
             make_app(
                 ApiDependencies(
@@ -236,6 +240,7 @@ class Service:
                 group.create_task(AuditExport(self._ledger, time.time).run()),
                 group.create_task(self._alerts.run()),
                 group.create_task(self._sampler.run()),
+                group.create_task(self._weekly.run()),
                 group.create_task(Dependencies(self._ledger, self.loop.quarantine).run()),
             ]
             if self._settings.past_use.factor:

@@ -149,6 +149,7 @@ async def test_mail_is_sent(desk: Desk) -> None:
         ({"url": "file:///etc/passwd"}, "url"),
         ({"kind": "mail", "url": "smtps://host"}, "to"),
         ({"kind": "pager"}, "kind"),
+        ({"weekly_report": True}, "weekly_report"),
     ],
 )
 async def test_a_channel_that_cannot_be_is_refused(

@@ -155,9 +155,13 @@ def set_channel(
     severity: Annotated[
         list[str] | None, typer.Option("--severity", help="Only these; may be repeated.")
     ] = None,
+    weekly_report: Annotated[
+        bool, typer.Option("--weekly-report", help="Also send what was used in each week.")
+    ] = False,
 ) -> None:
     """Tell somebody of alerts: make a channel, or replace it."""
     fields: dict[str, Any] = {"kind": kind, "url": url, "secret": secret, "sender": sender}
+    fields |= {"weekly_report": weekly_report}
     with connected() as client:
         client.put_channel(name, fields | {"to": to or [], "severities": severity or []})
     say(f"Channel {name} is told of alerts; try it: carrel alert test-channel {name}")

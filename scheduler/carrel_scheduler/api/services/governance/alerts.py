@@ -109,6 +109,9 @@ class Alerts:
             raise problems.invalid_field("url", Code.WRONG_FORM, "...", right)
         if fields.kind == "mail" and not fields.to:
             raise problems.invalid_field("to", Code.MISSING_FIELD, None, "addresses to send to")
+        if fields.weekly_report and fields.kind not in ("mail", "slack"):
+            right = "false: mail and Slack-type hooks are sent reports"
+            raise problems.invalid_field("weekly_report", Code.INVALID, True, right)  # noqa: FBT003 - the value
         await self._put(CHANNEL_KIND, name, fields, principal)
         return self._channel(name, fields)
 
@@ -153,6 +156,7 @@ class Alerts:
             sender=channel.sender,
             severities=channel.severities,
             send_resolved=channel.send_resolved,
+            weekly_report=channel.weekly_report,
             waiting=len(state.waiting),
             sent_at=state.sent_at,
             error=state.error,
