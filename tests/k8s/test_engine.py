@@ -14,6 +14,7 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.kube.resources import PODS
+from carrel_schema.governance.people import PosixIdentity
 from contract.engine_contract import EngineContract
 from contract.engine_tasks import PATIENCE, a_task, output, run, wait_for
 from k8s.cluster.loading import Images
@@ -117,3 +118,11 @@ async def test_a_task_whose_image_is_not_there_fails_and_says_so(engines: Cluste
     ended = await run(engine, a_task(engines, "true", image="localhost/no-such:1"))
     assert (ended.exit_code, ended.lost) == (None, False)
     assert "no-such" in ended.message
+
+
+async def test_a_pod_runs_under_the_numbers_of_the_directory(engines: ClusterEngines) -> None:
+    engine = await engines.open()
+    posix = PosixIdentity(uid=2001, gid=3001, gids=(3002,))
+    task = a_task(engines, "id -u; id -G; touch made; stat -c %u:%g made", posix=posix)
+    assert (await run(engine, task)).exit_code == 0
+    assert (await output(engine, task)).decode().split() == ["2001", "3001", "3002", "2001:3001"]

@@ -24,6 +24,7 @@ class PeopleRoutes:
             ("POST", "/users/{user}/update", self._update),
             ("POST", "/users/{user}/actions", self._act),
             ("DELETE", "/users/{user}", self._delete),
+            ("GET", "/users/{user}/identity", self._known_identity),
             ("PUT", "/users/{user}/identity", self._identity),
             ("GET", "/directory-groups", self._groups),
             ("PUT", "/directory-groups", self._map),
@@ -96,6 +97,10 @@ class PeopleRoutes:
         self._admin(request, "users:update")
         del self._state.people[self._one(request)["name"]]
         return web.Response(status=204)
+
+    async def _known_identity(self, request: web.Request) -> web.Response:
+        found = self._state.identities.get(request.match_info["user"], {"uid": 0, "gid": 0})
+        return web.json_response(found)
 
     async def _identity(self, request: web.Request) -> web.Response:
         body = await request.json()

@@ -217,6 +217,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
         telling = asyncio.create_task(self._tell_news())
         try:
             with self._refusals():
+                await self._take_numbers()
                 await self._ensure_project_volume()
                 url = str(await _Pods.start(self))
             page_without_sign_in = join_url(url, self.server.base_url, "api")
@@ -313,6 +314,19 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
             raise messages.refusal_of(error, project) from error
         except TimeoutError as error:  # KubeSpawner's own: ours ends a start from outside
             raise messages.timed_out(error) from error
+
+    async def _take_numbers(self) -> None:
+        """The directory's numbers of the user, where there are some. Raises ``Refused``."""
+        own = await self.client.user_identity(self.user.name)
+        if own.problem or own.uid == USER:
+            problem = own.problem or f"the uid {USER} is that of other people's workspaces"
+            raise Refused(
+                f"Your workspace runs under the directory's numbers, and {problem}.",
+                reason="numbers",
+            )
+        if own.uid:
+            self.uid, self.gid, self.fs_gid = own.uid, own.gid, own.gid
+            self.supplemental_gids = list(own.gids)
 
     async def _ensure_project_volume(self) -> None:
         if self.storage is None or self.address is None:

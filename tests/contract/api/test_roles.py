@@ -148,6 +148,7 @@ SAMPLES = {
     "update_user": Sample({"user": "bea"}, {"projects": ["vision"]}),
     "act_on_user": Sample({"user": "bea"}, {"action": "end-sessions"}),
     "delete_user": Sample({"user": "dora"}),
+    "read_user_identity": Sample({"user": "ada"}),
     "put_user_identity": Sample({"user": "ada"}, {"uid": 2001, "gid": 3001}),
     "list_directory_groups": Sample({}),
     "put_directory_group": Sample({}, {"projects": ["vision"]}, "?group=vision-team"),

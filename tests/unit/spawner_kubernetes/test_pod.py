@@ -13,6 +13,7 @@ import yaml
 from kubernetes_asyncio.client import ApiClient
 
 from carrel.models import Workload, WorkloadSpec
+from carrel_schema.governance.people import PosixIdentity
 from carrel_schema.names import label
 from carrel_spawner.kubernetes import manifests
 from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner, is_broken, size_of
@@ -285,3 +286,25 @@ async def test_the_secret_goes_with_the_pod_once_that_is_made() -> None:
     (owner,) = then["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", one.pod_name, "uid-of-the-pod")
     assert then["data"] == first["data"]
+
+
+async def test_the_pod_runs_under_the_numbers_of_the_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = {"ada": PosixIdentity(uid=2001, gid=3001, gids=(3002,)), "bea": PosixIdentity()}
+
+    async def user_identity(name: str) -> PosixIdentity:
+        return told[name]
+
+    scheduler = SimpleNamespace(user_identity=user_identity)
+    monkeypatch.setattr(CarrelKubeSpawner, "client", scheduler)
+    one, other = spawner(), spawner("bea")
+    for each in (one, other):
+        await each._take_numbers()
+    security = (await manifest(one))["spec"]["securityContext"]
+    assert (security["runAsUser"], security["runAsGroup"]) == (2001, 3001)
+    assert (security["fsGroup"], security["supplementalGroups"]) == (3001, [3002])
+    assert (await manifest(other))["spec"]["securityContext"]["runAsUser"] == 1000
+    told["ada"] = PosixIdentity(problem="the directory has no uid and gid of theirs")
+    with pytest.raises(Refused, match="no uid and gid of theirs"):
+        await one._take_numbers()

@@ -78,6 +78,10 @@ class UserMethods:
         """Choose a new password of one's own; ends all sessions and tokens, also this one."""
         await self._transport.send("POST", "/users/me/password", body={"old": old, "new": new})
 
+    async def user_identity(self, name: str) -> PosixIdentity:
+        """The numbers that somebody's work runs under; for the Hub. uid 0: the engine's."""
+        return await self._transport.ask("GET", f"/users/{segment(name)}/identity", PosixIdentity)
+
     async def put_user_identity(self, name: str, identity: PosixIdentity) -> PosixIdentity:
         """Report the numbers that the directory gives somebody; for the Hub."""
         body = {

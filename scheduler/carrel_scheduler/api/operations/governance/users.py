@@ -174,6 +174,12 @@ async def delete_user(call: Call) -> Answer:
     return Answer(status=204)
 
 
+@Operation("GET", f"{USER}/identity", access=Access.HUB, answers={200: PosixIdentity})
+async def read_user_identity(call: Call) -> Answer:
+    """The numbers that somebody's work runs under; uid 0: those that the engine gives."""
+    return Answer(await call.services.users.identity(call.path["user"]))
+
+
 @Operation(
     "PUT",
     f"{USER}/identity",
@@ -241,6 +247,7 @@ OPERATIONS: Final = (
     update_user,
     act_on_user,
     delete_user,
+    read_user_identity,
     put_user_identity,
     list_directory_groups,
     put_directory_group,

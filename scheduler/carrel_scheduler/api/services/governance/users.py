@@ -60,6 +60,11 @@ class UserAccounts:
         numbers = await identities.of_users(self._deps.ledger, [name])
         return msgspec.structs.replace(found, posix=numbers.get(name))
 
+    async def identity(self, name: str) -> PosixIdentity:
+        """The numbers that the directory gives somebody; uid 0: none."""
+        found = await identities.of_users(self._deps.ledger, [name])
+        return found.get(name, PosixIdentity())
+
     async def put_identity(self, name: str, identity: PosixIdentity) -> PosixIdentity:
         """Take what the directory says of somebody's numbers; nobody has those of another.
 
