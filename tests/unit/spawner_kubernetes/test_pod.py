@@ -301,10 +301,12 @@ async def test_the_pod_runs_under_the_numbers_of_the_directory(
     one, other = spawner(), spawner("bea")
     for each in (one, other):
         await each._take_numbers()
-    security = (await manifest(one))["spec"]["securityContext"]
-    assert (security["runAsUser"], security["runAsGroup"]) == (2001, 3001)
+    spec = (await manifest(one))["spec"]
+    inside, security = spec["containers"][0]["securityContext"], spec["securityContext"]
+    assert (inside["runAsUser"], inside["runAsGroup"]) == (2001, 3001)
     assert (security["fsGroup"], security["supplementalGroups"]) == (3001, [3002])
-    assert (await manifest(other))["spec"]["securityContext"]["runAsUser"] == 1000
+    usual = (await manifest(other))["spec"]["containers"][0]["securityContext"]
+    assert usual["runAsUser"] == 1000
     told["ada"] = PosixIdentity(problem="the directory has no uid and gid of theirs")
     with pytest.raises(Refused, match="no uid and gid of theirs"):
         await one._take_numbers()
