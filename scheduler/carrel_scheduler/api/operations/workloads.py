@@ -275,6 +275,7 @@ async def rerun_workload(call: Call) -> Answer:
     f"{WORKLOAD}/share",
     access=Access.OWNER,
     permission="workloads:update",
+    others="workloads:enter",
     body=Sharing,
     answers={202: WorkloadOut},
     problems=(409,),

@@ -85,7 +85,7 @@ def credentials(url: str, number: int) -> Iterator[tuple[list[str], dict[str, st
             near = parts.hostname in ("localhost", "127.0.0.1", "::1")
             if parts.scheme != "https" and not (parts.scheme == "http" and near):
                 raise CodeMissing(f"{url}: a password is sent to addresses with https:// only")
-            helper = f"!{sys.executable} -I {shlex.quote(__file__)} {TELL}"
+            helper = f"!{shlex.join([sys.executable, '-I', __file__, TELL])}"
             option = f"credential.{parts.scheme}://{parts.netloc}.helper={helper}"
             told = {"CARREL_GIT_USERNAME": given.get("USERNAME", "git")}
             yield ["-c", option], {**told, "CARREL_GIT_PASSWORD": given["PASSWORD"]}
