@@ -253,6 +253,8 @@ class Client:
     update_user = blocking(AsyncClient.update_user)
     act_on_user = blocking(AsyncClient.act_on_user)
     delete_user = blocking(AsyncClient.delete_user)
+    user_identity = blocking(AsyncClient.user_identity)
+    put_user_identity = blocking(AsyncClient.put_user_identity)
     change_password = blocking(AsyncClient.change_password)
     list_directory_groups = blocking(AsyncClient.list_directory_groups)
     map_directory_group = blocking(AsyncClient.map_directory_group)
