@@ -4,6 +4,10 @@ A transition says what a workload holds from its time on, so each one opens a sp
 one of the same workload closes. What a span counts in [since, until) is its part inside it; the
 last span of a workload is open and reaches to ``until``. Hence usage(a, b) + usage(b, c) =
 usage(a, c), and any grouping sums up to the same.
+
+What is allocated is summed up in integers: thousandths of GPUs and cores, and bytes, times whole
+microseconds. Times are rounded before they are subtracted, so parts add up to the whole to the
+last bit; floats begin where a sum is answered.
 """
 
 import math
@@ -20,6 +24,13 @@ from carrel_schema.governance.prices import PricePeriod
 
 WAITING: Final = "pending"
 GIVING_WAY: Final = "preempting"
+MICROSECONDS: Final = 1_000_000
+"""Of a second."""
+MILLI: Final = 1000
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * MICROSECONDS)
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -49,10 +60,14 @@ class Span(msgspec.Struct, frozen=True):
         held = self.gpu_milli or self.cpu_milli or self.memory_bytes
         return bool(held) or self.to_phase == WAITING
 
+    def microseconds(self, since: float, until: float) -> int:
+        """Its length inside [since, until), whose ends are in epoch seconds."""
+        end = until if self.ended_at is None else min(self.ended_at, until)
+        return max(0, _microseconds(end) - _microseconds(max(self.at, since)))
+
     def seconds(self, since: float, until: float) -> float:
         """Its length inside [since, until)."""
-        end = until if self.ended_at is None else min(self.ended_at, until)
-        return max(0.0, end - max(self.at, since))
+        return self.microseconds(since, until) / MICROSECONDS
 
 
 NO_DEPARTMENT: Final = "default"
@@ -90,75 +105,93 @@ def _span(row: Transition, ended_at: float | None) -> Span:
     return Span(**fields, ended_at=ended_at)
 
 
-class _Sum:
+class Allocated(msgspec.Struct):
+    """What was allocated in a span of time, in integers that grow.
+
+    Attributes:
+        gpu: thousandths of GPUs times microseconds.
+        borrowed: the part of ``gpu`` that was over quota.
+        cpu: thousandths of cores times microseconds.
+        memory: bytes times microseconds.
+        waiting: microseconds of pending workloads.
+    """
+
+    gpu: int = 0
+    borrowed: int = 0
+    cpu: int = 0
+    memory: int = 0
+    waiting: int = 0
+
+    def add(self, span: Span, microseconds: int) -> None:
+        """Count so much of a span."""
+        self.gpu += span.gpu_milli * microseconds
+        self.cpu += span.cpu_milli * microseconds
+        self.memory += span.memory_bytes * microseconds
+        if span.borrowed:
+            self.borrowed += span.gpu_milli * microseconds
+        if span.to_phase == WAITING:
+            self.waiting += microseconds
+
+    def cost(self, price: PricePeriod) -> float:
+        """What it costs by one price, in its currency."""
+        hour = 3600 * MICROSECONDS
+        return (
+            self.gpu / (MILLI * hour) * price.gpu_hour
+            + self.cpu / (MILLI * hour) * price.cpu_hour
+            + self.memory / (2**30 * hour) * price.memory_gib_hour
+        )
+
+
+class Line:
     """One line of the account, growing."""
 
-    def __init__(self) -> None:
-        self.gpu: list[float] = []
-        self.borrowed: list[float] = []
-        self.cpu: list[float] = []
-        self.memory: list[float] = []
-        self.waiting: list[float] = []
+    def __init__(self, prices: Sequence[PricePeriod]) -> None:
+        self.allocated = Allocated()
         self.used: list[float] = []
         self.idle: list[float] = []
-        self.cost: list[float] = []
+        self.priced = [(price, Allocated()) for price in prices]
         self.preemptions = 0
         self.workloads: set[str] = set()
 
-    def add(self, span: Span, since: float, until: float, prices: Sequence[PricePeriod]) -> None:
-        seconds = span.seconds(since, until)
+    def add(self, span: Span, since: float, until: float) -> None:
+        """Count the part of a span inside [since, until)."""
+        length = span.microseconds(since, until)
         begins_inside = since <= span.at < until
-        if not ((seconds and span.counts) or begins_inside):
+        if not ((length and span.counts) or begins_inside):
             return
         self.workloads.add(span.workload_uid)
-        self.gpu.append(span.gpu_milli / 1000 * seconds)
-        self.cpu.append(span.cpu_milli / 1000 * seconds)
-        self.memory.append(span.memory_bytes * seconds)
-        if span.borrowed:
-            self.borrowed.append(self.gpu[-1])
-        self.cost += _costs(span, since, until, prices)
-        if span.to_phase == WAITING:
-            self.waiting.append(seconds)
+        self.allocated.add(span, length)
+        for number, (price, allocated) in enumerate(self.priced):
+            after = number + 1
+            ends = self.priced[after][0].since if after < len(self.priced) else until
+            allocated.add(span, span.microseconds(max(since, price.since), min(until, ends)))
         self.preemptions += (
             begins_inside and span.to_phase == GIVING_WAY and span.from_phase != GIVING_WAY
         )
 
     def add_measured(self, piece: GpuUse, since: float, until: float) -> None:
+        """Count the part of what was measured inside [since, until)."""
         inside = min(piece.until, until) - max(piece.since, since)
         part = max(0.0, inside) / (piece.until - piece.since)
         self.used.append(piece.used_gpu_seconds * part)
         self.idle.append(piece.idle_gpu_seconds * part)
 
     def usage(self, key: str) -> Usage:
-        # Exact sums: the order of rows and the way they are grouped make no difference.
+        """The answer, where integers become floats."""
+        milli = MILLI * MICROSECONDS
         return Usage(
             key=key,
-            gpu_seconds=math.fsum(self.gpu),
-            borrowed_gpu_seconds=math.fsum(self.borrowed),
-            cpu_seconds=math.fsum(self.cpu),
-            memory_byte_seconds=math.fsum(self.memory),
-            wait_seconds=math.fsum(self.waiting),
+            gpu_seconds=self.allocated.gpu / milli,
+            borrowed_gpu_seconds=self.allocated.borrowed / milli,
+            cpu_seconds=self.allocated.cpu / milli,
+            memory_byte_seconds=self.allocated.memory / MICROSECONDS,
+            wait_seconds=self.allocated.waiting / MICROSECONDS,
             preemptions=self.preemptions,
             workloads=len(self.workloads),
             gpu_used_seconds=math.fsum(self.used),
             gpu_idle_seconds=math.fsum(self.idle),
-            cost=math.fsum(self.cost),
+            cost=math.fsum(allocated.cost(price) for price, allocated in self.priced),
         )
-
-
-def _costs(
-    span: Span, since: float, until: float, prices: Sequence[PricePeriod]
-) -> Iterator[float]:
-    """What a span costs inside [since, until), by the prices that hold in each part of it."""
-    for number, price in enumerate(prices):
-        ends = prices[number + 1].since if number + 1 < len(prices) else math.inf
-        hours = span.seconds(max(since, price.since), min(until, ends)) / 3600
-        if hours:
-            yield hours * (
-                span.gpu_milli / 1000 * price.gpu_hour
-                + span.cpu_milli / 1000 * price.cpu_hour
-                + span.memory_bytes / 2**30 * price.memory_gib_hour
-            )
 
 
 def check_range(by: str, since: float, until: float) -> None:
@@ -188,15 +221,32 @@ def account(
     ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. A line counts a workload that held or
     waited for something or changed its phase meanwhile. Lines are in order of key.
     """
+    sums = sums_of(
+        spans_, measured, by=by, since=since, until=until, departments=departments, prices=prices
+    )
+    return [sums[name].usage(name) for name in sorted(sums) if sums[name].workloads]
+
+
+def sums_of(
+    spans_: Iterable[Span],
+    measured: Iterable[GpuUse] = (),
+    *,
+    by: str,
+    since: float,
+    until: float,
+    departments: Mapping[str, str] = MappingProxyType({}),
+    prices: Sequence[PricePeriod] = (),
+) -> Mapping[str, Line]:
+    """The lines of ``account`` by key, with integers for what was allocated."""
     check_range(by, since, until)
     found = list(spans_)
     key = _key_of(by, departments, {span.workload_uid: span.kind for span in found})
-    sums: defaultdict[str, _Sum] = defaultdict(_Sum)
+    sums: defaultdict[str, Line] = defaultdict(lambda: Line(prices))
     for span in found:
-        sums[key(span)].add(span, since, until, prices)
+        sums[key(span)].add(span, since, until)
     for piece in measured:
         sums[key(piece)].add_measured(piece, since, until)
-    return [sums[name].usage(name) for name in sorted(sums) if sums[name].workloads]
+    return sums
 
 
 def series(

@@ -1,16 +1,18 @@
 """The account of use: laws that hold for any history, and cases worked out by hand."""
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Transition, Usage
-from carrel_scheduler.ledger.usage import GROUPINGS, account, series, spans
+from carrel_scheduler.ledger.usage import GROUPINGS, Allocated, account, series, spans, sums_of
 from carrel_schema.governance.prices import PricePeriod
 
 HORIZON = 200
@@ -246,3 +248,42 @@ def test_impossible_questions_are_refused(field: str, arguments: dict[str, Any])
         account([], **arguments)
     assert caught.value.field == field
     assert caught.value.code == "invalid_argument"
+
+
+def added(lines: Iterable[Allocated]) -> Allocated:
+    """The sum of lines, in integers."""
+    whole = Allocated()
+    for line in lines:
+        for name in Allocated.__struct_fields__:
+            setattr(whole, name, getattr(whole, name) + getattr(line, name))
+    return whole
+
+
+@RELAXED
+@given(
+    histories(),
+    st.lists(st.floats(0, HORIZON, allow_nan=False), min_size=3, max_size=3).map(sorted),
+    st.floats(-0.5, 0.5),
+)
+def test_parts_and_groupings_add_up_to_the_last_bit(
+    rows: list[Transition], times: list[float], shift: float
+) -> None:
+    found = list(spans(msgspec.structs.replace(one, at=one.at * 1.1 + shift) for one in rows))
+    since, middle, until = times
+
+    def used(by: str, begin: float, end: float) -> Allocated:
+        return added(
+            line.allocated for line in sums_of(found, by=by, since=begin, until=end).values()
+        )
+
+    whole = used("workload", since, until)
+    by_hand = sum(
+        one.gpu_milli * (round(max(begins, ends) * 1e6) - round(begins * 1e6))
+        for one in found
+        for begins in [max(one.at, since)]
+        for ends in [until if one.ended_at is None else min(one.ended_at, until)]
+    )
+    assert whole.gpu == by_hand
+    for by in GROUPINGS:
+        assert used(by, since, until) == whole
+        assert added([used(by, since, middle), used(by, middle, until)]) == whole
