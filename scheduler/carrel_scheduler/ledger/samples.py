@@ -23,6 +23,10 @@ class Samples(Protocol):
         """Means of all subjects of spans that begin in [since, until)."""
         ...
 
+    async def latest(self, step: Step) -> int | None:
+        """When the last span of that length began; ``None``: there is none."""
+        ...
+
     async def prune(self, step: Step, before: float) -> int:
         """Remove those of spans that began before; returns how many."""
         ...

@@ -59,11 +59,23 @@ class Sampler:
         """Take a sample; write the means of spans that are over."""
         now = int(self._clock())
         begins = now - now % SHORT
-        if self._began is not None and begins != self._began:
+        if self._began is None:
+            await self._finish_hour(now)
+        elif begins != self._began:
             await self._write(self._began, begins)
         self._began = begins
         for subject, sample in self._take().items():
             self._seen[subject].append(sample)
+
+    async def _finish_hour(self, now: int) -> None:
+        """Write the mean of the hour in which an earlier scheduler ended."""
+        last = await self._samples.latest(SHORT)
+        if last is not None and last - last % LONG != now - now % LONG:
+            await self._write_hour(last - last % LONG)
+
+    async def _write_hour(self, hour: int) -> None:
+        parts = await self._samples.of_span(SHORT, hour, hour + LONG)
+        await self._samples.add(LONG, hour, {one: mean(of) for one, of in parts.items()})
 
     async def _write(self, began: int, now: int) -> None:
         means = {subject: mean(seen) for subject, seen in self._seen.items() if seen}
@@ -71,8 +83,7 @@ class Sampler:
         await self._samples.add(SHORT, began, means)
         hour = began - began % LONG
         if now - now % LONG != hour:
-            parts = await self._samples.of_span(SHORT, hour, hour + LONG)
-            await self._samples.add(LONG, hour, {one: mean(of) for one, of in parts.items()})
+            await self._write_hour(hour)
             for step, days in KEPT_DAYS.items():
                 await self._samples.prune(step, now - days * DAY_SECONDS)
 

@@ -26,6 +26,7 @@ class SampleRules:
         }
         parts = await samples.of_span(300, START, START + 3600)
         assert {subject: len(of) for subject, of in parts.items()} == {"cluster": 4, "project/a": 3}
+        assert await samples.latest(300) == START + 900
         assert await samples.prune(300, START + 600) == 3
         assert len((await samples.read(300, ["cluster"], START, START + 3600))["cluster"]) == 2
         assert await samples.read(3600, ["cluster"], START, START + 1) == {

@@ -35,6 +35,9 @@ class Kept:
                     found[subject].append(sample)
         return found
 
+    async def latest(self, step: Step) -> int | None:
+        return max((at for length, at in self.rows if length == step), default=None)
+
     async def prune(self, step: Step, before: float) -> int:
         self.pruned.append((step, before))
         return 0
@@ -76,6 +79,17 @@ def test_after_a_pause_the_mean_is_of_what_was_seen() -> None:
         asyncio.run(sampler.once())
     assert sorted(at - START for step, at in kept.rows if step == 300) == [0, 2 * HOUR]
     assert [at - START for step, at in kept.rows if step == 3600] == [0]
+
+
+def test_the_hour_in_which_a_scheduler_ended_has_its_mean() -> None:
+    kept, now = Kept(), [float(START)]
+    for began in (0, 5 * HOUR):
+        sampler = Sampler(kept, lambda: {"cluster": Sample(gpus=4)}, lambda: now[0])
+        for seconds in range(0, 901, 300):
+            now[0] = float(START + began + seconds)
+            asyncio.run(sampler.once())
+    hours = {at - START for step, at in kept.rows if step == 3600}
+    assert hours == {0}, "the one of the first scheduler, whose end nobody saw"
 
 
 def test_a_node_counts_what_is_idle_and_what_is_used() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, func, select
 
 from carrel_scheduler.ledger.group_commit import GroupCommit
 from carrel_scheduler.ledger.rows.bulk import insert_tuples
@@ -76,6 +76,12 @@ class SqlSamples:
             return dict(found)
 
         found: dict[str, list[Sample]] = await self._query(run)
+        return found
+
+    async def latest(self, step: Step) -> int | None:
+        """See ``Samples``."""
+        query = select(func.max(table.c.at)).where(table.c.step == step)
+        found: int | None = await self._query(lambda connection: connection.scalar(query))
         return found
 
     async def prune(self, step: Step, before: float) -> int:
