@@ -87,17 +87,19 @@ async def until_told(desk: Desk, outcome: str, least: int = 1) -> list[Any]:
 
 
 async def test_refusals_are_counted_not_listed(desk: Desk) -> None:
-    for _ in range(30):
-        assert (await desk.ask("GET", "/faults", "ada")).status == 403
-    for _ in range(5):
-        assert (await desk.ask("GET", "/workloads", "unknown-token-x")).status == 401
+    asked = [desk.ask("GET", "/workloads", "unknown-token-x") for _ in range(5)]
+    asked += [desk.ask("GET", "/faults", "ada") for _ in range(30)]
+    answers = await asyncio.gather(*asked)
+    assert sorted(one.status for one in answers) == [401] * 5 + [403] * 30
     signin, refused = await until_told(desk, "refused", 2)
     assert (refused.user, refused.operation, refused.reason) == (
         "ada",
         "read_faults",
         "missing_permission",
     )
-    assert (refused.count, signin.count) == (30, 5)
+    # What comes after the first writing is counted for the next.
+    assert 1 < refused.count <= 30
+    assert 1 < signin.count <= 5
     assert (signin.user, signin.verb, signin.reason) == ("", "sign-in", "unauthenticated")
 
 
