@@ -13,7 +13,7 @@ import msgspec
 from carrel_schema.answers import Answer
 from carrel_schema.constraints import Constraint, Text
 
-Period = Literal["week", "month", "quarter", "year", "total"]
+Period = Literal["week", "month", "quarter", "year", "total", "sliding-week"]
 AtEnd = Literal["warn", "refuse"]
 
 
@@ -22,7 +22,8 @@ class BudgetFields(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         gpu_hours: that may be used in a period.
-        period: of the calendar (UTC), Monday begins a week; ``total``: since the first work.
+        period: of the calendar (UTC), Monday begins a week; ``total``: since the first work;
+            ``sliding-week``: the last seven days at any time.
         at_end: what happens to new work when it is used up.
         description: for people.
     """
@@ -54,6 +55,8 @@ class BudgetList(Answer, frozen=True, kw_only=True):
 
 def began_at(period: Period, now: float) -> float:
     """When the present period began, in epoch seconds."""
+    if period == "sliding-week":
+        return now - 7 * 86_400
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if period == "week":
         return today.timestamp() - today.weekday() * 86_400

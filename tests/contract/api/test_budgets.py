@@ -70,3 +70,14 @@ async def test_each_sees_the_budgets_of_what_they_see(desk: Desk) -> None:
     assert wrong.fields == {"gpu_hours": "too_small"} or wrong.status == 422
     assert (await desk.ask("DELETE", "/budget?scope=user/ada", "root")).status == 204
     assert (await desk.ask("DELETE", "/budget?scope=user/ada", "root")).status == 404
+
+
+async def test_use_leaves_a_sliding_week_after_seven_days(desk: Desk) -> None:
+    await use(desk, "ada", "vision", 10)
+    body = {"gpu_hours": 100, "period": "sliding-week"}
+    await desk.ask("PUT", "/budget?scope=project/vision", "root", json=body)
+    used = []
+    for hours in (0, 24, 6 * 24):  # A workload of the desk runs on with one GPU.
+        desk.clock.now += hours * HOUR
+        used.append((await desk.ask("GET", "/budgets", "root")).body["items"][0]["used_gpu_hours"])
+    assert [round(one) for one in used] == [10, 34, 168]

@@ -16,6 +16,7 @@ NOW = datetime(2026, 11, 26, 23, 5, tzinfo=UTC).timestamp()  # a Thursday
         ("month", datetime(2026, 11, 1, tzinfo=UTC)),
         ("quarter", datetime(2026, 10, 1, tzinfo=UTC)),
         ("year", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("sliding-week", datetime(2026, 11, 19, 23, 5, tzinfo=UTC)),
         ("total", datetime(1970, 1, 1, tzinfo=UTC)),
     ],
 )

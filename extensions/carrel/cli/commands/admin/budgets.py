@@ -37,7 +37,7 @@ def set_budget(
         float, typer.Option("--gpu-hours", min=0, help="That may be used in a period.")
     ],
     period: Annotated[
-        str, typer.Option("--period", help="week, month, quarter, year or total.")
+        str, typer.Option("--period", help="week, month, quarter, year, total or sliding-week.")
     ] = "month",
     refuse: Annotated[
         bool, typer.Option("--refuse/--warn", help="Refuse new work when it is used up?")
