@@ -38,7 +38,7 @@ async def test_a_budget_counts_and_refuses_new_work_with_gpus(desk: Desk) -> Non
     desk.clock.now += 61
     refused = await desk.ask("POST", "/workloads", "ada", json=JOB | {"name": "b"})
     assert (refused.status, refused.code) == (403, "budget_used_up")
-    assert "41.0 of 40 GPU-hours" in refused.body["detail"]
+    assert "41.0 of 40 GPU-hours in all." in refused.body["detail"]
     batch = {"items": [JOB | {"name": "c"}]}
     told = await desk.ask("POST", "/workloads:batch", "ada", json=batch)
     assert told.body["items"][0]["problem"]["code"] == "budget_used_up"

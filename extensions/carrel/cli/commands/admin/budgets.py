@@ -48,7 +48,7 @@ def set_budget(
     body = {"gpu_hours": gpu_hours, "period": period, "description": description}
     with connected() as client:
         made = client.put_budget(scope, body | {"at_end": "refuse" if refuse else "warn"})
-    say(f"{scope} has used {made.used_gpu_hours:.1f} of {gpu_hours:g} GPU-hours of the {period}.")
+    say(f"{scope} has used {made.used_gpu_hours:.1f} of {gpu_hours:g} GPU-hours ({period}).")
 
 
 def delete_budget(scope: Scope) -> None:

@@ -1,6 +1,7 @@
 """Budgets as people read and write them."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,16 @@ from carrel_scheduler.policy.budgets import KIND, NAME, BudgetUse
 from carrel_schema.governance.budgets import BudgetFields, BudgetOut
 from carrel_schema.objects import Department, Project
 from carrel_schema.scopes import Scope
+
+
+WHEN: Final = {
+    "week": "of this week",
+    "month": "of this month",
+    "quarter": "of this quarter",
+    "year": "of this year",
+    "total": "in all",
+    "sliding-week": "in the last seven days",
+}
 
 
 class Budgets:
@@ -60,6 +71,6 @@ class Budgets:
             raise problems.Forbidden(
                 Code.BUDGET_USED_UP,
                 f"The budget of {found.scope} is used up: {found.used_gpu_hours:.1f} of "
-                f"{found.gpu_hours:g} GPU-hours in this {found.period}. Who administers it can "
-                "raise it; running work goes on",
+                f"{found.gpu_hours:g} GPU-hours {WHEN.get(found.period, '')}. Who administers it "
+                "can raise it; running work goes on",
             )
