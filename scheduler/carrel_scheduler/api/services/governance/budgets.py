@@ -16,7 +16,6 @@ from carrel_schema.governance.budgets import BudgetFields, BudgetOut
 from carrel_schema.objects import Department, Project
 from carrel_schema.scopes import Scope
 
-
 WHEN: Final = {
     "week": "of this week",
     "month": "of this month",
