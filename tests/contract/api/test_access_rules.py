@@ -248,6 +248,33 @@ async def test_a_researcher_of_a_department_submits_and_the_job_has_its_token(de
     ).status == 403
 
 
+@pytest.mark.parametrize("gone", ["itself", "with its scope"])
+async def test_a_new_service_account_has_no_role_of_an_earlier_one(desk: Desk, gone: str) -> None:
+    for name in ("sciences", "arts"):
+        await desk.ask("PUT", f"/departments/{name}", "root", json={})
+    home = "platform" if gone == "itself" else "department/arts"
+    await desk.ask("PUT", f"/service-accounts/ops?scope={home}", "root", json={})
+    if gone == "with its scope":
+        await desk.ask("PATCH", "/projects/vision", "root", json={"department": "arts"})
+    rule = {"subject": "ops", "subject_kind": "service-account", "role": "administrator"}
+    rule |= {"scope": "platform"}
+    if gone == "with its scope":
+        rule |= {"role": "viewer", "scope": "project/vision"}
+    assert (await desk.ask("POST", "/access-rules", "root", json=rule)).status == 201
+    if gone == "itself":
+        assert (await desk.ask("DELETE", "/service-accounts/ops", "root")).status == 204
+        assert (await desk.ask("GET", "/access-rules", "root")).body["items"] == []
+    else:
+        await desk.ask("PATCH", "/projects/vision", "root", json={"department": None})
+        assert (await desk.ask("DELETE", "/departments/arts", "root")).status == 204
+    await grant(desk, "department-administrator", "department/sciences")
+    made = await desk.ask("PUT", "/service-accounts/ops?scope=department/sciences", "rae", json={})
+    assert made.status == 200, made.body
+    new = await desk.ask("POST", "/service-accounts/ops/tokens", "rae", json={})
+    who = await desk.ask("GET", "/whoami", new.body["token"])
+    assert (who.body["roles"], who.body["permissions"]) == ([], [])
+
+
 async def test_a_service_account_has_its_roles_and_no_more(desk: Desk) -> None:
     await desk.ask("PUT", "/departments/sciences", "root", json={})
     await desk.ask("PATCH", "/projects/vision", "root", json={"department": "sciences"})

@@ -6,6 +6,7 @@ scheduler count at once.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -15,8 +16,9 @@ from carrel_scheduler.api.principals.identity import Identity, Membership, Princ
 from carrel_scheduler.api.principals.rights import NO_RIGHTS, Rights
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.ledger.store import NotFound
 from carrel_schema.governance.people import DIRECTORY_GROUP, DirectoryGroupFields
-from carrel_schema.governance.roles import ROLES, AccessRuleFields
+from carrel_schema.governance.roles import ROLES, AccessRuleFields, SubjectKind
 from carrel_schema.governance.service_accounts import SUFFIX
 from carrel_schema.objects import Project
 from carrel_schema.scopes import Scope
@@ -65,6 +67,15 @@ class AccessRules:
             return True
         rights = await self.rights_of_user(user)
         return rights.may("workloads:create", "project", project)
+
+    async def revoke_all(self, subject_kind: SubjectKind, subject: str) -> None:
+        """Remove every rule about a subject, whose name somebody else may get."""
+        for record in await self._ledger.scoped.list(KIND):
+            rule = read(record)
+            if (rule.subject_kind, rule.subject) == (subject_kind, subject):
+                with suppress(NotFound):  # revoked meanwhile
+                    await self._ledger.scoped.remove(KIND, record.scope, record.name)
+        self.forget()
 
     def _rights(self, name: str, kind: str, groups: Collection[str]) -> Rights:
         mine = [

@@ -63,11 +63,14 @@ class ServiceAccounts:
         tokens = [] if known is None else read(known).tokens
         account = StoredAccount(description=fields.description, tokens=tokens)
         version = 0 if known is None else known.version
+        if known is None:  # an earlier one of the name may have gone with its scope
+            await self._deps.access_rules.revoke_all("service-account", name)
         return self._out(await self._write(name, scope, account, version, principal))
 
     async def delete(self, name: str, principal: Principal) -> None:
-        """Remove one; its tokens are good for nothing from now on. Raises ``Missing``."""
+        """Remove one, its tokens and its roles. Raises ``Missing``."""
         record = await self._own(name, principal)
+        await self._deps.access_rules.revoke_all("service-account", name)
         await self._deps.ledger.scoped.remove(KIND, record.scope, name)
         self._deps.identity.forget(name + SUFFIX)
 

@@ -14,8 +14,6 @@ import msgspec
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.access_rules import DIRECTORY_KIND as KIND
-from carrel_scheduler.api.principals.access_rules import KIND as RULE_KIND
-from carrel_scheduler.api.principals.access_rules import read as read_rule
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.principals.users import UserRefusal
 from carrel_scheduler.api.problems import Code
@@ -119,18 +117,8 @@ class UserAccounts:
         scope = identities.scope_of(name)
         if scope is not None:
             await self._remove_identity(scope)
-        await self._revoke_roles(name)
+        await self._deps.access_rules.revoke_all("user", name)
         await self._note("delete", name, before, None)
-
-    async def _revoke_roles(self, name: str) -> None:
-        """Whoever gets an account of this name later has no role of the earlier one."""
-        records = self._deps.ledger.scoped
-        for record in await records.list(RULE_KIND):
-            rule = read_rule(record)
-            if rule.subject_kind == "user" and rule.subject == name:
-                with contextlib.suppress(NotFound):
-                    await records.remove(RULE_KIND, record.scope, record.name)
-        self._deps.access_rules.forget()
 
     async def invite(self, name: str, fields: InvitationFields, principal: Principal) -> Invitation:
         """Make a link by which somebody chooses a password."""
