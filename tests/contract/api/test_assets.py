@@ -53,7 +53,27 @@ async def test_work_is_put_together(desk: Desk) -> None:
     assert made["environment"]["AWS_ACCESS_KEY_ID"] == "SECRET:minio,access_key_id"
     assert made["assets"] == assets
     said = await spec(desk, name="b", assets={"compute": "half"}, gpu_memory_bytes=2**30)
-    assert (said["gpus"], said["gpu_memory_bytes"]) == (0, 2**30) or said["gpu_memory_bytes"]
+    assert said["gpu_memory_bytes"] == 2**30
+    assert said["gpus"] < 0.25  # by its memory, not what the asset says
+
+
+@pytest.mark.parametrize(
+    ("field", "data"),
+    [
+        ("volumes", {"kind": "folder", "source": "/d", "destination": "/d"}),
+        ("repositories", {"kind": "git", "source": "https://h.org/x.git", "destination": "y"}),
+        ("environment", {"kind": "s3", "source": "s3://b"}),
+    ],
+)
+@pytest.mark.parametrize("said", [5, True, "abc", [{"destination": {}}], {"destination": []}])
+async def test_data_beside_what_cannot_be_is_refused(
+    desk: Desk, field: str, data: dict[str, Any], said: Any
+) -> None:
+    await put(desk, "data-source", "d", {"data": data})
+    body = {**JOB, field: said, "assets": {"data_sources": ["d"]}}
+    refused = await desk.ask("POST", "/workloads", "ada", json=body)
+    assert refused.status == 422, refused.body
+    assert any(name.split(".")[0] == field for name in refused.fields), refused.fields
 
 
 async def test_assets_come_between_the_request_and_templates(desk: Desk) -> None:

@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
-from pydantic import ValidationError
 
-from carrel_scheduler.api import problems, refusals
+from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.principals.identity import Principal
-from carrel_scheduler.api.problems import Code, FieldError
-from carrel_scheduler.api.services.governance.documents import Documents
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services.governance.documents import Documents, check_fields
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_schema.governance.assets import (
     FIELDS_OF,
@@ -22,7 +20,6 @@ from carrel_schema.governance.assets import (
     problem_of,
 )
 from carrel_schema.scopes import Scope
-from carrel_schema.wire import WorkloadCreate
 
 PREFIX: Final = "asset-"
 TYPES: Final[tuple[AssetType, ...]] = get_args(AssetType)
@@ -108,26 +105,36 @@ class Assets:
 
 
 def _added(body: dict[str, Any], name: str, data: DataSource, field: str) -> dict[str, Any]:
-    """A request with one data source; what it says itself at the same place wins."""
+    """A request with one data source; what it says itself at the same place wins.
+
+    Where it says something of another form, that stays as it is: validation tells what is wrong.
+    """
     if data.kind in ("folder", "claim"):
+        asked = body.get("volumes") or []
+        if not isinstance(asked, list):
+            return body
         volume = {
             "source": data.source,
             "destination": data.destination,
             "read_only": data.read_only,
         }
-        asked = list(body.get("volumes") or [])
-        taken = {one.get("destination") for one in asked if isinstance(one, dict)}
+        taken = {str(one.get("destination")) for one in asked if isinstance(one, dict)}
         return body if data.destination in taken else {**body, "volumes": [*asked, volume]}
     if data.kind == "git":
+        asked = body.get("repositories") or []
+        if not isinstance(asked, list):
+            return body
         one = {
             "git": data.source,
             "destination": data.destination,
             "revision": data.revision,
             "secret": data.secret,
         }
-        return {**body, "repositories": [*(body.get("repositories") or []), one]}
-    variables = _s3_variables(name, data)
+        return {**body, "repositories": [*asked, one]}
     given = body.get("environment") or {}
+    if not isinstance(given, dict):
+        return body
+    variables = _s3_variables(name, data)
     for variable, text in variables.items():
         if variable.startswith("AWS_") and given.get(variable, text) != text:
             right = f"left out: {variable} is said by the request or another data source already"
@@ -160,24 +167,11 @@ def _check(kind: AssetType, asked: AssetFields) -> None:
     if asked.data is not None or not asked.fields:
         raise problems.invalid_field("fields", Code.MISSING_FIELD, None, "`fields`, and no `data`")
     known = FIELDS_OF[kind]
-    errors = [
-        FieldError(
-            field=f"fields.{name}",
-            code=Code.UNKNOWN_FIELD,
-            value=None,
-            expected=f"one of {', '.join(sorted(known))}, which {kind} assets say",
-        )
-        for name in sorted(asked.fields.keys() - known)
-    ]
-    right = {name: one for name, one in asked.fields.items() if name in known}
-    try:
-        validators.patch_of(WorkloadCreate).model_validate_json(msgspec.json.encode(right))
-    except ValidationError as error:
-        told = refusals.from_validation(error, right).errors
-        errors += [msgspec.structs.replace(one, field=f"fields.{one.field}") for one in told]
-    if errors:
-        said = "; ".join(f"{one.field}: expected {one.expected}" for one in errors[:3])
-        raise problems.Invalid(errors[0].code, said, errors=errors)
+    check_fields(
+        asked.fields,
+        asked.fields.keys() - known,
+        f"one of {', '.join(sorted(known))}, which {kind} assets say",
+    )
 
 
 def _read(record: ScopedRecord) -> AssetFields:

@@ -4,19 +4,22 @@ One's own are anybody's to write; those of a project are made by its members and
 them; those of departments and the platform by who manages them there.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
+from pydantic import ValidationError
 
-from carrel_scheduler.api import problems
+from carrel_scheduler.api import problems, refusals
 from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.principals.identity import Principal
-from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.problems import Code, FieldError
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_schema.objects import Project
 from carrel_schema.scopes import Scope
+from carrel_schema.wire import WorkloadCreate
 
 KNOWN_SECONDS: Final = 2.0
 
@@ -144,3 +147,28 @@ class Documents:
         return problems.Missing(
             Code.NOT_FOUND, f"There is no {self._word} `{name}` of {scope} that you can see"
         )
+
+
+def check_fields(fields: Mapping[str, Any], refused: Collection[str], expected: str) -> None:
+    """Check the fields of a request that a document says.
+
+    Args:
+        fields: by name.
+        refused: names that such a document does not say.
+        expected: what is right instead of those.
+
+    Raises ``Invalid`` for them and for values that no request may have.
+    """
+    errors = [
+        FieldError(field=f"fields.{name}", code=Code.UNKNOWN_FIELD, value=None, expected=expected)
+        for name in sorted(refused)
+    ]
+    asked = {name: one for name, one in fields.items() if name not in refused}
+    try:
+        validators.patch_of(WorkloadCreate).model_validate_json(msgspec.json.encode(asked))
+    except ValidationError as error:
+        told = refusals.from_validation(error, asked).errors
+        errors += [msgspec.structs.replace(one, field=f"fields.{one.field}") for one in told]
+    if errors:
+        said = "; ".join(f"{one.field}: expected {one.expected}" for one in errors[:3])
+        raise problems.Invalid(errors[0].code, said, errors=errors)

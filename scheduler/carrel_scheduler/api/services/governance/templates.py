@@ -8,19 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from pydantic import ValidationError
 
-from carrel_scheduler.api import problems, refusals
+from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.principals.identity import Principal
-from carrel_scheduler.api.problems import Code, FieldError
+from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.governance.assets import Assets
-from carrel_scheduler.api.services.governance.documents import Documents
+from carrel_scheduler.api.services.governance.documents import Documents, check_fields
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_schema.governance.templates import NOT_IN_TEMPLATES, TemplateFields, TemplateOut
 from carrel_schema.scopes import Scope, scopes_over
-from carrel_schema.wire import WorkloadCreate
 
 KIND: Final = "template"
 NAMED: Final = (b'"template"', b'"assets"')
@@ -50,7 +47,11 @@ class Templates:
         Raises ``Forbidden`` where it is not the caller's to write, ``Invalid`` for fields that no
         request has.
         """
-        _check_fields(fields)
+        check_fields(
+            fields.fields,
+            NOT_IN_TEMPLATES & fields.fields.keys(),
+            "left out: it is said for each work anew",
+        )
         content = msgspec.structs.replace(fields, expected_version=None)
         made = await self._documents.put(
             (KIND, name, scope),
@@ -144,27 +145,6 @@ def _merged(filling: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
         else value
         for name, value in over.items()
     }
-
-
-def _check_fields(fields: TemplateFields) -> None:
-    errors = [
-        FieldError(
-            field=f"fields.{name}",
-            code=Code.UNKNOWN_FIELD,
-            value=None,
-            expected="left out: it is said for each work anew",
-        )
-        for name in sorted(NOT_IN_TEMPLATES & fields.fields.keys())
-    ]
-    asked = {name: one for name, one in fields.fields.items() if name not in NOT_IN_TEMPLATES}
-    try:
-        validators.patch_of(WorkloadCreate).model_validate_json(msgspec.json.encode(asked))
-    except ValidationError as error:
-        told = refusals.from_validation(error, asked).errors
-        errors += [msgspec.structs.replace(one, field=f"fields.{one.field}") for one in told]
-    if errors:
-        said = "; ".join(f"{one.field}: expected {one.expected}" for one in errors[:3])
-        raise problems.Invalid(errors[0].code, said, errors=errors)
 
 
 def _read(record: ScopedRecord) -> TemplateFields:
