@@ -69,7 +69,7 @@ def wanted(operation: dict[str, Any], role: str, scope: str) -> str:
     if access == "node":
         return NO
     if access == "admin":
-        anywhere = name in ("list_audit_entries", "list_departments", "list_quota_findings")
+        anywhere = name in ("list_audit_entries", "list_quota_findings")
         about = WHERE.get(
             name, "project/vision" if "{project}" in operation["path"] else "platform"
         )
@@ -314,3 +314,18 @@ async def test_a_service_account_has_its_roles_and_no_more(desk: Desk) -> None:
     assert (await desk.ask("GET", "/whoami", again["token"])).status == 401
     assert (await desk.ask("DELETE", "/service-accounts/ci", "rae")).status == 204
     assert (await desk.ask("GET", "/service-accounts", "rae")).body["items"] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("projects", "departments", "nodes", "workloads", "samples", "usage", "budgets"),
+        *("policies", "templates", "assets", "secrets", "access-rules", "roles", "alerts"),
+        *("alert-rules", "service-accounts", "prices", "whoami"),
+    ],
+)
+async def test_who_is_in_no_project_sees_what_pages_show(desk: Desk, path: str) -> None:
+    found = await desk.ask("GET", f"/{path}", "rae")
+    assert found.status == 200, found.body
+    if path in ("projects", "departments", "workloads", "secrets", "templates", "assets"):
+        assert found.body["items"] == []

@@ -285,11 +285,6 @@ OF_THEIR_OWN = {
         )
         for role in ("of another project", "of no project")
     },
-    # Those of whom they may see, which are none.
-    **{
-        ("list_departments", role): OK
-        for role in ("owner", "colleague", "of another project", "spawner")
-    },
     # There is no such silence and channel, but let in.
     ("delete_silence", "admin"): HIDDEN,
     ("test_notification_channel", "admin"): HIDDEN,

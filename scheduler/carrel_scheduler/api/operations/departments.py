@@ -14,14 +14,7 @@ from carrel_schema.objects import Project
 from carrel_schema.scopes import PLATFORM, Scope
 
 
-@Operation(
-    "GET",
-    DEPARTMENTS,
-    access=Access.ADMIN,
-    permission="departments:read",
-    scope=anywhere,
-    answers={200: answers.DepartmentList},
-)
+@Operation("GET", DEPARTMENTS, access=Access.USER, answers={200: answers.DepartmentList})
 async def list_departments(call: Call) -> Answer:
     """The departments that the caller may see."""
     person = call.visitor.person
