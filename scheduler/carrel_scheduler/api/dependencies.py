@@ -18,6 +18,7 @@ from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.files.contract import Files, NoFiles
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import NodeReport
+from carrel_scheduler.policy.budgets import BudgetUse
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.inference.loads import Loads
@@ -86,6 +87,7 @@ class ApiDependencies:
         node_agents: what reports the devices of a cluster's nodes.
         alerts: looks for conditions that people should know of; ``None``: nobody does.
         rules: who has which role where; made with the application.
+        budgets: what is used of them; ``None``: the application asks by itself.
         users: people, as the Hub keeps them.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
@@ -103,6 +105,7 @@ class ApiDependencies:
     code: CodeStore
     rules: AccessRules | None = None
     alerts: AlertController | None = None
+    budgets: BudgetUse | None = None
     files: Files = field(default_factory=NoFiles)
     retention: RetentionRules = field(default_factory=RetentionRules)
     users: Users = field(default_factory=NoUsers)

@@ -4,11 +4,12 @@ Asking costs a reading of the period's transitions, so that a submission compare
 up to a minute ago; a budget is a promise about weeks, not about seconds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_schema.governance.budgets import BudgetFields, BudgetOut, began_at
@@ -31,22 +32,22 @@ class BudgetUse:
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float]) -> None:
         self._ledger, self._clock = ledger, clock
-        self._known: Sequence[BudgetOut] = ()
-        self._departments: dict[str, str] = {}
-        self._known_until = 0.0
+        self._known = CachedValue(self._read, KNOWN_SECONDS, clock)
 
     def forget(self) -> None:
         """Ask anew at the next question: one was written."""
-        self._known_until = 0.0
+        self._known.invalidate()
 
     async def all(self) -> Sequence[BudgetOut]:
         """All budgets, from the widest scope to the narrowest."""
+        budgets, _ = await self._known.get()
+        return budgets
+
+    async def _read(self) -> tuple[Sequence[BudgetOut], Mapping[str, str]]:
         now = self._clock()
-        if now < self._known_until:
-            return self._known
         records = await self._ledger.scoped.list(KIND)
         projects = (await self._ledger.list(Project)).items if records else ()
-        self._departments = {one.meta.name: one.spec.department for one in projects}
+        departments = {one.meta.name: one.spec.department for one in projects}
         used: dict[tuple[str, float], dict[str, float]] = {}
         found = []
         for record in records:
@@ -58,22 +59,20 @@ class BudgetUse:
                     by="project" if level == "platform" else level,
                     since=since,
                     until=now,
-                    departments=self._departments,
+                    departments=departments,
                 )
                 used[level, since] = {one.key: one.gpu_seconds for one in lines}
             known = used[level, since]
             seconds = sum(known.values()) if level == "platform" else known.get(record.scope.name)
             found.append(out(record, (seconds or 0.0) / SECONDS_OF_AN_HOUR, since))
-        self._known, self._known_until = found, now + KNOWN_SECONDS
-        return found
+        return found, departments
 
     async def used_up(self, project: str, user: str) -> BudgetOut | None:
         """A budget that refuses new work of a user in a project; ``None``: there is room."""
-        budgets = await self.all()
+        budgets, departments = await self._known.get()
         if not budgets:
             return None
-        department = self._departments.get(project, "")
-        over = scopes_over(project=project, department=department, user=user)
+        over = scopes_over(project=project, department=departments.get(project, ""), user=user)
         scopes = {str(one) for one in over}
         for one in budgets:
             full = one.used_gpu_hours >= one.gpu_hours

@@ -5,11 +5,12 @@ this one writes counts at once (``forget``). A policy that cannot be read is an 
 submits in its scope: a rule that is not understood is not left out.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.policy.workload_policy import ScopedPolicy, Violation, merge, violations
@@ -32,38 +33,32 @@ class PolicyRecords:
     """
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float]) -> None:
-        self._ledger, self._clock = ledger, clock
-        self._policies: Sequence[ScopedPolicy] = ()
-        self._departments: dict[str, str] = {}
-        self._known_until = 0.0
+        self._ledger = ledger
+        self._known = CachedValue(self._read, KNOWN_SECONDS, clock)
 
     async def all(self) -> Sequence[ScopedPolicy]:
         """All, from the widest scope to the narrowest."""
-        if not self._clock() < self._known_until:
-            records = await self._ledger.scoped.list(KIND)
-            self._policies = [
-                ScopedPolicy(
-                    one.name, one.scope, msgspec.json.decode(one.content, type=PolicyFields)
-                )
-                for one in records
-            ]
-            self._departments = {}
-            if self._policies:
-                projects = (await self._ledger.list(Project)).items
-                self._departments = {one.meta.name: one.spec.department for one in projects}
-            self._known_until = self._clock() + KNOWN_SECONDS
-        return self._policies
+        policies, _ = await self._known.get()
+        return policies
 
     def forget(self) -> None:
         """Read them again at the next question: one was written."""
-        self._known_until = 0.0
+        self._known.invalidate()
+
+    async def _read(self) -> tuple[Sequence[ScopedPolicy], Mapping[str, str]]:
+        policies = [
+            ScopedPolicy(one.name, one.scope, msgspec.json.decode(one.content, type=PolicyFields))
+            for one in await self._ledger.scoped.list(KIND)
+        ]
+        projects = (await self._ledger.list(Project)).items if policies else ()
+        return policies, {one.meta.name: one.spec.department for one in projects}
 
     async def over(self, project: str) -> Sequence[ScopedPolicy]:
         """Those whose scope contains the work of a project."""
-        policies = await self.all()
+        policies, departments = await self._known.get()
         if not policies:
             return ()
-        scopes = scopes_over(project=project, department=self._departments.get(project, ""))
+        scopes = scopes_over(project=project, department=departments.get(project, ""))
         return [one for one in policies if one.scope in scopes]
 
     async def rules_for(

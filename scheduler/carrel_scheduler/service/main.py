@@ -195,6 +195,7 @@ class Service:
                     ledger=ledger,
                     live=live,
                     alerts=self._alerts,
+                    budgets=budgets,
                     engine=engine,
                     trouble=lambda: environment.trouble() or ledger.trouble,
                     identity=self._identity,

@@ -176,6 +176,22 @@ async def test_rights_end_with_their_rule_at_once(desk: Desk) -> None:
     assert (await desk.ask("GET", "/workloads", "rae")).body["items"] == []
 
 
+async def test_rights_end_with_their_scope_at_once(desk: Desk) -> None:
+    await desk.ask("PUT", "/departments/arts", "root", json={})
+    await grant(desk, "department-administrator", "department/arts")
+    path = "/permission?permission=projects:create&scope=department/arts"
+    assert (await desk.ask("GET", path, "rae")).body["allowed"] is True
+    assert (await desk.ask("DELETE", "/departments/arts", "root")).status == 204
+    assert (await desk.ask("GET", path, "rae")).body["allowed"] is False
+    empty = {"name": "empty"}
+    assert (await desk.ask("POST", "/projects", "root", json=empty)).status == 201
+    await grant(desk, "viewer", "project/empty")
+    path = "/permission?permission=workloads:read&scope=project/empty"
+    assert (await desk.ask("GET", path, "rae")).body["allowed"] is True
+    assert (await desk.ask("DELETE", "/projects/empty", "root")).status == 204
+    assert (await desk.ask("GET", path, "rae")).body["allowed"] is False
+
+
 async def test_nobody_makes_others_govern(desk: Desk) -> None:
     for name in ("sciences", "arts"):
         await desk.ask("PUT", f"/departments/{name}", "root", json={})

@@ -403,6 +403,7 @@ def harm(found: tuple[str, str, dict[str, Any]]) -> int:
         "delete_template",
         "delete_asset",
         "delete_secret",
+        "delete_department",
         "suspend_workload",
         "resume_workload",
         "delete_workload",

@@ -8,12 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from carrel_scheduler.api.principals.identity import Identity, Membership, Principal
 from carrel_scheduler.api.principals.rights import NO_RIGHTS, Rights
+from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import NotFound
@@ -28,6 +29,43 @@ DIRECTORY_KIND: Final = "directory-group"
 KNOWN_SECONDS: Final = 2.0
 
 
+class KnownRules(NamedTuple):
+    """All rules, and the projects of each department that they are about."""
+
+    rules: Sequence[AccessRuleFields]
+    projects: Mapping[str, Collection[str]]
+
+    def rights(self, name: str, kind: str, groups: Collection[str]) -> Rights:
+        """What they give a subject of a kind, and members of groups."""
+        mine = [
+            one
+            for one in self.rules
+            if (one.subject_kind == "group" and one.subject in groups)
+            or (one.subject_kind == kind and one.subject == name.removesuffix(SUFFIX))
+        ]
+        if not mine:
+            return NO_RIGHTS
+        platform: set[str] = set()
+        departments: defaultdict[str, set[str]] = defaultdict(set)
+        projects: defaultdict[str, set[str]] = defaultdict(set)
+        for rule in mine:
+            scope, permissions = Scope.parse(rule.scope), ROLES[rule.role].permissions
+            if scope.level == "platform":
+                platform |= permissions
+            elif scope.level == "department":
+                departments[scope.name] |= permissions
+                for project in self.projects.get(scope.name, ()):
+                    projects[project] |= permissions
+            else:
+                projects[scope.name] |= permissions
+        return Rights(
+            platform=frozenset(platform),
+            departments={one: frozenset(found) for one, found in departments.items()},
+            projects={one: frozenset(found) for one, found in projects.items()},
+            held=tuple((rule.role, rule.scope) for rule in mine),
+        )
+
+
 class AccessRules:
     """The access rules, and the departments of projects that they need.
 
@@ -38,28 +76,26 @@ class AccessRules:
     """
 
     def __init__(self, ledger: Ledger, membership: Membership, clock: Callable[[], float]) -> None:
-        self._ledger, self._membership, self._clock = ledger, membership, clock
-        self._rules: Sequence[AccessRuleFields] = ()
-        self._projects: Mapping[str, Collection[str]] = {}
-        self._known_until = 0.0
+        self._ledger, self._membership = ledger, membership
+        self._known = CachedValue(self._read, KNOWN_SECONDS, clock)
 
     def forget(self) -> None:
         """Rules or departments changed: the next decision reads them again."""
-        self._known_until = 0.0
+        self._known.invalidate()
 
     async def rights_of(self, principal: Principal) -> Rights:
         """What rules give a caller."""
-        await self._refresh()
-        return self._rights(principal.name, principal.kind, principal.groups)
+        known = await self._known.get()
+        return known.rights(principal.name, principal.kind, principal.groups)
 
     async def rights_of_user(self, user: str) -> Rights:
         """What rules give somebody who does not call; the Hub is asked for groups if need be."""
-        await self._refresh()
+        known = await self._known.get()
         groups: Collection[str] = ()
-        if any(one.subject_kind == "group" for one in self._rules):
+        if any(one.subject_kind == "group" for one in known.rules):
             groups = await self._membership.groups_of(user)
         kind = "service-account" if user.endswith(SUFFIX) else "user"
-        return self._rights(user, kind, groups)
+        return known.rights(user, kind, groups)
 
     async def lets_submit(self, project: str, user: str) -> bool:
         """Whether a user may submit work to a project: as a member, or by a rule."""
@@ -77,46 +113,14 @@ class AccessRules:
                     await self._ledger.scoped.remove(KIND, record.scope, record.name)
         self.forget()
 
-    def _rights(self, name: str, kind: str, groups: Collection[str]) -> Rights:
-        mine = [
-            one
-            for one in self._rules
-            if (one.subject_kind == "group" and one.subject in groups)
-            or (one.subject_kind == kind and one.subject == name.removesuffix(SUFFIX))
-        ]
-        if not mine:
-            return NO_RIGHTS
-        platform: set[str] = set()
-        departments: defaultdict[str, set[str]] = defaultdict(set)
-        projects: defaultdict[str, set[str]] = defaultdict(set)
-        for rule in mine:
-            scope, permissions = Scope.parse(rule.scope), ROLES[rule.role].permissions
-            if scope.level == "platform":
-                platform |= permissions
-            elif scope.level == "department":
-                departments[scope.name] |= permissions
-                for project in self._projects.get(scope.name, ()):
-                    projects[project] |= permissions
-            else:
-                projects[scope.name] |= permissions
-        return Rights(
-            platform=frozenset(platform),
-            departments={one: frozenset(found) for one, found in departments.items()},
-            projects={one: frozenset(found) for one, found in projects.items()},
-            held=tuple((rule.role, rule.scope) for rule in mine),
-        )
-
-    async def _refresh(self) -> None:
-        if self._clock() < self._known_until:
-            return
-        until = self._clock() + KNOWN_SECONDS
+    async def _read(self) -> KnownRules:
         rules = [read(one) for one in await self._ledger.scoped.list(KIND)]
         rules += rules_of_directory(await self._ledger.scoped.list(DIRECTORY_KIND))
         projects: defaultdict[str, list[str]] = defaultdict(list)
         if any(one.scope.startswith("department/") for one in rules):
             for project in (await self._ledger.list(Project)).items:
                 projects[project.spec.department].append(project.meta.name)
-        self._rules, self._projects, self._known_until = rules, projects, until
+        return KnownRules(rules, projects)
 
 
 class RightsIdentity:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.api.principals.identity import MANAGE, USE, Identity, Principal
+from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_schema.governance.service_accounts import SUFFIX, ServiceToken
@@ -41,8 +42,7 @@ class ServiceAccountIdentity:
 
     def __init__(self, identity: Identity, ledger: Ledger, clock: Callable[[], float]) -> None:
         self._identity, self._ledger, self._clock = identity, ledger, clock
-        self._known: Mapping[str, StoredAccount] = {}
-        self._known_until = 0.0
+        self._known = CachedValue(self._read, KNOWN_SECONDS, clock)
         self._used: dict[str, float] = {}
 
     def used_at(self, token_id: str) -> float:
@@ -55,12 +55,7 @@ class ServiceAccountIdentity:
         if version != VERSION or not dot:
             return await self._identity.user_for_token(token)
         name, _, secret = rest.rpartition(".")
-        now = self._clock()
-        if now >= self._known_until:
-            found = await self._ledger.scoped.list(KIND)
-            self._known = {one.name: read(one) for one in found}
-            self._known_until = now + KNOWN_SECONDS
-        account = self._known.get(name)
+        account, now = (await self._known.get()).get(name), self._clock()
         for one in () if account is None else account.tokens:
             if hmac.compare_digest(one.digest, digest_of(secret)) and now < one.expires_at:
                 self._used[one.id] = now
@@ -70,8 +65,11 @@ class ServiceAccountIdentity:
 
     def forget(self, user: str) -> None:
         """See ``Identity``."""
-        self._known_until = 0.0
+        self._known.invalidate()
         self._identity.forget(user)
+
+    async def _read(self) -> Mapping[str, StoredAccount]:
+        return {one.name: read(one) for one in await self._ledger.scoped.list(KIND)}
 
 
 def make_token(name: str) -> tuple[str, str]:

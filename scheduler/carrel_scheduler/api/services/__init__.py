@@ -78,7 +78,7 @@ class Services:
             copies=Copies(deps),
             changes=Changes(deps, control, policies),
             projects=projects,
-            departments=Departments(deps.ledger),
+            departments=Departments(deps.ledger, deps.access_rules),
             policies=policies,
             templates=Templates(deps, assets),
             assets=assets,

@@ -1,8 +1,9 @@
-"""Departments: rules that bind several projects together. Only admins see them."""
+"""Departments: rules that bind several projects together."""
 
 from typing import Final
 
 from carrel_scheduler.api import convert, problems
+from carrel_scheduler.api.principals.access_rules import AccessRules
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.records import Ledger
@@ -17,8 +18,8 @@ ATTEMPTS: Final = 8
 class Departments:
     """Reads and changes departments."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger, rules: AccessRules) -> None:
+        self._ledger, self._rules = ledger, rules
 
     async def all(self) -> list[Department]:
         """All, by name."""
@@ -56,6 +57,7 @@ class Departments:
         try:
             await self._ledger.delete(Department, name)
             await self._ledger.scoped.remove_scope(Scope("department", name))
+            self._rules.forget()
         except NotFound:
             raise problems.Missing(
                 Code.NOT_FOUND, f"There is no department `{name}` that you can see"

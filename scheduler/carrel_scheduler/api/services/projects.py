@@ -219,6 +219,7 @@ class Projects:
             await self._hub_group(name, exists=False)
             await self._deps.ledger.delete(Project, name)
             await self._deps.ledger.scoped.remove_scope(Scope("project", name))
+            self._moved()
         finally:
             self._closing.discard(name)
 

@@ -31,7 +31,7 @@ class Budgets:
 
     def __init__(self, deps: ApiDependencies) -> None:
         self._deps = deps
-        self._use = BudgetUse(deps.ledger, deps.clock)
+        self._use = deps.budgets or BudgetUse(deps.ledger, deps.clock)
 
     async def visible(self, principal: Principal) -> Sequence[BudgetOut]:
         """Those of scopes whose consumption the caller sees, and the caller's own."""

@@ -15,6 +15,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code, FieldError
+from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_schema.objects import Project
@@ -39,8 +40,8 @@ class Documents:
     ) -> None:
         self._deps, self._kinds, self._resource, self._word = deps, kinds, resource, word
         self.known: Sequence[ScopedRecord] = ()
-        self.departments: dict[str, str] = {}
-        self._known_until = 0.0
+        self.departments: Mapping[str, str] = {}
+        self._records = CachedValue(self._read, KNOWN_SECONDS, deps.clock)
 
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[ScopedRecord]:
         """Those that the caller may use; administrators see all."""
@@ -99,7 +100,7 @@ class Documents:
             )
         except (AlreadyExists, Conflict, NotFound) as error:
             raise problems.Conflicting(Code.CONFLICT, str(error)) from error
-        self._known_until = 0.0
+        self._records.invalidate()
         return made
 
     async def delete(self, kind: str, name: str, scope: Scope, principal: Principal) -> None:
@@ -107,19 +108,18 @@ class Documents:
         await self.get(kind, name, scope, principal)
         await self._check_author(kind, name, scope, principal, managed=False)
         await self._deps.ledger.scoped.remove(kind, scope, name)
-        self._known_until = 0.0
+        self._records.invalidate()
 
     async def refresh(self) -> None:
         """Read them anew if it is time to."""
-        if self._deps.clock() < self._known_until:
-            return
+        self.known, self.departments = await self._records.get()
+
+    async def _read(self) -> tuple[Sequence[ScopedRecord], Mapping[str, str]]:
         found: list[ScopedRecord] = []
         for kind in self._kinds:
             found += await self._deps.ledger.scoped.list(kind)
         projects = (await self._deps.ledger.list(Project)).items if found else ()
-        self.known = found
-        self.departments = {one.meta.name: one.spec.department for one in projects}
-        self._known_until = self._deps.clock() + KNOWN_SECONDS
+        return found, {one.meta.name: one.spec.department for one in projects}
 
     async def _check_author(
         self, kind: str, name: str, scope: Scope, principal: Principal, *, managed: bool
