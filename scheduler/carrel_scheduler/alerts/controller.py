@@ -169,7 +169,8 @@ class AlertController:
     async def _opened(self) -> AlertStates:
         if self._states is None:
             stored = (await self._ledger.settings()).get(STATES) or []
-            self._states = AlertStates(msgspec.convert(stored, list[AlertOut]))
+            if self._states is None:  # nobody else read them meanwhile
+                self._states = AlertStates(msgspec.convert(stored, list[AlertOut]))
         return self._states
 
 

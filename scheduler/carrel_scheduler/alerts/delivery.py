@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 MOST_WAITING: Final = 200
 FIRST_PAUSE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 300.0
+AT_ONCE_SECONDS: Final = 10.0
+"""So long a channel is sent messages before the others have their next turn."""
 GIVEN_UP_SECONDS: Final = 3600.0
 Send = Callable[[str, ChannelFields, AlertOut], Awaitable[None]]
 
@@ -87,8 +89,8 @@ class Delivery:
         await asyncio.gather(*(self._drain(name, channel) for name, channel in due))
 
     async def _drain(self, name: str, channel: ChannelFields) -> None:
-        state = self.state(name)
-        while state.waiting:
+        state, began = self.state(name), self._clock()
+        while state.waiting and self._clock() - began <= AT_ONCE_SECONDS:
             came, alert = state.waiting[0]
             try:
                 await self._send(name, channel, alert)

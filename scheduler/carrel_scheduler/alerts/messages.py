@@ -21,6 +21,7 @@ from carrel_schema.governance.alerts import AlertOut, ChannelFields
 
 SEND_SECONDS: Final = 10.0
 SIGNATURE: Final = "X-Carrel-Signature"
+MALFORMED: Final = "its address, the addresses of mail or the values of its secret are malformed"
 
 
 class NotDelivered(Exception):  # noqa: N818 - an outcome to tell
@@ -64,6 +65,8 @@ async def post(
                 raise NotDelivered(f"it answered {answer.status}")
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise NotDelivered(f"it cannot be reached ({type(error).__name__})") from error
+    except ValueError:  # its text may have the secret
+        raise NotDelivered(MALFORMED) from None
 
 
 def body_of(channel: ChannelFields, alert: AlertOut, address: str) -> Any:
@@ -103,14 +106,14 @@ def title(alert: AlertOut) -> str:
 
 def send_mail(channel: ChannelFields, subject: str, text: str, secret: Mapping[str, str]) -> None:
     """Send a mail; blocks. Raises ``NotDelivered``."""
-    message = EmailMessage()
-    message["Subject"], message["From"] = subject, channel.sender or "carrel@localhost"
-    message["To"] = ", ".join(channel.to)
-    message.set_content(text)
     parts = urlsplit(channel.url)
     host, context = parts.hostname or "", ssl.create_default_context()
     near = host in ("localhost", "127.0.0.1", "::1")
     try:
+        message = EmailMessage()
+        message["Subject"], message["From"] = subject, channel.sender or "carrel@localhost"
+        message["To"] = ", ".join(channel.to)
+        message.set_content(text)
         server: smtplib.SMTP
         if parts.scheme == "smtps":
             server = smtplib.SMTP_SSL(
@@ -128,6 +131,8 @@ def send_mail(channel: ChannelFields, subject: str, text: str, secret: Mapping[s
         raise NotDelivered(f"the mail server answered {error.smtp_code}") from error
     except (smtplib.SMTPException, OSError) as error:
         raise NotDelivered(f"the mail server cannot be used ({type(error).__name__})") from error
+    except ValueError:  # its text may have the secret
+        raise NotDelivered(MALFORMED) from None
 
 
 def _authorization(secret: Mapping[str, str], body: bytes) -> dict[str, str]:

@@ -79,8 +79,8 @@ class Sampler:
 
     async def _write(self, began: int, now: int) -> None:
         means = {subject: mean(seen) for subject, seen in self._seen.items() if seen}
-        self._seen.clear()
         await self._samples.add(SHORT, began, means)
+        self._seen.clear()  # what was not written is tried again
         hour = began - began % LONG
         if now - now % LONG != hour:
             await self._write_hour(hour)

@@ -1,5 +1,6 @@
 """Alerts over HTTP: seen by whom they concern, told to real channels, silenced, kept."""
 
+import asyncio
 import hashlib
 import hmac
 import threading
@@ -116,6 +117,59 @@ async def test_a_channel_that_is_down_is_seen_and_served_later(desk: Desk, hook:
     [shown] = (await desk.ask("GET", "/notification-channels", "root")).body["items"]
     assert (shown["error"], shown["waiting"]) == ("", 0)
     assert b"Critical: node-lost" in hook.took[-1][1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"secret": "odd"},
+        {"kind": "mail", "url": "smtp://127.0.0.1:99999", "to": ["ops@example.org"]},
+        {"kind": "mail", "url": "smtp://127.0.0.1:9", "to": ["ops@example.org\nBcc: eve@h.org"]},
+    ],
+)
+async def test_a_malformed_channel_keeps_nobody_else_from_being_told(
+    desk: Desk, hook: Hook, change: dict[str, Any]
+) -> None:
+    odd = {"data": {"token": f"{PLANTED}\nX: 1"}}
+    await desk.ask("PUT", "/secrets/odd?scope=platform", "root", json=odd)
+    channel = {"kind": "webhook", "url": hook.url}
+    await desk.ask("PUT", "/notification-channels/a", "root", json=channel | change)
+    await desk.ask("PUT", "/notification-channels/b", "root", json=channel)
+    tried = await desk.ask("POST", "/notification-channels/a/test", "root")
+    assert (tried.status, tried.code) == (409, "not_delivered")
+    assert PLANTED not in str(tried.body)
+    await look(desk, lost(), 5)
+    first, second = (await desk.ask("GET", "/notification-channels", "root")).body["items"]
+    assert (first["waiting"], second["waiting"]) == (1, 0)
+    assert "malformed" in first["error"]
+    assert len(hook.took) == 1
+
+
+async def test_who_asks_while_the_states_are_read_makes_nothing_fire_again(
+    desk: Desk, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = {"kind": "webhook", "url": hook.url}
+    await desk.ask("PUT", "/notification-channels/ops", "root", json=channel)
+    fires = {"for_seconds": 0, "severity": "critical"}
+    await desk.ask("PUT", "/alert-rules/node-lost", "root", json=fires)
+    desk.facts = Facts(now=desk.clock.now, **lost())
+    read, began, go_on = desk.ledger.settings, asyncio.Event(), asyncio.Event()
+
+    async def settings() -> Any:
+        found = await read()
+        if not began.is_set():
+            began.set()
+            await go_on.wait()
+        return found
+
+    monkeypatch.setattr(desk.ledger, "settings", settings)
+    slow = asyncio.create_task(desk.alerts.alerts())
+    await began.wait()
+    await desk.alerts.once()
+    go_on.set()
+    await slow
+    await desk.alerts.once()
+    assert len(hook.took) == 1
 
 
 async def test_mail_is_sent(desk: Desk) -> None:

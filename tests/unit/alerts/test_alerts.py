@@ -145,12 +145,14 @@ class Channels:
 
     def __init__(self) -> None:
         self.now, self.broken, self.took = START, False, list[str]()
+        self.seconds_each = 0.0
         self.delivery = Delivery(self.send, lambda: self.now)
         self.known = {"hook": ChannelFields(kind="webhook", url="https://h.example.org/x")}
 
     async def send(self, _: str, __: ChannelFields, alert: AlertOut) -> None:
         if self.broken:
             raise NotDelivered("it answered 500")
+        self.now += self.seconds_each
         self.took.append(alert.subject)
 
     def flush(self) -> None:
@@ -179,6 +181,18 @@ def test_what_is_not_taken_is_tried_again_and_then_given_up() -> None:
         channels.now += 300
         channels.flush()
     assert (len(state.waiting), state.dropped) == (0, 11)
+
+
+def test_a_slow_channel_does_not_hold_the_next_look_up() -> None:
+    channels = Channels()
+    channels.seconds_each = 9.0
+    for n in range(20):
+        channels.delivery.put(channels.known, AlertOut(rule="r", subject=str(n), state="firing"))
+    channels.flush()
+    assert channels.now - START < 20
+    for _ in range(20):
+        channels.flush()
+    assert channels.took == [str(n) for n in range(20)]
 
 
 def test_channels_are_told_what_they_ask_for() -> None:

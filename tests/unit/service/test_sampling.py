@@ -4,6 +4,8 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from carrel_scheduler.service.sampling import KEPT_DAYS, Sampler, of_node
 from carrel_schema.answers import DeviceView, NodeView
 from carrel_schema.samples import Sample, Step, mean
@@ -18,14 +20,17 @@ class Kept:
     def __init__(self) -> None:
         self.rows: dict[tuple[Step, int], Mapping[str, Sample]] = {}
         self.pruned: list[tuple[Step, float]] = []
+        self.down = False
 
     async def add(self, step: Step, at: int, means: Mapping[str, Sample]) -> None:
+        if self.down:
+            raise OSError("the ledger does not answer")
         self.rows[step, at] = means
 
     async def read(
         self, step: Step, subjects: Sequence[str], since: float, until: float
     ) -> Mapping[str, Sequence[tuple[int, Sample]]]:
-        raise NotImplementedError
+        raise AssertionError("the sampler reads whole spans")
 
     async def of_span(self, step: Step, since: int, until: int) -> Mapping[str, Sequence[Sample]]:
         found = defaultdict(list)
@@ -79,6 +84,18 @@ def test_after_a_pause_the_mean_is_of_what_was_seen() -> None:
         asyncio.run(sampler.once())
     assert sorted(at - START for step, at in kept.rows if step == 300) == [0, 2 * HOUR]
     assert [at - START for step, at in kept.rows if step == 3600] == [0]
+
+
+def test_what_could_not_be_written_is_tried_again() -> None:
+    kept, now = Kept(), [float(START)]
+    sampler = Sampler(kept, lambda: {"cluster": Sample(gpus=4)}, lambda: now[0])
+    asyncio.run(sampler.once())
+    kept.down, now[0] = True, START + 300.0
+    with pytest.raises(OSError, match="does not answer"):
+        asyncio.run(sampler.once())
+    kept.down, now[0] = False, START + 360.0
+    asyncio.run(sampler.once())
+    assert kept.rows[300, START]["cluster"].gpus == 4
 
 
 def test_the_hour_in_which_a_scheduler_ended_has_its_mean() -> None:
