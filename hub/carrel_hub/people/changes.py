@@ -66,6 +66,8 @@ class Changes:
     def update(self, name: str, fields: UserFields) -> None:
         """Make them an administrator or none, and say which projects they were given by hand."""
         self._known(name)
+        for project in fields.projects or ():
+            _check_project(project)
         if fields.admin is not None:
             if self._local is None:
                 raise PersonError(
@@ -166,8 +168,6 @@ class Changes:
         return user
 
     def _give_projects(self, name: str, projects: Sequence[str]) -> None:
-        for project in projects:
-            _check_project(project)
         row = self._met(name).orm_user
         wanted = {f"{GROUP_PREFIX}{one}" for one in projects}
         kept = [

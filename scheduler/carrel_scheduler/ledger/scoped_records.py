@@ -10,6 +10,8 @@ from typing import Protocol
 
 import msgspec
 
+from carrel_scheduler.ledger.store import NotFound, ObjectStore
+from carrel_schema.objects import Department, Project
 from carrel_schema.scopes import Scope
 
 
@@ -76,3 +78,15 @@ class ScopedRecords(Protocol):
     async def remove_scope(self, scope: Scope) -> Sequence[ScopedRecord]:
         """Remove all records of a scope whose department, project or user is gone."""
         ...
+
+
+async def scope_exists(store: ObjectStore, scope: Scope) -> bool:
+    """Whether a project or department is there; the platform and users always count as such."""
+    try:
+        if scope.level == "project":
+            await store.get(Project, scope.name)
+        elif scope.level == "department":
+            await store.get(Department, scope.name)
+    except NotFound:
+        return False
+    return True

@@ -291,6 +291,14 @@ async def test_a_new_service_account_has_no_role_of_an_earlier_one(desk: Desk, g
     assert (who.body["roles"], who.body["permissions"]) == ([], [])
 
 
+async def test_a_service_account_is_of_a_scope_that_exists(desk: Desk) -> None:
+    for scope in ("department/nowhere", "project/nowhere"):
+        path = f"/service-accounts/ci?scope={scope}"
+        refused = await desk.ask("PUT", path, "root", json={})
+        assert (refused.status, refused.fields) == (422, {"scope": "not_found"})
+    assert (await desk.ask("GET", "/service-accounts", "root")).body["items"] == []
+
+
 async def test_a_service_account_has_its_roles_and_no_more(desk: Desk) -> None:
     await desk.ask("PUT", "/departments/sciences", "root", json={})
     await desk.ask("PATCH", "/projects/vision", "root", json={"department": "sciences"})

@@ -141,3 +141,14 @@ async def test_roles_of_who_is_removed_are_no_later_persons(desk: Desk) -> None:
     assert [one["subject"] for one in left.body["items"]] == ["ada"]
     told = await desk.ask("GET", "/audit?verb=delete&kind=User", "root")
     assert [one["name"] for one in told.body["items"]] == ["dora"]
+
+
+async def test_a_project_that_is_not_there_changes_nothing(desk: Desk) -> None:
+    for projects in (["vision", "nowhere"], ["No Name"]):
+        body = {"admin": True, "projects": projects}
+        refused = await desk.ask("POST", "/users/bea/update", "root", json=body)
+        assert (refused.status, refused.fields) == (422, {"projects": "unknown_project"})
+        invited = await desk.ask("PUT", "/users/emil/invitation", "root", json=body)
+        assert (invited.status, invited.fields) == (422, {"projects": "unknown_project"})
+    assert (await desk.ask("GET", "/users/bea", "root")).body["admin"] is False
+    assert (await desk.ask("GET", "/users/emil", "root")).status == 404

@@ -76,6 +76,9 @@ async def test_an_invitation_of_the_api_counts_once(stack: Stack, accounts: Acco
             assert accounts.all()["dora"].admin is admin
         _, given = await asked(stack, "PATCH", "/dora", {"projects": ["speech"]})
         assert [one["project"] for one in given["memberships"]] == ["speech"]
+        half = {"admin": True, "projects": ["speech", "No Name"]}
+        assert (await asked(stack, "PATCH", "/dora", half))[0] == 422
+        assert accounts.all()["dora"].admin is False, "nothing is half done"
         assert (await asked(stack, "DELETE", "/boss", actor="boss"))[0] == 409
         assert (await asked(stack, "DELETE", "/dora"))[0] == 204
         assert "dora" not in accounts.all()

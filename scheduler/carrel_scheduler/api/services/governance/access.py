@@ -15,7 +15,7 @@ from carrel_scheduler.api.principals import service_accounts
 from carrel_scheduler.api.principals.access_rules import KIND, read
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import NotFound
 from carrel_schema.answers import HeldRole
 from carrel_schema.governance.roles import (
@@ -28,7 +28,7 @@ from carrel_schema.governance.roles import (
     roles_with,
 )
 from carrel_schema.governance.service_accounts import SUFFIX
-from carrel_schema.objects import Department, Project
+from carrel_schema.objects import Project
 from carrel_schema.scopes import PLATFORM, Scope
 
 
@@ -152,14 +152,9 @@ class Access:
             raise problems.invalid_field("scope", Code.WRONG_FORM, str(scope), right)
 
     async def _check_scope(self, scope: Scope) -> None:
-        try:
-            if scope.level == "project":
-                await self._deps.ledger.get(Project, scope.name)
-            elif scope.level == "department":
-                await self._deps.ledger.get(Department, scope.name)
-        except NotFound:
+        if not await scope_exists(self._deps.ledger, scope):
             right = f"a {scope.level} that exists"
-            raise problems.invalid_field("scope", Code.NOT_FOUND, str(scope), right) from None
+            raise problems.invalid_field("scope", Code.NOT_FOUND, str(scope), right)
 
 
 def _out(record: ScopedRecord) -> AccessRuleOut:

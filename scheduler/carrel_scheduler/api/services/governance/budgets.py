@@ -9,11 +9,10 @@ from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.policy.budgets import KIND, NAME, BudgetUse
 from carrel_schema.governance.budgets import BudgetFields, BudgetOut
-from carrel_schema.objects import Department, Project
 from carrel_schema.scopes import Scope
 
 WHEN: Final = {
@@ -40,15 +39,10 @@ class Budgets:
 
     async def put(self, scope: Scope, fields: BudgetFields, principal: Principal) -> BudgetOut:
         """Give a scope a budget. Raises ``Missing`` for one that is not there."""
-        try:
-            if scope.level == "project":
-                await self._deps.ledger.get(Project, scope.name)
-            elif scope.level == "department":
-                await self._deps.ledger.get(Department, scope.name)
-        except NotFound:
+        if not await scope_exists(self._deps.ledger, scope):
             raise problems.Missing(
                 Code.NOT_FOUND, f"There is no {scope.level} `{scope.name}` that you can see"
-            ) from None
+            )
         content = msgspec.Raw(msgspec.json.encode(fields))
         record = ScopedRecord(kind=KIND, scope=scope, name=NAME, content=content)
         await self._deps.ledger.scoped.put(record, actor=principal.name)

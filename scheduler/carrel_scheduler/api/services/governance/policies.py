@@ -13,7 +13,7 @@ from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code, FieldError
 from carrel_scheduler.api.services.governance.budgets import Budgets
-from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import workload_policy
 from carrel_scheduler.policy.policy_records import KIND, PolicyRecords, as_request, kinds_of
@@ -26,7 +26,7 @@ from carrel_schema.governance.policies import (
     RefusedWork,
 )
 from carrel_schema.kinds import PARTS, WorkloadKind
-from carrel_schema.objects import Department, Project, Workload
+from carrel_schema.objects import Project, Workload
 from carrel_schema.scopes import LEVELS, Scope
 from carrel_schema.wire import WorkloadCreate
 
@@ -131,15 +131,10 @@ class Policies:
         if scope.level == "user":
             right = "`platform`, `department/NAME` or `project/NAME`"
             raise problems.invalid_field("scope", Code.WRONG_FORM, str(scope), right)
-        try:
-            if scope.level == "project":
-                await self._deps.ledger.get(Project, scope.name)
-            elif scope.level == "department":
-                await self._deps.ledger.get(Department, scope.name)
-        except NotFound:
+        if not await scope_exists(self._deps.ledger, scope):
             code = Code.UNKNOWN_PROJECT if scope.level == "project" else Code.UNKNOWN_DEPARTMENT
             right = f"a {scope.level} that is there"
-            raise problems.invalid_field("scope", code, str(scope), right) from None
+            raise problems.invalid_field("scope", code, str(scope), right)
 
     def _check_rules(self, fields: PolicyFields) -> None:
         errors: list[FieldError] = []

@@ -7,9 +7,10 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.errors import SecretsUnreadable
+from carrel_scheduler.ledger.scoped_records import scope_exists
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_schema.governance.secrets import SecretFields, SecretOut, missing_keys
-from carrel_schema.objects import Department, Project
+from carrel_schema.objects import Project
 from carrel_schema.scopes import Scope
 
 
@@ -92,15 +93,10 @@ class Secrets:
         return before
 
     async def _check_scope(self, scope: Scope) -> None:
-        try:
-            if scope.level == "project":
-                await self._deps.ledger.get(Project, scope.name)
-            elif scope.level == "department":
-                await self._deps.ledger.get(Department, scope.name)
-        except NotFound:
+        if not await scope_exists(self._deps.ledger, scope):
             raise problems.Missing(
                 Code.NOT_FOUND, f"There is no {scope.level} `{scope.name}` that you can see"
-            ) from None
+            )
 
 
 def _missing(name: str, scope: Scope) -> problems.Missing:

@@ -17,7 +17,7 @@ from carrel_scheduler.api.principals.service_accounts import (
     read,
 )
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_schema.governance.service_accounts import (
     DAY_SECONDS,
@@ -57,6 +57,9 @@ class ServiceAccounts:
         if scope.level == "user":
             right = "`platform`, `department/NAME` or `project/NAME`"
             raise problems.invalid_field("scope", Code.WRONG_FORM, str(scope), right)
+        if not await scope_exists(self._deps.ledger, scope):
+            right = f"a {scope.level} that exists"
+            raise problems.invalid_field("scope", Code.NOT_FOUND, str(scope), right)
         known = await self._find(name)
         if known is not None and known.scope != scope:
             raise problems.Conflicting(Code.ALREADY_EXISTS, f"A service account `{name}` exists")

@@ -18,7 +18,8 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.principals.users import UserRefusal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.audit import actor as actors
-from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.workloads.launch import identities
 from carrel_schema.governance.people import (
@@ -35,7 +36,6 @@ from carrel_schema.governance.people import (
 )
 from carrel_schema.governance.roles import ROLES
 from carrel_schema.names import expected_project_name
-from carrel_schema.objects import Department, Project
 from carrel_schema.scopes import PLATFORM, Scope
 
 
@@ -96,7 +96,8 @@ class UserAccounts:
             await self._deps.ledger.scoped.remove(identities.KIND, scope, identities.NAME)
 
     async def update(self, name: str, fields: UserFields, principal: Principal) -> UserOut:
-        """Change what is named."""
+        """Change what is named. Raises ``Invalid`` for a project that is not there."""
+        await _check_projects(self._deps.ledger, fields.projects or ())
         before = await self.get(name)
         try:
             after = await self._deps.users.update(name, fields, principal.name)
@@ -121,7 +122,8 @@ class UserAccounts:
         await self._note("delete", name, before, None)
 
     async def invite(self, name: str, fields: InvitationFields, principal: Principal) -> Invitation:
-        """Make a link by which somebody chooses a password."""
+        """Make a link by which somebody chooses a password. Raises as ``update``."""
+        await _check_projects(self._deps.ledger, fields.projects)
         try:
             made = await self._deps.users.invite(name, fields, principal.name)
         except UserRefusal as refusal:
@@ -217,11 +219,7 @@ class DirectoryGroups:
         self._deps.access_rules.forget()
 
     async def _check(self, fields: DirectoryGroupFields) -> None:
-        for project in fields.projects:
-            if expected_project_name(project) or not await self._exists(Scope("project", project)):
-                raise problems.invalid_field(
-                    "projects", Code.UNKNOWN_PROJECT, project, "a project that exists"
-                )
+        await _check_projects(self._deps.ledger, fields.projects)
         if bool(fields.role) != bool(fields.scope):
             field = "scope" if fields.role else "role"
             raise problems.invalid_field(
@@ -239,19 +237,17 @@ class DirectoryGroups:
             raise problems.invalid_field(
                 "scope", Code.WRONG_FORM, fields.scope, f"{' or '.join(levels)} for this role"
             )
-        if not await self._exists(scope):
+        if not await scope_exists(self._deps.ledger, scope):
             right = f"a {scope.level} that exists"
             raise problems.invalid_field("scope", Code.NOT_FOUND, fields.scope, right)
 
-    async def _exists(self, scope: Scope) -> bool:
-        try:
-            if scope.level == "project":
-                await self._deps.ledger.get(Project, scope.name)
-            elif scope.level == "department":
-                await self._deps.ledger.get(Department, scope.name)
-        except NotFound:
-            return False
-        return True
+
+async def _check_projects(ledger: Ledger, names: Sequence[str]) -> None:
+    for name in names:
+        if expected_project_name(name) or not await scope_exists(ledger, Scope("project", name)):
+            raise problems.invalid_field(
+                "projects", Code.UNKNOWN_PROJECT, name, "a project that exists"
+            )
 
 
 def _out(record: ScopedRecord) -> DirectoryGroupOut:
