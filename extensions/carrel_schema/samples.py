@@ -15,6 +15,8 @@ from carrel_schema.answers import Answer
 Step = Literal[300, 3600]
 STEPS: Final[tuple[Step, ...]] = (300, 3600)
 """Lengths of the spans that means are kept of, in seconds."""
+IDLE_SECONDS: Final = 300.0
+"""A GPU that has done nothing for so long counts as idle."""
 Metric = Literal[
     "gpus",
     "gpus_ready",

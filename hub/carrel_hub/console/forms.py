@@ -8,9 +8,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from carrel.errors import ApiError
 
+SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
+"""Refusals of the API, by status, that are shown at the form: something else typed may be right."""
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?\s*[a-z]*\s*)+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _UNITS = {

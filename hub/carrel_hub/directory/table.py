@@ -36,7 +36,7 @@ class GroupTable:
         self._scheduler = scheduler
         self.rules: tuple[GroupRule, ...] = ()
         self.complete = False
-        self._told = False
+        self._warned = False
 
     async def refresh(self) -> None:
         """Ask again; whatever goes wrong, what is known stays."""
@@ -48,11 +48,11 @@ class GroupTable:
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await client.list_directory_groups("table")
         except (CarrelError, TimeoutError) as error:
-            if not self._told:
+            if not self._warned:
                 log.warning("The table of groups was not read, rights stay: %s", error)
-            self._told = True
+            self._warned = True
             return
-        self._told = False
+        self._warned = False
         self.rules = tuple(
             GroupRule(
                 group=one.group,

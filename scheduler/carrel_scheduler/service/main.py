@@ -14,8 +14,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, Protocol, TypeVar
 
 from carrel_process.listening import inherited, listen
-from carrel_scheduler.alerts.controller import AlertController
-from carrel_scheduler.alerts.weekly import WeeklyReports
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import NodeAgents
 from carrel_scheduler.api.http.app import ApiDependencies, make_app
@@ -41,14 +39,12 @@ from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect
-from carrel_scheduler.policy.budgets import BudgetUse
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.service.alert_facts import AlertFacts
 from carrel_scheduler.service.audit_export import AuditExport
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
 from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import NotedProvider, OneMachine
-from carrel_scheduler.service.sampling import LiveSample, Sampler
+from carrel_scheduler.service.observers import Observers
 from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
 from carrel_scheduler.workloads.controllers.dependencies import Dependencies
 from carrel_scheduler.workloads.controllers.experiments.trials import (
@@ -179,23 +175,15 @@ class Service:
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         live = LiveView(self.loop, environment.fits)
-        facts = AlertFacts(self.loop, live, settings.state_dir, settings.certificate)
-        self._sampler = Sampler(ledger.samples, LiveSample(self.loop, live), time.time)
-        budgets = BudgetUse(ledger, time.time)
-        self._alerts = AlertController(
-            ledger, facts, time.time, settings.alerts_address, budgets.all
-        )
+        self._observers = Observers(settings, ledger, self.loop, live, time.time)
         self._users = HubUsers(settings.hub_api_url, settings.hub_token)
-        self._weekly = WeeklyReports(
-            ledger, self._alerts.channels, budgets.all, self._alerts.tell_text, time.time
-        )
         self._server = http_server(
             make_app(
                 ApiDependencies(
                     ledger=ledger,
                     live=live,
-                    alerts=self._alerts,
-                    budgets=budgets,
+                    alerts=self._observers.alerts,
+                    budgets=self._observers.budgets,
                     engine=engine,
                     trouble=lambda: environment.trouble() or ledger.trouble,
                     identity=self._identity,
@@ -239,9 +227,7 @@ class Service:
                 group.create_task(self._sweep_code()),
                 group.create_task(self._sweep_files()),
                 group.create_task(AuditExport(self._ledger, time.time).run()),
-                group.create_task(self._alerts.run()),
-                group.create_task(self._sampler.run()),
-                group.create_task(self._weekly.run()),
+                *self._observers.begin(group),
                 group.create_task(Dependencies(self._ledger, self.loop.quarantine).run()),
             ]
             if self._settings.past_use.factor:

@@ -15,7 +15,7 @@ from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_schema.answers import NodeView
 from carrel_schema.objects import Project
-from carrel_schema.samples import Sample, Step, mean
+from carrel_schema.samples import IDLE_SECONDS, Sample, Step, mean
 
 log = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = 60.0
@@ -23,7 +23,6 @@ SHORT: Final[Step] = 300
 LONG: Final[Step] = 3600
 DAY_SECONDS: Final = 86_400.0
 KEPT_DAYS: Final[Mapping[Step, int]] = {SHORT: 14, LONG: 400}
-IDLE_SECONDS: Final = 300.0
 GIB: Final = 1024**3
 
 

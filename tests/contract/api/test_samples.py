@@ -35,6 +35,7 @@ async def test_metrics_are_read_by_subject_and_time(desk: Desk) -> None:
         ("root", "department/sciences", 200),
         ("root", "project/speech", 200),
         ("root", "cluster/x", 422),
+        ("ada", "node/%00", 422),
         ("root", "user/ada", 422),
     ],
 )

@@ -32,3 +32,5 @@ async def test_alerts_are_shown_silenced_and_told(site: Site) -> None:
         for name, action in (("ops", "delete-channel"), ("s1", "unsilence")):
             assert (await root.post("alerts", {"action": action, "name": name})).status == 200
         assert set(site.scheduler.alerting) == {("alert-rules", "disk-full")}
+        for fields, status in (({"action": "hush"}, 400), ({"action": "rule", "name": "no"}, 404)):
+            assert (await root.post("alerts", fields)).status == status

@@ -3,7 +3,7 @@
 Whether somebody may change it only decides what is shown; the scheduler decides what is allowed.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from tornado.web import HTTPError
@@ -12,11 +12,9 @@ from typing_extensions import override
 from carrel.errors import ApiError
 from carrel.models import Department, Project, ProjectImpact
 from carrel_hub.console import project_form
-from carrel_hub.console.forms import Form
+from carrel_hub.console.forms import SHOWN_BACK, Form
 from carrel_hub.console.handlers.base import SignedInPage
 from carrel_schema.answers import DepartmentFields
-
-_SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
 
 
 class DepartmentPage(SignedInPage):
@@ -41,7 +39,7 @@ class DepartmentPage(SignedInPage):
             try:
                 impact = await self._act(action, wanted, body)
             except ApiError as error:
-                if error.status not in _SHOWN_BACK:
+                if error.status not in SHOWN_BACK:
                     raise
                 form.take(error, project_form.FIELDS)
         if action != "preview" and not form.refused:

@@ -13,14 +13,14 @@ from typing_extensions import override
 from carrel.errors import ApiError
 from carrel.models import Identity, Project, ProjectImpact, by_department
 from carrel_hub.console import project_form
-from carrel_hub.console.forms import Form
+from carrel_hub.console.forms import SHOWN_BACK, Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.handlers.overview import ACTIVE, MOST_SHOWN
 from carrel_hub.console.pictures.quota_line import in_all, scale_of
 
-_SHOWN_BACK = frozenset({400, 409, 422})
 _USER = re.compile(r"(?!\.+$)[^\s/\\?#%]{1,255}")
 NOTES = {"saved": "Saved.", "created": "Created.", "same": "Nothing was different: not saved."}
+_SHOWN_BACK = SHOWN_BACK - {403, 404}
 
 
 class ProjectsPage(SignedInPage):

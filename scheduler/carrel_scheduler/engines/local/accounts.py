@@ -25,11 +25,9 @@ import msgspec
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.task_state import PRIVATE, write_whole
-from carrel_schema.governance.people import PosixIdentity, usable
+from carrel_schema.governance.people import LEAST_ID, NO_IDS, PosixIdentity, usable
 
-FIRST_ORDINARY: Final = 1000
 NOBODY: Final = 65534
-NO_IDS: Final = (NOBODY, 65535)
 BLOCKS: Final = range(2_013_265_920, 2_130_706_432, 8192)
 EVERY: Final = "*"
 GROUPS: Final = Path("/etc/group")
@@ -80,9 +78,9 @@ class Accounts:
         system_accounts: Collection[str] = (),
         privileged: bool | None = None,
     ) -> None:
-        if uids is not None and (uids.start < FIRST_ORDINARY or set(NO_IDS) & set(uids)):
+        if uids is not None and (uids.start < LEAST_ID or set(NO_IDS) & set(uids)):
             raise EngineError(
-                f"uids={uids.start}-{uids.stop - 1}: a range from {FIRST_ORDINARY} without"
+                f"uids={uids.start}-{uids.stop - 1}: a range from {LEAST_ID} without"
                 f" {NO_IDS[0]} and {NO_IDS[1]} is right"
             )
         self._block_file, self._system = state / "block.json", system_accounts
@@ -114,7 +112,7 @@ class Accounts:
         known = _lookup(user)
         if not self.privileged:
             return self._shared(user, known)
-        if known is not None and (known.pw_uid < FIRST_ORDINARY or known.pw_uid in NO_IDS):
+        if known is not None and (known.pw_uid < LEAST_ID or known.pw_uid in NO_IDS):
             raise AccountRefused(
                 f"user={user!r}: this is a system account of the machine, whose number"
                 f" {known.pw_uid} no task may run under; choose another user name"
@@ -140,7 +138,7 @@ class Accounts:
 
     def _dynamic(self, user: str, number: int) -> Account:
         owner = _name_of(number)
-        if (owner is not None and owner != user) or number < FIRST_ORDINARY:
+        if (owner is not None and owner != user) or number < LEAST_ID:
             raise AccountRefused(
                 f"user={user!r}: its number {number} belongs to the machine's account {owner!r};"
                 f" correct {self._file} or give that account another number"

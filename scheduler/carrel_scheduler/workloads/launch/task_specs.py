@@ -146,8 +146,8 @@ async def get_ready(
     secrets = await ledger.secrets_of([start.uid for start in starts])
     entries = [entry for start in starts if (entry := cache.get(start.uid)) is not None]
     logins = await named_secrets.registry_logins(ledger, [one.workload for one in entries])
-    ready: list[Ready] = []
     posix = await identities.of_users(ledger, [one.workload.spec.user for one in entries])
+    ready: list[Ready] = []
     for start in starts:
         entry = cache.get(start.uid)
         if entry is None:
@@ -163,13 +163,12 @@ async def get_ready(
             continue
         own = {**named, **secrets.get(start.uid, {})}
         made = _ready(entry, start.tasks, facts, own, settings)
-        if registries := logins.get(start.uid):
-            specs = [msgspec.structs.replace(one, registry_logins=registries) for one in made.specs]
-            made = dataclasses.replace(made, specs=specs)
-        if numbers is not None:
-            specs = [msgspec.structs.replace(one, posix=numbers) for one in made.specs]
-            made = dataclasses.replace(made, specs=specs)
-        ready.append(made)
+        registries = logins.get(start.uid, ())
+        specs = [
+            msgspec.structs.replace(one, registry_logins=registries, posix=numbers)
+            for one in made.specs
+        ]
+        ready.append(dataclasses.replace(made, specs=specs))
     return ready
 
 

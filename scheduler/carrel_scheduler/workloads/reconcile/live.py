@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.core import speculation, views
-from carrel_scheduler.core.events import WorkloadQueued
+from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.views import QueueUse
 from carrel_scheduler.engines.external import NodeHealth, PodCounts
@@ -169,16 +169,16 @@ class LiveView:
         if known is None:
             raise NotFound(f"project {name}")
         project = Project(meta=known.meta, spec=spec)
-        event = project_event(project, loop.cache.departments)
-        starts, gives_way = speculation.impact(loop.state, event, loop.clock())
-        return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
+        return self._impact(project_event(project, loop.cache.departments))
 
     def preview_department(self, department: Department) -> ProjectImpact:
         """The changes that a department with these rules would make now."""
-        loop = self._loop
-        if department.meta.name not in loop.cache.departments:
+        if department.meta.name not in self._loop.cache.departments:
             return ProjectImpact()  # no project is in it yet
-        event = department_event(department)
+        return self._impact(department_event(department))
+
+    def _impact(self, event: QueueSet) -> ProjectImpact:
+        loop = self._loop
         starts, gives_way = speculation.impact(loop.state, event, loop.clock())
         return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
 

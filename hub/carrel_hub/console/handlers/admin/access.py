@@ -7,10 +7,9 @@ from urllib.parse import urlencode
 from typing_extensions import override
 
 from carrel.errors import ApiError
-from carrel_hub.console.forms import Form
+from carrel_hub.console.forms import SHOWN_BACK, Form
 from carrel_hub.console.handlers.base import SignedInPage
 
-_SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
 SUBJECTS: Final = {"user": "A user", "group": "A group", "service-account": "A service account"}
 
 
@@ -36,7 +35,7 @@ class AccessPage(SignedInPage):
             else:
                 note = await self._grant(form)
         except ApiError as error:
-            if error.status not in _SHOWN_BACK:
+            if error.status not in SHOWN_BACK:
                 raise
             form.take(error, {name: name for name in ("subject", "role", "scope")})
         if not form.refused:

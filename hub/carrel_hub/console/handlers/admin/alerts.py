@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from tornado.web import HTTPError
 from typing_extensions import override
 
 from carrel.errors import ApiError
-from carrel_hub.console.forms import Form, parse_duration
+from carrel_hub.console.forms import SHOWN_BACK, Form, parse_duration
 from carrel_hub.console.handlers.base import Live, SignedInPage
 
-_SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
 KINDS: Final = {
     "webhook": "Webhook (JSON)",
     "slack": "Slack-type hook",
@@ -28,8 +28,8 @@ class AlertsPage(SignedInPage):
     async def get(self) -> None:
         """Show them and empty forms."""
         values = {"kind": "webhook", "lasts": "2 h", "rule": "*", "subject": "*"}
-        values |= {name: self.get_query_argument(name, values.get(name, "")) for name in (
-            "rule", "subject")}  # fmt: skip
+        for name in ("rule", "subject"):
+            values[name] = self.get_query_argument(name, values[name])
         await self._show(Form(values), self.get_query_argument("note", ""))
 
     @override
@@ -44,11 +44,13 @@ class AlertsPage(SignedInPage):
             "delete-channel": self._delete_channel,
             "rule": self._rule,
         }
-        note = ""
+        act, note = actions.get(form.value("action")), ""
+        if act is None:
+            raise HTTPError(400, "action is one of %s", ", ".join(actions))
         try:
-            note = await actions.get(form.value("action"), self._silence)(form)
+            note = await act(form)
         except ApiError as error:
-            if error.status not in _SHOWN_BACK:
+            if error.status not in SHOWN_BACK:
                 raise
             form.take(error, FIELDS)
         if not form.refused:
@@ -95,7 +97,10 @@ class AlertsPage(SignedInPage):
 
     async def _rule(self, form: Form) -> str:
         name = form.required("name")
-        [old] = [one for one in await self.client.list_alert_rules() if one.name == name]
+        rules = {one.name: one for one in await self.client.list_alert_rules()}
+        old = rules.get(name)
+        if old is None:
+            raise HTTPError(404, "there is no rule %s", name)
         fields = {
             "enabled": not old.enabled,
             "severity": old.severity,

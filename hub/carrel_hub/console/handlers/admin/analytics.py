@@ -11,13 +11,11 @@ from typing_extensions import override
 
 from carrel.models import Node, Project
 from carrel_hub.console.handlers.base import SignedInPage
-from carrel_schema.samples import METRICS, SampleSeries
+from carrel_schema.samples import IDLE_SECONDS, METRICS, SampleSeries
 
 DAYS: Final = (1, 7, 30, 90, 365)
 SECONDS_OF_A_DAY: Final = 86_400.0
 MOST_POINTS: Final = 500
-IDLE_SECONDS: Final = 300.0
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 CHARTS: Final = {
     "GPUs": {
         "there are": "gpus",

@@ -8,13 +8,12 @@ from tornado.web import HTTPError
 from typing_extensions import override
 
 from carrel.errors import ApiError
-from carrel_hub.console.forms import Form
+from carrel_hub.console.forms import SHOWN_BACK, Form
 from carrel_hub.console.handlers.base import SignedInPage
 from carrel_schema.governance.people import USER_ACTIONS, UserSort, UserState
 from carrel_schema.governance.roles import ROLES
 
 PAGE: Final = 50
-_SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
 STATES: Final = {"": "All", "active": "Active", "invited": "Invited", "disabled": "Disabled"}
 SORTS: Final = {"name": "Name", "last_seen": "Last seen"}
 DONE: Final = {
@@ -67,7 +66,7 @@ class PeoplePage(SignedInPage):
             try:
                 link = await self._do(name, action, form)
             except ApiError as error:
-                if error.status not in _SHOWN_BACK:
+                if error.status not in SHOWN_BACK:
                     raise
                 form.take(error, {"user": "user", "projects": "projects"})
         if form.refused:
@@ -152,7 +151,7 @@ class GroupsPage(SignedInPage):
             try:
                 note = await self._do(group, form)
             except ApiError as error:
-                if error.status not in _SHOWN_BACK:
+                if error.status not in SHOWN_BACK:
                     raise
                 form.take(error, {one: one for one in ("group", "projects", "role", "scope")})
         if not form.refused:

@@ -14,12 +14,11 @@ from tornado.web import HTTPError
 from typing_extensions import override
 
 from carrel.errors import ApiError
-from carrel_hub.console.forms import Form
+from carrel_hub.console.forms import SHOWN_BACK, Form
 from carrel_hub.console.handlers.base import SignedInPage
 from carrel_schema.governance.policies import PolicyOut
 from carrel_schema.governance.templates import TemplateOut
 
-_SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
 _EXAMPLES: Final = {
     "policies": "description: \nkinds: [training]\nrules:\n  gpus: {max: 4}\n",
     "templates": "description: \nkinds: [training]\nfields:\n  gpus: 1\n",
@@ -73,7 +72,7 @@ class DocumentPage(SignedInPage):
             try:
                 checked = await self._act(sort, action, name, scope, body)
             except ApiError as error:
-                if error.status not in _SHOWN_BACK:
+                if error.status not in SHOWN_BACK:
                     raise
                 form.general = str(error)
         if action != "check" and not form.refused:

@@ -6,11 +6,10 @@ from urllib.parse import urlencode
 from typing_extensions import override
 
 from carrel.errors import ApiError
-from carrel_hub.console.forms import Form
+from carrel_hub.console.forms import SHOWN_BACK, Form
 from carrel_hub.console.handlers.base import SignedInPage
 from carrel_schema.governance.secrets import KEYS_OF
 
-_SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
 ROWS: Final = 3
 """Keys that the form takes at once; more are added by sending it again."""
 
@@ -47,7 +46,7 @@ class SecretsPage(SignedInPage):
                         keep_others=True,
                     )
             except ApiError as error:
-                if error.status not in _SHOWN_BACK:
+                if error.status not in SHOWN_BACK:
                     raise
                 form.general = str(error)
         if not form.refused:

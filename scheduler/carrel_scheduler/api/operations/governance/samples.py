@@ -9,7 +9,7 @@ from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
-from carrel_schema.constraints import Constraint, Number
+from carrel_schema.constraints import NO_NUL, Constraint, Number
 from carrel_schema.samples import METRICS, STEPS, SampleSeries, Step
 from carrel_schema.scopes import Scope
 
@@ -21,7 +21,7 @@ SUBJECTS: Final = "`cluster`, `node/NAME`, `node-group/NAME`, `department/NAME` 
 class SampleQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Of what, and when; by default of the last day."""
 
-    subject: Annotated[str, Constraint(min_length=1, max_length=300)] = "cluster"
+    subject: Annotated[str, Constraint(min_length=1, max_length=300, pattern=NO_NUL)] = "cluster"
     since: Number | None = None
     until: Number | None = None
 

@@ -1,0 +1,51 @@
+"""What looks at a running scheduler from beside its decisions: samples, alerts, weekly reports.
+
+Each reads what pages read, in a task of its own; none can end the scheduler or hold it up.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from carrel_scheduler.alerts.controller import AlertController
+from carrel_scheduler.alerts.weekly import WeeklyReports
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.policy.budgets import BudgetUse
+from carrel_scheduler.service.alert_facts import AlertFacts
+from carrel_scheduler.service.sampling import LiveSample, Sampler
+from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+
+
+class Observers:
+    """The observers of one scheduler.
+
+    Args:
+        settings: of its process.
+        ledger: keeps samples, and the states of alerts.
+        loop: what is looked at.
+        live: the same, as people see it.
+        clock: epoch seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        loop: Reconciler,
+        live: LiveView,
+        clock: Callable[[], float],
+    ) -> None:
+        facts = AlertFacts(loop, live, settings.state_dir, settings.certificate)
+        self.budgets = BudgetUse(ledger, clock)
+        self.alerts = AlertController(
+            ledger, facts, clock, settings.alerts_address, self.budgets.all
+        )
+        self._sampler = Sampler(ledger.samples, LiveSample(loop, live), clock)
+        self._weekly = WeeklyReports(
+            ledger, self.alerts.channels, self.budgets.all, self.alerts.tell_text, clock
+        )
+
+    def begin(self, group: asyncio.TaskGroup) -> Sequence["asyncio.Task[None]"]:
+        """Begin to look, until the tasks are cancelled."""
+        return [group.create_task(one.run()) for one in (self.alerts, self._sampler, self._weekly)]
