@@ -12,7 +12,7 @@ from carrel_scheduler.alerts.conditions import Facts, QueueFacts
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state.cache import CachedWorkload
-from carrel_schema.history import GpuUsePoint
+from carrel_scheduler.workloads.state.gpu_series import GpuSeries
 
 log = logging.getLogger(__name__)
 WINDOW_SECONDS: Final = 3600.0
@@ -49,8 +49,7 @@ class AlertFacts:
                 entry.uid: mean
                 for entry in loop.cache
                 if entry.workload.status.phase == "running"
-                and (mean := mean_use(list(entry.gpu_series.points()), now, gpus_of(entry)))
-                is not None
+                and (mean := mean_use(entry.gpu_series, now, gpus_of(entry))) is not None
             },
             lag_seconds=loop.inbox_age_seconds,
             disk_used=self._disk_used(),
@@ -91,9 +90,9 @@ def gpus_of(entry: CachedWorkload) -> float:
     return float(spec.resources.gpu_milli * spec.tasks) / 1000
 
 
-def mean_use(points: list[GpuUsePoint], now: float, gpus: float) -> float | None:
+def mean_use(series: GpuSeries, now: float, gpus: float) -> float | None:
     """Utilization of one GPU over the last hour; ``None``: it was not measured for long enough."""
-    recent = [one for one in points if one.at >= now - WINDOW_SECONDS]
-    if not gpus or not recent or recent[-1].at - points[0].at < MEASURED_SECONDS:
+    if not gpus or series.length_seconds < MEASURED_SECONDS:
         return None
-    return sum(one.gpus for one in recent) / len(recent) / gpus
+    mean = series.mean_since(now - WINDOW_SECONDS)
+    return None if mean is None else mean / gpus

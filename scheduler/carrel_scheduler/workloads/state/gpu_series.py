@@ -56,6 +56,20 @@ class GpuSeries:
             for one in self._slots
         )
 
+    def mean_since(self, since: float) -> float | None:
+        """GPUs' worth of work, mean of the points from ``since`` on; ``None``: there are none."""
+        found: list[float] = []
+        for slot in reversed(self._slots):
+            if slot.at < since:
+                break
+            found.append(slot.gpus)
+        return sum(found) / len(found) if found else None
+
+    @property
+    def length_seconds(self) -> float:
+        """From the first point to the last."""
+        return self._slots[-1].at - self._slots[0].at if self._slots else 0.0
+
     def _begin_of(self, at: float) -> int:
         return int(at // self.slot_seconds)
 
