@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from carrel_schema.governance.roles import ROLES
+from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_schema.governance.roles import ROLES, AccessRuleFields
+from carrel_schema.scopes import Scope
 from contract.api.service import Desk
 from contract.api.test_roles import (
     CREATE,
@@ -174,6 +177,24 @@ async def test_rights_end_with_their_rule_at_once(desk: Desk) -> None:
     assert (await desk.ask("DELETE", path, "root")).status == 204
     assert (await desk.ask("GET", "/workloads/vision/train-1", "rae")).status == 404
     assert (await desk.ask("GET", "/workloads", "rae")).body["items"] == []
+
+
+async def test_rules_of_another_process_count_within_two_seconds(desk: Desk) -> None:
+    path = "/workloads/vision/train-1"
+    assert (await desk.ask("GET", path, "rae")).status == 404
+    rule = AccessRuleFields(subject="rae", role="viewer", scope="project/vision")
+    record = ScopedRecord(
+        kind="access-rule",
+        scope=Scope("project", "vision"),
+        name="abc",
+        content=msgspec.Raw(msgspec.json.encode(rule)),
+    )
+    await desk.ledger.scoped.put(record, actor="another scheduler")
+    desk.clock.now += 2
+    assert (await desk.ask("GET", path, "rae")).status == 200
+    await desk.ledger.scoped.remove("access-rule", record.scope, "abc")
+    desk.clock.now += 2
+    assert (await desk.ask("GET", path, "rae")).status == 404
 
 
 async def test_rights_end_with_their_scope_at_once(desk: Desk) -> None:

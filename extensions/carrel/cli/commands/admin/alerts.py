@@ -107,7 +107,7 @@ def silence(
     """Tell nobody of some alerts for a time."""
     with connected() as client:
         made = client.create_silence(
-            time.time() + units.seconds(lasts, "for"), rule, subject, comment
+            time.time() + units.seconds(lasts, "--for"), rule, subject, comment
         )
     say(f"Silence {made.name}: {made.rule} of {made.subject} for {lasts}.")
 

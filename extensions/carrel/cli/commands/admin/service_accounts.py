@@ -62,7 +62,7 @@ def revoke(
 
 
 def delete(name: Name) -> None:
-    """Remove a service account and its tokens; its work goes on."""
+    """Remove a service account, its tokens and its roles; its work goes on."""
     with connected() as client:
         client.delete_service_account(name)
     say(f"Service account {name} is deleted.")

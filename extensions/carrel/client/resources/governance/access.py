@@ -66,7 +66,7 @@ class AccessMethods:
         )
 
     async def delete_service_account(self, name: str) -> None:
-        """Remove a service account and its tokens."""
+        """Remove a service account, its tokens and its roles."""
         await self._transport.send("DELETE", f"/service-accounts/{segment(name)}")
 
     async def create_service_token(self, name: str, days: int = 90) -> NewToken:

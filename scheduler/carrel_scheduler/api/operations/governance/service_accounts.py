@@ -47,7 +47,7 @@ async def put_service_account(call: Call) -> Answer:
 
 @Operation("DELETE", ACCOUNT, access=Access.USER, answers={204: None}, problems=(403, 404))
 async def delete_service_account(call: Call) -> Answer:
-    """Remove a service account and its tokens."""
+    """Remove a service account, its tokens and its roles."""
     await call.services.service_accounts.delete(call.path["name"], call.visitor.person)
     return Answer(status=204)
 
