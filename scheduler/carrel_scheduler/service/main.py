@@ -44,7 +44,7 @@ from carrel_scheduler.service.audit_export import AuditExport
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
 from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import NotedProvider, OneMachine
-from carrel_scheduler.service.observers import Observers
+from carrel_scheduler.service.monitoring import Monitoring
 from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
 from carrel_scheduler.workloads.controllers.dependencies import Dependencies
 from carrel_scheduler.workloads.controllers.experiments.trials import (
@@ -175,15 +175,15 @@ class Service:
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         live = LiveView(self.loop, environment.fits)
-        self._observers = Observers(settings, ledger, self.loop, live, time.time)
+        self._monitoring = Monitoring(settings, ledger, self.loop, live, time.time)
         self._users = HubUsers(settings.hub_api_url, settings.hub_token)
         self._server = http_server(
             make_app(
                 ApiDependencies(
                     ledger=ledger,
                     live=live,
-                    alerts=self._observers.alerts,
-                    budgets=self._observers.budgets,
+                    alerts=self._monitoring.alerts,
+                    budgets=self._monitoring.budgets,
                     engine=engine,
                     trouble=lambda: environment.trouble() or ledger.trouble,
                     identity=self._identity,
@@ -227,7 +227,7 @@ class Service:
                 group.create_task(self._sweep_code()),
                 group.create_task(self._sweep_files()),
                 group.create_task(AuditExport(self._ledger, time.time).run()),
-                *self._observers.begin(group),
+                *self._monitoring.begin(group),
                 group.create_task(Dependencies(self._ledger, self.loop.quarantine).run()),
             ]
             if self._settings.past_use.factor:

@@ -1,4 +1,4 @@
-"""What looks at a running scheduler from beside its decisions: samples, alerts, weekly reports.
+"""Monitoring, beside the decisions of a running scheduler: samples, alerts, weekly reports.
 
 Each reads what pages read, in a task of its own; none can end the scheduler or hold it up.
 """
@@ -17,8 +17,8 @@ from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 
 
-class Observers:
-    """The observers of one scheduler.
+class Monitoring:
+    """The monitoring of one scheduler.
 
     Args:
         settings: of its process.
