@@ -57,90 +57,93 @@ class Root(APIHandler):
         base.finish(json.dumps({"version": HUB_VERSION}))
 
 
-def ending_sessions(authenticator: type[Authenticator]) -> type[Authenticator]:  # noqa: C901 - one class made from another
+class AuditedAuthenticator(Authenticator):
+    """What every authenticator is extended by: the audit log, disabled people, Carrel's handlers.
+
+    It comes before the authenticator itself, see ``ending_sessions``.
+    """
+
+    audit_url = Unicode(help="The scheduler's service.").tag(config=True)
+    audit_token = Unicode(help="A token of the Hub's own there.").tag(config=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        base: Any = super()
+        base.__init__(**kwargs)
+        self.reports = AuditReports(lambda: shared_client(self.audit_url, self.audit_token))
+        self._begun: list[asyncio.Task[None]] = []
+
+    @override
+    async def get_authenticated_user(self, handler: Any, data: Any) -> Any:
+        """The Hub's own way, told to the audit log."""
+        base: Any = super()
+        try:
+            found = await base.get_authenticated_user(handler, data)
+        except HTTPError as error:
+            self._refused(handler, data, REASONS.get(error.status_code, "unavailable"))
+            raise
+        if found is None:
+            self._refused(handler, data, "wrong_password")
+        else:
+            name = found["name"]
+            self._check_enabled(handler, name)
+            self.reports.add("sign-in", name, user=name, **origin_of(self, handler))
+        return found
+
+    def _check_enabled(self, handler: Any, name: str) -> None:
+        row = disabled.row_of(handler.db, name)
+        if disabled.is_disabled(row):
+            self._refused(handler, {"username": name}, "disabled")
+            raise HTTPError(403, DISABLED)
+
+    @override
+    async def refresh_user(self, user: Any, handler: Any = None, **kwargs: Any) -> Any:
+        """Who is disabled has no session and no token that counts."""
+        if disabled.is_disabled(user.orm_user):
+            return False
+        base: Any = super()
+        return await base.refresh_user(user, handler, **kwargs)
+
+    def _refused(self, handler: Any, data: Any, reason: str) -> None:
+        typed = data.get("username", "") if isinstance(data, dict) else ""
+        untyped: Any = self
+        name = untyped.normalize_username(typed) if typed else ""
+        known = bool(name) and handler.db.query(orm.User).filter_by(name=name).count() > 0
+        origin = {"address": "", "agent": ""} | origin_of(self, handler)
+        self.reports.refused(name if known else "", reason, **origin)
+
+    @override
+    def add_user(self, user: Any) -> None:
+        """Called for every user at the Hub's start, with its row, and for each new one."""
+        base: Any = super()
+        base.add_user(user)
+        if hasattr(user, "orm_user"):
+            self.reports.add("create", user.name)
+
+    @override
+    async def delete_user(self, user: Any) -> None:
+        """Called when a user is deleted."""
+        base: Any = super()
+        told = base.delete_user(user)
+        if inspect.isawaitable(told):
+            await told
+        self.reports.add("delete", user.name)
+
+    @override
+    def get_handlers(self, app: Any) -> list[Any]:
+        """Replace the handlers of ``/logout`` and ``/api/``."""
+        base: Any = super()
+        theirs = base.get_handlers(app)
+        self._trusted = app.trusted_downstream_ips
+        if self.audit_token:
+            self._begun.append(asyncio.create_task(self.reports.run()))
+        logout = next((one[1] for one in theirs if one[0] == _LOGOUT), LogoutHandler)
+        ours = [(_LOGOUT, _ending(logout)), ("/api/?", Root), *HANDLERS]
+        return [*ours, *(one for one in theirs if one[0] != _LOGOUT)]
+
+
+def ending_sessions(authenticator: type[Authenticator]) -> type[Authenticator]:
     """The authenticator, with a sign-out that ends the person's sessions in all browsers."""
-
-    class EndingSessions(authenticator):  # type: ignore[misc, valid-type]
-        """The same sign-in with Carrel's handlers before the Hub's own."""
-
-        audit_url = Unicode(help="The scheduler's service.").tag(config=True)
-        audit_token = Unicode(help="A token of the Hub's own there.").tag(config=True)
-
-        def __init__(self, **kwargs: Any) -> None:
-            base: Any = super()
-            base.__init__(**kwargs)
-            self.reports = AuditReports(lambda: shared_client(self.audit_url, self.audit_token))
-            self._begun: list[asyncio.Task[None]] = []
-
-        @override
-        async def get_authenticated_user(self, handler: Any, data: Any) -> Any:
-            """The Hub's own way, told to the audit log."""
-            base: Any = super()
-            try:
-                found = await base.get_authenticated_user(handler, data)
-            except HTTPError as error:
-                self._refused(handler, data, REASONS.get(error.status_code, "unavailable"))
-                raise
-            if found is None:
-                self._refused(handler, data, "wrong_password")
-            else:
-                name = found["name"]
-                self._check_enabled(handler, name)
-                self.reports.add("sign-in", name, user=name, **origin_of(self, handler))
-            return found
-
-        def _check_enabled(self, handler: Any, name: str) -> None:
-            row = disabled.row_of(handler.db, name)
-            if disabled.is_disabled(row):
-                self._refused(handler, {"username": name}, "disabled")
-                raise HTTPError(403, DISABLED)
-
-        @override
-        async def refresh_user(self, user: Any, handler: Any = None, **kwargs: Any) -> Any:
-            """Who is disabled has no session and no token that counts."""
-            if disabled.is_disabled(user.orm_user):
-                return False
-            base: Any = super()
-            return await base.refresh_user(user, handler, **kwargs)
-
-        def _refused(self, handler: Any, data: Any, reason: str) -> None:
-            typed = data.get("username", "") if isinstance(data, dict) else ""
-            name = self.normalize_username(typed) if typed else ""
-            known = bool(name) and handler.db.query(orm.User).filter_by(name=name).count() > 0
-            origin = {"address": "", "agent": ""} | origin_of(self, handler)
-            self.reports.refused(name if known else "", reason, **origin)
-
-        @override
-        def add_user(self, user: Any) -> None:
-            """Called for every user at the Hub's start, with its row, and for each new one."""
-            base: Any = super()
-            base.add_user(user)
-            if hasattr(user, "orm_user"):
-                self.reports.add("create", user.name)
-
-        @override
-        async def delete_user(self, user: Any) -> None:
-            """Called when a user is deleted."""
-            base: Any = super()
-            told = base.delete_user(user)
-            if inspect.isawaitable(told):
-                await told
-            self.reports.add("delete", user.name)
-
-        @override
-        def get_handlers(self, app: Any) -> list[Any]:
-            """Replace the handlers of ``/logout`` and ``/api/``."""
-            base: Any = super()
-            theirs = base.get_handlers(app)
-            self._trusted = app.trusted_downstream_ips
-            if self.audit_token:
-                self._begun.append(asyncio.create_task(self.reports.run()))
-            logout = next((one[1] for one in theirs if one[0] == _LOGOUT), LogoutHandler)
-            ours = [(_LOGOUT, _ending(logout)), ("/api/?", Root), *HANDLERS]
-            return [*ours, *(one for one in theirs if one[0] != _LOGOUT)]
-
-    EndingSessions.__name__ = authenticator.__name__
-    return EndingSessions
+    return type(authenticator.__name__, (AuditedAuthenticator, authenticator), {})
 
 
 def authenticator_named(name: str) -> type[Authenticator]:
