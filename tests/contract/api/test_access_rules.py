@@ -343,7 +343,8 @@ async def test_a_service_account_has_its_roles_and_no_more(desk: Desk) -> None:
     assert (await desk.ask("DELETE", "/workloads/vision/train-1", token)).status == 403
     assert (await desk.ask("DELETE", "/workloads/vision/new", token)).status == 202
     desk_ = CREATE | {"name": "bench", "kind": "workspace"}
-    assert (await desk.ask("POST", "/workloads", token, json=desk_)).status in (403, 422)
+    opened = await desk.ask("POST", "/workloads", token, json=desk_)
+    assert (opened.status, opened.code) == (403, "user_expected")
     who = await desk.ask("GET", "/whoami", token)
     assert who.body["user"] == "ci@service-accounts"
     [listed] = (await desk.ask("GET", "/service-accounts", "rae")).body["items"]
