@@ -73,6 +73,14 @@ def gpus(count: float) -> str:
     return f"{amount(count)} GPU{'s' if count > 1 else ''}"
 
 
+def gpus_of(workload: "Workload", tasks: int = 1) -> str:
+    """What so many tasks have together: as ``gpus`` says it, or ``2 x 1g.10gb`` of instances."""
+    spec = workload.spec
+    if spec.mig_profile:
+        return f"{tasks} x {spec.mig_profile}" if tasks > 1 else spec.mig_profile
+    return gpus(spec.gpus * tasks)
+
+
 def mebibytes(mib: float) -> str:
     """``24 GiB``."""
     return f"{amount(round(mib / 1024, 1))} GiB"

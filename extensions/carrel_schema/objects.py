@@ -229,12 +229,14 @@ class TaskInfo(StatusPart, frozen=True, kw_only=True):
             ``given-back`` once it has, and may come again; ``done`` when it ended well.
         returns: those of ``devices`` that it gives back while it goes on with the others.
         address: where its servers listen, where it has an address of its own; else its node's.
+        mig_slots: the memory slots of its MIG instance, as bits, where Carrel divides the GPU.
     """
 
     index: int
     attempt: int
     node: str
     devices: tuple[int, ...] = ()
+    mig_slots: int = 0
     pid: int = 0
     started_at: float | None = None
     ended_at: float | None = None

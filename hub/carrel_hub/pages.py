@@ -121,7 +121,8 @@ def _row(user: Any, workload: Workload) -> Row:
         word, kind = "your turn", "running"
     elif queued:
         word = "in the queue"
-    size = [rendering.gpus(spec.gpus)] if spec.gpus else []
+    gpu = spec.mig_profile or (rendering.gpus(spec.gpus) if spec.gpus else "")
+    size = [gpu] if gpu else []
     size += [rendering.cores(spec.cpu_millicores), rendering.gib(spec.memory_bytes)]
     return Row(
         name=spec.server_name,

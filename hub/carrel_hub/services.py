@@ -136,6 +136,7 @@ def carrel_environment(settings: Places, service: str) -> dict[str, str]:
         "CARREL_GPUS": "" if gpus.count is None else str(gpus.count),
         "CARREL_GPU_MEMORY_MIB": "" if gpus.memory_mib is None else str(gpus.memory_mib),
         "CARREL_GPU_NAME": gpus.name or "",
+        "CARREL_MIG": "on" if gpus.mig else "",
         "CARREL_TLS_CERTIFICATE": _certificate(settings),
     }
     return shared | {name: value for name, value in told.items() if value}

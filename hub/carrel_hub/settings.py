@@ -23,11 +23,15 @@ class Ports(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Gpus(msgspec.Struct, kw_only=True, frozen=True):
-    """Simulated GPUs; ``None`` leaves it to the scheduler (real ones where there are any)."""
+    """Simulated GPUs; ``None`` leaves it to the scheduler (real ones where there are any).
+
+    ``mig``: they are divided into MIG instances as work asks, real ones too.
+    """
 
     count: int | None = None
     memory_mib: int | None = None
     name: str | None = None
+    mig: bool = False
 
 
 class Settings(msgspec.Struct, kw_only=True, frozen=True):

@@ -1,6 +1,6 @@
 /* libnvidia-ml.so.1 for machines without a GPU: what the real `pynvml` calls, answered from state.h.
  *
- * Only reading calls exist. A handle points at a device or at one of its MIG instances. A device that is
+ * Calls that change something exist for MIG only. A handle points at a device or at one of its MIG instances. A device that is
  * lost fails every call with GPU_IS_LOST, as the real driver does; its handle can still be had. Layouts
  * of structures and numbers are those of nvml.h.
  */
@@ -14,7 +14,8 @@
 
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
-    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15
+    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, IN_USE = 19,
+    INSUFFICIENT_RESOURCES = 23
 };
 #define EVENT_XID 0x8ULL
 #define HANDLES (GPU_DEVICES * (GPU_MIGS + 1))
@@ -91,6 +92,8 @@ EXPORT const char *nvmlErrorString(int code)
     case DRIVER_NOT_LOADED: return "Driver Not Loaded";
     case TIMEOUT: return "Timeout";
     case GPU_IS_LOST: return "GPU is lost";
+    case IN_USE: return "In use by another client";
+    case INSUFFICIENT_RESOURCES: return "Insufficient Resources";
     default: return "Unknown Error";
     }
 }
@@ -376,7 +379,7 @@ EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(const struct handle *handle, unsi
         return NOT_SUPPORTED;
     if (index >= GPU_MIGS)
         return INVALID_ARGUMENT;
-    if (!device->migs[index].present)
+    if (!device->migs[index].present || device->migs[index].incomplete)
         return NOT_FOUND;
     *mig = &handles[GPU_DEVICES * (index + 1) + handle->device];
     return SUCCESS;
@@ -413,6 +416,185 @@ EXPORT int nvmlDeviceGetAttributes_v2(const struct handle *handle, struct attrib
     memset(attributes, 0, sizeof *attributes);
     attributes->gpu_slices = attributes->compute_slices = mig->compute_slices;
     attributes->memory_mb = mig->memory_total >> 20;
+    return SUCCESS;
+}
+
+/* Instances of a divided GPU: the profiles of an H100 with 80 GB, by the numbers of nvml.h. A GPU instance and
+ * its one compute instance have the same handle, their entry in the state. */
+struct profile { unsigned int number, id, slices, size, starts, most; const char *name; unsigned long long mb; };
+static const struct profile profiles[] = {
+    {0, 19, 1, 1, 0x7f, 7, "1g.10gb", 9984},   {7, 20, 1, 1, 0x7f, 1, "1g.10gb+me", 9984},
+    {9, 15, 1, 2, 0x55, 4, "1g.20gb", 20096},  {1, 14, 2, 2, 0x15, 3, "2g.20gb", 20096},
+    {2, 9, 3, 4, 0x11, 2, "3g.40gb", 40448},   {3, 5, 4, 4, 0x01, 1, "4g.40gb", 40448},
+    {4, 0, 7, 8, 0x01, 1, "7g.80gb", 81152},
+};
+#define PROFILES (sizeof profiles / sizeof *profiles)
+struct profile_info { unsigned int version, id, p2p, slices, instances, sms, copy, decode, encode, jpeg, ofa;
+                      unsigned long long memory_mb; char name[96]; };
+struct placement { unsigned int start, size; };
+struct instance_info { struct handle *device; unsigned int id, profile; struct placement placement; };
+struct compute_profile { unsigned int id, slices, instances, sms, copy, decode, encode, jpeg, ofa; };
+
+static const struct profile *profile_of(unsigned int id)
+{
+    for (unsigned int i = 0; i < PROFILES; i++)
+        if (profiles[i].id == id)
+            return &profiles[i];
+    return NULL;
+}
+static struct gpu_device *owner_of(const struct gpu_mig *one, int *index)
+{
+    for (int i = 0; state && i < (int)state->device_count; i++)
+        if (one >= state->devices[i].migs && one < state->devices[i].migs + GPU_MIGS)
+            return *index = i, &state->devices[i];
+    return NULL;
+}
+static int busy(int device, const struct gpu_mig *one)
+{
+    for (int slot = 0; slot < GPU_PROCESSES; slot++) {
+        const struct gpu_process_use *use = &state->processes[slot].use[device];
+        if (use->contexts && use->gpu_instance == one->gpu_instance && gpu_state_owner(state, descriptor, slot, -1))
+            return 1;
+    }
+    return 0;
+}
+
+EXPORT int nvmlDeviceSetMigMode(const struct handle *handle, unsigned int mode, int *activation)
+{
+    DEVICE(handle);
+    device->mig_pending = mode;
+    if (!device->mig_needs_reset)
+        device->mig_mode = mode;
+    *activation = SUCCESS;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(const struct handle *handle, unsigned int number,
+                                                struct profile_info *info)
+{
+    DEVICE(handle);
+    for (unsigned int i = 0; i < PROFILES; i++) {
+        if (profiles[i].number != number)
+            continue;
+        info->id = profiles[i].id;
+        info->slices = profiles[i].slices;
+        info->instances = profiles[i].most;
+        info->memory_mb = profiles[i].mb;
+        snprintf(info->name, sizeof info->name, "MIG %s", profiles[i].name);
+        return SUCCESS;
+    }
+    return NOT_SUPPORTED;
+}
+EXPORT int nvmlDeviceGetGpuInstances(const struct handle *handle, unsigned int id, struct gpu_mig **instances,
+                                     unsigned int *count)
+{
+    DEVICE(handle);
+    if (!device->mig_mode)
+        return NOT_SUPPORTED;
+    *count = 0;
+    for (int i = 0; i < GPU_MIGS; i++)
+        if (device->migs[i].present && device->migs[i].profile == id)
+            instances[(*count)++] = &device->migs[i];
+    return SUCCESS;
+}
+EXPORT int nvmlGpuInstanceGetInfo(const struct gpu_mig *one, struct instance_info *info)
+{
+    int index = 0;
+    if (!owner_of(one, &index) || !one->present)
+        return NOT_FOUND;
+    *info = (struct instance_info){&handles[index], one->gpu_instance, one->profile, {one->start, one->size}};
+    return SUCCESS;
+}
+static int lies_free(const struct gpu_device *device, const struct placement *at)
+{
+    for (int i = 0; i < GPU_MIGS; i++) {
+        const struct gpu_mig *one = &device->migs[i];
+        if (one->present && one->start < at->start + at->size && at->start < one->start + one->size)
+            return 0;
+    }
+    return 1;
+}
+EXPORT int nvmlDeviceCreateGpuInstanceWithPlacement(const struct handle *handle, unsigned int id,
+                                                    const struct placement *at, struct gpu_mig **instance)
+{
+    const struct profile *profile = profile_of(id);
+    DEVICE(handle);
+    if (!device->mig_mode)
+        return NOT_SUPPORTED;
+    if (!profile || at->size != profile->size || at->start > 7 || !(profile->starts >> at->start & 1))
+        return INVALID_ARGUMENT;
+    if (!lies_free(device, at))
+        return INSUFFICIENT_RESOURCES;
+    for (unsigned int i = 0; i < GPU_MIGS; i++) {
+        struct gpu_mig *one = &device->migs[i];
+        struct timespec now;
+        if (one->present)
+            continue;
+        clock_gettime(CLOCK_REALTIME, &now);
+        *one = (struct gpu_mig){.present = 1, .gpu_instance = i + 1, .profile = id, .start = at->start,
+                                .size = at->size, .compute_slices = profile->slices, .incomplete = 1,
+                                .memory_total = profile->mb << 20};
+        snprintf(one->uuid, sizeof one->uuid, "MIG-%d-%u-%llx", handle->device, i,
+                 (unsigned long long)now.tv_sec * 1000000000ULL + (unsigned long long)now.tv_nsec);
+        snprintf(one->name, sizeof one->name, "%s", profile->name);
+        *instance = one;
+        return SUCCESS;
+    }
+    return INSUFFICIENT_RESOURCES;
+}
+EXPORT int nvmlGpuInstanceDestroy(struct gpu_mig *one)
+{
+    int index = 0;
+    if (!owner_of(one, &index) || !one->present)
+        return NOT_FOUND;
+    if (!one->incomplete || busy(index, one))
+        return IN_USE;
+    memset(one, 0, sizeof *one);
+    return SUCCESS;
+}
+EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfo(const struct gpu_mig *one, unsigned int number,
+                                                        unsigned int engine, struct compute_profile *info)
+{
+    static const unsigned int slices[] = {1, 2, 3, 4, 7};
+    if (engine || number >= sizeof slices / sizeof *slices || slices[number] > one->compute_slices)
+        return NOT_SUPPORTED;
+    memset(info, 0, sizeof *info);
+    info->id = number;
+    info->slices = slices[number];
+    info->instances = one->compute_slices / slices[number];
+    return SUCCESS;
+}
+EXPORT int nvmlGpuInstanceCreateComputeInstance(struct gpu_mig *one, unsigned int id, struct gpu_mig **instance)
+{
+    int index = 0;
+    struct gpu_device *device = owner_of(one, &index);
+    (void)id;
+    if (!device || !one->present)
+        return NOT_FOUND;
+    if (!one->incomplete || device->mig_failures) {
+        device->mig_failures -= device->mig_failures > 0;
+        return INSUFFICIENT_RESOURCES;
+    }
+    one->incomplete = 0;
+    *instance = one;
+    return SUCCESS;
+}
+EXPORT int nvmlGpuInstanceGetComputeInstances(struct gpu_mig *one, unsigned int id, struct gpu_mig **instances,
+                                              unsigned int *count)
+{
+    static const unsigned int slices[] = {1, 2, 3, 4, 7};
+    *count = one->present && !one->incomplete && id < 5 && slices[id] == one->compute_slices;
+    if (*count)
+        *instances = one;
+    return SUCCESS;
+}
+EXPORT int nvmlComputeInstanceDestroy(struct gpu_mig *one)
+{
+    int index = 0;
+    if (!owner_of(one, &index) || !one->present || one->incomplete)
+        return NOT_FOUND;
+    if (busy(index, one))
+        return IN_USE;
+    one->incomplete = 1;
     return SUCCESS;
 }
 

@@ -52,7 +52,7 @@ struct gpu_mig {
     uint32_t start;            /* first memory slice */
     uint32_t size;             /* number of memory slices */
     uint32_t compute_slices;
-    uint32_t reserved;
+    uint32_t incomplete;       /* 1: has no compute instance, so that there is no MIG device */
     uint64_t memory_total;
     uint64_t memory_used;
     char uuid[48];             /* "MIG-..." */
@@ -99,6 +99,8 @@ struct gpu_device {
     uint32_t remap_failed;
     uint32_t mig_mode;         /* 1: divided */
     uint32_t mig_pending;      /* the mode after the next reset */
+    uint32_t mig_needs_reset;  /* 1: another mode begins with the next reset only */
+    uint32_t mig_failures;     /* so many of the next calls that create a compute instance fail */
     uint64_t xids_written;     /* entry i is at xids[i % GPU_XIDS] */
     struct gpu_xid xids[GPU_XIDS];
     struct gpu_link links[GPU_LINKS];

@@ -38,7 +38,7 @@ class Mig(ctypes.Structure):
                 "start",
                 "size",
                 "compute_slices",
-                "reserved",
+                "incomplete",
             )
         ),
         ("memory_total", U64),
@@ -101,6 +101,8 @@ class Device(ctypes.Structure):
                 "remap_failed",
                 "mig_mode",
                 "mig_pending",
+                "mig_needs_reset",
+                "mig_failures",
             )
         ),
         ("xids_written", U64),

@@ -138,8 +138,14 @@ def requested_gpus(workload: Workload) -> float:
 
 
 def gpu_cell(workload: Workload) -> str:
-    """Held and requested: ``0.30 (0.30)``; ``-`` while it is pending, ``0.00`` once given back."""
+    """Held and requested: ``0.30 (0.30)``; ``-`` while it is pending, ``0.00`` once given back.
+
+    Of MIG instances: how many tasks have one, and which: ``1 (1g.10gb)``.
+    """
     found = counts(workload)
+    if profile := workload.spec.mig_profile:
+        held = NOTHING if workload.status.phase == "pending" else str(found.running)
+        return f"{held} ({profile})"
     if workload.status.phase == "pending":
         return f"{NOTHING} ({found.requested:.2f})"
     return f"{found.held:.2f} ({found.requested:.2f})"

@@ -111,7 +111,7 @@ def describe(workload: Workload, phase: str) -> dict[str, Any]:
         "reason": "" if phase == "deleted" else wording.why(workload),
         "help": status.reason.help if status.reason is not None else "",
         "place": status.queue_position if phase == "pending" else None,
-        "gpus": wording.gpus(spec.gpus * max(spec.tasks, 1)),
+        "gpus": wording.gpus_of(workload, max(spec.tasks, 1)),
         "where": where(workload) if phase in ("running", "preempting", "stopping") else "",
         "borrowed": status.borrowed,
         "queued_at": status.queued_at,

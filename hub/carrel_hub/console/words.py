@@ -75,9 +75,11 @@ def ran(workload: Workload, now: float) -> str:
     return fmt.duration(max((status.ended_at or now) - began, 0.0))
 
 
-def request(gpus: float, cpu_millicores: int, memory_bytes: int, tasks: int = 1) -> str:
+def request(
+    gpus: float, cpu_millicores: int, memory_bytes: int, tasks: int = 1, mig_profile: str = ""
+) -> str:
     """``2 GPUs · 4 CPUs · 16 GiB``, with the number of tasks when there are several."""
-    parts = [fmt.gpus(gpus)]
+    parts = [mig_profile or fmt.gpus(gpus)]
     if cpu_millicores:
         parts.append(fmt.cpus(cpu_millicores))
     if memory_bytes:

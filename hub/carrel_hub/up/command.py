@@ -22,6 +22,14 @@ GpuCount = Annotated[
 ]
 GpuMemory = Annotated[str | None, typer.Option(help="Memory of a simulated GPU, such as 24G.")]
 GpuName = Annotated[str | None, typer.Option(help="Model of a simulated GPU, such as A10.")]
+Mig = Annotated[
+    bool,
+    typer.Option(
+        "--mig",
+        help="Divide GPUs into MIG instances as work asks for them; takes root and MIG "
+        "mode, which is switched on.",
+    ),
+]
 Demo = Annotated[
     bool, typer.Option("--demo", help="Two projects, three accounts and a notebook to try.")
 ]
@@ -88,6 +96,7 @@ def up(
     gpus: GpuCount = None,
     gpu_memory: GpuMemory = None,
     gpu_name: GpuName = None,
+    mig: Mig = False,
     demo: Demo = False,
     domain: Domain = None,
     tls_cert: TlsCert = None,
@@ -117,7 +126,7 @@ def up(
             state_dir=(state_dir or default_state_dir()).expanduser().absolute(),
             host=host,
             port=port,
-            gpus=Gpus(count=gpus, memory_mib=memory, name=gpu_name),
+            gpus=Gpus(count=gpus, memory_mib=memory, name=gpu_name, mig=mig),
             demo=demo,
             database_url=database,
             environments=options.environments(environment or ()),

@@ -77,7 +77,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         working_dir: empty means the task's own folder.
         cpu_milli: its share of the processors while others want them, too; idle ones it may use.
         cpu_limit_milli: never more than this; 0 means no such limit.
-        mig_profile: of the MIG instance that it has in place of GPUs, on a cluster.
+        mig_profile: of the MIG instance that it has in place of GPUs.
+        mig_slots: on one machine, the memory slots of that instance on its device, as bits.
         memory_mib: never more than this; 0 means no limit.
         large_shm: its ``/dev/shm`` is not held to the 64 MiB that containers have by default.
         seen_as: its folder is seen at the path of that task's, too, so that paths of one member of
@@ -129,6 +130,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     cpu_milli: int = 0
     cpu_limit_milli: int = 0
     mig_profile: str = ""
+    mig_slots: int = 0
     memory_mib: int = 0
     large_shm: bool = False
     grace_seconds: float = 30.0

@@ -106,6 +106,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     ``counted``: only the number of its devices is known, not which of them is lost.
     ``fractions``: whether fractions of its GPUs are kept within their memory, in a sentence.
+    ``mig_model``: of GPUs that are divided as work asks (``core.mig``); empty: they are not.
     """
 
     name: str
@@ -116,6 +117,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     counted: bool = False
     fractions: str = ""
+    mig_model: str = ""
     links: tuple[DeviceLink, ...] = ()
 
 

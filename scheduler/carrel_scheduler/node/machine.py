@@ -16,6 +16,7 @@ import psutil
 import pynvml
 
 from carrel_scheduler.node.contract import DeviceProvider, NodeFacts
+from carrel_scheduler.node.mig import MigDevices, NvmlMig, SimulatedMig
 from carrel_scheduler.node.nvml import NvmlProvider, open_nvml
 from carrel_scheduler.node.simulated import SimulatedProvider
 
@@ -88,6 +89,7 @@ def detect(
     name: str,
     *,
     node_name: str = "",
+    mig: MigDevices | None = None,
     nvml: ModuleType = pynvml,
 ) -> DeviceProvider:
     """Real devices if there are any and ``gpus`` is ``None``, else simulated ones.
@@ -97,6 +99,7 @@ def detect(
         gpu_memory_mib: of each simulated device.
         name: model that simulated devices pose as.
         node_name: of this machine; empty means its host name.
+        mig: what ``find_mig`` found; simulated devices are then of its model.
         nvml: the ``pynvml`` module.
 
     Raises:
@@ -113,9 +116,31 @@ def detect(
         memory_mib=memory_mib(),
         devices=(),
         simulated=False,
+        mig_model=mig.model.name if mig else "",
     )
     if gpus is None and open_nvml(nvml):
         return NvmlProvider(node, nvml)
     count = DEFAULT_SIMULATED if gpus is None else gpus
+    if isinstance(mig, SimulatedMig):
+        name = mig.model.name
+        gpu_memory_mib = max(one.memory_mib for one in mig.model.profiles.values())
     _log.info("%d simulated GPUs of %d MiB", count, gpu_memory_mib)
-    return SimulatedProvider(node, count=count, memory_mib=gpu_memory_mib, name=name)
+    return SimulatedProvider(
+        node,
+        count=count,
+        memory_mib=gpu_memory_mib,
+        name=name,
+        mig=mig if isinstance(mig, SimulatedMig) else None,
+    )
+
+
+def find_mig(gpus: int | None, *, nvml: ModuleType = pynvml) -> MigDevices:
+    """This machine's GPUs, to be divided as work asks; arguments as in ``detect``.
+
+    MIG mode of real ones is on when it returns. Raises ``MigUnusable`` and ``NvmlUnusable``.
+    """
+    if gpus is None and open_nvml(nvml):
+        found = NvmlMig(nvml)
+        found.enable()
+        return found
+    return SimulatedMig()

@@ -30,6 +30,7 @@ ABSENT: Final = (
     "NVML_ERROR_FUNCTION_NOT_FOUND",
 )
 """Answers of a device that has nothing to tell: not the kind of device, or no such part."""
+NO_MIG_MODE: Final = "MIG mode was switched off: nvidia-smi -mig 1, or start again without --mig"
 MOST_LINKS: Final = 18
 MOST_EVENTS: Final = 100
 """In one look; more are told in the next."""
@@ -106,6 +107,8 @@ class NvmlProvider:
                 conditions=checks.check(self._health(handle), self._clock()),
                 instances=tuple(self._instances(handle)),
             )
+            if self._node.mig_model and not nvml.nvmlDeviceGetMigMode(handle)[0]:
+                device = msgspec.structs.replace(device, broken=True, message=NO_MIG_MODE)
         except nvml.NVMLError as error:
             blank = Device(index=index, uuid="", name="", memory_mib=0, simulated=False)
             known = self._known.get(index, blank)

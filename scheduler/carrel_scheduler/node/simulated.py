@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts, OwnerUse
+from carrel_scheduler.node.mig import SimulatedMig
 from carrel_scheduler.node.processes import TreeUse, measure_tree
 
 
@@ -22,6 +23,7 @@ class SimulatedProvider:
         count: number of devices.
         memory_mib: of each.
         name: model to pose as.
+        mig: instances of the devices, where they are divided.
         clock: seconds, monotonic.
         measure: use of a process tree by pid.
     """
@@ -33,6 +35,7 @@ class SimulatedProvider:
         count: int,
         memory_mib: int,
         name: str,
+        mig: SimulatedMig | None = None,
         clock: Callable[[], float] = time.monotonic,
         measure: Callable[[int], TreeUse | None] = measure_tree,
     ) -> None:
@@ -42,11 +45,18 @@ class SimulatedProvider:
         )
         self._facts = msgspec.structs.replace(node, devices=devices, simulated=True)
         self._memory_mib, self._clock, self._measure = memory_mib, clock, measure
+        self._mig = mig
         self._before: dict[int, tuple[float, float]] = {}
 
     def facts(self) -> NodeFacts:
         """What the machine poses as."""
-        return self._facts
+        if self._mig is None:
+            return self._facts
+        devices = tuple(
+            msgspec.structs.replace(device, instances=self._mig.shown(str(device.index)))
+            for device in self._facts.devices
+        )
+        return msgspec.structs.replace(self._facts, devices=devices)
 
     def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
         """Use since the previous sample; a process seen for the first time counts as idle."""

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from carrel_scheduler.core import mig
 from carrel_scheduler.core.devices.shares import MEMORY_STEP, share_of_memory
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.mig_resources import PREFIX
 from carrel_scheduler.workloads.contract import Live, UnsupportedField
@@ -76,9 +77,24 @@ class Admission:
             raise _never(workload, reason)
 
     def _find_share(self, spec: WorkloadSpec) -> None:
-        """Of memory that is asked for, the share: of the smallest GPU that has so much."""
-        asked = spec.resources.gpu_memory_mib
-        if not asked or spec.resources.gpu_milli:
+        """Of memory that is asked for, the share: of the smallest GPU that has so much.
+
+        Where GPUs are divided, a part of one is the smallest MIG instance that is so much.
+        """
+        asked, milli = spec.resources.gpu_memory_mib, spec.resources.gpu_milli
+        if not asked and not 0 < milli < MILLI:
+            return
+        if divided := self._live.mig_model():
+            model = mig.model_of(divided)
+            found = (
+                mig.smallest_profile(model, asked) if asked else mig.profile_of_share(model, milli)
+            )
+            if found is not None:
+                spec.resources = msgspec.structs.replace(
+                    spec.resources, gpu_milli=0, gpu_memory_mib=0, mig_profile=found.name
+                )
+                return
+        if not asked or milli:
             return
         there = {device.memory_mib for node in self._live.nodes() for device in node.devices}
         shares = {share_of_memory(asked, memory) for memory in there} - {0}

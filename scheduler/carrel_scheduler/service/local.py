@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ import msgspec
 from carrel_scheduler.api.dependencies import NodeAgents, NoNodeAgents
 from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, ReconcilerAccess
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
+from carrel_scheduler.node.mig import MigDevices
 from carrel_scheduler.node.processes import met_at
 from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.launch import fitting
@@ -69,11 +71,13 @@ class NotedProvider:
 class OneMachine:
     """See ``service.Surroundings``."""
 
-    def __init__(self, settings: Settings, provider: DeviceProvider) -> None:
+    def __init__(
+        self, settings: Settings, provider: DeviceProvider, mig: MigDevices | None = None
+    ) -> None:
         self._settings, self._provider = settings, provider
         self.tokens = TaskTokens(task_key(settings.state_dir))
         self.ports: PortAllocator = HeldPorts()
-        self.fits: Fitting = fitting.on_machine
+        self.fits: Fitting = partial(fitting.on_machine, mig=mig.model if mig else None)
         self.launch = LaunchSettings(
             api_url=f"http://{settings.host}:{settings.port}{settings.prefix}",
             checkpoint_root=settings.state_dir / "engine" / "checkpoints",

@@ -38,7 +38,9 @@ from carrel_scheduler.ledger.resources.rows import open_rows
 from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.node.machine import detect
+from carrel_scheduler.node.machine import detect, find_mig
+from carrel_scheduler.node.mig import MigUnusable
+from carrel_scheduler.node.nvml import NvmlUnusable
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.audit_export import AuditExport
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
@@ -306,7 +308,8 @@ async def _serve_machine(
     from carrel_scheduler.engines.local.launch import TaskOptions
     from carrel_scheduler.engines.local.network.namespaces import Namespaces
 
-    provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name)
+    mig = find_mig(settings.gpus) if settings.mig else None
+    provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name, mig=mig)
     root = settings.state_dir / "engine"
     gpu_memory = GpuMemory(enabled=settings.gpu_memory_enforcement != "off")
     engine = LocalEngine(
@@ -319,6 +322,7 @@ async def _serve_machine(
         options=TaskOptions(user_namespaces=settings.user_namespaces, images=settings.images),
         namespaces=None if settings.network is None else Namespaces(settings.network),
         gpu_memory=gpu_memory,
+        mig=mig,
     )
     for sentence in await engine.isolation():
         log.info("%s", sentence)
@@ -335,7 +339,7 @@ async def _serve_machine(
     try:
         await ledger.encrypt_secrets_anew()
         noted = NotedProvider(provider, engine.note_gpu_use, gpu_memory.summary)
-        environment = OneMachine(settings, noted)
+        environment = OneMachine(settings, noted, mig)
         service = Service(
             settings, ledger, engine, environment, quarantine, listener, LocalFiles(engine)
         )
@@ -416,5 +420,7 @@ def main() -> None:
         sys.exit("carrel-scheduler: another scheduler took over this ledger; this one ends")
     except* executor.Fenced:
         sys.exit("carrel-scheduler: the cluster follows another scheduler; this one ends")
+    except* (NvmlUnusable, MigUnusable) as errors:
+        sys.exit(f"carrel-scheduler: {errors.exceptions[0]}")
     except* LeadershipLost as errors:
         sys.exit(f"carrel-scheduler: {errors.exceptions[0]}; this one ends")

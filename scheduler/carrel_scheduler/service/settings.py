@@ -34,6 +34,7 @@ variable                        meaning
 ``CARREL_GPUS``                 number of simulated GPUs; unset: real ones if there are, else 4
 ``CARREL_GPU_MEMORY_MIB``       memory of a simulated GPU
 ``CARREL_GPU_NAME``             model of a simulated GPU
+``CARREL_MIG``                  ``on``: GPUs are divided into MIG instances as work asks for them
 ``CARREL_GPU_MEMORY_ENFORCEMENT``  what keeps a task with a fraction of a GPU within its part of the
                                 memory: ``warn`` (default): a library that its programs load, and a
                                 warning to the owner of a task that goes round it; ``end``: such a
@@ -164,6 +165,7 @@ class Settings:
     gpus: int | None
     gpu_memory_mib: int
     gpu_name: str
+    mig: bool = False
     engine: Literal["local", "kubernetes"] = "local"
     cluster: ClusterSettings | None = None
     past_use: PastUseRules = field(default_factory=PastUseRules)
@@ -203,6 +205,7 @@ class Settings:
             gpus=int(gpus) if gpus else None,
             gpu_memory_mib=int(env.get("CARREL_GPU_MEMORY_MIB") or 24 * 1024),
             gpu_name=env.get("CARREL_GPU_NAME") or "A10",
+            mig=_mig(env),
             engine=engine,
             cluster=_cluster(env, host, port, prefix) if engine == "kubernetes" else None,
             past_use=_past_use(env),
@@ -283,6 +286,16 @@ def _enforcement(env: Mapping[str, str]) -> Literal["off", "warn", "end"]:
             return "end"
         case other:
             raise BadSetting("CARREL_GPU_MEMORY_ENFORCEMENT", other, "`off`, `warn` or `end`")
+
+
+def _mig(env: Mapping[str, str]) -> bool:
+    match env.get("CARREL_MIG") or "off":
+        case "on":
+            return True
+        case "off":
+            return False
+        case other:
+            raise BadSetting("CARREL_MIG", other, "`on` or `off`")
 
 
 def _path(text: str) -> Path | None:

@@ -140,6 +140,10 @@ class Live(Protocol):
         """All nodes and devices."""
         ...
 
+    def mig_model(self) -> str:
+        """The model of GPUs that are divided as work asks; empty: none is."""
+        ...
+
     def gpu_use(self, uid: str) -> GpuUseSeries | None:
         """What the GPUs of a workload did; ``None``: there is no such workload."""
         ...

@@ -243,6 +243,9 @@ class FakeLive:
         self.previewed: list[bytes] = []
         self.told_faults = Faults()
 
+    def mig_model(self) -> str:
+        return ""
+
     def uncordon(self, node: str, index: int) -> bool:
         return (node, index) == ("node-1", 1)
 

@@ -13,6 +13,7 @@ from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.engines.local.engine import LocalEngine
 from carrel_scheduler.engines.local.launch import TaskOptions
 from carrel_scheduler.engines.local.shim import process_tree
+from carrel_scheduler.node.mig import MigDevices
 
 NODE = "desk-1"
 PATIENCE = 120.0
@@ -29,6 +30,12 @@ class LocalEngines:
     async def open(self, **options: Any) -> LocalEngine:
         """Another engine over the folder."""
         engine = LocalEngine(self.root, self.node, options=TaskOptions(**options))
+        self._open.append(engine)
+        return engine
+
+    async def open_divided(self, mig: MigDevices) -> LocalEngine:
+        """Another engine over the folder, which divides GPUs."""
+        engine = LocalEngine(self.root, self.node, mig=mig)
         self._open.append(engine)
         return engine
 

@@ -54,3 +54,27 @@ def test_the_binding_fact_is_named(
 @pytest.mark.parametrize("token", ["NonPreemptibleBeyondQuota", "OverQuotaOff", "QuotaUsed"])
 def test_what_a_larger_guarantee_would_admit_waits(token: str) -> None:
     admit(asks(), says(ReasonInfo(token=token, data={"resource": "gpu"})))
+
+
+@pytest.mark.parametrize(
+    ("asked", "profile"),
+    [
+        (Resources(gpu_milli=250), "2g.20gb"),
+        (Resources(gpu_milli=100, gpu_memory_mib=9000), "1g.10gb"),
+        (Resources(gpu_memory_mib=30_000), "3g.40gb"),
+        (Resources(gpu_milli=1000), ""),
+        (Resources(mig_profile="1g.10gb"), "1g.10gb"),
+    ],
+)
+def test_a_part_of_a_gpu_is_an_instance_where_gpus_are_divided(
+    asked: Resources, profile: str
+) -> None:
+    live = says(None)
+    live.mig_model = lambda: "H100-80GB"
+    spec = WorkloadSpec(resources=asked)
+    admit(Workload(meta=Meta(name="a"), spec=spec), live)
+    assert spec.resources.mig_profile == profile
+    if profile:
+        assert (spec.resources.gpu_milli, spec.resources.gpu_memory_mib) == (0, 0)
+    else:
+        assert spec.resources == asked

@@ -329,3 +329,28 @@ def test_profiles_are_called_as_the_maker_calls_them(name: str, profiles: str) -
         assert 0.85 < profile.memory_mib / (1024 * gigabytes) <= 1
     assert set(mig.MODELS) >= {name}
     assert len(mig.MODELS) == 12
+
+
+@pytest.mark.parametrize(
+    ("model", "milli", "profile"),
+    [
+        ("A100-80GB", 1, "1g.10gb"),
+        ("A100-80GB", 125, "1g.10gb"),
+        ("A100-80GB", 126, "2g.20gb"),
+        ("A100-80GB", 500, "4g.40gb"),
+        ("A100-80GB", 501, "7g.80gb"),
+        ("A30-24GB", 250, "1g.6gb"),
+        ("A30-24GB", 999, "4g.24gb"),
+    ],
+)
+def test_the_profile_of_a_share(model: str, milli: int, profile: str) -> None:
+    found = mig.profile_of_share(mig.model_of(model), milli)
+    assert found.name == profile
+    assert found.milli >= milli
+
+
+@pytest.mark.parametrize("model", mig.MODELS.values(), ids=lambda model: model.name)
+def test_one_profile_is_the_whole_device(model: mig.Model) -> None:
+    whole = mig.whole_device(model)
+    assert whole.places == (model.full,)
+    assert whole.milli == 1000

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from carrel_scheduler.core.mig import model_of
 from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
+from carrel_schema.sections import Elastic
 
 ON_CLUSTER = fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer")))
+
+DIVIDED = model_of("A100-80GB")
 
 
 def work(name: str = "x", **fields: Any) -> Workload:
@@ -52,6 +56,36 @@ def test_what_no_pod_can_be(fields: dict[str, Any], code: str, field: str) -> No
     assert found is not None
     assert (found.code, found.field) == (code, field)
     assert found.expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "value", "right"),
+    [
+        ({"resources": Resources(mig_profile="5g.40gb")}, "5g.40gb", "`3g.40gb`"),
+        ({"resources": Resources(gpu_milli=2000)}, 2.0, "at most 1"),
+        (
+            {"resources": Resources(gpu_milli=1000), "elastic": Elastic(gpus_of_task=True)},
+            1.0,
+            "at most 1",
+        ),
+    ],
+)
+def test_what_divided_gpus_cannot_be(fields: dict[str, Any], value: object, right: str) -> None:
+    found = fitting.on_machine(work(**fields), DIVIDED)
+    assert found is not None
+    assert (found.code, found.value) == ("no_mig", value)
+    assert right in found.expected
+
+
+@pytest.mark.parametrize("resources", [Resources(mig_profile="3g.40gb"), Resources(gpu_milli=1000)])
+def test_what_divided_gpus_can_be(resources: Resources) -> None:
+    assert fitting.on_machine(work(resources=resources, tasks=4), DIVIDED) is None
+
+
+def test_instances_take_gpus_that_are_divided() -> None:
+    found = fitting.on_machine(work(resources=Resources(mig_profile="3g.40gb")))
+    assert found is not None
+    assert "carrel up --mig" in found.expected
 
 
 def test_what_fits_a_cluster() -> None:

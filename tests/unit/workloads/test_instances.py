@@ -64,7 +64,7 @@ async def test_what_no_node_offers_is_refused_with_what_there_is(cluster: Desk) 
     found = refused.value
     assert (found.code, found.field, found.value) == ("never_fits", "mig_profile", "3g.40gb")
     assert f"`nvidia.com/mig-{PROFILE}`" in found.expected
-    with pytest.raises(NotAdmitted, match="on a cluster"):
+    with pytest.raises(NotAdmitted, match="GPUs are not divided"):
         admit(asks(PROFILE), LiveView(cluster.loop))
 
 

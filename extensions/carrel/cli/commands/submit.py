@@ -254,7 +254,8 @@ def _show_draft(job: "Workload") -> None:
     from carrel.cli import units
 
     spec = job.spec
-    each = [units.gpus(spec.gpus), f"{units.number(spec.cpu_millicores / 1000)} CPU"]
+    gpus = spec.mig_profile or units.gpus(spec.gpus)
+    each = [gpus, f"{units.number(spec.cpu_millicores / 1000)} CPU"]
     fields(
         [
             ("Name", job.name),

@@ -38,8 +38,10 @@ from carrel_scheduler.core.mig.models import (
     milli_of_profile,
     model_code,
     model_of,
+    profile_of_share,
     slots_of,
     smallest_profile,
+    whole_device,
 )
 
 __all__ = [
@@ -64,8 +66,10 @@ __all__ = [
     "model_code",
     "model_of",
     "place",
+    "profile_of_share",
     "profile_rows",
     "removals",
     "slots_of",
     "smallest_profile",
+    "whole_device",
 ]

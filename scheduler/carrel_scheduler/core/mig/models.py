@@ -207,6 +207,20 @@ def smallest_profile(model: Model, memory_mib: int) -> Profile | None:
     return min(enough, key=lambda p: (p.size, p.compute), default=None)
 
 
+def whole_device(model: Model) -> Profile:
+    """The profile that takes all of a device."""
+    return max(model.profiles.values(), key=lambda p: (p.size, p.compute, not p.media))
+
+
+def profile_of_share(model: Model, milli: int) -> Profile:
+    """The smallest profile that is at least so many thousandths of a device.
+
+    Fewest memory slots, then most compute slices; never one with media engines.
+    """
+    enough = [p for p in model.profiles.values() if p.milli >= milli and not p.media]
+    return min(enough, key=lambda p: (p.size, -p.compute))
+
+
 FORM: Final = "(([1-7])c[.])?(([1-7])g[.][1-9][0-9]*gb)([.+-][a-z.]+)?"
 """How a profile is written."""
 _NAME: Final = re.compile(FORM)

@@ -32,8 +32,10 @@ from carrel_scheduler.engines.local.capabilities import describe_isolation
 from carrel_scheduler.engines.local.cgroups import find_limiter
 from carrel_scheduler.engines.local.gpu_memory import DriverMemory, GpuMemory
 from carrel_scheduler.engines.local.images.starting import ImageStarts
+from carrel_scheduler.engines.local.images.store import Image
 from carrel_scheduler.engines.local.launch import Launcher, TaskOptions
 from carrel_scheduler.engines.local.logs import read_log
+from carrel_scheduler.engines.local.mig import device_of
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
 from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
 from carrel_scheduler.engines.local.task_state import Layout, write_whole
@@ -46,6 +48,7 @@ from carrel_scheduler.engines.local.terminal import (
 )
 from carrel_scheduler.engines.streams import StatusStream, Streams
 from carrel_scheduler.node.contract import DeviceUse
+from carrel_scheduler.node.mig import MigDevices
 
 log = logging.getLogger("carrel_scheduler.engine")
 
@@ -61,6 +64,7 @@ class LocalEngine:
         namespaces: gives each account a network of its own; by default all share the machine's.
         options: of all tasks.
         gpu_memory: keeps fractions of GPUs within their memory.
+        mig: GPUs that are divided as work asks; ``None``: they are not.
 
     Attributes:
         layout: of the state folder.
@@ -76,6 +80,7 @@ class LocalEngine:
         namespaces: Namespaces | None = None,
         options: TaskOptions = TaskOptions(),  # noqa: B008 - it is frozen
         gpu_memory: GpuMemory | None = None,
+        mig: MigDevices | None = None,
     ) -> None:
         self.layout = layout = Layout(root)
         layout.make()
@@ -91,7 +96,9 @@ class LocalEngine:
             namespaces,
             options,
             gpu_memory or GpuMemory(),
+            mig,
         )
+        self._mig_locks: dict[str, asyncio.Lock] = {}
         self._driver_memory = DriverMemory(layout.task)
         self._namespaces = namespaces
         self._streams = Streams()
@@ -163,18 +170,31 @@ class LocalEngine:
                 raise AlreadyStarted(f"task {task.id} was started before")
             self._image_starts.begin(task)
             return
-        await asyncio.to_thread(self._launcher.start, task)
-        registry.adopt(task.id)  # from here on it runs: nothing may fail any more
+        await self._launch(registry, task)
+
+    async def _launch(self, registry: Registry, task: TaskSpec, image: Image | None = None) -> None:
+        """Start the process; tasks with a MIG instance one after the other on each device."""
+        if not task.mig_slots:
+            await asyncio.to_thread(self._launcher.start, task, image)
+            registry.adopt(task.id)  # from here on it runs: nothing may fail any more
+            return
+        async with self._mig_locks.setdefault(device_of(task), asyncio.Lock()):
+            held = {record.mig_instance for record in self._live_records(registry)}
+            await asyncio.to_thread(self._launcher.start, task, image, held)
+            registry.adopt(task.id)
+
+    def _live_records(self, registry: Registry) -> Iterator[task_state.TaskRecord]:
+        for one in registry.statuses():
+            if one.phase is not TaskPhase.ENDED:
+                yield task_state.read_record(self.layout.task(one.id))
 
     async def _start_in_image(self, task: TaskSpec, tell: Callable[[int, int], None]) -> None:
         registry = await self._opened()
-        alive = [one.id for one in registry.statuses() if one.phase is not TaskPhase.ENDED]
-        used = {task_state.read_record(self.layout.task(one)).image for one in alive}
+        used = {record.image for record in self._live_records(registry)}
         image = await asyncio.to_thread(self._launcher.pull, task, tell, used)
         if not self._image_starts.waits(task.id):
             return  # it was ended meanwhile
-        await asyncio.to_thread(self._launcher.start, task, image)
-        registry.adopt(task.id)
+        await self._launch(registry, task, image)
 
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         """Request the end; the supervisor enforces it, whether or not the engine runs."""

@@ -117,7 +117,7 @@ def device_nodes(task: TaskSpec, *, driver: Path = DRIVER, devices: Path = DEVIC
     """
     if not task.device_uuids or not driver.is_dir():
         return []
-    numbers = _device_numbers(driver)
+    numbers = device_numbers(driver)
     missing = [uuid for uuid in task.device_uuids if uuid not in numbers]
     if missing:
         raise EngineError(f"device_uuids={missing[0]!r}: the driver at {driver} knows no such GPU")
@@ -126,7 +126,8 @@ def device_nodes(task: TaskSpec, *, driver: Path = DRIVER, devices: Path = DEVIC
     return [str(path) for path in (*own, *(path for path in common if path.exists()))]
 
 
-def _device_numbers(driver: Path) -> Mapping[str, str]:
+def device_numbers(driver: Path = DRIVER) -> Mapping[str, str]:
+    """The number of each GPU's file in ``/dev``, by UUID."""
     found: dict[str, str] = {}
     for path in driver.glob("*/information"):
         text = path.read_text(errors="replace")

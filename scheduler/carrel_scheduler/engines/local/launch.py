@@ -33,6 +33,7 @@ from carrel_scheduler.engines.local.images.store import (
     StoreSettings,
     Tell,
 )
+from carrel_scheduler.engines.local.mig import capability_nodes, take_instance
 from carrel_scheduler.engines.local.network.namespaces import (
     RESOLV_CONF,
     Joined,
@@ -43,6 +44,7 @@ from carrel_scheduler.engines.local.network.namespaces import (
 from carrel_scheduler.engines.local.shim import process_tree
 from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.task_state import Layout, Lock, TaskRecord, write_whole
+from carrel_scheduler.node.mig import Instance, MigDevices
 
 WITHOUT_HOME: Final = frozenset({"tensorboard"})
 HOSTS: Final = Path("/etc/hosts")
@@ -78,8 +80,9 @@ class Launcher:
         namespaces: Namespaces | None,
         options: TaskOptions,
         gpu_memory: GpuMemory,
+        mig: MigDevices | None,
     ) -> None:
-        self._layout, self._node = layout, node
+        self._layout, self._node, self._mig = layout, node, mig
         self._accounts, self._limiter = accounts, limiter
         self._namespaces, self._options = namespaces, options
         self._gpu_memory = gpu_memory
@@ -110,9 +113,10 @@ class Launcher:
             )
         return self._images.get(task.image, ticket, tell, used)
 
-    def start(self, task: TaskSpec, image: Image | None = None) -> None:
+    def start(self, task: TaskSpec, image: Image | None = None, held: Collection[str] = ()) -> None:
         """Start, in its image if it has one; blocks for some milliseconds.
 
+        Making a MIG instance takes seconds; ``held`` are those of tasks that run.
         Raises ``AlreadyStarted``, or ``EngineError`` after which nothing is left.
         """
         self._check(task)
@@ -124,12 +128,14 @@ class Launcher:
         if not account.shared:
             require_sandbox()
             joined = self._namespaces.join(account.uid) if self._namespaces else None
+        instance = self._instance(task, held)
         building = Path(tempfile.mkdtemp(dir=self._layout.building))
         try:
             lock = Lock.take(building)
             try:
-                self._build(building, task, account, joined, image)
+                self._build(building, task, account, joined, image, instance)
                 job = self._job(task, account, folder, joined, image)
+                self._add_instance(job, task, instance)
                 self._claim(building, folder, task)
                 self._hand_over(job, task, folder, lock)
             finally:
@@ -139,6 +145,27 @@ class Launcher:
             raise EngineError(reason) from error
         finally:
             self._layout.discard(building)
+
+    def _instance(self, task: TaskSpec, held: Collection[str]) -> Instance | None:
+        if not task.mig_slots:
+            return None
+        if self._mig is None:
+            raise EngineError(
+                f"mig_profile={task.mig_profile!r}: GPUs are not divided here; start Carrel with"
+                " --mig"
+            )
+        return take_instance(self._mig, task, held)
+
+    @staticmethod
+    def _add_instance(job: Job, task: TaskSpec, instance: Instance | None) -> None:
+        """Show a task its MIG instance in place of the GPU that it is a part of."""
+        if instance is None:
+            return
+        job.environment["CUDA_VISIBLE_DEVICES"] = instance.uuid
+        job.environment["NVIDIA_VISIBLE_DEVICES"] = instance.uuid
+        if job.device_nodes:  # of a real GPU, in a sandbox
+            minor = environment.device_numbers()[task.device_uuids[0]]
+            job.device_nodes = [*job.device_nodes, *capability_nodes(minor, instance)]
 
     def _check(self, task: TaskSpec) -> None:
         if task.node != self._node:
@@ -162,6 +189,7 @@ class Launcher:
         account: Account,
         joined: Joined | None,
         image: Image | None,
+        instance: Instance | None,
     ) -> None:
         for name in ("work", "log", "tmp"):
             (building / name).mkdir(mode=0o700)
@@ -194,6 +222,7 @@ class Launcher:
             working_dir=task.working_dir,
             address=joined.address if joined else "",
             image=image.digest if image else "",
+            mig_instance=instance.uuid if instance else "",
         )
         write_whole(building / "task.json", msgspec.json.encode(record))
 

@@ -47,6 +47,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str = ""
     address: str = ""
     image: str = ""
+    mig_instance: str = ""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from carrel_scheduler.core.mig import Model
+from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.contract import TaskId, TaskRefused, TaskSpec
 from carrel_scheduler.engines.external import ExternalPods
@@ -18,7 +20,11 @@ from carrel_schema.objects import Workload
 
 _NO_COMMAND_YET: Final = ("true",)
 _NO_MIG: Final = (
-    "left out: MIG instances are offered on a cluster; on one machine `gpus` below 1 is a share"
+    "left out: this machine's GPUs are not divided; `gpus` below 1 is a share (an admin divides"
+    " them with `carrel up --mig`)"
+)
+_ONE_INSTANCE: Final = (
+    "at most 1: this machine's GPUs are divided into MIG instances, and a program can use one only"
 )
 _NO_IMAGE: Final = (
     "left out: on one machine images need Carrel to run as root; here work runs with the machine's"
@@ -30,16 +36,34 @@ _NO_POD_OF_OURS: Final = "left out where the Hub makes the pod; `gpus` is right"
 Fitting = Callable[[Workload], UnsupportedField | None]
 
 
-def on_machine(workload: Workload) -> UnsupportedField | None:
-    """Check what one machine cannot run: volumes are its folders."""
-    if profile := workload.spec.resources.mig_profile:
-        return UnsupportedField("no_mig", "mig_profile", profile, _NO_MIG)
+def on_machine(workload: Workload, mig: Model | None = None) -> UnsupportedField | None:
+    """Check what one machine cannot run: volumes are its folders.
+
+    ``mig`` is what its GPUs are divided into as work asks; ``None``: they are not divided.
+    """
+    if (misfit := _instance_misfit(workload, mig)) is not None:
+        return misfit
     if (image := workload.spec.image) and os.geteuid():
         return UnsupportedField("no_image", "image", image, _NO_IMAGE)
     for number, (source, _) in enumerate(workload.spec.volumes):
         if not PurePosixPath(source).is_absolute():
             field = f"volumes.{number}.source"
             return UnsupportedField("bad_path", field, source, "an absolute path without `..`")
+    return None
+
+
+def _instance_misfit(workload: Workload, mig: Model | None) -> UnsupportedField | None:
+    """Each task has one instance where GPUs are divided, and none elsewhere."""
+    resources = workload.spec.resources
+    if mig is None:
+        if profile := resources.mig_profile:
+            return UnsupportedField("no_mig", "mig_profile", profile, _NO_MIG)
+        return None
+    if resources.mig_profile and resources.mig_profile not in mig.profiles:
+        right = f"one of {', '.join(f'`{name}`' for name in mig.profiles)} ({mig.name})"
+        return UnsupportedField("no_mig", "mig_profile", resources.mig_profile, right)
+    if resources.gpu_milli > MILLI or shape.resizes(workload.spec):
+        return UnsupportedField("no_mig", "gpus", resources.gpu_milli / MILLI, _ONE_INSTANCE)
     return None
 
 

@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from carrel_scheduler.core import mig
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.ledger.records import Ledger
@@ -200,6 +201,9 @@ def _task_spec(
     # In a container those devices are there that the cluster gives it, counted from 0.
     real = node is not None and not node.simulated and not contained
     own = [devices[device] for device in place.devices if device in devices]
+    profile = spec.resources.mig_profile
+    if place.mig_slots and node is not None and not profile:
+        profile = mig.whole_device(mig.model_of(node.mig_model)).name
     private = {} if spec.kind in builtin_programs.SEALED else dict(secrets)
     if spec.kind != "workspace":
         private["CARREL_TASK_TOKEN"] = settings.tokens.issue(meta.uid)
@@ -235,7 +239,8 @@ def _task_spec(
         reads_events=() if spec.tensorboard is None else spec.tensorboard.events,
         cpu_milli=spec.resources.cpu_milli,
         cpu_limit_milli=spec.resources.cpu_limit_milli,
-        mig_profile=spec.resources.mig_profile,
+        mig_profile=profile,
+        mig_slots=place.mig_slots,
         memory_mib=-(-spec.resources.memory_bytes // MIB),
         large_shm=spec.large_shm,
         grace_seconds=spec.grace_seconds,

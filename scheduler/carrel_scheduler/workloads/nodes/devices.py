@@ -251,6 +251,7 @@ def node_event(facts: NodeFacts) -> NodeSet:
         broken_devices=frozenset(device.index for device in facts.devices if device.broken),
         labels=tuple(label for model in models for label in gpu_models.labels_of(model)),
         links=tuple(Link(link.first, link.second, link.hops) for link in facts.links),
+        mig_model=facts.mig_model,
     )
 
 

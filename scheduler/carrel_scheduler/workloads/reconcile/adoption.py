@@ -147,7 +147,8 @@ def _take_over_places(changes: PassChanges, entry: CachedWorkload) -> None:
             continue
         keep_node(changes.state, info.node, info.devices)
         if not shape.resizes(spec):
-            changes.place(entry, info.index, Place(info.node, info.devices), since)
+            place = Place(info.node, info.devices, info.mig_slots)
+            changes.place(entry, info.index, place, since)
             leaving += [info.index] if info.place == "leaving" else []
             continue
         for part, device in enumerate(info.devices):

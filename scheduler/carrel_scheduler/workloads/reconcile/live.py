@@ -80,6 +80,10 @@ class LiveView:
             loop.external_pods, loop.cache.gpu_models, workload
         )
 
+    def mig_model(self) -> str:
+        """The model of GPUs that are divided as work asks; empty: none is."""
+        return self._loop.cache.mig_model
+
     def faults(self) -> Faults:
         """The inputs that were set aside, and violated invariants."""
         quarantine, audit = self._loop.quarantine, self._loop.audit

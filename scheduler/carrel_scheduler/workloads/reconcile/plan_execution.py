@@ -69,7 +69,7 @@ def _bind(changes: PassChanges, binding: Binding, placed: dict[str, list[int]]) 
     if entry is None:
         changes.external_pods.place(binding)
         return
-    place = Place(binding.node, binding.devices)
+    place = Place(binding.node, binding.devices, binding.slots)
     changes.place(entry, binding.index, place, changes.now)
     changes.decide(entry, "bind", place=place)
     placed.setdefault(entry.uid, []).append(binding.index)

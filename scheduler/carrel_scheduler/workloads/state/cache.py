@@ -33,10 +33,14 @@ from carrel_schema.objects import (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one part of the present attempt is; see ``gangs`` for parts and tasks."""
+    """Where one part of the present attempt is; see ``gangs`` for parts and tasks.
+
+    ``mig_slots`` are the memory slots, as bits, that it has of a divided device.
+    """
 
     node: str
     devices: tuple[int, ...]
+    mig_slots: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,7 @@ class WorkloadCache:
         self.fair_share: dict[str, int] = {}
         self.largest_gpus = 0
         self.gpu_models: frozenset[str] = frozenset()
+        self.mig_model = ""
         self.outdated = False
 
     def __iter__(self) -> Iterator[CachedWorkload]:
@@ -200,6 +205,7 @@ class WorkloadCache:
         models = self.gpu_models | gpu_models.of_node(device.name for device in facts.devices)
         self.outdated |= models != self.gpu_models
         self.gpu_models = models
+        self.mig_model = facts.mig_model or self.mig_model
 
     def rules_of(self, name: str) -> tuple[ProjectSpec, DepartmentSpec | None]:
         """The rules of a project, with those of its department; an unknown one has none."""
@@ -301,11 +307,13 @@ def queued_event(
         user=spec.user,
         priority=priority_of(workload),
         preemptible=shape.preemptibility(workload),
-        request=shape.request_of(spec, where),
+        request=shape.request_of(spec, where, divides=bool(cache.mig_model)),
         tasks=spec.tasks,
         created_at=meta.created_at,
         interactive=spec.kind == "workspace",
-        gang=shape.group_of(spec, cache.largest_gpus, len(done), where),
+        gang=shape.group_of(
+            spec, cache.largest_gpus, len(done), where, divides=bool(cache.mig_model)
+        ),
         preemption_delay_s=inherited_rules.preemption_delay_s(*rules),
         gated=frozenset(done),
     )

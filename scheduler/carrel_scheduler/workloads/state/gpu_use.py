@@ -98,7 +98,8 @@ def take_readings(
         now, sum(one.utilization for one in fresh), sum(one.memory_used_mib for one in fresh)
     )
     if before is not None and now - before.at <= STALE_SECONDS:
-        milli = entry.workload.spec.resources.gpu_milli
+        asked = entry.workload.spec.resources
+        milli = counted_gpu_milli(asked.gpu_milli, asked.mig_profile)
         held = len(devices) * (milli if 0 < milli < MILLI else MILLI) / MILLI
         idle = 0.0 if busy else held
         account.add(entry.workload, before.at, now, used_gpus=sum(known), idle_gpus=idle)

@@ -226,7 +226,8 @@ class PassChanges:
     def place(self, entry: CachedWorkload, part: int, place: Place, at: float) -> None:
         """A part has its place."""
         entry.places[part] = place
-        self.state.apply(TaskPlaced(entry.uid, part, place.node, place.devices, at))
+        slots = place.mig_slots
+        self.state.apply(TaskPlaced(entry.uid, part, place.node, place.devices, at, slots))
 
     def start(self, entry: CachedWorkload, tasks: Iterable[int]) -> None:
         """Have the engine start tasks, once the pass is recorded."""
@@ -318,6 +319,7 @@ class PassChanges:
             attempt=entry.attempt_of(index),
             node=place.node,
             devices=place.devices,
+            mig_slots=place.mig_slots,
             ports=self._ports(entry, index),
         )
 

@@ -86,7 +86,12 @@ def most_parts(spec: WorkloadSpec, largest_gpus: int) -> int:
 
 
 def group_of(
-    spec: WorkloadSpec, largest_gpus: int, done: int = 0, where: NodeConstraint = ANYWHERE
+    spec: WorkloadSpec,
+    largest_gpus: int,
+    done: int = 0,
+    where: NodeConstraint = ANYWHERE,
+    *,
+    divides: bool = False,
 ) -> Group | None:
     """Its structure; ``None`` where all tasks are alike, start together and may lie anywhere.
 
@@ -103,7 +108,8 @@ def group_of(
     level = level_of(spec) if most > 1 else None
     if least == most and level is None:
         return None
-    return Group(requests=(request_of(spec, where),) * most, min_tasks=least, level=level)
+    request = request_of(spec, where, divides=divides)
+    return Group(requests=(request,) * most, min_tasks=least, level=level)
 
 
 def level_of(spec: WorkloadSpec) -> Level | None:
@@ -136,12 +142,19 @@ def where_of(
     return NodeConstraint(labels=labels, preferred=preferred[:-1], spread=spread)
 
 
-def request_of(spec: WorkloadSpec, where: NodeConstraint = ANYWHERE) -> Request:
-    """The request of each of its tasks, where all are alike, on these nodes."""
+def request_of(
+    spec: WorkloadSpec, where: NodeConstraint = ANYWHERE, *, divides: bool = False
+) -> Request:
+    """The request of each of its tasks, where all are alike, on these nodes.
+
+    ``divides``: the core divides GPUs itself; else nodes offer MIG instances by name.
+    """
     found = Request.of(amounts_of(spec.resources), where)
     profile = spec.resources.mig_profile
     if not profile:
         return found
+    if divides:
+        return replace(found, mig_profile=profile)
     extended = ((resource_of(profile), 1),)
     return replace(found, extended=extended, counted_milli=held_milli(extended))
 
