@@ -216,7 +216,7 @@ class CarrelStack(Stack):
     """Hub, proxy, scheduler and console as ``carrel up`` runs them, with one project."""
 
     name = "Carrel"
-    wanted = ("proxy", "hub", "scheduler", "console")
+    wanted: Sequence[str] = ("proxy", "hub", "scheduler", "console")
 
     @override
     async def add_users(self, session: aiohttp.ClientSession, names: Sequence[str]) -> None:
