@@ -35,7 +35,7 @@ def connected(timeout: float = 30.0) -> "Iterator[Client]":
     """A client, closed afterwards. Raises ``NotSignedIn``, ``BadSetting``."""
     from carrel.client import Client
 
-    with Client(timeout=timeout) as client:
+    with Client(timeout=timeout, few_requests=True) as client:
         yield client
 
 
@@ -125,12 +125,14 @@ def table(
         return
     lines = [list(row) for row in rows] if no_headers else [list(headers), *map(list, rows)]
     widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(headers))]
-    for line in lines:
-        cells = (
-            cell.rjust(width) if header in right else cell.ljust(width)
-            for header, cell, width in zip(headers, line, widths, strict=True)
-        )
-        say("  ".join(cells).rstrip())
+    sides = [str.rjust if header in right else str.ljust for header in headers]
+    columns = list(zip(sides, widths, strict=True))
+    shown = [
+        "  ".join([side(cell, width) for cell, (side, width) in zip(line, columns, strict=True)])
+        for line in lines
+    ]
+    if shown:
+        say("\n".join(line.rstrip() for line in shown))
 
 
 def show(

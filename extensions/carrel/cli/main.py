@@ -7,44 +7,15 @@ Exit codes: 0 done, 1 refused by the service, 2 wrong usage, 3 not signed in or 
 import gc
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import typer
 
-from carrel import options
-from carrel.cli.commands import (
-    cluster,
-    departments,
-    ending,
-    endpoints,
-    experiments,
-    jobs,
-    nodes,
-    notebooks,
-    projects,
-    session,
-    submit,
-    terminal,
-    workspaces,
-)
-from carrel.cli.commands import submit as submission
-from carrel.cli.commands.admin import (
-    access,
-    alerts,
-    assets,
-    audit,
-    budgets,
-    people,
-    policies,
-    prices,
-    samples,
-    secrets,
-    service_accounts,
-    templates,
-)
+from carrel.cli.commands import session
 from carrel.cli.common import Invocation, complain
-from carrel.cli.storage import files, models
+from carrel.cli.quick import QuickCommand, QuickGroup
+from carrel.cli.table import COMMANDS, GROUPS
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
 
 if TYPE_CHECKING:
@@ -115,237 +86,6 @@ USAGE: Final = 2
 NO_ACCESS: Final = 3
 INTERRUPTED: Final = 130
 
-Command = Callable[..., None]
-COMMANDS: Final[Mapping[str, Command]] = {
-    "login": session.login,
-    "logout": session.logout,
-    "whoami": session.whoami,
-    "submit": submission.submit,
-    "logs": jobs.logs,
-    "bash": terminal.bash,
-    "exec": terminal.exec_command,
-    "cp": files.cp,
-    "port-forward": files.port_forward,
-    "artifacts": files.artifacts,
-    "checkpoints": files.checkpoints,
-    "suspend": jobs.suspend,
-    "resume": jobs.resume,
-    "run-notebook": notebooks.run_notebook,
-    "fetch": notebooks.fetch,
-    "schedule": notebooks.schedule,
-    "tensorboard": notebooks.tensorboard,
-    "endpoints": endpoints.list_endpoints,
-    "call": endpoints.call,
-    "share": endpoints.share,
-    "queue": cluster.queue,
-    "usage": cluster.usage,
-    "history": samples.history,
-    "wait": ending.wait,
-    "password": people.password,
-    "rerun": ending.rerun,
-    "update": ending.update,
-    "prune": ending.prune,
-    "version": session.version,
-}
-GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
-    "list": (
-        "List jobs, projects or nodes.",
-        {
-            "jobs": jobs.list_jobs,
-            "projects": cluster.list_projects,
-            "nodes": cluster.list_nodes,
-            "faults": cluster.list_faults,
-            "templates": templates.list_templates,
-        },
-    ),
-    "describe": (
-        "Show one thing in full.",
-        {"job": jobs.describe_job, "node": nodes.describe},
-    ),
-    "node": (
-        "Look after nodes.",
-        {"uncordon": nodes.uncordon, "groups": nodes.list_groups},
-    ),
-    "delete": ("Remove things.", {"job": jobs.delete_job}),
-    "config": ("Set defaults.", {"project": session.config_project}),
-    "top": (
-        "Show how busy things are.",
-        {"node": cluster.top_node, "job": cluster.top_job},
-    ),
-    "experiment": (
-        "Look into searches for hyperparameters.",
-        {
-            "list": experiments.list_experiments,
-            "trials": experiments.trials,
-            "log": experiments.log,
-            "best": experiments.best,
-            "export": experiments.export,
-        },
-    ),
-    "workspace": (
-        "Look after your workspaces.",
-        {
-            "list": workspaces.list_workspaces,
-            "describe": workspaces.describe,
-            "create": workspaces.create,
-            "start": workspaces.start,
-            "stop": workspaces.stop,
-            "clone": workspaces.clone,
-            "delete": workspaces.delete,
-        },
-    ),
-    "model": (
-        "Keep versions of models, of the runs that made them.",
-        {
-            "register": models.register,
-            "list": models.list_models,
-            "describe": models.describe,
-            "delete": models.delete,
-            "download": models.download,
-        },
-    ),
-    "people": (
-        "Look after the people who may sign in (administrators).",
-        {
-            "list": people.list_people,
-            "describe": people.describe,
-            "invite": people.invite,
-            "revoke-invitation": people.revoke_invitation,
-            "disable": people.disable,
-            "enable": people.enable,
-            "end-sessions": people.end_sessions,
-            "update": people.update,
-            "delete": people.delete,
-        },
-    ),
-    "group": (
-        "Say what groups of the directory are here (administrators).",
-        {
-            "list": people.list_groups,
-            "map": people.map_group,
-            "unmap": people.unmap_group,
-        },
-    ),
-    "audit": (
-        "See who changed what (administrators).",
-        {
-            "list": audit.list_entries,
-            "verify": audit.verify,
-            "export": audit.export,
-            "settings": audit.settings,
-        },
-    ),
-    "policy": (
-        "Set rules for the fields of submitted work (administrators).",
-        {
-            "list": policies.list_policies,
-            "describe": policies.describe,
-            "apply": policies.apply,
-            "delete": policies.delete,
-            "effective": policies.effective,
-        },
-    ),
-    "template": (
-        "Keep values for submissions under a name.",
-        {
-            "list": templates.list_templates,
-            "describe": templates.describe,
-            "apply": templates.apply,
-            "delete": templates.delete,
-        },
-    ),
-    "prices": (
-        "Say what work costs.",
-        {"show": prices.show_prices, "set": prices.set_prices},
-    ),
-    "secret": (
-        "Keep values that work gets by name.",
-        {
-            "list": secrets.list_secrets,
-            "create": secrets.create,
-            "delete": secrets.delete,
-        },
-    ),
-    "budget": (
-        "Say how many GPU-hours may be used.",
-        {
-            "list": budgets.list_budgets,
-            "set": budgets.set_budget,
-            "delete": budgets.delete_budget,
-        },
-    ),
-    "asset": (
-        "Keep environments, compute resources and data sources under names.",
-        {
-            "list": assets.list_assets,
-            "describe": assets.describe,
-            "apply": assets.apply,
-            "delete": assets.delete,
-        },
-    ),
-    "alert": (
-        "See what needs attention, and say who is told.",
-        {
-            "list": alerts.list_alerts,
-            "rules": alerts.rules,
-            "set-rule": alerts.set_rule,
-            "silence": alerts.silence,
-            "silences": alerts.silences,
-            "unsilence": alerts.unsilence,
-            "channels": alerts.channels,
-            "set-channel": alerts.set_channel,
-            "test-channel": alerts.try_channel,
-            "delete-channel": alerts.delete_channel,
-        },
-    ),
-    "service-account": (
-        "Make callers for programs, such as pipelines.",
-        {
-            "list": service_accounts.list_accounts,
-            "create": service_accounts.create,
-            "token": service_accounts.token,
-            "revoke": service_accounts.revoke,
-            "delete": service_accounts.delete,
-        },
-    ),
-    "role": (
-        "Show what roles let people do.",
-        {"list": access.list_roles, "describe": access.describe_role},
-    ),
-    "access": (
-        "Say who may do what, where.",
-        {
-            "list": access.list_rules,
-            "grant": access.grant,
-            "revoke": access.revoke,
-            "can-i": access.can_i,
-        },
-    ),
-    "department": (
-        "Manage departments (administrators).",
-        {
-            "list": departments.list_departments,
-            "describe": departments.describe,
-            "create": departments.create,
-            "update": departments.update,
-            "delete": departments.delete,
-        },
-    ),
-    "project": (
-        "Manage projects (administrators).",
-        {
-            "create": projects.create,
-            "update": projects.update,
-            "delete": projects.delete,
-            "check": projects.check,
-            "list": cluster.list_projects,
-            "describe": projects.describe,
-            "add-user": projects.add_user,
-            "remove-user": projects.remove_user,
-        },
-    ),
-}
-
 
 def build(first: str = "") -> typer.Typer:
     """The application; with the first word of a command line no more than that word needs.
@@ -356,15 +96,15 @@ def build(first: str = "") -> typer.Typer:
     app = _group("Carrel: workspaces and preemptible jobs on shared GPUs.", completion=True)
     app.callback()(session.start)
     known = first in COMMANDS or first in GROUPS
-    for name, command in COMMANDS.items():
+    for name, commands in COMMANDS.items():
         if first == name or not known:
-            app.command(name)(command)
+            app.command(name, cls=QuickCommand)(commands()[name])
     for name, (help_text, verbs) in GROUPS.items():
         if known and first != name:
             continue
         group = _group(help_text)
-        for verb, command in verbs.items():
-            group.command(verb)(command)
+        for verb, command in verbs().items():
+            group.command(verb, cls=QuickCommand)(command)
         app.add_typer(group, name=name)
     if not known:
         add_to(app)
@@ -373,6 +113,7 @@ def build(first: str = "") -> typer.Typer:
 
 def _group(help_text: str, *, completion: bool = False) -> typer.Typer:
     return typer.Typer(
+        cls=QuickGroup,
         help=help_text,
         no_args_is_help=True,
         add_completion=completion,
@@ -385,6 +126,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     words, rest = _split(arguments)
     if words[:1] == ["submit"]:
+        from carrel.cli.commands import submit
+
         words = submit.translated(words)
     command = typer.main.get_command(build(words[0] if words else ""))
     try:
@@ -436,6 +179,8 @@ def _what_is_wrong(error: typer.TyperException) -> str:
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
     if type(error).__name__ != "NoSuchOption" or context is None:
         return error.format_message()
+    from carrel import options
+
     known = [row.opts[0] for row in context.command.get_params(context) if row.opts]
     return str(options.unknown(option, known))
 

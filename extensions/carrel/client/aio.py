@@ -5,9 +5,7 @@ Its methods are defined by resource of the API, in ``resources``.
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
-
-import aiohttp
+from typing import TYPE_CHECKING, Self
 
 from carrel.client import config
 from carrel.client.resources.code import CodeMethods
@@ -25,6 +23,9 @@ from carrel.client.resources.governance.users import UserMethods
 from carrel.client.resources.map import MapMethods
 from carrel.client.resources.models import ModelMethods
 from carrel.client.transport import Pauses, Transport
+
+if TYPE_CHECKING:
+    import aiohttp
 
 
 class AsyncClient(
@@ -61,6 +62,7 @@ class AsyncClient(
         session: an HTTP session to use; it stays the caller's to close.
         pauses: how to wait between retries.
         origin: headers that tell where requests come from, of a service that passes them on.
+        few_requests: this process sends few and ends, so it should start quickly.
     """
 
     def __init__(
@@ -70,9 +72,10 @@ class AsyncClient(
         *,
         timeout: float = 30.0,
         read_timeout: float | None = None,
-        session: aiohttp.ClientSession | None = None,
+        session: "aiohttp.ClientSession | None" = None,
         pauses: Pauses | None = None,
         origin: Mapping[str, str] | None = None,
+        few_requests: bool = False,
     ) -> None:
         self.settings = config.resolve(url, token)
         self._transport = Transport(
@@ -82,6 +85,7 @@ class AsyncClient(
             session=session,
             pauses=pauses,
             origin=origin,
+            few_requests=few_requests,
         )
 
     async def __aenter__(self) -> Self:

@@ -4,18 +4,19 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
-
-import aiohttp
+from typing import TYPE_CHECKING, Final
 
 from carrel.errors import BadSetting, CarrelError
+
+if TYPE_CHECKING:
+    import aiohttp
 
 log = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 PIECE_BYTES: Final = 2**16
 REFUSED: Final = 4404
 """What the service closes with where nothing listens at the port of the task."""
-Connect = Callable[[], Awaitable[aiohttp.ClientWebSocketResponse]]
+Connect = Callable[[], Awaitable["aiohttp.ClientWebSocketResponse"]]
 
 
 async def listen(port: int, connect: Connect, opened: Callable[[int], object]) -> None:
@@ -39,10 +40,12 @@ async def listen(port: int, connect: Connect, opened: Callable[[int], object]) -
 
 
 async def _pass_on(
-    socket: aiohttp.ClientWebSocketResponse,
+    socket: "aiohttp.ClientWebSocketResponse",
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
+    import aiohttp
+
     sending = asyncio.create_task(_send(socket, reader))
     try:
         while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
@@ -57,7 +60,7 @@ async def _pass_on(
         await socket.close()
 
 
-async def _send(socket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader) -> None:
+async def _send(socket: "aiohttp.ClientWebSocketResponse", reader: asyncio.StreamReader) -> None:
     while piece := await reader.read(PIECE_BYTES):
         await socket.send_bytes(piece)
     await socket.send_str("")

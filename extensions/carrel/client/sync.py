@@ -88,8 +88,11 @@ class Client:
         *,
         timeout: float = 30.0,
         pauses: Pauses | None = None,
+        few_requests: bool = False,
     ) -> None:
-        self.aio = AsyncClient(url, token, timeout=timeout, pauses=pauses)
+        self.aio = AsyncClient(
+            url, token, timeout=timeout, pauses=pauses, few_requests=few_requests
+        )
         self.settings = self.aio.settings
         self.loop: BackgroundLoop = shared()
         self._finalizer = weakref.finalize(self, _close, self.loop, self.aio)

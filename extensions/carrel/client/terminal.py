@@ -5,12 +5,14 @@ A terminal's messages are JSON arrays, as terminals in Jupyter speak them: ``["s
 """
 
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import aiohttp
 import msgspec
 
 from carrel.errors import UnexpectedAnswer
+
+if TYPE_CHECKING:
+    import aiohttp
 
 
 class Terminal:
@@ -21,7 +23,7 @@ class Terminal:
         cut: otherwise how the connection ended, in words.
     """
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket: "aiohttp.ClientWebSocketResponse") -> None:
         self._socket = socket
         self.exit_code: int | None = None
         self.cut = ""
@@ -39,6 +41,8 @@ class Terminal:
 
     async def read(self) -> str:
         """The next output; empty at the end."""
+        import aiohttp
+
         while True:
             message = await self._socket.receive()
             if message.type is aiohttp.WSMsgType.BINARY:
@@ -90,13 +94,15 @@ class PipedCommand:
         cut: otherwise how the connection ended, in words.
     """
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket: "aiohttp.ClientWebSocketResponse") -> None:
         self._socket = socket
         self.exit_code: int | None = None
         self.cut = ""
 
     async def read(self) -> tuple[int, bytes]:
         """The next output, with 1 for the output stream and 2 for errors; empty at the end."""
+        import aiohttp
+
         while True:
             message = await self._socket.receive()
             if message.type is aiohttp.WSMsgType.BINARY and message.data:

@@ -10,21 +10,23 @@ import asyncio
 import io
 import os
 import random
-import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
-import aiohttp
 import msgspec
 
 from carrel.client.config import Settings
+from carrel.client.plain_http import Answer, Failure, PlainHttp, why
 from carrel.errors import ApiError, NotSignedIn, UnexpectedAnswer, Unreachable
 from carrel_schema.reading import read
+
+if TYPE_CHECKING:
+    import aiohttp
 
 T = TypeVar("T")
 Parameter = str | int | float | bool | None
@@ -78,8 +80,31 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
+class Answered(Protocol):
+    """What an answer says before its body is read."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+
+    @property
+    def reason(self) -> str | None:
+        """The words behind the status."""
+
+    @property
+    def content_type(self) -> str:
+        """The media type, without its parameters."""
+
+    async def read(self) -> bytes:
+        """The body."""
+
+
 class Transport:
-    """A session with one server. Used inside one event loop; ``close`` when done."""
+    """A session with one server. Used inside one event loop; ``close`` when done.
+
+    With ``few_requests`` whole answers are fetched by the standard library, which a short process
+    has at hand sooner than aiohttp; streams and websockets are aiohttp's in any case.
+    """
 
     def __init__(
         self,
@@ -87,19 +112,21 @@ class Transport:
         *,
         timeout: float = 30.0,
         read_timeout: float | None = None,
-        session: aiohttp.ClientSession | None = None,
+        session: "aiohttp.ClientSession | None" = None,
         pauses: Pauses | None = None,
         origin: Mapping[str, str] | None = None,
+        few_requests: bool = False,
     ) -> None:
         self.settings = settings
         self._origin = {"X-Carrel-Channel": _channel()} if origin is None else dict(origin)
         self.pauses = pauses or Pauses()
-        self._timeout = aiohttp.ClientTimeout(total=timeout)
-        reading = self._timeout if read_timeout is None else aiohttp.ClientTimeout(read_timeout)
-        self._timeouts = {"GET": reading}
+        self._timeout = timeout
+        self._timeouts = {"GET": timeout if read_timeout is None else read_timeout}
         self._session = session
         self._owned = session is None
         self._base, self._socket = _address(settings.url)
+        plain = few_requests and session is None
+        self._plain = PlainHttp(self._base, self._socket) if plain else None
         self._heard_at = 0.0
         self._away = False
 
@@ -118,8 +145,10 @@ class Transport:
         return self._heard_at if silent else 0.0
 
     @property
-    def session(self) -> aiohttp.ClientSession:
+    def session(self) -> "aiohttp.ClientSession":
         """The HTTP session, opened when first used."""
+        import aiohttp
+
         if self._session is None:
             # The C library looks names up: a resolver of its own would take one of the few
             # inotify instances of the account for each kernel.
@@ -132,6 +161,8 @@ class Transport:
 
     async def close(self) -> None:
         """Close the session unless it was lent by the caller."""
+        if self._plain is not None:
+            self._plain.close()
         if self._owned and self._session is not None:
             await self._session.close()
             self._session = None
@@ -188,31 +219,61 @@ class Transport:
         """Send a request, again where that is safe, and return the body of its answer."""
         again = method != "POST" if repeatable is None else repeatable
         content, more = encoded(body)
+        fetch = self._by_aiohttp if self._plain is None else self._plain.request
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:
-                async with self.session.request(
+                answer = await fetch(
                     method,
                     self.url(path),
-                    params=pairs(parameters),
-                    data=None if content is None else io.BytesIO(content),
-                    headers=self.headers(more | dict(headers or {})),
-                    timeout=self._timeouts.get(method, self._timeout),
-                    allow_redirects=False,
-                ) as response:
-                    if last or not again or response.status not in RETRIED_STATUSES:
-                        await self.check(response)
-                        return await response.read()
+                    pairs(parameters),
+                    self.headers(more | dict(headers or {})),
+                    content,
+                    self._timeouts.get(method, self._timeout),
+                )
             except TimeoutError as error:  # a server that hangs: asking again would hang as long
                 raise self._unreachable(error) from error
-            except aiohttp.ClientConnectorError as error:
-                if last or isinstance(error, aiohttp.ClientConnectorCertificateError):
-                    raise self._unreachable(error) from error
-            except aiohttp.ClientError as error:
-                if last or not again:
-                    raise self._unreachable(error) from error
+            except Failure as failure:
+                if last or failure.final or (failure.sent and not again):
+                    raise self._unreachable(failure) from failure
+            else:
+                if last or not again or answer.status not in RETRIED_STATUSES:
+                    await self.check(answer)
+                    return answer.content
             await self.pauses.before(attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    async def _by_aiohttp(
+        self,
+        method: str,
+        url: str,
+        parameters: Sequence[tuple[str, str]],
+        headers: Mapping[str, str],
+        content: bytes | None,
+        seconds: float | None,
+    ) -> Answer:
+        """Send a request and read its answer. Raises ``Failure`` and ``TimeoutError``."""
+        import aiohttp
+
+        try:
+            async with self.session.request(
+                method,
+                url,
+                params=parameters,
+                data=None if content is None else io.BytesIO(content),
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=seconds),
+                allow_redirects=False,
+            ) as response:
+                content = await response.read()
+                return Answer(response.status, response.reason, response.content_type, content)
+        except TimeoutError:
+            raise
+        except aiohttp.ClientConnectorError as error:
+            final = isinstance(error, aiohttp.ClientConnectorCertificateError)
+            raise Failure(_plain(error), sent=False, final=final) from error
+        except aiohttp.ClientError as error:
+            raise Failure(_plain(error), sent=True) from error
 
     @asynccontextmanager
     async def stream(
@@ -222,10 +283,12 @@ class Transport:
         parameters: Parameters | None = None,
         headers: Mapping[str, str] | None = None,
         quiet_seconds: float | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
         """Open a streamed answer; it is cut after ``quiet_seconds`` without a byte."""
+        import aiohttp
+
         timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self._timeout.total, sock_read=quiet_seconds
+            total=None, sock_connect=self._timeout, sock_read=quiet_seconds
         )
         try:
             async with self.session.get(
@@ -242,8 +305,10 @@ class Transport:
 
     async def websocket(
         self, path: str, *, parameters: Parameters | None = None
-    ) -> aiohttp.ClientWebSocketResponse:
+    ) -> "aiohttp.ClientWebSocketResponse":
         """Open a two-way connection."""
+        import aiohttp
+
         try:
             return await self.session.ws_connect(
                 self.url(path), params=pairs(parameters), headers=self.headers(), heartbeat=20.0
@@ -255,7 +320,7 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._unreachable(error) from error
 
-    async def check(self, response: aiohttp.ClientResponse) -> None:
+    async def check(self, response: Answered) -> None:
         """Raise what a response other than success means."""
         if response.status < 300:
             return
@@ -272,8 +337,8 @@ class Transport:
         )
 
     def _unreachable(self, error: Exception) -> Unreachable:
-        why = "it took too long" if isinstance(error, TimeoutError) else _plain(error)
-        return Unreachable(f"No answer from {self.settings.url}: {why}.")
+        cause = "it took too long" if isinstance(error, TimeoutError) else _plain(error)
+        return Unreachable(f"No answer from {self.settings.url}: {cause}.")
 
 
 def _channel() -> str:
@@ -323,10 +388,7 @@ def _address(url: str) -> tuple[str, str | None]:
 
 
 def _plain(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):
-        cause = error.os_error
-        if isinstance(cause, ssl.SSLError):
-            return "its certificate is not trusted"
-        why = os.strerror(cause.errno) if cause.errno else str(cause)
-        return why.rstrip(".").lower()
+    cause = getattr(error, "os_error", None)  # of aiohttp's errors of connections
+    if isinstance(cause, OSError):
+        return why(cause)
     return (str(error) or type(error).__name__).rstrip(".")

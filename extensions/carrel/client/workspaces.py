@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, Self
 
-import aiohttp
 import msgspec
 from typing_extensions import override
 
 from carrel.client.sync import Client
-from carrel.client.transport import Transport, segment
+from carrel.client.transport import Answered, Transport, segment
 from carrel.errors import ApiError, BadSetting
 
 SERVICE: Final = "/services/carrel"
@@ -61,7 +60,7 @@ class HubTransport(Transport):
         return f"{own or f'{base}/hub/api'}{path}"
 
     @override
-    async def check(self, response: aiohttp.ClientResponse) -> None:
+    async def check(self, response: Answered) -> None:
         """Raise what a response other than success means, in the Hub's words."""
         if response.status < 400 or response.status == 401:
             await super().check(response)

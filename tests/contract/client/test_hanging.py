@@ -23,13 +23,20 @@ async def _must_not_sleep(_: float) -> None:
 PAUSES = Pauses(_must_not_sleep)
 
 
-async def test_reads_are_given_up_after_one_short_wait(url: str) -> None:
-    async with AsyncClient(url, "token", read_timeout=0.05, pauses=PAUSES) as client:
+@pytest.fixture(params=[False, True], ids=["aiohttp", "few-requests"])
+def few(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+async def test_reads_are_given_up_after_one_short_wait(url: str, few: bool) -> None:
+    async with AsyncClient(
+        url, "token", read_timeout=0.05, pauses=PAUSES, few_requests=few
+    ) as client:
         with pytest.raises(Unreachable, match="it took too long"):
             await client.list_workloads()
 
 
-async def test_changes_are_given_up_after_their_own_wait(url: str) -> None:
-    async with AsyncClient(url, "token", timeout=0.05, pauses=PAUSES) as client:
+async def test_changes_are_given_up_after_their_own_wait(url: str, few: bool) -> None:
+    async with AsyncClient(url, "token", timeout=0.05, pauses=PAUSES, few_requests=few) as client:
         with pytest.raises(Unreachable, match="it took too long"):
             await client.delete_workload("vision", "x")

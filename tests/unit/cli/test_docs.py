@@ -1,5 +1,6 @@
 """docs/cli.md names every command, no other, with the very sentence that the tool shows."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 import typer
 
 from carrel.cli.main import build
+from carrel.testing import FakeScheduler
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 OPTIONS_PAGE = PAGE.with_name("options.md")
@@ -62,3 +64,15 @@ def test_the_command_line_starts_without_the_client() -> None:
     """Help, completion and versions are there before a client could be imported."""
     look = "import sys, carrel.cli.main; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
+
+
+def test_listing_jobs_needs_neither_aiohttp_nor_pydantic(fake: FakeScheduler) -> None:
+    """Importing these takes longer than the command itself."""
+    look = (
+        "import sys; from carrel.cli.main import run; "
+        "code = run(['list', 'jobs', '-p', 'vision']); "
+        "sys.exit(code or int(bool({'aiohttp', 'pydantic'} & set(sys.modules))))"
+    )
+    service = {"CARREL_URL": fake.url, "CARREL_TOKEN": fake.token("ada")}
+    done = subprocess.run([sys.executable, "-c", look], env={**os.environ, **service}, check=False)
+    assert done.returncode == 0

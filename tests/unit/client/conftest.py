@@ -40,7 +40,9 @@ def fake() -> Iterator[FakeScheduler]:
         yield fake
 
 
-@pytest.fixture
-def client(fake: FakeScheduler, waits: Waits) -> Iterator[Client]:
-    with Client(fake.url, fake.token("ada"), pauses=waits.pauses()) as client:
+@pytest.fixture(params=[False, True], ids=["aiohttp", "few-requests"])
+def client(request: pytest.FixtureRequest, fake: FakeScheduler, waits: Waits) -> Iterator[Client]:
+    """By both ways in which requests are sent."""
+    few, pauses = bool(request.param), waits.pauses()
+    with Client(fake.url, fake.token("ada"), pauses=pauses, few_requests=few) as client:
         yield client

@@ -7,15 +7,17 @@ reaches both past the proxy, has its address in ``CARREL_GATEWAY_URL``.
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp
 import msgspec
 
 from carrel.client.resources.workloads import workload_path
 from carrel.client.transport import Transport, problem, segment
 from carrel.errors import ApiError, NotSignedIn, UnexpectedAnswer, Unreachable
 from carrel.models import Workload
+
+if TYPE_CHECKING:
+    import aiohttp
 
 USUAL_SECONDS: Final = 300.0
 EVENTS: Final = "text/event-stream"
@@ -59,6 +61,8 @@ class AsyncEndpoint:
         seconds: float = USUAL_SECONDS,
     ) -> Any:
         """Any request: ``data`` goes as it is, ``value`` as JSON. ``seconds``: for all of it."""
+        import aiohttp
+
         body, more = _body(method, value, data)
         limit = aiohttp.ClientTimeout(total=seconds)
         try:
@@ -77,6 +81,8 @@ class AsyncEndpoint:
         Lines of JSON and server-sent events come decoded, all else as bytes. ``seconds`` is the
         longest silence. An answer that breaks off raises ``Unreachable``.
         """
+        import aiohttp
+
         body, more = _body("POST", value, None)
         limit = aiohttp.ClientTimeout(total=None, sock_connect=30.0, sock_read=seconds)
         headers = {"Accept": f"application/x-ndjson, {EVENTS};q=0.9, */*;q=0.5", **more}
@@ -96,7 +102,7 @@ class AsyncEndpoint:
         path: str,
         body: bytes | None,
         headers: Mapping[str, str],
-        timeout: aiohttp.ClientTimeout,
+        timeout: "aiohttp.ClientTimeout",
     ) -> Any:
         token = {"Authorization": f"Bearer {self._transport.settings.token}"}
         return self._transport.session.request(
@@ -140,7 +146,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
-def _check(answer: aiohttp.ClientResponse, content: bytes) -> None:
+def _check(answer: "aiohttp.ClientResponse", content: bytes) -> None:
     if answer.status < 400:
         return
     if answer.status == 401:
@@ -150,7 +156,7 @@ def _check(answer: aiohttp.ClientResponse, content: bytes) -> None:
     raise ApiError(answer.status, detail=content[:1000].decode("utf-8", "replace").strip())
 
 
-def _read(answer: aiohttp.ClientResponse, content: bytes) -> Any:
+def _read(answer: "aiohttp.ClientResponse", content: bytes) -> Any:
     if not content or "json" not in answer.content_type:
         return content.decode() if answer.content_type.startswith("text/") else content
     try:
@@ -161,7 +167,7 @@ def _read(answer: aiohttp.ClientResponse, content: bytes) -> Any:
         ) from error
 
 
-async def _pieces(answer: aiohttp.ClientResponse) -> AsyncGenerator[Any, None]:
+async def _pieces(answer: "aiohttp.ClientResponse") -> AsyncGenerator[Any, None]:
     as_lines = "ndjson" in answer.content_type or answer.content_type == EVENTS
     if not as_lines:
         async for piece in answer.content.iter_any():

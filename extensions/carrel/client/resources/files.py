@@ -8,9 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, BinaryIO
-
-import aiohttp
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from carrel.client import forwarding
 from carrel.client.resources.workloads import workload_path
@@ -25,6 +23,9 @@ from carrel_schema.files import (
     StoredFile,
 )
 from carrel_schema.wire import WorkloadOut
+
+if TYPE_CHECKING:
+    import aiohttp
 
 NEW = ".carrel-new-"
 
@@ -155,7 +156,7 @@ class FileMethods:
         path = workload_path(project, name, "forward")
         parameters = {"port": remote, "index": index or None}
 
-        async def connect() -> aiohttp.ClientWebSocketResponse:
+        async def connect() -> "aiohttp.ClientWebSocketResponse":
             return await self._transport.websocket(path, parameters=parameters)
 
         await (await connect()).close()  # a refusal is told before anybody connects
