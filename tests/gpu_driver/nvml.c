@@ -587,6 +587,18 @@ EXPORT int nvmlGpuInstanceGetComputeInstances(struct gpu_mig *one, unsigned int 
         *instances = one;
     return SUCCESS;
 }
+struct compute_info { struct handle *device; struct gpu_mig *gpu_instance; unsigned int id, profile;
+                      struct placement placement; };
+EXPORT int nvmlComputeInstanceGetInfo_v2(struct gpu_mig *one, struct compute_info *info)
+{
+    int index = 0;
+    struct gpu_device *device = owner_of(one, &index);
+    if (!device || !one->present || one->incomplete)
+        return NOT_FOUND;
+    *info = (struct compute_info){&handles[GPU_DEVICES * (one - device->migs + 1) + index], one,
+                                  one->compute_instance, 0, {0, one->compute_slices}};
+    return SUCCESS;
+}
 EXPORT int nvmlComputeInstanceDestroy(struct gpu_mig *one)
 {
     int index = 0;

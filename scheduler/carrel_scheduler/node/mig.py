@@ -178,7 +178,7 @@ class NvmlMig:
         """All GPU instances, those without a compute instance included."""
         with self._errors(f"the instances of GPU {device} cannot be listed"):
             handle = self._nvml.nvmlDeviceGetHandleByUUID(device)
-            return [self._instance(handle, profile, gi) for profile, gi in self._all(handle)]
+            return [self._instance(profile, gi) for profile, gi in self._all(handle)]
 
     def _all(self, handle: Any) -> Iterator[tuple[str, Any]]:
         nvml = self._nvml
@@ -187,33 +187,36 @@ class NvmlMig:
                 continue
             found, count = (nvml.c_nvmlGpuInstance_t * max(1, info.instanceCount))(), c_uint()
             nvml.nvmlDeviceGetGpuInstances(handle, info.id, found, byref(count))
-            for place in range(count.value):
-                yield name, found[place]
+            yield from ((name, one) for one in found[: count.value])
 
-    def _instance(self, handle: Any, profile: str, gpu_instance: Any) -> Instance:
+    def _instance(self, profile: str, gpu_instance: Any) -> Instance:
+        """What the driver tells of a GPU instance; its MIG device is known by its compute instance.
+
+        Looking through all MIG devices of a machine that is busy can take many seconds.
+        """
         nvml = self._nvml
         info = nvml.nvmlGpuInstanceGetInfo(gpu_instance)
-        bits = ((1 << info.placement.size) - 1) << info.placement.start
-        for seen in self._mig_handles(handle):
-            if nvml.nvmlDeviceGetGpuInstanceId(seen) == info.id:
-                return Instance(
-                    number=info.id,
-                    profile=profile,
-                    bits=bits,
-                    uuid=_text(nvml.nvmlDeviceGetUUID(seen)),
-                    compute=nvml.nvmlDeviceGetComputeInstanceId(seen),
-                    busy=bool(nvml.nvmlDeviceGetComputeRunningProcesses(seen)),
-                )
-        return Instance(number=info.id, profile=profile, bits=bits)
+        found = Instance(
+            number=info.id,
+            profile=profile,
+            bits=((1 << info.placement.size) - 1) << info.placement.start,
+        )
+        for compute_instance in self._compute_instances(gpu_instance):
+            inside = nvml.nvmlComputeInstanceGetInfo_v2(compute_instance)
+            return msgspec.structs.replace(
+                found,
+                uuid=_text(nvml.nvmlDeviceGetUUID(inside.device)),
+                compute=inside.id,
+                busy=bool(nvml.nvmlDeviceGetComputeRunningProcesses(inside.device)),
+            )
+        return found
 
-    def _mig_handles(self, handle: Any) -> Iterator[Any]:
+    def _compute_instances(self, gpu_instance: Any) -> Iterator[Any]:
         nvml = self._nvml
-        for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-            try:
-                yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
-            except nvml.NVMLError as error:
-                if error.value != nvml.NVML_ERROR_NOT_FOUND:
-                    raise
+        for info in self._compute_profiles(gpu_instance):
+            found, count = (nvml.c_nvmlComputeInstance_t * max(1, info.instanceCount))(), c_uint()
+            nvml.nvmlGpuInstanceGetComputeInstances(gpu_instance, info.id, found, byref(count))
+            yield from found[: count.value]
 
     def create(self, device: str, profile: str, bits: int) -> Instance:
         """Make a GPU instance and its compute instance."""
@@ -225,7 +228,7 @@ class NvmlMig:
             made = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, info.id, byref(place))
             try:
                 nvml.nvmlGpuInstanceCreateComputeInstance(made, self._whole(made, info.sliceCount))
-                return self._instance(handle, profile, made)
+                return self._instance(profile, made)
             except nvml.NVMLError:
                 self._destroy(made)
                 raise
@@ -241,19 +244,15 @@ class NvmlMig:
         """Remove a GPU instance with its compute instance; the driver refuses what is in use."""
         with self._errors(f"instance {instance.profile} of GPU {device} cannot be removed"):
             handle = self._nvml.nvmlDeviceGetHandleByUUID(device)
-            for profile, gpu_instance in self._all(handle):
-                if self._instance(handle, profile, gpu_instance).number == instance.number:
+            for _, gpu_instance in self._all(handle):
+                if self._nvml.nvmlGpuInstanceGetInfo(gpu_instance).id == instance.number:
                     self._destroy(gpu_instance)
                     return
 
     def _destroy(self, gpu_instance: Any) -> None:
-        nvml = self._nvml
-        for info in self._compute_profiles(gpu_instance):
-            found, count = (nvml.c_nvmlComputeInstance_t * max(1, info.instanceCount))(), c_uint()
-            nvml.nvmlGpuInstanceGetComputeInstances(gpu_instance, info.id, found, byref(count))
-            for place in range(count.value):
-                nvml.nvmlComputeInstanceDestroy(found[place])
-        nvml.nvmlGpuInstanceDestroy(gpu_instance)
+        for compute_instance in tuple(self._compute_instances(gpu_instance)):
+            self._nvml.nvmlComputeInstanceDestroy(compute_instance)
+        self._nvml.nvmlGpuInstanceDestroy(gpu_instance)
 
     @contextmanager
     def _errors(self, failure: str) -> Iterator[None]:

@@ -101,3 +101,29 @@ async def test_a_restart_finds_work_on_its_instances(service: Site, driver: GpuS
     await service.submit("third", command=STAY, mig_profile="3g.40gb")
     status = await service.until("third", lambda one: bool(one["reason"]), "is told why")
     assert status["phase"] == "pending"
+
+
+async def test_for_an_instance_one_training_is_evicted_whose_end_makes_room(
+    service: Site, driver: GpuState
+) -> None:
+    """Three instances of a quarter: a workspace that needs half of the GPU takes one of them."""
+    trainings = {
+        "memory": {"gpu_memory_bytes": 19 << 30},
+        "first": {"mig_profile": "2g.20gb"},
+        "second": {"mig_profile": "2g.20gb"},
+    }
+    for name, request in trainings.items():
+        await service.submit(name, command=STAY, **request)
+        await service.phase(name, "running")
+    assert sorted(instances(driver).values()) == ["1g.20gb", "2g.20gb", "2g.20gb"]
+    await service.submit(
+        "desk", command=STAY, mig_profile="3g.40gb", priority="build", preemptible=False
+    )
+    await service.phase("desk", "running")
+    phases = [(await service.get(name))["status"]["phase"] for name in trainings]
+    assert sorted(phases) == ["pending", "running", "running"]
+    evicted = next(name for name in trainings if phases.pop(0) == "pending")
+    assert (await service.get(evicted))["status"]["preemptions"] == 1
+    left = sorted(instances(driver).values())
+    assert len(left) == 3, "the instance of the evicted one is gone"
+    assert "3g.40gb" in left
