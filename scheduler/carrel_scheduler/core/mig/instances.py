@@ -200,13 +200,23 @@ def cheapest_clearing(
         devices: of each device the bits of its free slots (those reserved for nobody else)
             and who holds the others; slots that are neither stay out of reach.
     """
-    best: Clearing | None = None
-    for device, (free, occupants) in enumerate(devices):
-        for bits in reversed(profile.places):
-            option = _clear(profile, device, bits, free, occupants)
-            if option is not None and (best is None or option.rank < best.rank):
-                best = option
-    return best
+    return next(iter(clearings(profile, devices)), None)
+
+
+def clearings(
+    profile: Profile, devices: Sequence[tuple[int, Sequence[InstanceUser]]]
+) -> list[Clearing]:
+    """Every place on the devices of a node, the one whose victims cost least first.
+
+    Arguments and ties as in ``cheapest_clearing``.
+    """
+    found = [
+        option
+        for device, (free, occupants) in enumerate(devices)
+        for bits in reversed(profile.places)
+        if (option := _clear(profile, device, bits, free, occupants)) is not None
+    ]
+    return sorted(found, key=lambda option: option.rank)
 
 
 def _clear(

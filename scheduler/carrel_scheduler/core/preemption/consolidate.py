@@ -125,20 +125,33 @@ def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[Site]:
 
 def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list[NodeTask] | None:
     """Those who are told to move so that a task has its place; ``None``: nothing was possible."""
+    return next(_cleared(cycle, job, index, site, cause), None)
+
+
+def _cleared(
+    cycle: Cycle, job: Job, index: int, site: Site, cause: Cause
+) -> Iterator[list[NodeTask]]:
+    """One way to clear a place after the other; whoever asks for the next takes the last back."""
+    staying = [one for one in site.here if not cycle.moves.evicted.item(one.row)]
+    for going in movers(cycle, job.shape.cls, site.node, staying):
+        if have_places(cycle, going) and _tell_to_move(cycle, job, index, site, going, cause):
+            yield going
+
+
+def _tell_to_move(
+    cycle: Cycle, job: Job, index: int, site: Site, going: list[NodeTask], cause: Cause
+) -> bool:
+    """Whether a task has its place when these are told to move; else nothing changes."""
     moves, state = cycle.moves, cycle.state
-    staying = [one for one in site.here if not moves.evicted.item(one.row)]
-    going = movers(cycle, job.shape.cls, site.node, staying)
-    if going is None or not have_places(cycle, going):
-        return None
     mark = moves.mark()
     for one in going:
         moves.evict(state.jobs.at(one.job), state.tasks.index.item(one.row), cause)
     footprint = cycle.footprint(job.shape.cls, site.node, soon=True)
     if footprint is None:
         moves.rollback(mark)
-        return None
+        return False
     moves.reserve(job, index, footprint, fixed=cycle.is_fixed(job))
-    return going
+    return True
 
 
 def _clear_and_resettle(
@@ -146,11 +159,11 @@ def _clear_and_resettle(
 ) -> list[NodeTask] | None:
     """As ``_clear``, and each of them has its new place."""
     mark = cycle.moves.mark()
-    going = _clear(cycle, job, index, site, cause)
-    if going is not None and not resettle(cycle, going):
+    for going in _cleared(cycle, job, index, site, cause):
+        if resettle(cycle, going):
+            return going
         cycle.moves.rollback(mark)
-        return None
-    return going
+    return None
 
 
 def _refuses(cycle: Cycle, job: Job, step: Step) -> Answer | None:

@@ -7,18 +7,23 @@ once when a gang needs capacity, and most are alike: equal ones are spread over 
 step.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
+from carrel_scheduler.core import mig
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.devices.classes import Form, GpuKind
+from carrel_scheduler.core.devices.device_choice import profile_on
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.core.work.tasks import devices_of
+
+PLACES = 16
+"""So many places for a MIG instance are tried on a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +69,34 @@ def _moves(cycle: Cycle, job: Job) -> bool:
     return not (job.spec.interactive or job.shape.bound or cycle.answered(job))
 
 
-def movers(cycle: Cycle, cls: int, node: int, here: Sequence[NodeTask]) -> list[NodeTask] | None:
-    """The occupants of a node to move for one task of a class; least work lost first."""
+def movers(cycle: Cycle, cls: int, node: int, here: Sequence[NodeTask]) -> Iterator[list[NodeTask]]:
+    """The occupants of a node to move for one task of a class; least work lost first.
+
+    For a MIG instance several ways: those of the cheapest may have nowhere to go.
+    """
     kind, host = cycle.state.classes.kinds[cls], cycle.state.classes.host(cls)
     soon = cycle.free_capacity.soon
     free = soon.devices[:, node].tolist()
+    ways: list[list[NodeTask] | None]
     if kind.form is Form.NONE:
-        chosen: list[NodeTask] | None = []
+        ways = [[]]
     elif kind.form is Form.WHOLE:
-        chosen = _for_whole(cycle, kind, node, free, here)
+        ways = [_for_whole(cycle, kind, node, free, here)]
+    elif cycle.state.nodes.mig.item(node):
+        ways = [*_for_instance(cycle, kind, node, here)]
     else:
         share = cycle.state.classes.share_on(cls, cycle.state.nodes, node)
-        chosen = _for_share(cycle, kind, share, node, free, here)
-    if chosen is None:
-        return None
-    short = {
-        row: amount - soon.host.item(row, node) - sum(_held(one, row) for one in chosen)
-        for row, amount in enumerate(host)
-        if amount
-    }
-    return _with_host(short, chosen, here)
+        ways = [_for_share(cycle, kind, share, node, free, here)]
+    for chosen in ways:
+        if chosen is None:
+            continue
+        short = {
+            row: amount - soon.host.item(row, node) - sum(_held(one, row) for one in chosen)
+            for row, amount in enumerate(host)
+            if amount
+        }
+        if (all_of_them := _with_host(short, chosen, here)) is not None:
+            yield all_of_them
 
 
 def _for_whole(
@@ -165,6 +178,41 @@ def _for_share(
     for _, _, taken in sorted(options, key=lambda option: option[:2])[: kind.devices]:
         chosen += [one for one in taken if one not in chosen]
     return chosen
+
+
+def _for_instance(
+    cycle: Cycle, kind: GpuKind, node: int, here: Sequence[NodeTask]
+) -> Iterator[list[NodeTask]]:
+    """The holders of instances that lie at a place, for each place; what loses least first."""
+    fact, capacity = cycle.state.nodes.fact(node), cycle.free_capacity
+    model = mig.model_of(fact.mig_model)
+    profile = profile_on(kind, model)
+    if profile is None:
+        return
+    on = _by_device(here, fact.devices)
+    devices = [
+        (
+            capacity.soon.slots.item(device, node) if capacity.open.item(device, node) else 0,
+            [_instance_user(cycle, one, model) for one in on[device]],
+        )
+        for device in range(fact.devices)
+    ]
+    for found in mig.clearings(profile, devices)[:PLACES]:
+        rows = {user.order for user in found.victims}
+        yield [one for one in here if one.row in rows]
+
+
+def _instance_user(cycle: Cycle, one: NodeTask, model: mig.Model) -> mig.InstanceUser:
+    tasks = cycle.state.tasks
+    bits = model.full if one.share >= MILLI else tasks.slots.item(one.row)
+    request = cycle.state.jobs.at(one.job).shape.requests[tasks.index.item(one.row)]
+    return mig.InstanceUser(
+        bits=bits,
+        cost=round(one.lost),
+        order=one.row,
+        evictable=one.movable,
+        media=request.mig_profile.endswith(mig.MEDIA),
+    )
 
 
 def _with_host(

@@ -7,6 +7,7 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, NodeSet, TaskPlaced
 from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.state import State
 from unit.core.invariants.evictions import check_plan
 from unit.core.situations import NOW, asking, node, queue, state_of, training, workspace
@@ -70,8 +71,43 @@ def test_of_nodes_the_one_is_cleared_that_loses_least() -> None:
         *(*on("n0", "a", 0, 0.0, "n"), *on("n4", "a", 4, 0.0, "n")),
         CheckpointSeen("n0", NOW),
         workspace("claim", "b", request=instance(LARGE)),
+        settings=Settings(consolidate=False),
     )
     assert stopped(state) == ["n0"]
+
+
+def test_an_instance_moves_to_make_a_legal_place() -> None:
+    """Four slots are free on each GPU, and nowhere in one piece."""
+    state = state_of(
+        *(divided("m"), divided("n"), queue("a", 4)),
+        *(*on("m0", "a", 0, 0.0), *on("m4", "a", 4, 0.0)),
+        *(*on("n0", "a", 0, 0.0, "n"), *on("n4", "a", 4, 0.0, "n")),
+        training("claim", "a", request=instance(LARGE)),
+    )
+    plan = decide(state, NOW)
+    assert check_plan(state, plan, NOW) == []
+    [moved] = plan.evictions
+    assert moved.moved
+    held = {one.uid: one.places for one in plan.nominations}
+    assert held.keys() == {"claim", moved.uid}
+    assert plan.bindings == ()
+
+
+def test_where_those_of_the_cheapest_place_can_go_nowhere_another_is_cleared() -> None:
+    """`long` fits nowhere else; the two others, which lose more, fit on the second GPU."""
+    state = state_of(
+        *(divided("m"), divided("n"), queue("a", 4)),
+        training("half", "a", request=instance(LARGE), created_at=900.0),
+        TaskPlaced("half", 0, "m", (0,), 900.0, 0b1111),
+        *(*on("m4", "a", 4, 1.0), *on("n0", "a", 0, 0.0, "n"), *on("n4", "a", 4, 0.0, "n")),
+        training("claim", "a", request=instance(LARGE)),
+        settings=Settings(patience_s=-1.0),
+    )
+    plan = decide(state, NOW)
+    assert check_plan(state, plan, NOW) == []
+    assert "half" not in {one.uid for one in plan.evictions}
+    assert "claim" in {one.uid for one in plan.nominations}
+    assert all(one.moved for one in plan.evictions)
 
 
 def test_whole_gpus_and_memory_are_cleared_for_each_other() -> None:

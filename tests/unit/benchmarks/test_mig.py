@@ -1,0 +1,41 @@
+"""The comparison of MIG instances: nobody is better than what is possible, and no job is lost."""
+
+from collections import Counter
+
+from benchmarks import mig as study
+from benchmarks.mig_static import divide, layouts, makespan
+
+GPUS = 8
+
+
+def test_no_way_accepts_more_than_the_bound() -> None:
+    jobs = study.jobs_of(seed=3, count=150, gpus=GPUS, load=1.2)
+    most = study.bound(jobs, GPUS)
+    ways = [
+        study.accepted_by(study.first_fit, jobs, GPUS),
+        study.accepted_by(study.best_fit, jobs, GPUS),
+        study.accepted_by_core(jobs, GPUS, moves=False),
+        study.accepted_by_core(jobs, GPUS, moves=True),
+    ]
+    assert all(0 < work <= most for work in ways)
+    assert most < sum(job.work for job in jobs), "there is more than fits"
+
+
+def test_layouts_fill_a_gpu() -> None:
+    for layout in layouts(study.MODEL):
+        assert sum(profile.size for profile in layout) <= study.MODEL.slots
+        assert sum(profile.compute for profile in layout) <= study.MODEL.compute
+    names = [tuple(one.name for one in layout) for layout in layouts(study.MODEL)]
+    assert len(set(names)) == len(names)
+    assert ("7g.80gb",) in names
+    assert ("1g.10gb",) * 7 in names
+
+
+def test_static_partitions_serve_every_profile_and_take_at_least_the_work() -> None:
+    waves = study.waves_of(seed=2, count=60, gpus=GPUS)
+    jobs = [(job.arrival, job.profile, job.seconds) for job in waves]
+    there = Counter(divide(study.MODEL, jobs, GPUS))
+    assert all(there[job.profile] for job in waves)
+    least = sum(job.work for job in waves) / (GPUS * study.MODEL.slots)
+    assert makespan(study.MODEL, jobs, GPUS) >= least
+    assert study.core_makespan(waves, GPUS) >= least
