@@ -5,8 +5,8 @@ lost. Their number is such that they would fill so much of all memory slots (``-
 is the work that was accepted, slots times time: the first place on the first GPU (``first fit``),
 the first place on the GPU with the fewest free slots (``best fit``), the core's places, and the
 core's with moves: work that saves itself goes to another place when that makes room, and does what
-it had not saved once more. Nobody can accept more than whoever takes every job for which enough
-slots are free, wherever they lie (``bound``).
+it had not saved once more. Whoever takes every job for which enough slots are free, wherever they
+lie, is what all of them come close to at best (``no fragmentation``).
 
 **Makespan.** Jobs come in waves, those of a wave together: small ones, middling ones, then large
 ones, and each wave is as much work as all GPUs do until the next one. Compared is when the last job
@@ -94,7 +94,7 @@ def best_fit(free: Sequence[int], profile: mig.Profile) -> tuple[int, int] | Non
     return None if found is None else (by_free[found[0]], found[1])
 
 
-def bound(jobs: Sequence[Job], gpus: int) -> float:
+def without_fragmentation(jobs: Sequence[Job], gpus: int) -> float:
     """The work of whoever accepts every job for which enough slots are free anywhere."""
     free, ends, work = MODEL.slots * gpus, list[tuple[float, int]](), 0.0
     for job in jobs:
@@ -212,17 +212,18 @@ def acceptance(jobs: Sequence[Sequence[Job]], gpus: int) -> list[Figure]:
         "best fit": lambda some: accepted_by(best_fit, some, gpus),
         "core": lambda some: accepted_by_core(some, gpus, moves=False),
         "core with moves": lambda some: accepted_by_core(some, gpus, moves=True),
-        "bound": lambda some: bound(some, gpus),
+        "no fragmentation": lambda some: without_fragmentation(some, gpus),
     }
     asked = sum(job.work for some in jobs for job in some)
     work = {name: sum(way(some) for some in jobs) for name, way in ways.items()}
     found = [Figure(f"accepted: {name}", 100 * got / asked, "%", "-") for name, got in work.items()]
+    best = ("core with moves", "no fragmentation")
     for peer in ("first fit", "best fit"):
-        more, most = (100 * (work[name] / work[peer] - 1) for name in ("core with moves", "bound"))
+        more, most = (100 * (work[name] / work[peer] - 1) for name in best)
         goal = f">= {MORE_ACCEPTED:g}"
         found += [
             Figure(f"more than {peer}", more, "%", goal, more >= MORE_ACCEPTED),
-            Figure(f"more than {peer}, the bound", most, "%", "-"),
+            Figure(f"more than {peer}, no fragmentation", most, "%", "-"),
         ]
     return found
 

@@ -15,6 +15,7 @@ from carrel_scheduler.core import mig
 
 Layout = tuple[mig.Profile, ...]
 NEVER = 1e6
+Work = dict[mig.Profile, float]
 StaticJob = tuple[float, mig.Profile, float]
 """When it comes, what it asks for, how many seconds it runs."""
 
@@ -43,9 +44,9 @@ def divide(model: mig.Model, jobs: Sequence[StaticJob], gpus: int) -> list[mig.P
 
     GPUs change their layouts one at a time for as long as that makes the slowest profiles faster.
     """
-    work: Counter[mig.Profile] = Counter()
+    work: Work = {}
     for _, profile, seconds in jobs:
-        work[profile] += seconds
+        work[profile] = work.get(profile, 0.0) + seconds
     chosen = [layouts(model)[0]] * gpus
     better = True
     while better:
@@ -58,7 +59,7 @@ def divide(model: mig.Model, jobs: Sequence[StaticJob], gpus: int) -> list[mig.P
     return [one for layout in chosen for one in layout]
 
 
-def _times(work: Counter[mig.Profile], there: Counter[mig.Profile]) -> list[float]:
+def _times(work: Work, there: Counter[mig.Profile]) -> list[float]:
     """How long each profile takes on its own instances, the longest first."""
     times = (work[p] / there[p] if there[p] else NEVER * work[p] * p.size for p in work)
     return sorted(times, reverse=True)

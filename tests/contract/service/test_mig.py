@@ -107,7 +107,7 @@ async def test_for_an_instance_one_training_is_evicted_whose_end_makes_room(
     service: Site, driver: GpuState
 ) -> None:
     """Three instances of a quarter: a workspace that needs half of the GPU takes one of them."""
-    trainings = {
+    trainings: dict[str, dict[str, Any]] = {
         "memory": {"gpu_memory_bytes": 19 << 30},
         "first": {"mig_profile": "2g.20gb"},
         "second": {"mig_profile": "2g.20gb"},

@@ -8,17 +8,19 @@ from benchmarks.mig_static import divide, layouts, makespan
 GPUS = 8
 
 
-def test_no_way_accepts_more_than_the_bound() -> None:
-    jobs = study.jobs_of(seed=3, count=150, gpus=GPUS, load=1.2)
-    most = study.bound(jobs, GPUS)
+def test_each_way_accepts_a_part_and_moves_accept_more() -> None:
+    jobs = study.jobs_of(seed=3, count=300, gpus=GPUS, load=1.2)
     ways = [
         study.accepted_by(study.first_fit, jobs, GPUS),
         study.accepted_by(study.best_fit, jobs, GPUS),
         study.accepted_by_core(jobs, GPUS, moves=False),
         study.accepted_by_core(jobs, GPUS, moves=True),
     ]
-    assert all(0 < work <= most for work in ways)
-    assert most < sum(job.work for job in jobs), "there is more than fits"
+    assert all(0 < work < sum(job.work for job in jobs) for work in ways)
+    assert ways[-1] == max(ways)
+    alone = jobs[:1]
+    assert study.accepted_by_core(alone, GPUS, moves=True) == alone[0].work
+    assert study.without_fragmentation(alone, GPUS) == alone[0].work
 
 
 def test_layouts_fill_a_gpu() -> None:
