@@ -239,6 +239,25 @@ class TestTheSchedulersToken:
             told = scheduler.create(wrong)
             assert "denied" in told.error or "forbidden" in told.error, wrong
 
+    def test_by_an_access_rule_it_gives_roles_of_people_and_no_others(self, scheduler: As) -> None:
+        here, name = "carrel-bare", "carrel-access-1"
+        person = {"kind": "User", "apiGroup": RBAC, "name": "ada"}
+        given = binding(here, "carrel-viewer", name=name, subjects=[person])
+        assert scheduler.create(given).code == 0
+        nobody = {**person, "name": "system:anonymous"}
+        everybody = {"kind": "Group", "apiGroup": RBAC, "name": "system:masters"}
+        account = {"kind": "ServiceAccount", "name": "default", "namespace": here}
+        for wrong in (
+            binding(here, "carrel-viewer", name=name, subjects=[nobody]),
+            binding(here, "carrel-viewer", name=name, subjects=[everybody]),
+            binding(here, "carrel-viewer", name=name, subjects=[account]),
+            binding(here, "carrel-tasks", name=name, subjects=[person]),
+            binding(here, "cluster-admin", name=name, subjects=[person]),
+            binding("carrel-system", "carrel-viewer", name=name, subjects=[person]),
+        ):
+            told = scheduler.create(wrong)
+            assert "denied" in told.error or "forbidden" in told.error, wrong
+
     @pytest.mark.parametrize(
         "loose",
         [

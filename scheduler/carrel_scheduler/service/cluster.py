@@ -45,6 +45,7 @@ from carrel_scheduler.service.settings import ClusterSettings, Settings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster
+from carrel_scheduler.workloads.namespaces.access_controller import AccessBindings
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.reconcile.live import LiveView
@@ -223,6 +224,14 @@ class Cluster:
         taking_on = ObjectAdoption(
             self._ledger, self._client, live, time.time, quarantine=quarantine
         )
+        bindings = AccessBindings(
+            self._ledger,
+            self._client,
+            clock=time.monotonic,
+            chance=random.random,
+            quarantine=quarantine,
+        )
+        tasks.append(group.create_task(bindings.run()))
         return [*tasks, group.create_task(taking_on.run())]
 
     async def _met(self, entry: CachedWorkload, port: int) -> frozenset[int]:

@@ -4,66 +4,22 @@ Rules are kept in memory for two seconds, so that a decision asks no database; t
 scheduler count at once.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, NamedTuple
-
-import msgspec
+from functools import partial
+from typing import Final
 
 from carrel_scheduler.api.principals.identity import Identity, Membership, Principal
-from carrel_scheduler.api.principals.rights import NO_RIGHTS, Rights
 from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import NotFound
-from carrel_schema.governance.people import DIRECTORY_GROUP, DirectoryGroupFields
-from carrel_schema.governance.roles import ROLES, AccessRuleFields, SubjectKind
+from carrel_scheduler.policy.access_records import KIND, read, read_all
+from carrel_scheduler.policy.rights import Rights
+from carrel_schema.governance.roles import SubjectKind
 from carrel_schema.governance.service_accounts import SUFFIX
-from carrel_schema.objects import Project
-from carrel_schema.scopes import Scope
 
-KIND: Final = "access-rule"
-DIRECTORY_KIND: Final = "directory-group"
 KNOWN_SECONDS: Final = 2.0
-
-
-class KnownRules(NamedTuple):
-    """All rules, and the projects of each department that they are about."""
-
-    rules: Sequence[AccessRuleFields]
-    projects: Mapping[str, Collection[str]]
-
-    def rights(self, name: str, kind: str, groups: Collection[str]) -> Rights:
-        """What they give a subject of a kind, and members of groups."""
-        mine = [
-            one
-            for one in self.rules
-            if (one.subject_kind == "group" and one.subject in groups)
-            or (one.subject_kind == kind and one.subject == name.removesuffix(SUFFIX))
-        ]
-        if not mine:
-            return NO_RIGHTS
-        platform: set[str] = set()
-        departments: defaultdict[str, set[str]] = defaultdict(set)
-        projects: defaultdict[str, set[str]] = defaultdict(set)
-        for rule in mine:
-            scope, permissions = Scope.parse(rule.scope), ROLES[rule.role].permissions
-            if scope.level == "platform":
-                platform |= permissions
-            elif scope.level == "department":
-                departments[scope.name] |= permissions
-                for project in self.projects.get(scope.name, ()):
-                    projects[project] |= permissions
-            else:
-                projects[scope.name] |= permissions
-        return Rights(
-            platform=frozenset(platform),
-            departments={one: frozenset(found) for one, found in departments.items()},
-            projects={one: frozenset(found) for one, found in projects.items()},
-            held=tuple((rule.role, rule.scope) for rule in mine),
-        )
 
 
 class AccessRules:
@@ -77,7 +33,7 @@ class AccessRules:
 
     def __init__(self, ledger: Ledger, membership: Membership, clock: Callable[[], float]) -> None:
         self._ledger, self._membership = ledger, membership
-        self._known = CachedValue(self._read, KNOWN_SECONDS, clock)
+        self._known = CachedValue(partial(read_all, ledger), KNOWN_SECONDS, clock)
 
     def forget(self) -> None:
         """Rules or departments changed: the next decision reads them again."""
@@ -92,7 +48,7 @@ class AccessRules:
         """What rules give somebody who does not call; the Hub is asked for groups if need be."""
         known = await self._known.get()
         groups: Collection[str] = ()
-        if any(one.subject_kind == "group" for one in known.rules):
+        if any(one.subject_kind == "group" for one in known.rules.values()):
             groups = await self._membership.groups_of(user)
         kind = "service-account" if user.endswith(SUFFIX) else "user"
         return known.rights(user, kind, groups)
@@ -113,15 +69,6 @@ class AccessRules:
                     await self._ledger.scoped.remove(KIND, record.scope, record.name)
         self.forget()
 
-    async def _read(self) -> KnownRules:
-        rules = [read(one) for one in await self._ledger.scoped.list(KIND)]
-        rules += rules_of_directory(await self._ledger.scoped.list(DIRECTORY_KIND))
-        projects: defaultdict[str, list[str]] = defaultdict(list)
-        if any(one.scope.startswith("department/") for one in rules):
-            for project in (await self._ledger.list(Project)).items:
-                projects[project.spec.department].append(project.meta.name)
-        return KnownRules(rules, projects)
-
 
 class RightsIdentity:
     """``Identity`` whose principals have what access rules give them."""
@@ -139,21 +86,3 @@ class RightsIdentity:
     def forget(self, user: str) -> None:
         """See ``Identity``."""
         self._identity.forget(user)
-
-
-def rules_of_directory(records: Iterable[ScopedRecord]) -> Iterator[AccessRuleFields]:
-    """Roles that groups of the directory bring; the Hub has a group of its own for each."""
-    for record in records:
-        rule = msgspec.json.decode(record.content, type=DirectoryGroupFields)
-        if rule.role:
-            yield AccessRuleFields(
-                subject=f"{DIRECTORY_GROUP}{record.name}",
-                subject_kind="group",
-                role=rule.role,
-                scope=rule.scope,
-            )
-
-
-def read(record: ScopedRecord) -> AccessRuleFields:
-    """The rule of a record."""
-    return msgspec.json.decode(record.content, type=AccessRuleFields)

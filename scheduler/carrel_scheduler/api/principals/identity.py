@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from carrel_scheduler.api.principals.rights import NO_RIGHTS, Rights
+from carrel_scheduler.policy.rights import NO_RIGHTS, Rights
 from carrel_schema.governance.roles import FROM_WORKSPACES, ROLES
 from carrel_schema.scopes import Scope, ScopeLevel
 

@@ -33,7 +33,7 @@ NODE_DNS: Final = "169.254.20.10/32"
 DNS_PORTS: Final = (53, 5353)
 SERVING_PORTS: Final = (8080, 8081, 8091)
 """The scheduler's API, the Hub's, the gateway."""
-_RBAC: Final = "rbac.authorization.k8s.io"
+RBAC: Final = "rbac.authorization.k8s.io"
 _STANDARD: Final = "pod-security.kubernetes.io"
 
 
@@ -76,7 +76,7 @@ def group_of(project: Project) -> str:
 
 def role_bindings(project: Project, system: str) -> list[Manifest]:
     """Rights of members, of the scheduler and of the Hub; ``system`` is the latter's namespace."""
-    members = {"apiGroup": _RBAC, "kind": "Group", "name": group_of(project)}
+    members = {"apiGroup": RBAC, "kind": "Group", "name": group_of(project)}
     subjects = {
         RESEARCHER: members,
         TASKS: _account(SCHEDULER_ACCOUNT, system),
@@ -91,10 +91,10 @@ def _account(name: str, namespace: str) -> Manifest:
 
 def _binding(project: str, role: str, subject: Manifest) -> Manifest:
     return {
-        "apiVersion": f"{_RBAC}/v1",
+        "apiVersion": f"{RBAC}/v1",
         "kind": "RoleBinding",
         "metadata": {"name": role, "labels": labels(project)},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [subject],
     }
 

@@ -12,11 +12,11 @@ import msgspec
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals import service_accounts
-from carrel_scheduler.api.principals.access_rules import KIND, read
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.policy.access_records import KIND, read
 from carrel_schema.answers import HeldRole
 from carrel_schema.governance.roles import (
     ALL,

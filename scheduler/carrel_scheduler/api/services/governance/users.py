@@ -13,7 +13,6 @@ import msgspec
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.principals.access_rules import DIRECTORY_KIND as KIND
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.principals.users import UserRefusal
 from carrel_scheduler.api.problems import Code
@@ -21,6 +20,7 @@ from carrel_scheduler.ledger.audit import actor as actors
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.policy.access_records import DIRECTORY_KIND as KIND
 from carrel_scheduler.workloads.launch import identities
 from carrel_schema.governance.people import (
     DirectoryGroupFields,
