@@ -49,7 +49,6 @@ async def test_every_kind_of_work_runs_on_a_cluster(site: Site) -> None:
 
 async def what_no_pod_can_be_is_refused_with_its_field(site: Site) -> None:
     refused = {
-        ("--gpus", "0.5"): "gpus is 0.5: shares of a GPU are not offered on a cluster",
         ("--volume", "/data:/data"): "volumes.0.source is '/data': a volume claim of the project",
         ("--volume", "carrel-checkpoints:x"): "shown to nobody as a whole",
     }

@@ -12,9 +12,12 @@ import pytest
 import yaml
 
 from carrel_scheduler.core.settings import NAMED
+from carrel_scheduler.engines.kubernetes.shared_gpus import reservation
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HolderSettings
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
+from carrel_schema.names import GPU_UUIDS
 from carrel_schema.objects import Meta, Project, ProjectSpec
 from contract.ledger.store_tools import workload
 from k8s.cluster.control_plane import ControlPlane
@@ -194,6 +197,36 @@ class TestRights:
         until_refused(kubectl, workspace, "hub", "schedulerName: carrel is right")
         placed = pod(schedulerName="carrel", nodeName="node-1")
         until_refused(kubectl, placed, "scheduler", "spec.nodeName is chosen by Carrel")
+
+    def test_who_gives_gpus_says_which(self, kubectl: Kubectl) -> None:
+        def told(**variable: Any) -> dict[str, Any]:
+            made = pod(schedulerName="carrel")
+            made["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+            (container,) = made["spec"]["containers"]
+            container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", **variable}]
+            return made
+
+        until_refused(kubectl, told(value="all"), "scheduler", "is said by who gives GPUs")
+        elsewhere = {"fieldRef": {"fieldPath": "metadata.annotations['mine']"}}
+        until_refused(kubectl, told(valueFrom=elsewhere), "scheduler", "is said by who gives GPUs")
+        until_refused(kubectl, told(value="void"), "scheduler", "with a share of a GPU takes")
+        bound = {"fieldRef": {"fieldPath": f"metadata.annotations['{GPU_UUIDS}']"}}
+        accepted = kubectl.apply(told(valueFrom=bound), words=as_somebody("scheduler"))
+        assert accepted.code == 0, accepted.error
+        marked = told(valueFrom=bound)
+        marked["metadata"]["annotations"][GPU_UUIDS] = "GPU-mine"
+        marked["metadata"]["namespace"] = "default"
+        words = ("--as=root", "--as-group=system:masters", "--dry-run=server")
+        refused = kubectl.apply(marked, words=words)
+        assert "are the scheduler's; leave them out" in refused.error
+
+    def test_reservations_are_made_by_the_scheduler_alone(self, kubectl: Kubectl) -> None:
+        made = reservation.manifest("n1", 0, HolderSettings("none"))
+        assert kubectl.apply(made, words=as_somebody("scheduler")).code == 0
+        for who in ("admin", "a", "hub"):
+            assert kubectl.apply(made, words=as_somebody(who)).code
+        made["spec"]["hostNetwork"] = True
+        assert kubectl.apply(made, words=as_somebody("scheduler")).code
 
     def test_only_restricted_pods_are_taken(self, kubectl: Kubectl) -> None:
         loose = pod(schedulerName="carrel", hostNetwork=True)

@@ -31,6 +31,8 @@ from carrel_scheduler.engines.kubernetes.node_tokens import NodeTokens
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HolderSettings
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
 from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.kube.client import KubeClient
@@ -137,12 +139,25 @@ class Cluster:
         self.launch = on_cluster(
             cluster.task_api_url, self.tokens, settings.gateway_prefix, settings.gateway_url
         )
+        self._feeds = Feeds.of(client, ours=True)
+        self._gpus = GpuReservations(
+            client,
+            self._feeds.pods,
+            HolderSettings(
+                image=cluster.pods.gpu_image or cluster.pods.image,
+                pull_policy=cluster.pods.pull_policy,
+                pull_secrets=cluster.pods.pull_secrets,
+            ),
+            epoch=lambda: leader.epoch,
+            now=time.time,
+        )
         self.engine = KubernetesEngine(
             client,
             cluster.pods,
             clock=time.time,
             epoch=lambda: leader.epoch,
             owner_of=Owners(client, ledger),
+            gpus=self._gpus,
         )
         self._client, self._lead = client, lead
         self._ledger = ledger
@@ -154,7 +169,6 @@ class Cluster:
             chance=random.random,
             closed=cluster.closed_networks,
         )
-        self._feeds = Feeds.of(client, ours=True)
         self._work: ExternalPodRunner | None = None
 
     def external_pods(self, access: ReconcilerAccess) -> ExternalPods:
@@ -209,6 +223,7 @@ class Cluster:
             epoch=self._lead.leader.epoch,
             instance=self._lead.instance,
             now=time.time,
+            gpus=self._gpus,
         )
         loop.executor.announcer = self._work.announcer
         tasks = [
@@ -217,6 +232,7 @@ class Cluster:
             group.create_task(watch_rendezvous(self._met, loop, LOOK_SECONDS)),
             group.create_task(self._namespaces.run()),
             group.create_task(self.engine.listen()),
+            group.create_task(self._gpus.run()),
         ]
         await began.wait()
         live = LiveView(loop, self.fits)
@@ -240,6 +256,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Stop watching, and let another scheduler lead."""
+        await self._gpus.close()
         await self._feeds.close()
         if self._work is not None:
             await self._work.executor.flush()

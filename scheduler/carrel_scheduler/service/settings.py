@@ -389,6 +389,7 @@ def _listen(env: Mapping[str, str]) -> tuple[str, int]:
 def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> ClusterSettings:
     claim = env.get("CARREL_STORAGE_CLAIM") or CHECKPOINTS_CLAIM
     secrets = env.get("CARREL_TASK_PULL_SECRETS", "")
+    limited = _enforcement(env) != "off"
     return ClusterSettings(
         storage=_storage(env, wanted=claim == CHECKPOINTS_CLAIM),
         by_role=_by_role(env),
@@ -404,6 +405,8 @@ def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> Clust
             storage_claim="" if claim == NO_CLAIM else claim,
             cluster_domain=env.get("CARREL_CLUSTER_DOMAIN") or "cluster.local",
             pull_secrets=tuple(name for name in secrets.split(",") if name),
+            gpu_image=env.get("CARREL_GPU_IMAGE", ""),
+            limits_gpu_memory=limited,
             lost_after_seconds=round(
                 _number(env, "CARREL_LOST_AFTER_SECONDS", LOST_AFTER_SECONDS, least=0.0)
             ),

@@ -1,6 +1,7 @@
 """From tasks to pods: what is in the manifest, and what is refused with field and value."""
 
 import base64
+import dataclasses
 import json
 from typing import Any
 
@@ -98,6 +99,41 @@ def test_resources_and_image() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in shown(task), "the device plugin says which"
     assert shown(a_task())["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert shown(task)["OMP_NUM_THREADS"] == "2"
+
+
+def test_a_share_is_told_its_gpu_when_it_is_bound() -> None:
+    chosen = {"NVIDIA_VISIBLE_DEVICES": "all", "CARREL_GPU_MEMORY_MIB": "9"}
+    task = a_task(
+        devices=(3,), gpu_milli=250, environment=chosen, secret_environment={**chosen, "A": "b"}
+    )
+    made = container_of(task)
+    assert "nvidia.com/gpu" not in made["resources"]["limits"]
+    told = {one["name"]: one for one in made["env"]}
+    assert len(told) == len(made["env"]), "each variable once"
+    path = told["NVIDIA_VISIBLE_DEVICES"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.annotations['carrel.dev/gpu-uuids']"
+    path = told["CARREL_GPU_MEMORY_MIB"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.annotations['carrel.dev/gpu-memory-mib']"
+    assert told["CARREL_GPU_SHARE"]["value"] == "0.25"
+    assert "CUDA_VISIBLE_DEVICES" not in told
+    assert environment.secret_variables(task) == {"A": "b"}
+
+
+def test_a_share_is_limited_by_files_that_it_cannot_change() -> None:
+    task = a_task(devices=(3,), gpu_milli=250)
+    settings = dataclasses.replace(SETTINGS, gpu_image="carrel:1")
+    (preparing,) = pod(task, settings)["spec"]["initContainers"]
+    assert preparing["image"] == "carrel:1"
+    assert preparing["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    seen = {one["mountPath"]: one for one in container_of(task)["volumeMounts"]}
+    assert seen["/etc/ld.so.preload"]["readOnly"]
+    assert seen["/dev/carrel-gpu/limits"]["readOnly"]
+    assert "readOnly" not in seen["/dev/carrel-gpu/usage"]
+    off = dataclasses.replace(SETTINGS, limits_gpu_memory=False)
+    spec = pod(task, off)["spec"]
+    assert "initContainers" not in spec
+    assert not [one for one in spec["volumes"] if one["name"] == "carrel-gpu"]
+    assert "initContainers" not in spec_of(a_task(devices=(3,), gpu_milli=1000))
 
 
 def test_kubernetes_finds_nothing_to_fill_in() -> None:
@@ -205,7 +241,7 @@ def test_grace_periods_are_whole_seconds(seconds: float, whole: int) -> None:
     [
         ({"command": ()}, "command"),
         ({"command": ("a\0b",)}, "command"),
-        ({"gpu_milli": 500, "devices": (0,)}, "gpus=0.5"),
+        ({"gpu_milli": 1500, "devices": (0,)}, "gpus=1.5"),
         ({"device_uuids": ("a",)}, "device_uuids"),
         ({"files": {"../x": ""}}, "../x"),
         ({"files": {"/etc/x": ""}}, "/etc/x"),

@@ -147,3 +147,19 @@ def test_an_image_that_cannot_be_pulled_is_waited_for() -> None:
     assert status.look_again_at(pod, 600) == created + 600
     creating = a_pod(phase="Pending", state={"waiting": {"reason": "ContainerCreating"}})
     assert status.in_vain(creating, AT + 10_000, 600) == ""
+
+
+def preparing(**state: Any) -> dict[str, Any]:
+    return {"initContainerStatuses": [{"name": "carrel-gpu-limiter", "state": state}]}
+
+
+def test_what_runs_before_it_may_fail_or_wait_for_its_image() -> None:
+    failed = {"terminated": {"exitCode": 2, "message": "no space"}}
+    found = read(a_pod(phase="Failed", **preparing(**failed)))
+    assert (found.exit_code, found.lost, found.last_output) == (2, False, "no space")
+    waits = {"waiting": {"reason": "ErrImageNeverPull", "message": "not there"}}
+    pod = a_pod(phase="Pending", **preparing(**waits))
+    assert "its image is not on the node" in read(pod).message
+    assert status.in_vain(pod, 0.0, 600.0)
+    done = {"terminated": {"exitCode": 0}}
+    assert read(a_pod(phase="Pending", **preparing(**done))).message == ""

@@ -1,10 +1,13 @@
-"""MIG instances by name, and shares that no cluster offers."""
+"""MIG instances by name, and shares of GPUs."""
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
+from carrel_scheduler.engines.kubernetes.pods.nodes import (
+    GPU_RESOURCE,
+    UnmanagedUse,
+    node_set,
+)
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
-from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.mig_resources import held_milli, milli_of
 from carrel_scheduler.workloads.state import shape
 from carrel_schema.objects import Resources, WorkloadSpec
@@ -64,12 +67,22 @@ def test_our_own_work_asks_for_one_by_its_profile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("carrel.dev/gpu-share", "0.5"), ("gpu-memory", "2048")]
+    ("annotations", "asked"),
+    [
+        ({"carrel.dev/gpu-share": "0.5"}, (500, 0, 1)),
+        ({"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"}, (250, 0, 2)),
+        ({"gpu-memory": "2048"}, (0, 2048, 1)),
+    ],
 )
-def test_a_share_is_refused_with_what_would_be_right(key: str, value: str) -> None:
+def test_a_share_goes_to_gpus_of_nvidia(
+    annotations: dict[str, str], asked: tuple[int, int, int]
+) -> None:
     places = PlacementConstraints()
     places.set_node(node())
-    with pytest.raises(PodRefused) as refused:
-        places.ask(pod(annotations={key: value}))
-    assert (refused.value.code, refused.value.field) == ("gpu_shares", key)
-    assert "MIG instances" in refused.value.sentence
+    request = places.ask(pod(annotations=annotations)).request
+    assert (request.share_milli, request.gpu_memory_mib, request.devices) == asked
+    assert request.where.labels == ()
+    places.set_node(node("n1", allocatable={"nvidia.com/gpu": "8"}))
+    places.set_node(node("n2", allocatable={"amd.com/gpu": "8"}))
+    request = places.ask(pod(annotations=annotations)).request
+    assert (GPU_RESOURCE, frozenset({"nvidia.com/gpu"})) in request.where.labels

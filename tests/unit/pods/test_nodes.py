@@ -47,6 +47,19 @@ def test_what_others_use_is_not_offered() -> None:
     assert found.broken_devices == {5, 6}
 
 
+def test_what_holds_a_gpu_for_others_counts_as_theirs() -> None:
+    use = UnmanagedUse()
+    asked = {"cpu": "10m", "nvidia.com/gpu": "1"}
+    holds = [container(requests=asked)]
+    marks = {"carrel.dev/gpu-index": "3"}
+    space = "gpu-reservations-carrel"
+    use.put(pod("gpu-3", namespace=space, labels=marks, node="n", containers=holds))
+    assert node_set(gpu_node(), use.of("n")).broken_devices == frozenset()
+    assert node_set(gpu_node(), use.of("n")).cpu_milli == 63_990
+    use.put(pod("gpu-4", namespace="elsewhere", labels=marks, node="n", containers=holds))
+    assert node_set(gpu_node(), use.of("n")).broken_devices == {7}
+
+
 def test_they_use_it_until_they_ended_wherever_they_went() -> None:
     use = UnmanagedUse()
     use.put(pod("theirs", node="n", deleted=True))

@@ -26,7 +26,7 @@ def work(name: str = "x", **fields: Any) -> Workload:
 @pytest.mark.parametrize(
     ("fields", "code", "field"),
     [
-        ({"resources": Resources(gpu_milli=500)}, "bad_gpu_share", "gpus"),
+        ({"resources": Resources(gpu_milli=1500)}, "bad_gpu_share", "gpus"),
         ({"resources": Resources(mig_profile="half")}, "bad_mig_profile", "mig_profile"),
         (
             {"resources": Resources(gpu_milli=1000, mig_profile="1g.10gb")},
@@ -91,6 +91,7 @@ def test_instances_take_gpus_that_are_divided() -> None:
 def test_what_fits_a_cluster() -> None:
     assert ON_CLUSTER(work(volumes=[("data/raw", "/mnt/raw")], tasks=3)) is None
     assert ON_CLUSTER(work(kind="experiment")) is None
+    assert ON_CLUSTER(work(resources=Resources(gpu_milli=500))) is None
     assert ON_CLUSTER(work(kind="workspace", command=[], external=True)) is None
 
 

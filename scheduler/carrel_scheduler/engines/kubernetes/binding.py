@@ -10,8 +10,8 @@ Before it, ``prepare`` writes where the volumes of the pod's claims are to be ma
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -101,6 +101,7 @@ class Target:
         decided: an external pod as it was decided on. ``None``: a task's pod, which is bound
             whatever becomes of it meanwhile, but not if it was bound before.
         counted: whom it counts for from now on (``pods.labels.Counted``).
+        gpus: annotations that say which GPUs it shares (``shared_gpus.reservation.told``).
     """
 
     namespace: str
@@ -110,6 +111,7 @@ class Target:
     devices: Sequence[int] | None = ()
     decided: Pod | None = None
     counted: str = ""
+    gpus: Mapping[str, str] = field(default_factory=dict)
 
 
 async def bind(client: KubeClient, target: Target, epoch: int) -> None:
@@ -168,6 +170,7 @@ def annotations(target: Target, epoch: int) -> dict[str, str]:
         **({} if target.devices is None else {DEVICES: devices_text(target.devices)}),
         EPOCH: str(epoch),
         **({COUNTED: target.counted} if target.counted else {}),
+        **target.gpus,
     }
 
 

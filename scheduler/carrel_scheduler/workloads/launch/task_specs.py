@@ -33,6 +33,7 @@ from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.state.pass_changes import Start
 from carrel_schema.governance.secrets import without_references
 from carrel_schema.objects import Resources, WorkloadSpec
+from carrel_schema.shared_gpus import MEMORY, SHARE
 
 # The platform's own Python comes first, so that ``python train.py`` finds the libraries that a
 # workspace's notebooks have.
@@ -309,13 +310,11 @@ def part_of(resources: Resources, memory_mib: int) -> int:
 
 def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:
     """Variables that tell a task that its GPU is shared, and how much of it is its own."""
-    memory = _share_memory(spec, devices)
-    if not memory:
+    milli, memory = spec.resources.gpu_milli, _share_memory(spec, devices)
+    if not 0 < milli < MILLI:
         return {}
-    return {
-        "CARREL_GPU_SHARE": f"{spec.resources.gpu_milli / MILLI:g}",
-        "CARREL_GPU_MEMORY_MIB": str(memory),
-    }
+    told = {SHARE: f"{milli / MILLI:g}"}
+    return {**told, MEMORY: str(memory)} if memory else told
 
 
 def _ports(entry: CachedWorkload, index: int, settings: LaunchSettings) -> dict[str, str]:

@@ -8,11 +8,12 @@ waits by itself for its next try, so however many are protected, others are carr
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from carrel_scheduler.backoff import Pauses
+from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes import notifications
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind, prepare
@@ -29,6 +30,9 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     ReportPending,
 )
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import share_of
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import part_of, told
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, KubeError, TooManyRequests, Unavailable
 from carrel_scheduler.ledger.records import Ledger, Transition
@@ -84,6 +88,7 @@ class PodExecutor:
         now: epoch seconds.
         instance: the name of this process, for events.
         limits: see ``Limits``.
+        gpus: holds the GPUs that pods share; ``None``: none are shared.
     """
 
     def __init__(
@@ -95,11 +100,13 @@ class PodExecutor:
         now: Callable[[], float],
         instance: str,
         limits: Limits = Limits(),
+        gpus: GpuReservations | None = None,
     ) -> None:
         self.counts = Counts()
         self.epoch = 0
         self._client, self._ledger, self._deliver = client, ledger, deliver
         self._now, self._instance, self._limits = now, instance, limits
+        self._gpus = gpus
         self._binds: deque[Bind] = deque()
         self._evictions: deque[Evict] = deque()
         self._refusals: Counter[str] = Counter()
@@ -165,19 +172,10 @@ class PodExecutor:
             await self._binding.acquire()
             order = self._binds.popleft()
             pod = order.pod
-            target = Target(
-                pod.namespace,
-                pod.name,
-                pod.uid,
-                order.node,
-                order.devices,
-                order.seen,
-                order.counted,
-            )
             try:
                 for decision in order.first:
                     await prepare(self._client, decision)
-                await bind(self._client, target, self.epoch)
+                await self._bind(order)
             except KubeError as error:
                 self.counts.failed += 1
                 passing = isinstance(error, Conflict | Unavailable | TooManyRequests)
@@ -187,12 +185,28 @@ class PodExecutor:
                     raise Fenced(str(error)) from error
                 self.counts.failed += 1
                 self._report(BindingFailed(pod, str(error), error.final))
+            except EngineError as error:  # its GPUs cannot be held at present
+                self.counts.failed += 1
+                self._report(BindingFailed(pod, str(error), final=False))
             except Exception as error:
                 log.exception("binding pod %s failed", pod.name)
                 self.counts.failed += 1
                 self._report(BindingFailed(pod, repr(error), final=False))
             else:
                 self.counts.bound += 1
+
+    async def _bind(self, order: Bind) -> None:
+        """Bind a pod where its GPUs are, if it has some."""
+        share, gpus = share_of(order.seen.metadata.annotations), self._gpus
+        if share is None or gpus is None:
+            if order.devices and gpus is not None:
+                await gpus.make_room(order.node)
+            await bind(self._client, _target(order, {}), self.epoch)
+            return
+        async with gpus.hold(order.node, order.devices) as hold:
+            part = part_of(share.milli, share.memory_mib, hold.gpus)
+            await bind(self._client, _target(order, told(hold.gpus, part)), self.epoch)
+            hold.pod = order.seen.metadata
 
     async def _evict_all(self) -> None:
         while True:
@@ -271,3 +285,17 @@ class PodExecutor:
 
     def _report(self, news: ExternalEvent) -> None:
         self._deliver(ExternalEvents((news,)))
+
+
+def _target(order: Bind, gpus: Mapping[str, str]) -> Target:
+    pod = order.pod
+    return Target(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        order.node,
+        order.devices,
+        order.seen,
+        order.counted,
+        gpus,
+    )

@@ -294,7 +294,13 @@ class ReconcilePass:
 
     def row(self, workload: ExternalWorkload, task: ExternalTask, phase: str) -> None:
         """Record what a task holds from now on."""
-        self.orders.rows.append(usage.row(workload, task, phase, now=self.now, epoch=self.epoch))
+        nodes, place = self.state.nodes, task.allocation
+        slot = None if place is None else nodes.slots.get(place.node)
+        memory = 0 if slot is None else nodes.fact(slot).gpu_memory_mib
+        row = usage.row(
+            workload, task, phase, now=self.now, epoch=self.epoch, gpu_memory_mib=memory
+        )
+        self.orders.rows.append(row)
 
     def requests_unchanged(self, task: ExternalTask) -> bool:
         """Whether the pod of a task still requests what was allocated."""

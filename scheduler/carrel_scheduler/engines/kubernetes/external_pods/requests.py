@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
+from carrel_scheduler.core.devices.shares import share_of_memory
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
@@ -61,22 +62,23 @@ def _choices(state: State, pod: ExternalPod, request: Request) -> list[tuple[int
 
 def free_devices(state: State, node: str, request: Request) -> tuple[int, ...] | None:
     """The first free devices of a node for a request; ``None`` when there are too few."""
-    count, share = devices_wanted(request)
     slot = state.nodes.slots[node]
+    count, share = devices_wanted(request, state.nodes.fact(slot).gpu_memory_mib)
     free = state.nodes.free.devices[: int(state.nodes.devices[slot]), slot]
     found = tuple(index for index, left in enumerate(free.tolist()) if left >= share)
     return found[:count] if len(found) >= count else None
 
 
-def devices_wanted(request: Request) -> tuple[int, int]:
+def devices_wanted(request: Request, memory_mib: int) -> tuple[int, int]:
     """How many devices, and how much of each in thousandths.
 
-    A share that is asked for in memory is looked for on devices that nobody uses.
+    A share that is asked for in memory is one of GPUs with so much of it; all of each where nobody
+    knows how much they have.
     """
     if request.share_milli:
         return request.devices, request.share_milli
     if request.gpu_memory_mib:
-        return request.devices, MILLI
+        return request.devices, share_of_memory(request.gpu_memory_mib, memory_mib) or MILLI
     return (1 if request.mig_profile else request.gpus), MILLI
 
 

@@ -26,12 +26,21 @@ HOLDS = "running"
 
 
 def row(
-    workload: ExternalWorkload, task: ExternalTask, phase: str, *, now: float, epoch: int
+    workload: ExternalWorkload,
+    task: ExternalTask,
+    phase: str,
+    *,
+    now: float,
+    epoch: int,
+    gpu_memory_mib: int,
 ) -> Transition:
-    """The row of a task after a change; each task of a gang has a history of its own."""
+    """The row of a task after a change; each task of a gang has a history of its own.
+
+    ``gpu_memory_mib`` is that of its node's GPUs.
+    """
     place = task.allocation if phase == HOLDS else None
     asked = task.request
-    count, share = devices_wanted(asked)
+    count, share = devices_wanted(asked, gpu_memory_mib)
     return Transition(
         at=now,
         epoch=epoch,

@@ -51,6 +51,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import (
     StorageClass,
     Topology,
 )
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.feed import Feed
@@ -319,6 +320,7 @@ class ExternalPodRunner:
         instance: the name of this process.
         now: epoch seconds.
         limits: how much at once.
+        gpus: holds the GPUs that pods share.
     """
 
     def __init__(
@@ -334,13 +336,14 @@ class ExternalPodRunner:
         instance: str,
         now: Callable[[], float],
         limits: Limits = Limits(),  # noqa: B008 - frozen
+        gpus: GpuReservations | None = None,
     ) -> None:
         self._client, self._feeds, self._pods, self._now = client, feeds, pods, now
         self._ledger, self._deliver = ledger, deliver
         known = KnownProjects(projects, lambda: feeds.namespaces.objects)
         self.reader = Reader(Grouper(Owners(OwnerLookup(client)), known))
         self.executor = PodExecutor(
-            client, ledger, deliver, now=now, instance=instance, limits=limits
+            client, ledger, deliver, now=now, instance=instance, limits=limits, gpus=gpus
         )
         self.executor.epoch = epoch
         pods.current.execute = self.executor

@@ -30,6 +30,7 @@ BY_OTHERS: Final[Mapping[str, str]] = MappingProxyType(
         "EvictionByEvictionAPI": "it was evicted",
         "PreemptionByScheduler": "another scheduler needed its resources",
         "DeletionByTaintManager": "its node was taken out of service",
+        "GpuReservationLost": "the pod that held its GPU is gone",
     }
 )
 """Reasons of Kubernetes' own parts in the condition of a pod that they have end."""

@@ -34,7 +34,7 @@ from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
 from carrel_scheduler.engines.kubernetes.pods.selectors import NO_EXECUTE, closed, core_taint, hard
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.engines.mig_resources import held_milli
-from carrel_schema.names import GROUP, NODE_GROUP
+from carrel_schema.names import GPU_INDEX, GROUP, NODE_GROUP, RESERVATIONS_NAMESPACE
 
 NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -83,11 +83,21 @@ class UnmanagedUse:
             del self._nodes[node]
 
 
+def is_reservation(pod: Pod) -> bool:
+    """Whether a pod holds a GPU that others share: it is counted as theirs."""
+    meta = pod.metadata
+    return meta.namespace == RESERVATIONS_NAMESPACE and GPU_INDEX in meta.labels
+
+
 def _total(pod: Pod) -> Nanos:
     try:
-        return total_of(pod)
+        total = total_of(pod)
     except PodRefused:
         return {PODS: NANO}
+    if is_reservation(pod):
+        for name in GPU_RESOURCES:
+            total.pop(name, None)
+    return total
 
 
 NODE_GROUP_ALIASES: Final = ("run.ai/type", "run.ai/node-pool", "kai.scheduler/node-pool")

@@ -11,8 +11,7 @@ or what the pod as a whole requests, where it says so; and its runtime's ``overh
 Amounts are rounded up in steps, so that requests that differ by little are one class: CPU to 10
 millicores, memory to MiB, from 1 GiB on to 16 MiB.
 
-Shares of GPUs are parsed, so that the refusal names the annotation, and refused: nothing on the
-nodes of a cluster gives a container a part of a GPU.
+Shares of GPUs are asked for by annotations, since no resource of Kubernetes is a part of a GPU:
 
 | ours | elsewhere | means |
 |---|---|---|
@@ -76,17 +75,6 @@ def share_of(annotations: Mapping[str, str]) -> Share | None:
     if memory:
         return Share(memory_mib=memory, devices=devices)
     return Share(milli=_share_milli(part, part_key), devices=devices)
-
-
-def not_offered(annotations: Mapping[str, str]) -> PodRefused:
-    """The refusal of a fraction on a cluster: nothing there gives a container a part of a GPU."""
-    asked = (*GPU_SHARE, GPU_MEMORY, GPU_MEMORY_MIB)
-    key = next((one for one in asked if annotations.get(one)), GPU_SHARE[0])
-    expected = (
-        "left out: shares of a GPU are not offered on a cluster; whole GPUs, or MIG instances by "
-        "the name that a node offers them by, are right"
-    )
-    return PodRefused("gpu_shares", key, annotations.get(key, ""), expected)
 
 
 def _first_annotation(annotations: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str, str]:

@@ -42,6 +42,7 @@ class Meta(Kube, frozen=True):
     generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     owner_references: tuple[Owner, ...] = ()
@@ -403,6 +404,7 @@ class PodStatus(Kube, frozen=True):
     pod_ip: str = msgspec.field(default="", name="podIP")
     start_time: datetime | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(Kube, frozen=True):

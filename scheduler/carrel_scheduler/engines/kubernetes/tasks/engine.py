@@ -24,6 +24,7 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
     UnknownTask,
 )
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.engines.kubernetes.tasks.logs import read_log
 from carrel_scheduler.engines.kubernetes.tasks.records import Record, Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
@@ -91,6 +92,10 @@ async def no_owner(_task: TaskSpec) -> dict[str, Any] | None:
     return None
 
 
+def _nothing_follows(_pod: str) -> None:
+    """No GPU was shared."""
+
+
 class KubernetesEngine:
     """Runs tasks as pods.
 
@@ -100,6 +105,7 @@ class KubernetesEngine:
         clock: epoch seconds.
         epoch: of the scheduler's leadership, written into every binding.
         owner_of: reference to the object that a task is a part of, if there is one.
+        gpus: holds the GPUs that tasks share; ``None``: none are shared. It is not closed either.
     """
 
     def __init__(
@@ -110,12 +116,16 @@ class KubernetesEngine:
         clock: Callable[[], float] = time.time,
         epoch: Callable[[], int] = lambda: 0,
         owner_of: OwnerOf = no_owner,
+        gpus: GpuReservations | None = None,
     ) -> None:
         self._client = client
         self._streams = Streams()
         self._opened_once = False
-        self._records = Records(client, clock, settings.begin_seconds, self._changed, self._give_up)
-        self._starter = Starter(client, settings, self._records, epoch, owner_of)
+        ended = _nothing_follows if gpus is None else gpus.ended
+        self._records = Records(
+            client, clock, settings.begin_seconds, self._changed, self._give_up, ended
+        )
+        self._starter = Starter(client, settings, self._records, epoch, owner_of, gpus)
         self._ender = TaskTerminator(client, self._records)
         self._terminals: weakref.WeakSet[PodTerminal] = weakref.WeakSet()
         self._errands: set[asyncio.Task[None]] = set()

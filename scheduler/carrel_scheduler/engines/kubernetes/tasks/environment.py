@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from carrel_scheduler.engines.contract import TaskRefused, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks import settings as at
+from carrel_scheduler.engines.kubernetes.tasks import task_pods
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import check_user, labels, pod_name
+from carrel_schema import shared_gpus
 
 TASK_DIR: Final = "$(CARREL_TASK_DIR)"
 
@@ -24,7 +26,7 @@ def public(task: TaskSpec) -> dict[str, str]:
 
 def secret_variables(task: TaskSpec) -> dict[str, str]:
     """Variables that may not; none of them replaces one of the engine's own."""
-    own = _own(task)
+    own = {**_own(task), **(shared_gpus.FROM_BINDING if task_pods.shares_gpus(task) else {})}
     given = {name: text for name, text in task.secret_environment.items() if name not in own}
     return _checked(asked(given))
 
@@ -42,12 +44,13 @@ def literal(text: str) -> str:
 def variables(task: TaskSpec, payload: str) -> list[dict[str, Any]]:
     """``env`` of the container; ``payload`` is the name of the secret that holds the rest."""
     hidden = secret_variables(task)
+    bound = shared_gpus.variables() if task_pods.shares_gpus(task) else []
     shown = [
         {"name": name, "value": literal(text)}
         for name, text in sorted(public(task).items())
-        if name not in hidden
+        if name not in hidden and name not in {one["name"] for one in bound}
     ]
-    return shown + [
+    return [*shown, *bound] + [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": payload, "key": key}}}
         for key, name in secret_keys(hidden).items()
     ]
@@ -106,8 +109,11 @@ def _own(task: TaskSpec) -> dict[str, str]:
 def _devices(task: TaskSpec) -> dict[str, str]:
     """The variables that hide GPUs from a task that has none.
 
-    One that has some sees those that the node's device plugin gives it, under its own numbers.
+    One that has some sees those that the node's device plugin gives it, under its own numbers; one
+    that shares some is told which by its binding.
     """
+    if task_pods.shares_gpus(task):
+        return {shared_gpus.SHARE: f"{task.gpu_milli / task_pods.WHOLE:g}"}
     if not task.devices:
         return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     if not task.device_uuids:

@@ -14,6 +14,7 @@ from carrel_scheduler.engines.kubernetes.tasks import settings as at
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.volumes import Storage, storage
 from carrel_scheduler.engines.mig_resources import resource_of
+from carrel_schema import shared_gpus
 from carrel_schema.governance.people import LEAST_ID
 from carrel_schema.names import SCHEDULER_NAME, namespace_of
 
@@ -36,8 +37,8 @@ def check(task: TaskSpec) -> None:
     if any("\0" in part for part in task.command):
         expected = "an argument with a NUL character cannot be passed on"
         raise TaskRefused("wrong_form", "command", list(task.command), expected)
-    if task.gpu_milli % WHOLE > 0:
-        expected = "shares of a GPU are not offered on a cluster; whole GPUs are right"
+    if task.gpu_milli > WHOLE and task.gpu_milli % WHOLE:
+        expected = "whole GPUs, or a share of one GPU, are right"
         raise TaskRefused("bad_gpu_share", "gpus", task.gpu_milli / WHOLE, expected)
     _check_instance(task)
     if len(task.hostname) > LONGEST_HOSTNAME:
@@ -123,9 +124,18 @@ def _spec(task: TaskSpec, settings: PodSettings, kept: Storage) -> dict[str, Any
             if name
         ],
         "volumes": kept.volumes,
+        **_preparing(task, settings),
         "containers": [_container(task, settings, kept)],
         **_name_in_gang(task, settings),
     }
+
+
+def _preparing(task: TaskSpec, settings: PodSettings) -> dict[str, Any]:
+    """What runs before a task with a share of a GPU: it prepares the limiter of its memory."""
+    if not (task_pods.shares_gpus(task) and settings.limits_gpu_memory):
+        return {}
+    image = settings.gpu_image or settings.image
+    return {"initContainers": [shared_gpus.limiter(image, settings.pull_policy)]}
 
 
 def _identity(task: TaskSpec, settings: PodSettings) -> dict[str, Any]:
@@ -176,7 +186,7 @@ def _resources(task: TaskSpec) -> dict[str, dict[str, str]]:
         limits["cpu"] = f"{task.cpu_limit_milli}m"
     if task.memory_mib:
         requests["memory"] = limits["memory"] = f"{task.memory_mib}Mi"
-    if task.devices:
+    if task.devices and not task_pods.shares_gpus(task):
         requests[GPU] = limits[GPU] = str(len(task.devices))
     if task.mig_profile:
         instance = resource_of(task.mig_profile)

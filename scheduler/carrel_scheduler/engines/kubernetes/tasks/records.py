@@ -37,6 +37,7 @@ class Records:
         patience: seconds that a task may wait for its image.
         changed: called with each change of a task.
         give_up: called with a task that will not begin, and why.
+        ended: called with the uid of a pod of which nothing runs any more.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class Records:
         patience: float,
         changed: Callable[[TaskStatus], None],
         give_up: Callable[[TaskId, str], None],
+        ended: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._feed = Feed(client, PODS, TaskPod, label_selector=f"{names.TASK},!{FORGOTTEN}")
         self._clock, self._patience = clock, patience
-        self._changed, self._give_up = changed, give_up
+        self._changed, self._give_up, self._ended = changed, give_up, ended
         self._records: dict[TaskId, Record] = {}
         self._of_pods: dict[str, TaskId] = {}
         self._asked: dict[TaskId, str] = {}
@@ -83,6 +85,8 @@ class Records:
 
     def take(self, pod: TaskPod) -> None:
         """A pod as it is now."""
+        if pod.ended:
+            self._ended(pod.metadata.uid)
         task = pod.task
         if task is None or FORGOTTEN in pod.metadata.labels or self._is_another(task, pod):
             return
@@ -110,6 +114,7 @@ class Records:
         )
 
     def _gone(self, pod: TaskPod) -> None:
+        self._ended(pod.metadata.uid)
         task = pod.task
         if task is not None:
             self._unbound.pop(task, None)

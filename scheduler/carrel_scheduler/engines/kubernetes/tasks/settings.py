@@ -43,6 +43,9 @@ class PodSettings:
         begin_seconds: how long a task may wait for its image or its container before it has failed.
         cluster_domain: what the cluster's names end with.
         pull_secrets: names of secrets that images are pulled with.
+        gpu_image: of what prepares the limiter of GPU memory in pods with a share, and of the pods
+            that hold shared GPUs: one with Carrel in it; empty: as ``image``.
+        limits_gpu_memory: whether pods with a share of a GPU are kept within their memory.
     """
 
     image: str
@@ -55,3 +58,5 @@ class PodSettings:
     begin_seconds: float = 600.0
     cluster_domain: str = "cluster.local"
     pull_secrets: tuple[str, ...] = ()
+    gpu_image: str = ""
+    limits_gpu_memory: bool = True

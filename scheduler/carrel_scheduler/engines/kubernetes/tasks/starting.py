@@ -6,7 +6,7 @@ a pod of this task without a node goes on where the other one was interrupted.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,7 +23,9 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, annotations, bind
 from carrel_scheduler.engines.kubernetes.eviction import unless_gone
-from carrel_scheduler.engines.kubernetes.tasks import environment
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import part_of, told
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
+from carrel_scheduler.engines.kubernetes.tasks import environment, task_pods
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod as manifest
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
@@ -59,6 +61,7 @@ class Starter:
         epoch: of the scheduler's leadership; bindings of another one than the present are
             refused by the cluster.
         owner_of: reference to the object that a task is a part of.
+        gpus: holds GPUs that tasks share; ``None``: such tasks are refused.
     """
 
     def __init__(
@@ -68,9 +71,10 @@ class Starter:
         records: Records,
         epoch: Callable[[], int],
         owner_of: OwnerOf,
+        gpus: GpuReservations | None = None,
     ) -> None:
         self._client, self._settings, self._records = client, settings, records
-        self._epoch, self._owner_of = epoch, owner_of
+        self._epoch, self._owner_of, self._gpus = epoch, owner_of, gpus
         self._claims = Claims(client, self._is_there)
         self._starting: set[TaskId] = set()
         self._nodes: set[str] = set()
@@ -113,7 +117,7 @@ class Starter:
             await self._bind(task, pod)
         except AlreadyStarted:
             raise
-        except (KubeError, NotBound):
+        except (KubeError, NotBound, EngineError):
             await self._take_back(pod)
             raise
 
@@ -150,8 +154,23 @@ class Starter:
                 continue  # the client paused before it gave up
 
     async def _bind(self, task: TaskSpec, pod: TaskPod) -> None:
+        """Bind it where its GPUs are, if it has some."""
+        if not task_pods.shares_gpus(task):
+            if task.devices and self._gpus is not None:
+                await self._gpus.make_room(task.node)
+            await self._bind_with(task, pod, {})
+            return
+        if self._gpus is None:
+            raise EngineError("GPUs are not shared here: whole GPUs are right")
+        async with self._gpus.hold(task.node, task.devices) as hold:
+            part = part_of(task.gpu_milli, task.gpu_memory_mib, hold.gpus)
+            await self._bind_with(task, pod, told(hold.gpus, part))
+            hold.pod = pod.metadata
+
+    async def _bind_with(self, task: TaskSpec, pod: TaskPod, gpus: Mapping[str, str]) -> None:
         meta, epoch = pod.metadata, self._epoch()
-        target = Target(meta.namespace, meta.name, meta.uid, task.node, task.devices or None)
+        devices = task.devices or None
+        target = Target(meta.namespace, meta.name, meta.uid, task.node, devices, gpus=gpus)
         try:
             await bind(self._client, target, epoch)
         except NotBound as error:

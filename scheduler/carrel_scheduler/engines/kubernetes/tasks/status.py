@@ -31,6 +31,7 @@ _REASONS: Final = {
     "DeletionByTaintManager": "its node does not answer or was taken out of service",
     "EvictionByEvictionAPI": "it was evicted, as when a node is drained",
     "DeletionByPodGC": "its node is gone",
+    "GpuReservationLost": "its GPU may be given to others",
     "TerminationByKubelet": "its node ran short of resources or was shut down",
 }
 _WAITING: Final = {
@@ -77,6 +78,7 @@ def gone(pod: TaskPod, task: TaskId, now: float, *, asked: str = "") -> TaskStat
 
 def _ended(pod: TaskPod, task: TaskId, *, asked: str) -> TaskStatus:
     end, deadline = pod.state.terminated, pod.status.reason == DEADLINE
+    end = end or pod.preparing.terminated
     why = "" if deadline else _because(pod)
     if end is None or end.reason == _UNKNOWN:
         if deadline or asked:
@@ -186,7 +188,7 @@ def _refused(pod: TaskPod) -> bool:
 
 def _waits(pod: TaskPod) -> str:
     """Why a task has not begun, where that is worth showing."""
-    waiting = pod.state.waiting
+    waiting = pod.preparing.waiting or pod.state.waiting
     if waiting is None or waiting.reason in _BEGINS:
         return ""
     return _said(_WAITING.get(waiting.reason, waiting.reason), waiting.message)
@@ -194,7 +196,7 @@ def _waits(pod: TaskPod) -> str:
 
 def in_vain(pod: TaskPod, now: float, patience: float) -> str:
     """Why a task will not begin, after so many seconds of patience; empty while it may."""
-    waiting, why = pod.state.waiting, _waits(pod)
+    waiting, why = pod.preparing.waiting or pod.state.waiting, _waits(pod)
     if waiting is None or not why or pod.ended:
         return ""
     over = now >= moment(pod.metadata.creation_timestamp) + patience

@@ -43,6 +43,14 @@ def labels(task: TaskSpec) -> dict[str, str]:
     }
 
 
+WHOLE: Final = 1000
+
+
+def shares_gpus(task: TaskSpec) -> bool:
+    """Whether it has a share of a GPU: a pod of ours holds the GPU, and it asks for none."""
+    return 0 < task.gpu_milli < WHOLE
+
+
 def check_user(user: str) -> str:
     """A user's name, which becomes part of environments and labels."""
     if not _USER.fullmatch(user) or user.startswith("."):
@@ -78,6 +86,15 @@ class TaskPod(Pod, frozen=True):
         """How that container is."""
         states = {one.name: one.state for one in self.status.container_statuses}
         return states.get(self.container, ContainerState())
+
+    @property
+    def preparing(self) -> ContainerState:
+        """How the container is that runs before it, unless that one has done its part."""
+        for one in self.status.init_container_statuses:
+            end = one.state.terminated
+            if end is None or end.exit_code:
+                return one.state
+        return ContainerState()
 
 
 def moment(time: datetime | None) -> float:

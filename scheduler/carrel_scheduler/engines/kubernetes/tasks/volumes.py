@@ -28,13 +28,14 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import SELECTED_NODE, is_of_one_node
 from carrel_scheduler.engines.kubernetes.pods.types import PersistentVolumeClaim
-from carrel_scheduler.engines.kubernetes.tasks import environment
+from carrel_scheduler.engines.kubernetes.tasks import environment, task_pods
 from carrel_scheduler.engines.kubernetes.tasks import settings as at
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import pod_name
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, NotFound
 from carrel_scheduler.kube.resources import PERSISTENT_VOLUME_CLAIMS
+from carrel_schema import shared_gpus
 
 _CLAIM: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _STORAGE: Final = "storage"
@@ -54,7 +55,7 @@ class Storage:
 def storage(task: TaskSpec, settings: PodSettings) -> Storage:
     """Everything that a task finds. Raises ``EngineError``."""
     found = Storage([], [], [])
-    _own_folders(found, task)
+    _own_folders(found, task, settings)
     _kept(found, task, settings)
     for number, (source, destination) in enumerate(task.volumes):
         if source.partition("/")[0] == settings.storage_claim:
@@ -65,7 +66,7 @@ def storage(task: TaskSpec, settings: PodSettings) -> Storage:
     return found
 
 
-def _own_folders(found: Storage, task: TaskSpec) -> None:
+def _own_folders(found: Storage, task: TaskSpec, settings: PodSettings) -> None:
     _mount(found, {"name": "work", "emptyDir": {}}, at.WORK)
     _mount(found, {"name": "tmp", "emptyDir": {}}, "/tmp")  # noqa: S108 - the container's own
     notes = {"medium": "Memory", "sizeLimit": "1Mi"}
@@ -74,6 +75,9 @@ def _own_folders(found: Storage, task: TaskSpec) -> None:
         limit = {"sizeLimit": f"{task.memory_mib}Mi"} if task.memory_mib else {}
         memory = {"name": "shm", "emptyDir": {"medium": "Memory", **limit}}
         _mount(found, memory, SHARED_MEMORY)
+    if task_pods.shares_gpus(task) and settings.limits_gpu_memory:
+        found.volumes.append(shared_gpus.volume())
+        found.mounts.extend(shared_gpus.mounts())
     items = environment.volume_items(task)
     if items:
         name = pod_name(task.id)

@@ -42,7 +42,6 @@ from carrel_scheduler.engines.kubernetes.pods.placement.volumes import (
 )
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     needs_of,
-    not_offered,
     request_of,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Namespace, Node, Pod
@@ -398,8 +397,6 @@ class PlacementConstraints:
 
     def _ask(self, pod: Pod, groups: frozenset[str] | None, *, together: bool) -> PlacementRequest:
         needs = needs_of(pod)
-        if needs.share is not None:
-            raise not_offered(pod.metadata.annotations)
         liked = wishes_of(pod, self.nodes, self.neighbours)
         by_role = self.groups.by_role
         terms = node_terms(pod.spec, needs, self.nodes, groups, by_role=by_role, liked=liked)

@@ -216,11 +216,11 @@ def node_terms(
 def _for_needs(needs: Needs, index: NodeIndex, *, by_role: bool) -> Labels:
     """GPUs of the right vendor, where there are several; and the role that serves such work."""
     found: list[tuple[str, frozenset[str]]] = []
-    resource = needs.gpu_resource
+    resource = needs.gpu_resource or (GPU_RESOURCES[0] if needs.share else "")
     if resource and (resource != GPU_RESOURCES[0] or index.kinds_of_gpu > 1):
         found.append((GPU_RESOURCE, frozenset({resource})))
     if by_role:
-        gpus = needs.gpus or held_milli(needs.extended)
+        gpus = needs.gpus or needs.share or held_milli(needs.extended)
         found.append(role_for(gpus=bool(gpus)))
     return tuple(found)
 

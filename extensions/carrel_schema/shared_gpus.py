@@ -1,0 +1,90 @@
+"""What a pod with a share of a GPU contains, whoever makes it: the engine, the Hub, an admission.
+
+It asks for no GPU: a pod of the scheduler holds the GPU, and this pod is told which one that is
+when it is bound. The binding writes annotations, and variables of the container read them, so no
+pod has a GPU before it has its place, and none chooses one.
+
+An init container prepares the limiter of GPU memory in a volume. The container sees what it may not
+change read-only: its limit, the library, and the list of libraries that every program loads.
+
+This module imports nothing but names, so that a Hub and a policy take the same from it.
+"""
+
+from typing import Any, Final
+
+from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS
+
+VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+MEMORY: Final = "CARREL_GPU_MEMORY_MIB"
+SHARE: Final = "CARREL_GPU_SHARE"
+FROM_BINDING: Final = {VISIBLE: GPU_UUIDS, MEMORY: GPU_MEMORY_MIB}
+"""Variables of a container, by the annotation that says them."""
+
+VOLUME: Final = "carrel-gpu"
+LIMITER: Final = "carrel-gpu-limiter"
+"""The init container."""
+INSTALLED: Final = "/carrel/gpu"
+"""Where the init container sees the volume."""
+INSTALL: Final = ("python3", "-m", "carrel_scheduler.node.limiter.install", INSTALLED)
+FOLDER: Final = "/dev/carrel-gpu"
+LIBRARY: Final = "libcarrel_gpu_limit.so"
+MOUNTS: Final = (
+    ("limits", f"{FOLDER}/limits", True),
+    ("usage", f"{FOLDER}/usage", False),
+    (LIBRARY, f"{FOLDER}/{LIBRARY}", True),
+    ("preload", "/etc/ld.so.preload", True),
+)
+"""Files of the volume, where the container sees them, and whether it may only read them."""
+
+
+def variables() -> list[dict[str, Any]]:
+    """``env`` entries of the container that has the share."""
+    return [_from_annotation(name, key) for name, key in FROM_BINDING.items()]
+
+
+def volume() -> dict[str, Any]:
+    """The volume of the limiter's files."""
+    return {"name": VOLUME, "emptyDir": {"sizeLimit": "16Mi"}}
+
+
+def mounts() -> list[dict[str, Any]]:
+    """What the container with the share sees of it."""
+    return [
+        {
+            "name": VOLUME,
+            "mountPath": path,
+            "subPath": file,
+            **({"readOnly": True} if fixed else {}),
+        }
+        for file, path, fixed in MOUNTS
+    ]
+
+
+def limiter(image: str, pull_policy: str = "") -> dict[str, Any]:
+    """The init container; ``image`` has Carrel in it."""
+    return {
+        "name": LIMITER,
+        "image": image,
+        **({"imagePullPolicy": pull_policy} if pull_policy else {}),
+        "command": list(INSTALL),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "env": [
+            {"name": VISIBLE, "value": "void"},
+            _from_annotation("CARREL_GPU_UUIDS", GPU_UUIDS),
+            _from_annotation(MEMORY, GPU_MEMORY_MIB),
+        ],
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"memory": "128Mi"},
+        },
+        "volumeMounts": [{"name": VOLUME, "mountPath": INSTALLED}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _from_annotation(name: str, key: str) -> dict[str, Any]:
+    where = {"fieldRef": {"fieldPath": f"metadata.annotations['{key}']"}}
+    return {"name": name, "valueFrom": where}

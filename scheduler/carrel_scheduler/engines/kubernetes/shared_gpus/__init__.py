@@ -1,0 +1,1 @@
+"""GPUs of a cluster that several pods share: pods that hold them, and which pods use them."""
