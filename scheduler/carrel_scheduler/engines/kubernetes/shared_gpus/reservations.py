@@ -34,10 +34,10 @@ from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
 from carrel_scheduler.engines.kubernetes.eviction import Protected, evict
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
-from carrel_scheduler.engines.kubernetes.shared_gpus.book import (
+from carrel_scheduler.engines.kubernetes.shared_gpus.known import (
     REMOVE_GRACE_SECONDS,
-    NodeBook,
-    ReservationBook,
+    KnownReservations,
+    NodeReservations,
 )
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
     HeldGpu,
@@ -66,7 +66,7 @@ CONFIRM_SECONDS: Final = 30.0
 
 
 @dataclass(slots=True)
-class Hold:
+class HeldGpus:
     """GPUs that are held for a pod that is being started.
 
     Attributes:
@@ -117,29 +117,29 @@ class GpuReservations:
     ) -> None:
         self._client, self._feed, self._settings = client, feed, settings
         self._epoch, self._now = epoch, now
-        self._book = ReservationBook()
+        self._known = KnownReservations()
         self._locks: dict[str, asyncio.Lock] = {}
         self._synced = asyncio.Event()
         self._errands = _Errands()
         self._listening: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def hold(self, node: str, devices: Sequence[int]) -> AsyncIterator[Hold]:
+    async def hold(self, node: str, devices: Sequence[int]) -> AsyncIterator[HeldGpus]:
         """Hold the GPUs at these places of a node while a pod that shares them is started.
 
         Raises:
             EngineError: they cannot be held; the message says why.
         """
-        held, book = [name_of(node, index) for index in devices], self._book.of(node)
-        book.held.update(held)
+        held, there = [name_of(node, index) for index in devices], self._known.of(node)
+        there.held.update(held)
         try:
-            hold = Hold(await self._all_ready(node, devices))
+            hold = HeldGpus(await self._all_ready(node, devices))
             yield hold
-            if hold.pod is not None and self._book.bound(hold.pod.uid, node, hold.gpus):
+            if hold.pod is not None and self._known.bound(hold.pod.uid, node, hold.gpus):
                 self._errands.start(f"confirm {hold.pod.uid}", partial(self._confirm, hold.pod))
         finally:
-            book.held.subtract(held)
-            self._tidy(book)
+            there.held.subtract(held)
+            self._tidy(there)
 
     async def make_room(self, node: str) -> None:
         """Wait until no GPU of a node is held that the core counts as free.
@@ -160,7 +160,7 @@ class GpuReservations:
 
         Whoever takes its place may ask for room before the watch of this module shows it.
         """
-        if self._book.ended(pod):
+        if self._known.ended(pod):
             self._tidy_touched()
 
     async def open(self) -> None:
@@ -195,7 +195,7 @@ class GpuReservations:
                 if change.kind is ChangeKind.SYNCED:
                     self._synced.set()
                 else:
-                    self._book.take(change.object, gone=change.kind is ChangeKind.DELETED)
+                    self._known.take(change.object, gone=change.kind is ChangeKind.DELETED)
             if self._synced.is_set():
                 self._tidy_touched()
         raise EngineError("the watch of pods has ended")
@@ -204,7 +204,7 @@ class GpuReservations:
         """Ask for a pod that the watch does not show: it may have come and gone unseen."""
         while True:
             await asyncio.sleep(CONFIRM_SECONDS)
-            if not self._book.is_unseen(pod.uid):
+            if not self._known.is_unseen(pod.uid):
                 return
             try:
                 found = await self._client.get(PODS, pod.name, pod.namespace, type=Pod)
@@ -214,33 +214,33 @@ class GpuReservations:
             except KubeError as error:
                 log.debug("pod %s is asked for again: %s", pod.name, error)
                 continue
-            if not there and self._book.is_unseen(pod.uid):
-                self._book.never_was(pod.uid)
+            if not there and self._known.is_unseen(pod.uid):
+                self._known.never_was(pod.uid)
                 self._tidy_touched()
 
     def _tidy_touched(self) -> None:
-        touched, self._book.touched = self._book.touched, set()
+        touched, self._known.touched = self._known.touched, set()
         for key in touched:
-            self._tidy(self._book.at(key))
+            self._tidy(self._known.at(key))
 
-    def _tidy(self, book: NodeBook) -> None:
+    def _tidy(self, there: NodeReservations) -> None:
         """Do what follows from how things are on a node, and wake who waits for a change."""
         if not self._synced.is_set():
             return
-        for pod in book.lost_users():
-            self._errands.start(f"evict {pod.metadata.uid}", partial(self._evict, book, pod))
-        for pod in book.pods.values():
-            if book.is_unused(pod, self._epoch()):
-                self._errands.start(f"remove {pod.metadata.uid}", partial(self._remove, book, pod))
-        book.wake()
+        for pod in there.lost_users():
+            self._errands.start(f"evict {pod.metadata.uid}", partial(self._evict, there, pod))
+        for pod in there.pods.values():
+            if there.is_unused(pod, self._epoch()):
+                self._errands.start(f"remove {pod.metadata.uid}", partial(self._remove, there, pod))
+        there.wake()
 
     async def _until_free(self, node: str, name: str = "") -> None:
         """Until no pod keeps a GPU of a node that the core counts as free."""
         await self.open()
-        book = self._book.of(node)
+        there = self._known.of(node)
         while True:
-            changed = book.changed
-            if not book.is_in_the_way(name):
+            changed = there.changed
+            if not there.is_in_the_way(name):
                 return
             await changed.wait()
 
@@ -249,16 +249,16 @@ class GpuReservations:
     async def _all_ready(self, node: str, devices: Sequence[int]) -> tuple[HeldGpu, ...]:
         """The GPUs at these places, all at one moment."""
         found: dict[int, HeldGpu] = {}
-        book = self._book.of(node)
+        there = self._known.of(node)
         try:
             async with asyncio.timeout(self._settings.seconds):
-                while missing := [one for one in devices if not book.is_held(found.get(one))]:
+                while missing := [one for one in devices if not there.is_held(found.get(one))]:
                     for index in missing:
                         found[index] = await self._ready_alone(node, index)
         except TimeoutError as error:
-            index = next((one for one in devices if not book.is_held(found.get(one))), devices[0])
+            index = next((one for one in devices if not there.is_held(found.get(one))), devices[0])
             name = name_of(node, index)
-            pod = book.pods.get(name)
+            pod = there.pods.get(name)
             why = "others end there first" if pod is None else waits_for(pod)
             raise EngineError(
                 f"GPU {index} of {node} could not be held within {self._settings.seconds:g} s: "
@@ -276,15 +276,15 @@ class GpuReservations:
     async def _ready(self, node: str, index: int) -> HeldGpu:
         """The GPU at a place, once it is held and this leader has answered for it."""
         await self.open()
-        name, book = name_of(node, index), self._book.of(node)
+        name, there = name_of(node, index), self._known.of(node)
         while True:
-            changed, pod = book.changed, book.pods.get(name)
+            changed, pod = there.changed, there.pods.get(name)
             if pod is None:
                 await self._until_free(node, name)
                 await self._make(node, index)
             elif refusal := refusal_of(pod):
                 raise EngineError(f"node {node} did not take the pod that holds a GPU: {refusal}")
-            elif book.leaves(pod):
+            elif there.leaves(pod):
                 await changed.wait()
             elif not pod.spec.node_name:
                 await self._bind(pod, node)
@@ -293,24 +293,24 @@ class GpuReservations:
                 await changed.wait()
             elif isinstance(gpu, str):
                 raise EngineError(f"GPU {index} of {node} cannot be shared: {gpu}")
-            elif book.has_another(name, gpu):
+            elif there.has_another(name, gpu):
                 raise EngineError(
                     f"node {node} gives {gpu.uuid} to several pods: a device plugin that shares "
                     "GPUs by itself (time slicing) and shares of Carrel exclude each other"
                 )
             elif epoch_of(pod) != self._epoch():
-                await self._answer_for(book, pod)
+                await self._answer_for(there, pod)
             else:
                 return gpu
 
     async def _make(self, node: str, index: int) -> None:
         wanted, name = manifest(node, index, self._settings), name_of(node, index)
-        book = self._book.of(node)
+        there = self._known.of(node)
         try:
-            book.note(await self._client.create(PODS, wanted, RESERVATIONS_NAMESPACE, Pod))
+            there.note(await self._client.create(PODS, wanted, RESERVATIONS_NAMESPACE, Pod))
         except AlreadyExists:
             with suppress(NotFound):
-                book.note(await self._client.get(PODS, name, RESERVATIONS_NAMESPACE, Pod))
+                there.note(await self._client.get(PODS, name, RESERVATIONS_NAMESPACE, Pod))
 
     async def _bind(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
@@ -321,30 +321,30 @@ class GpuReservations:
             if not error.already:
                 if meta.uid not in self._feed.objects:
                     # Its end may have been shown before its creation was answered.
-                    self._book.of(node).drop(pod)
+                    self._known.of(node).drop(pod)
                 raise
 
-    async def _answer_for(self, book: NodeBook, pod: Pod) -> None:
+    async def _answer_for(self, there: NodeReservations, pod: Pod) -> None:
         """Write this leader's epoch, so that no former one deletes it any more."""
-        meta, changed = pod.metadata, book.changed
+        meta, changed = pod.metadata, there.changed
         body = {"metadata": {"uid": meta.uid, "annotations": {EPOCH: str(self._epoch())}}}
         try:
-            book.note(await self._client.patch(PODS, meta.name, body, meta.namespace, type=Pod))
+            there.note(await self._client.patch(PODS, meta.name, body, meta.namespace, type=Pod))
         except (Conflict, NotFound):
             await changed.wait()
 
     # Removing and evicting
 
-    async def _remove(self, book: NodeBook, pod: Pod) -> None:
+    async def _remove(self, there: NodeReservations, pod: Pod) -> None:
         """Delete a reservation for as long as nobody uses it; returns once it is gone."""
         try:
             for pause in AGAIN:
-                changed, found = book.changed, book.pods.get(pod.metadata.name)
-                if found is None or not book.is_this(pod):
+                changed, found = there.changed, there.pods.get(pod.metadata.name)
+                if found is None or not there.is_this(pod):
                     return
-                if not book.is_unused(found, self._epoch()):
+                if not there.is_unused(found, self._epoch()):
                     return
-                book.removing.add(pod.metadata.uid)
+                there.removing.add(pod.metadata.uid)
                 try:
                     await self._delete(found)
                 except (NotFound, Conflict):
@@ -353,12 +353,12 @@ class GpuReservations:
                     log.warning("%s is not removed yet: %s", pod.metadata.name, error)
                     await asyncio.sleep(pause)
                 else:
-                    while book.is_this(pod):
-                        await book.changed.wait()
+                    while there.is_this(pod):
+                        await there.changed.wait()
                     return
         finally:
-            book.removing.discard(pod.metadata.uid)
-            book.wake()
+            there.removing.discard(pod.metadata.uid)
+            there.wake()
 
     async def _delete(self, pod: Pod) -> None:
         """Delete a reservation as it was seen."""
@@ -373,14 +373,14 @@ class GpuReservations:
             grace_seconds=0 if meta.deletion_timestamp else REMOVE_GRACE_SECONDS,
         )
 
-    async def _evict(self, book: NodeBook, pod: Pod) -> None:
+    async def _evict(self, there: NodeReservations, pod: Pod) -> None:
         """Have a pod end whose GPU may be given to others; until it is ending, or has ended."""
         meta = pod.metadata
         text = "the pod that held its GPU is gone, so the GPU may be given to others"
         log.warning("pod %s/%s is evicted: %s", meta.namespace, meta.name, text)
         notice = PodNotice(meta.namespace, meta.name, meta.uid, LOST, text)
         for pause in AGAIN:
-            user = book.users.get(meta.uid)
+            user = there.users.get(meta.uid)
             if user is None or user.ending:
                 return
             try:

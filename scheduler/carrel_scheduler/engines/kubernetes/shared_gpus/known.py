@@ -45,7 +45,7 @@ class User:
 
 
 @dataclass(slots=True)
-class NodeBook:
+class NodeReservations:
     """One node.
 
     Attributes:
@@ -140,24 +140,24 @@ class NodeBook:
         return frozenset(pod.metadata.uid for pod in self.pods.values() if not is_leaving(pod))
 
 
-class ReservationBook:
+class KnownReservations:
     """All nodes; ``touched`` are those of which something changed."""
 
     def __init__(self) -> None:
         self.touched: set[str] = set()
-        self._nodes: dict[str, NodeBook] = {}
+        self._nodes: dict[str, NodeReservations] = {}
         self._gone: set[str] = set()
         self._at: dict[str, str] = {}
 
-    def of(self, node: str) -> NodeBook:
+    def of(self, node: str) -> NodeReservations:
         """A node's, by its name."""
         return self.at(key_of_node(node))
 
-    def at(self, key: str) -> NodeBook:
+    def at(self, key: str) -> NodeReservations:
         """A node's, by its key."""
         found = self._nodes.get(key)
         if found is None:
-            found = self._nodes[key] = NodeBook()
+            found = self._nodes[key] = NodeReservations()
         return found
 
     def take(self, pod: Pod, *, gone: bool) -> None:
