@@ -36,12 +36,15 @@ FIELDS: Final = (
     "gpus",
     "cpu",
     "memory_gib",
+    "gpu_memory_gib",
     "profile",
     "environment",
     "volumes",
     "claim",
 )
-API_FIELDS: Final = ("cpu_millicores", "memory_bytes")
+API_FIELDS: Final = ("cpu_millicores", "memory_bytes", "gpu_memory_bytes")
+HUNDREDTHS: Final = 100
+MOST_GPU_GIB: Final = 1024.0
 BYTES_PER_GIB: Final = 1024**3
 
 
@@ -221,17 +224,20 @@ class Offer:
 class Choice:
     """A checked choice. ``claim`` names a workload of the queue that has got its turn.
 
-    ``environment`` and ``volumes`` are the user's own, beside what the profile brings.
+    ``gpus`` below 1 is a share of one GPU; ``gpu_memory_gib`` is memory of one that it shares, in
+    place of GPUs. ``environment`` and ``volumes`` are the user's own, beside what the profile
+    brings.
     """
 
     project: str
-    gpus: int
+    gpus: float
     cpu: float
     memory_gib: float
     claim: str = ""
     profile: str = ""
     environment: str = ""
     volumes: tuple[Folder, ...] = ()
+    gpu_memory_gib: float = 0.0
 
     @property
     def cpu_millicores(self) -> int:
@@ -243,15 +249,21 @@ class Choice:
         """Memory in bytes."""
         return round(self.memory_gib * BYTES_PER_GIB)
 
+    @property
+    def gpu_memory_bytes(self) -> int:
+        """Memory of the GPU that it shares, in bytes."""
+        return round(self.gpu_memory_gib * BYTES_PER_GIB)
+
     def options(self) -> dict[str, Any]:
         """As the Hub stores it for the next start; a claim is good for one start only."""
         chosen: dict[str, Any] = {
             "project": self.project,
-            "gpus": self.gpus,
+            "gpus": round(self.gpus) if self.gpus == round(self.gpus) else self.gpus,
             "cpu": self.cpu,
             "memory_gib": self.memory_gib,
         }
         more = {
+            "gpu_memory_gib": self.gpu_memory_gib,
             "profile": self.profile,
             "environment": self.environment,
             "volumes": [one.as_dict() for one in self.volumes],
@@ -263,7 +275,7 @@ class Choice:
         """What a workload was asked for with."""
         spec = workload.spec
         gib = spec.memory_bytes / BYTES_PER_GIB
-        sizes = cls(workload.project, round(spec.gpus), spec.cpu_millicores / 1000, gib)
+        sizes = cls(workload.project, spec.gpus, spec.cpu_millicores / 1000, gib)
         return sizes.queued_as(workload, offer, profile)
 
     def with_profile(self, offer: Offer) -> "Choice":
@@ -281,8 +293,11 @@ class Choice:
         """With what it was queued with: the call on its turn names no more than its size."""
         kind = offer.profile(profile)
         environment, volumes = of_workload(workload)
+        shared = workload.spec.gpu_memory_bytes / BYTES_PER_GIB
         return replace(
             self,
+            gpus=0 if shared else self.gpus,
+            gpu_memory_gib=shared,
             profile=profile,
             environment="" if environment == kind.environment else environment,
             volumes=tuple(one for one in volumes if one not in kind.volumes),
@@ -318,14 +333,18 @@ def check(options: Mapping[str, Any], projects: Sequence[str], offer: Offer) -> 
         raise BadOption("claim", claim, "the name of a queued workspace")
     options = _in_our_units(options)
     usual, most = offer.defaults, offer.most
+    shared = _number("gpu_memory_gib", options.get("gpu_memory_gib") or 0, 0, MOST_GPU_GIB)
     gpus, cpu, memory = (
         options.get(name, getattr(usual, name)) for name in ("gpus", "cpu", "memory_gib")
     )
+    if shared:
+        gpus = options.get("gpus") or 0
     return Choice(
         project=_project(options.get("project", ""), projects),
-        gpus=int(_number("gpus", gpus, 0, most.gpus, whole=True)),
+        gpus=_gpus(gpus, most.gpus, shared=bool(shared)),
         cpu=_number("cpu", cpu, 0.1, most.cpu),
         memory_gib=_number("memory_gib", memory, 0.25, most.memory_gib),
+        gpu_memory_gib=shared,
         claim=claim,
         profile=_profile(options.get("profile", ""), offer.profiles),
         environment=parse_environment(options.get("environment", "")),
@@ -356,6 +375,7 @@ def _in_our_units(options: Mapping[str, Any]) -> dict[str, Any]:
     for theirs, field, unit in (
         ("cpu_millicores", "cpu", 1000),
         ("memory_bytes", "memory_gib", BYTES_PER_GIB),
+        ("gpu_memory_bytes", "gpu_memory_gib", BYTES_PER_GIB),
     ):
         if theirs in ours:
             ours[field] = _number(theirs, ours.pop(theirs), 0, 1024**6) / unit
@@ -372,15 +392,29 @@ def _project(value: object, projects: Sequence[str]) -> str:
     return value
 
 
-def _number(field: str, value: object, least: float, most: float, *, whole: bool = False) -> float:
-    kind = "a whole number" if whole else "a number"
-    expected = f"{kind} from {least:g} to {most:g}"
+def _gpus(value: object, most: int, *, shared: bool) -> float:
+    """Whole GPUs, or a share of one in hundredths; ``shared``: memory of one is asked for."""
+    expected = f"a whole number from 0 to {most}, or a share of one GPU such as 0.5"
+    try:
+        number = _number("gpus", value, 0, max(most, 0))
+    except BadOption:
+        raise BadOption("gpus", value, expected) from None
+    part = round(number * HUNDREDTHS)
+    if number != int(number) and (number > 1 or abs(number * HUNDREDTHS - part) > 1e-6 or not part):
+        raise BadOption("gpus", value, expected)
+    if shared and number:
+        raise BadOption("gpus", value, "left out where memory of a GPU is asked for")
+    return number
+
+
+def _number(field: str, value: object, least: float, most: float) -> float:
+    expected = f"a number from {least:g} to {most:g}"
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise BadOption(field, value, expected)
     try:
         number = float(value)
     except ValueError:
         raise BadOption(field, value, expected) from None
-    if not least <= number <= most or (whole and number != int(number)):
+    if not least <= number <= most:
         raise BadOption(field, value, expected)
     return number

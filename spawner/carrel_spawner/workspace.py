@@ -279,6 +279,7 @@ class Workspace:
             "user": self.user,
             "server_name": self.server_name,
             "gpus": choice.gpus,
+            "gpu_memory_bytes": choice.gpu_memory_bytes,
             "cpu_millicores": choice.cpu_millicores,
             "memory_bytes": choice.memory_bytes,
             "environment": options.launch_variables(choice.environment, choice.volumes),

@@ -501,6 +501,9 @@ class TestWhoBringsPods:
             ({}, {"carrel.dev/devices": "0,1"}),
             ({}, {"carrel.dev/epoch": "9"}),
             ({}, {"carrel.dev/counted-as": '{"project":"speech"}'}),
+            ({}, {"carrel.dev/gpu-uuids": "GPU-1"}),
+            ({}, {"carrel.dev/gpu-memory-mib": "99999"}),
+            ({}, {"carrel.dev/gpu-reservations": "uid"}),
         ],
     )
     def test_marks_of_pods_are_the_schedulers(

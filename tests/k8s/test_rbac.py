@@ -213,12 +213,6 @@ class TestRights:
         bound = {"fieldRef": {"fieldPath": f"metadata.annotations['{GPU_UUIDS}']"}}
         accepted = kubectl.apply(told(valueFrom=bound), words=as_somebody("scheduler"))
         assert accepted.code == 0, accepted.error
-        marked = told(valueFrom=bound)
-        marked["metadata"]["annotations"][GPU_UUIDS] = "GPU-mine"
-        marked["metadata"]["namespace"] = "default"
-        words = ("--as=root", "--as-group=system:masters", "--dry-run=server")
-        refused = kubectl.apply(marked, words=words)
-        assert "are the scheduler's; leave them out" in refused.error
 
     def test_reservations_are_made_by_the_scheduler_alone(self, kubectl: Kubectl) -> None:
         made = reservation.manifest("n1", 0, HolderSettings("none"))

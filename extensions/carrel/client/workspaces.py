@@ -120,10 +120,11 @@ class Workspaces:
 
         Args:
             name: a new one makes a workspace; empty: the default one.
-            definition: ``project``, ``gpus``, ``cpu`` (cores), ``memory_gib``, ``profile`` (a kind
-                that the admin offers), ``environment`` (prefix of a Python environment of one's
-                own), ``volumes`` (``SOURCE[:DESTINATION][:ro]``, or objects with these names and
-                ``read_only``); what is left out stays as it was, and at first is the Hub's to
+            definition: ``project``, ``gpus`` (below 1: a part of one), ``gpu_memory_gib`` (of one
+                that it shares, in place of ``gpus``), ``cpu`` (cores), ``memory_gib``, ``profile``
+                (a kind that the admin offers), ``environment`` (prefix of a Python environment of
+                one's own), ``volumes`` (``SOURCE[:DESTINATION][:ro]``, or objects with these names
+                and ``read_only``); what is left out stays as it was, and at first is the Hub's to
                 choose.
         """
         known = {one.name: one for one in self.all()}

@@ -7,10 +7,11 @@ resources; what gives access stands in a secret, which fewer people may read tha
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from carrel_schema import shared_gpus
 from carrel_schema.names import (
     ATTEMPT,
     KIND,
@@ -130,6 +131,7 @@ class PodAdditions:
         gpu_resource: what the cluster calls a GPU, such as ``nvidia.com/gpu``.
         grace_seconds: how long it has for saving its work.
         secret: name of the secret with the rest of its environment.
+        limiter: init container of a workspace with a share of a GPU; ``None``: it is not limited.
     """
 
     labels: Mapping[str, str]
@@ -137,6 +139,12 @@ class PodAdditions:
     gpu_resource: str
     grace_seconds: float
     secret: str
+    limiter: dict[str, Any] | None = None
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Whether it has a share of a GPU: a pod of the scheduler holds the GPU."""
+        return 0 < self.choice.gpus < 1
 
 
 def complete_pod(pod: Any, additions: PodAdditions) -> Any:
@@ -151,7 +159,11 @@ def complete_pod(pod: Any, additions: PodAdditions) -> Any:
     if container is None:
         raise ValueError(f"the pod has no container {CONTAINER!r}, in which a workspace runs")
     container.resources = _resources(container.resources, additions)
-    container.env = _shown(container.env or [])
+    container.env = [*_shown(container.env or [], hidden=_SAID), *_of_gpus(additions)]
+    if additions.shares_gpu and additions.limiter is not None:
+        spec.init_containers = [*(spec.init_containers or []), additions.limiter]
+        spec.volumes = [*(spec.volumes or []), shared_gpus.volume()]
+        container.volume_mounts = [*(container.volume_mounts or []), *shared_gpus.mounts()]
     container.env_from = [
         *(container.env_from or []),
         {"secretRef": {"name": additions.secret}},
@@ -168,12 +180,25 @@ def _resources(given: Any, additions: PodAdditions) -> dict[str, dict[str, str]]
     limits |= {"memory": str(choice.memory_bytes)}
     for amounts in (requests, limits):
         amounts.pop(additions.gpu_resource, None)
-        if choice.gpus:
-            amounts[additions.gpu_resource] = str(choice.gpus)
+        if choice.gpus >= 1:
+            amounts[additions.gpu_resource] = str(round(choice.gpus))
     return {"requests": requests, "limits": limits}
 
 
-def _shown(variables: list[Any]) -> list[Any]:
+_SAID: Final = (shared_gpus.VISIBLE, shared_gpus.MEMORY, shared_gpus.SHARE)
+"""Variables about GPUs: none of them is taken from elsewhere."""
+
+
+def _of_gpus(additions: PodAdditions) -> list[dict[str, Any]]:
+    """Which GPUs it sees: none, those of the device plugin, or the one that its binding names."""
+    if additions.shares_gpu:
+        share = {"name": shared_gpus.SHARE, "value": f"{additions.choice.gpus:g}"}
+        return [*shared_gpus.variables(), share]
+    return [] if additions.choice.gpus else [{"name": shared_gpus.VISIBLE, "value": "void"}]
+
+
+def _shown(variables: list[Any], *, hidden: Collection[str]) -> list[Any]:
     """Variables that may stand in the pod: those by reference, and those that open no door."""
+    variables = [one for one in variables if one.name not in hidden]
     shown, _ = split_secrets({one.name: one.value for one in variables if one.value is not None})
     return [one for one in variables if one.value is None or one.name in shown]

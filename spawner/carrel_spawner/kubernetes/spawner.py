@@ -18,6 +18,7 @@ from traitlets import Bool, Integer, List, Unicode, default
 from typing_extensions import override
 
 from carrel.models import Workload
+from carrel_schema import shared_gpus
 from carrel_schema.names import PROJECT, label, namespace_of
 from carrel_spawner.base import WorkspaceSpawner
 from carrel_spawner.connections import probing_session, wait_for_answer
@@ -50,6 +51,15 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
 
     gpu_resource = Unicode(
         "nvidia.com/gpu", help="What the cluster calls a GPU in requests and limits."
+    ).tag(config=True)
+    gpu_image = Unicode(
+        "",
+        help="Image of what prepares the limiter of GPU memory in workspaces with a share of a "
+        "GPU: one with Carrel in it; empty: the workspace's own.",
+    ).tag(config=True)
+    limits_gpu_memory = Bool(
+        default_value=True,
+        help="Whether workspaces with a share of a GPU are kept within their part of its memory.",
     ).tag(config=True)
     project_volume = Unicode(
         "project",
@@ -259,8 +269,14 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
                 gpu_resource=self.gpu_resource,
                 grace_seconds=self.grace_seconds,
                 secret=self.pod_name,
+                limiter=self._limiter(),
             ),
         )
+
+    def _limiter(self) -> dict[str, Any] | None:
+        if not self.limits_gpu_memory:
+            return None
+        return shared_gpus.limiter(self.gpu_image or self.image, self.image_pull_policy or "")
 
     @override
     def get_env(self) -> dict[str, Any]:
@@ -396,7 +412,7 @@ def size_of(workload: Workload) -> Choice:
     """What the scheduler gave, which need not be what a form said since."""
     spec = workload.spec
     gib = spec.memory_bytes / 1024**3
-    return Choice(workload.project, round(spec.gpus), spec.cpu_millicores / 1000, gib)
+    return Choice(workload.project, spec.gpus, spec.cpu_millicores / 1000, gib)
 
 
 def is_broken(reflector: Any) -> bool:

@@ -60,7 +60,7 @@ def render(**changes: object) -> str:
 def test_every_field_has_its_label_and_its_help() -> None:
     html = render()
     fields = Fields(html)
-    sizes = {"project", "gpus", "cpu", "memory_gib"}
+    sizes = {"project", "gpus", "gpu_memory_gib", "cpu", "memory_gib"}
     assert set(fields.ids) == sizes | {"environment", "volumes"}
     assert set(fields.ids.values()) <= fields.labels
     assert all(f'id="{one}"' in html for one in fields.described)
@@ -121,7 +121,7 @@ def test_the_kinds_of_workspaces_and_the_most_that_is_allowed() -> None:
     html = render(offer=offer, last={"profile": "big"})
     assert '<option value="big" selected>Big &lt;one&gt;</option>' in html
     assert "With everything" in html
-    assert 'max="1" step="1"' in html
+    assert 'max="1" step="0.01"' in html
     assert 'max="4" step="0.1"' in html
     assert 'max="8" step="0.25"' in html
     assert "Kind of workspace" not in render()

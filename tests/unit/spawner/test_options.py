@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from carrel.models import Workload, WorkloadSpec
 from carrel_spawner.options import (
     BadOption,
     Choice,
@@ -40,6 +41,25 @@ def test_the_schedulers_units_are_understood() -> None:
     assert check(options, ["vision"], SIZES) == Choice("vision", 1, 1.5, 3.0, "w")
 
 
+@pytest.mark.parametrize("written", [0.5, "0.5", 0.29])
+def test_a_share_of_a_gpu_is_kept_as_it_was_asked_for(written: object) -> None:
+    chosen = check({"gpus": written}, ["vision"], SIZES)
+    assert chosen.gpus == float(str(written))
+    assert check(chosen.options(), ["vision"], SIZES) == chosen
+
+
+def test_memory_of_a_gpu_stands_in_place_of_the_usual_gpus() -> None:
+    usual = Offer(Sizes(gpus=1))
+    chosen = check({"gpu_memory_gib": "8", "gpus": ""}, ["vision"], usual)
+    assert (chosen.gpus, chosen.gpu_memory_bytes) == (0, 8 * 1024**3)
+    assert check(chosen.options(), ["vision"], usual) == chosen
+    assert check({"gpu_memory_gib": ""}, ["vision"], usual).gpus == 1
+    spec = WorkloadSpec(gpus=0.34, gpu_memory_bytes=8 * 1024**3, memory_bytes=2 * 1024**3)
+    queued = Workload(name="w", project="vision", spec=spec)
+    claimed = check({"claim": "w", "gpus": 0.34}, ["vision"], usual).queued_as(queued, usual, "")
+    assert (claimed.gpus, claimed.gpu_memory_gib) == (0, 8.0)
+
+
 def test_a_claim_is_not_stored_for_the_next_start() -> None:
     assert "claim" not in Choice("vision", 0, 1.0, 2.0, "w").options()
 
@@ -51,7 +71,10 @@ def test_a_claim_is_not_stored_for_the_next_start() -> None:
         ({"project": 3}, "project", "vision"),
         ({"project": ["vision"]}, "project", "vision"),
         ({"gpus": -1}, "gpus", "from 0 to 1024"),
-        ({"gpus": 0.5}, "gpus", "whole number"),
+        ({"gpus": 0.005}, "gpus", "share of one GPU"),
+        ({"gpus": 1.5}, "gpus", "whole number"),
+        ({"gpus": 0.5, "gpu_memory_gib": 4}, "gpus", "left out where memory of a GPU"),
+        ({"gpu_memory_gib": -1}, "gpu_memory_gib", "a number from 0"),
         ({"gpus": True}, "gpus", "whole number"),
         ({"gpus": None}, "gpus", "whole number"),
         ({"gpus": "nan"}, "gpus", "whole number"),

@@ -101,6 +101,31 @@ async def test_it_gets_what_was_counted_whatever_else_is_configured() -> None:
     assert "nvidia.com/gpu" not in {**none["limits"], **none["requests"]}
 
 
+async def test_a_share_of_a_gpu_is_told_by_its_binding() -> None:
+    one = spawner(environment={"NVIDIA_VISIBLE_DEVICES": "all", "CARREL_GPU_SHARE": "1"})
+    pod = await manifest(one, workload(gpus=0.5))
+    container = pod["spec"]["containers"][0]
+    assert "nvidia.com/gpu" not in container["resources"]["limits"]
+    told = {given["name"]: given for given in container["env"]}
+    path = told["NVIDIA_VISIBLE_DEVICES"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.annotations['carrel.dev/gpu-uuids']"
+    assert told["CARREL_GPU_SHARE"]["value"] == "0.5"
+    (limiter,) = pod["spec"]["initContainers"]
+    assert limiter["image"] == "lab/desk:1"
+    assert "/etc/ld.so.preload" in {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert "carrel-gpu" in {volume["name"] for volume in pod["spec"]["volumes"]}
+    free = await manifest(spawner(limits_gpu_memory=False), workload(gpus=0.5))
+    assert not free["spec"].get("initContainers")
+
+
+async def test_without_gpus_it_sees_none() -> None:
+    container = (await manifest(spawner(), workload(gpus=0.0)))["spec"]["containers"][0]
+    shown = {one["name"]: one.get("value") for one in container["env"]}
+    assert shown["NVIDIA_VISIBLE_DEVICES"] == "void"
+    container = (await manifest(spawner(), workload(gpus=2.0)))["spec"]["containers"][0]
+    assert "NVIDIA_VISIBLE_DEVICES" not in {one["name"] for one in container["env"]}
+
+
 async def test_what_opens_a_door_is_not_in_the_pod() -> None:
     one = spawner(environment={"WANDB_API_KEY": "k-12345", "TEAM": "vision"})
     pod = await manifest(one)

@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from carrel.client.workspaces import Server, Workspaces
 
 
-FIELDS: Final = ("project", "gpus", "cpu", "memory_gib", "profile", "environment", "volumes")
+FIELDS: Final = (
+    *("project", "gpus", "gpu_memory_gib", "cpu", "memory_gib"),
+    *("profile", "environment", "volumes"),
+)
+BYTES_PER_GIB: Final = 1024**3
 Texts = list[str] | None
 Text = str | None
 
@@ -44,7 +48,18 @@ class WorkspaceOptions:
     """Options of a workspace; ``None``: not given."""
 
     project: Annotated[Text, Option("--project", "-p", help="Its project.")] = None
-    gpus: Annotated[int | None, Option("--gpus", "-g", min=0, help="GPUs.")] = None
+    gpus: Annotated[
+        Text,
+        Option("--gpus", "-g", metavar=values.GPUS.shown, help="GPUs; 0.5: a part of one."),
+    ] = None
+    gpu_memory: Annotated[
+        Text,
+        Option(
+            "--gpu-memory",
+            metavar=values.GPU_MEMORY.shown,
+            help="Memory of a GPU that it shares, in place of GPUs: 5G.",
+        ),
+    ] = None
     cpu: Annotated[float | None, Option("--cpu", min=0.1, help="Processor cores.")] = None
     memory: Annotated[float | None, Option("--memory", min=0.25, help="Memory in GiB.")] = None
     environment: Annotated[
@@ -70,7 +85,7 @@ class WorkspaceOptions:
         """The Hub's fields of the options that were given. Raises ``BadSetting``."""
         asked = {
             "project": self.project,
-            "gpus": self.gpus,
+            **_gpus(self.gpus, self.gpu_memory),
             "cpu": self.cpu,
             "memory_gib": self.memory,
             **_python(self.environment),
@@ -93,6 +108,17 @@ def written(file: str | None) -> tuple[str, dict[str, Any]]:
             hint = f"did you mean `{close[0]}`?" if close else f"known are {', '.join(FIELDS)}."
             raise BadSetting(f"{file}: there is no field `{field}`; {hint}", code="unknown_field")
     return str(definition.pop("name", "")), definition
+
+
+def _gpus(gpus: str | None, memory: str | None) -> dict[str, float]:
+    """GPUs, or memory of one; what is asked for replaces the other."""
+    asked: dict[str, float] = {}
+    if memory is not None:
+        size = values.GPU_MEMORY.read(memory)
+        asked = {"gpus": 0, "gpu_memory_gib": size / BYTES_PER_GIB}
+    if gpus is not None:
+        asked = {"gpu_memory_gib": 0, **asked, "gpus": values.GPUS.read(gpus)}
+    return asked
 
 
 def _python(text: str | None) -> dict[str, str]:
@@ -223,12 +249,17 @@ def _row(one: "Server", hub: str) -> list[str]:
         one.name or DEFAULT,
         status or ("Running" if one.ready else "Stopped"),
         str(chosen.get("project", "-")),
-        f"{chosen.get('gpus', 0):g}",
+        _gpus_shown(chosen),
         f"{chosen['cpu']:g}" if "cpu" in chosen else "-",
         f"{chosen['memory_gib']:g} GiB" if "memory_gib" in chosen else "-",
         chosen.get("environment") or chosen.get("profile") or "-",
         f"{hub}{one.url}" if one.ready else "-",
     ]
+
+
+def _gpus_shown(chosen: Mapping[str, Any]) -> str:
+    memory = chosen.get("gpu_memory_gib")
+    return f"{memory:g} GiB of one" if memory else f"{chosen.get('gpus', 0):g}"
 
 
 def _spelt(volume: Any) -> str:
