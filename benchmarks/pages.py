@@ -85,6 +85,19 @@ async def fill_history(scheduler: SchedulerProcess, folder: Path) -> None:
     await scheduler.stop()
     await asyncio.to_thread(write_past, folder / "carrel.sqlite")
     await scheduler.start()
+    began = perf_counter()
+    while not await asyncio.to_thread(is_aggregated, folder / "carrel.sqlite"):  # noqa: ASYNC110
+        await asyncio.sleep(1)
+    print(f"The year was summed up {perf_counter() - began:.0f} s after the start.")
+
+
+def is_aggregated(database: Path) -> bool:
+    """Whether the scheduler has summed up all transitions, as it does beside its work."""
+    query = "SELECT (SELECT max(id) FROM transitions) = (SELECT max(last_id) FROM workload_totals)"
+    with sqlite3.connect(database) as connection:
+        (whole,) = connection.execute(query).fetchone()
+    connection.close()
+    return bool(whole)
 
 
 def write_past(database: Path) -> None:

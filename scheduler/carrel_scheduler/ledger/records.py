@@ -260,6 +260,13 @@ class Ledger(ObjectStore, Protocol):
         """GPU-seconds in equal parts of [since, until); see ``usage.series``."""
         ...
 
+    async def aggregate_usage(self, most: int) -> int:
+        """Sum up at most so many further transitions, so that ``usage`` is fast; 0: all are.
+
+        Changes no answer.
+        """
+        ...
+
     async def add_copy(self, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:
         """Record a copy, of a model as its next version.
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
+from sqlalchemy import Connection
 
 from carrel_scheduler.ledger import usage
 from carrel_scheduler.ledger.audit import rows as audit_rows
@@ -30,7 +31,7 @@ from carrel_scheduler.ledger.records import (
 )
 from carrel_scheduler.ledger.rows import copies as copy_rows
 from carrel_scheduler.ledger.rows import curves as metric_rows
-from carrel_scheduler.ledger.rows import gpu_use
+from carrel_scheduler.ledger.rows import gpu_use, totals
 from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows import scoped as scoped_rows
@@ -302,16 +303,28 @@ class SqlLedger(SqlObjectStore):
     ) -> Sequence[Usage]:
         """See ``Ledger`` and the module ``usage``."""
         usage.check_range(by, since, until)
-        return await self._read(
-            lambda connection: usage.account(
-                history_rows.spans(connection, since, until, projects),
+
+        def read(connection: Connection) -> Sequence[Usage]:
+            windows = [window[:2] for window in usage.price_windows(prices, since, until)]
+            parts = totals.windows(windows)
+            aggregated = totals.AggregatedUsage(connection, since, until, projects, parts)
+            return usage.account(
+                history_rows.spans(connection, since, until, projects, aggregated.elsewhere()),
                 gpu_use.read(connection, since, until, projects),
                 by=by,
                 since=since,
                 until=until,
                 departments=departments,
                 prices=prices,
+                aggregated=aggregated.sums(by),
             )
+
+        return await self._read(read)
+
+    async def aggregate_usage(self, most: int) -> int:
+        """See ``Ledger``."""
+        return await self._writer.run(
+            lambda transaction: totals.aggregate(transaction.connection, most)
         )
 
     async def usage_series(
@@ -326,16 +339,21 @@ class SqlLedger(SqlObjectStore):
     ) -> Mapping[str, Sequence[float]]:
         """See ``Ledger`` and the module ``usage``."""
         usage.check_range(by, since, until)
-        return await self._read(
-            lambda connection: usage.series(
-                history_rows.spans(connection, since, until, projects),
+
+        def read(connection: Connection) -> Mapping[str, Sequence[float]]:
+            parts = totals.equal_parts(connection, since, until, buckets)
+            aggregated = totals.AggregatedUsage(connection, since, until, projects, parts)
+            return usage.series(
+                history_rows.spans(connection, since, until, projects, aggregated.elsewhere()),
                 by=by,
                 since=since,
                 until=until,
                 buckets=buckets,
                 departments=departments,
+                aggregated=aggregated.sums(by, ["gpu"]),
             )
-        )
+
+        return await self._read(read)
 
     async def add_copy(self, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:
         """See ``Ledger``."""

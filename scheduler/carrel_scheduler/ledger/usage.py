@@ -13,6 +13,7 @@ last bit; floats begin where a sum is answered.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -60,6 +61,11 @@ class Span(msgspec.Struct, frozen=True):
         held = self.gpu_milli or self.cpu_milli or self.memory_bytes
         return bool(held) or self.to_phase == WAITING
 
+    @property
+    def is_preemption(self) -> bool:
+        """Whether it begins with the workload giving way."""
+        return self.to_phase == GIVING_WAY and self.from_phase != GIVING_WAY
+
     def microseconds(self, since: float, until: float) -> int:
         """Its length inside [since, until), whose ends are in epoch seconds."""
         end = until if self.ended_at is None else min(self.ended_at, until)
@@ -89,7 +95,10 @@ def _key_of(by: str, departments: Mapping[str, str], kinds: Mapping[str, str]) -
 
 
 def spans(transitions: Iterable[Transition]) -> Iterator[Span]:
-    """Spans of transitions given in order of id, complete for each workload in them."""
+    """Spans of transitions given in order of id, complete for each workload in them.
+
+    Rows with the fields of a span other than ``ended_at`` will do.
+    """
     open_rows: dict[str, Transition] = {}
     for row in transitions:
         before = open_rows.get(row.workload_uid)
@@ -132,6 +141,14 @@ class Allocated(msgspec.Struct):
         if span.to_phase == WAITING:
             self.waiting += microseconds
 
+    def join(self, other: "Allocated") -> None:
+        """Count what was summed up elsewhere."""
+        self.gpu += other.gpu
+        self.borrowed += other.borrowed
+        self.cpu += other.cpu
+        self.memory += other.memory
+        self.waiting += other.waiting
+
     def cost(self, price: PricePeriod) -> float:
         """What it costs by one price, in its currency."""
         hour = 3600 * MICROSECONDS
@@ -140,6 +157,28 @@ class Allocated(msgspec.Struct):
             + self.cpu / (MILLI * hour) * price.cpu_hour
             + self.memory / (2**30 * hour) * price.memory_gib_hour
         )
+
+
+class Total(msgspec.Struct, kw_only=True):
+    """What finished workloads held in all; of ``project`` to ``kind`` what they have in common."""
+
+    project: str = ""
+    user: str = ""
+    workload: str = ""
+    kind: str = ""
+    workloads: int = 0
+    preemptions: int = 0
+    allocated: Allocated = msgspec.field(default_factory=Allocated)
+
+
+def total_of(spans_: Iterable[Span]) -> Total:
+    """The total of one workload that holds nothing any more, by all of its spans."""
+    found = Total(workloads=1)
+    for span in spans_:
+        if span.ended_at is not None:
+            found.allocated.add(span, span.microseconds(span.at, span.ended_at))
+        found.preemptions += span.is_preemption
+    return found
 
 
 class Line:
@@ -152,6 +191,20 @@ class Line:
         self.priced = [(price, Allocated()) for price in prices]
         self.preemptions = 0
         self.workloads: set[str] = set()
+        self.aggregated = 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether any workload counts for it."""
+        return bool(self.workloads or self.aggregated)
+
+    def add_total(self, total: Total, price: int | None) -> None:
+        """Count finished workloads that lie in the period as a whole, at one of the prices."""
+        self.aggregated += total.workloads
+        self.preemptions += total.preemptions
+        self.allocated.join(total.allocated)
+        if price is not None:
+            self.priced[price][1].join(total.allocated)
 
     def add(self, span: Span, since: float, until: float) -> None:
         """Count the part of a span inside [since, until)."""
@@ -165,9 +218,7 @@ class Line:
             after = number + 1
             ends = self.priced[after][0].since if after < len(self.priced) else until
             allocated.add(span, span.microseconds(max(since, price.since), min(until, ends)))
-        self.preemptions += (
-            begins_inside and span.to_phase == GIVING_WAY and span.from_phase != GIVING_WAY
-        )
+        self.preemptions += begins_inside and span.is_preemption
 
     def add_measured(self, piece: GpuUse, since: float, until: float) -> None:
         """Count the part of what was measured inside [since, until)."""
@@ -187,7 +238,7 @@ class Line:
             memory_byte_seconds=self.allocated.memory / MICROSECONDS,
             wait_seconds=self.allocated.waiting / MICROSECONDS,
             preemptions=self.preemptions,
-            workloads=len(self.workloads),
+            workloads=len(self.workloads) + self.aggregated,
             gpu_used_seconds=math.fsum(self.used),
             gpu_idle_seconds=math.fsum(self.idle),
             cost=math.fsum(allocated.cost(price) for price, allocated in self.priced),
@@ -213,10 +264,12 @@ def account(
     until: float,
     departments: Mapping[str, str] = MappingProxyType({}),
     prices: Sequence[PricePeriod] = (),
+    aggregated: Iterable[tuple[int, Total]] = (),
 ) -> Sequence[Usage]:
     """Use by one of ``GROUPINGS`` in [since, until); workloads are ``project/name``.
 
-    ``departments`` are those of projects, ``prices`` in order of time.
+    ``departments`` are those of projects, ``prices`` in order of time. ``aggregated`` are totals of
+    workloads that have no span here, each with the number of its window (``price_windows``).
 
     ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. A line counts a workload that held or
     waited for something or changed its phase meanwhile. Lines are in order of key.
@@ -224,7 +277,34 @@ def account(
     sums = sums_of(
         spans_, measured, by=by, since=since, until=until, departments=departments, prices=prices
     )
-    return [sums[name].usage(name) for name in sorted(sums) if sums[name].workloads]
+    prices_of = [price for _, _, price in price_windows(prices, since, until)]
+    lines = defaultdict(lambda: Line(prices), sums)
+    for window, total in aggregated:
+        lines[_key_of_total(by, departments, total)].add_total(total, prices_of[window])
+    return [lines[name].usage(name) for name in sorted(lines) if lines[name].counts]
+
+
+def price_windows(
+    prices: Sequence[PricePeriod], since: float, until: float
+) -> list[tuple[float, float, int | None]]:
+    """Parts of [since, until) with one price each: begin, end, number of the price or ``None``."""
+    begins = [min(max(price.since, since), until) for price in prices]
+    found: list[tuple[float, float, int | None]] = [(since, begins[0] if begins else until, None)]
+    found += [
+        (begin, end, number) for number, (begin, end) in enumerate(pairwise([*begins, until]))
+    ]
+    return [window for window in found if window[0] < window[1]]
+
+
+def _key_of_total(by: str, departments: Mapping[str, str], total: Total) -> str:
+    match by:
+        case "department":
+            return departments.get(total.project) or NO_DEPARTMENT
+        case "workload":
+            return f"{total.project}/{total.workload}"
+        case _:
+            key: str = getattr(total, by)
+            return key
 
 
 def sums_of(
@@ -257,8 +337,12 @@ def series(
     until: float,
     buckets: int,
     departments: Mapping[str, str] = MappingProxyType({}),
+    aggregated: Iterable[tuple[int, Total]] = (),
 ) -> dict[str, list[float]]:
-    """GPU-seconds allocated in each of so many equal parts of [since, until), by key."""
+    """GPU-seconds allocated in each of so many equal parts of [since, until), by key.
+
+    ``aggregated`` are totals of workloads that have no span here, each with the number of its part.
+    """
     check_range(by, since, until)
     found = list(spans_)
     key = _key_of(by, departments, {span.workload_uid: span.kind for span in found})
@@ -274,4 +358,8 @@ def series(
         for number in range(first, last + 1):
             inside = span.seconds(since + number * width, since + (number + 1) * width)
             line[number] += span.gpu_milli / 1000 * inside
+    for number, total in aggregated:
+        if total.allocated.gpu:
+            line = sums.setdefault(_key_of_total(by, departments, total), [0.0] * buckets)
+            line[number] += total.allocated.gpu / (MILLI * MICROSECONDS)
     return dict(sorted(sums.items()))

@@ -1,7 +1,7 @@
 """What of each budget is used: from accounting, remembered for a minute.
 
-Asking costs a reading of the period's transitions, so that a submission compares with an answer of
-up to a minute ago; a budget is a promise about weeks, not about seconds.
+Asking costs a sum over all work of the period, so that a submission compares with an answer of up
+to a minute ago; a budget is a promise about weeks, not about seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,9 +1,10 @@
-"""Monitoring, beside the decisions of a running scheduler: samples, alerts, weekly reports.
+"""Monitoring, beside the decisions of a running scheduler: samples, alerts, weekly reports, sums.
 
 Each reads what pages read, in a task of its own; none can end the scheduler or hold it up.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
 from carrel_scheduler.alerts.controller import AlertController
@@ -13,6 +14,7 @@ from carrel_scheduler.policy.budgets import BudgetUse
 from carrel_scheduler.service.alert_facts import AlertFacts
 from carrel_scheduler.service.sampling import LiveSample, Sampler
 from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.usage_aggregation import UsageAggregation
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 
@@ -42,10 +44,12 @@ class Monitoring:
             ledger, facts, clock, settings.alerts_address, self.budgets.all
         )
         self._sampler = Sampler(ledger.samples, LiveSample(loop, live), clock)
+        self._aggregation = UsageAggregation(ledger, time.monotonic)
         self._weekly = WeeklyReports(
             ledger, self.alerts.channels, self.budgets.all, self.alerts.tell_text, clock
         )
 
     def begin(self, group: asyncio.TaskGroup) -> Sequence["asyncio.Task[None]"]:
         """Begin to look, until the tasks are cancelled."""
-        return [group.create_task(one.run()) for one in (self.alerts, self._sampler, self._weekly)]
+        parts = (self.alerts, self._sampler, self._weekly, self._aggregation)
+        return [group.create_task(one.run()) for one in parts]

@@ -12,7 +12,8 @@ from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import GpuUse, Ledger, MetricPoint, Transition
 from carrel_scheduler.ledger.rows.curves import MOST
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.ledger.usage import account, spans
+from carrel_scheduler.ledger.usage import GROUPINGS, account, series, spans
+from carrel_schema.governance.prices import PricePeriod
 from carrel_schema.objects import ReasonInfo, Workload
 from contract.ledger.ledger_tools import (
     DAY,
@@ -148,6 +149,93 @@ class Past:
                     narrow = [line for line in expected if line.key == "speech"]
                     found = await store.usage(by=by, since=since, until=until, projects=["speech"])
                     assert found == narrow
+
+    async def test_aggregation_changes_no_answer(self, store: Ledger) -> None:
+        """Also while only some is aggregated, and where aggregated work is resumed."""
+        rows = _some_history(random.Random(5))
+        middle = len(rows) // 2
+        epoch = await store.begin_epoch()
+        await store.record(epoch=epoch, transitions=rows[:middle])
+        while await store.aggregate_usage(17):
+            await _same_as_arithmetic(store, rows[:middle])
+        await store.record(epoch=epoch, transitions=rows[middle:])
+        await _same_as_arithmetic(store, rows)
+        assert await store.aggregate_usage(1) == 1
+        await _same_as_arithmetic(store, rows)
+        while await store.aggregate_usage(50):
+            pass
+        await _same_as_arithmetic(store, rows)
+        assert await store.aggregate_usage(50) == 0
+
+    async def test_sums_beyond_64_bits_are_exact(self, store: Ledger) -> None:
+        rows, held = [], 2**44 + 1
+        for number in range(30):
+            obj = workload(f"w{number}")
+            obj.meta.uid = f"uid-{number}"
+            rows += [
+                transition(obj, "running", 1.0, memory_bytes=held, gpu_milli=64_001),
+                transition(obj, "succeeded", 1.0 + 90 * DAY),
+            ]
+        await store.record(epoch=await store.begin_epoch(), transitions=rows)
+        assert await store.aggregate_usage(1000) == len(rows)
+        (line,) = await store.usage(by="project", since=0.0, until=100 * DAY)
+        seconds = 30 * 90 * DAY
+        assert line.memory_byte_seconds == held * seconds
+        assert line.gpu_seconds == 64_001 * seconds / 1000
+
+
+PRICES = (
+    PricePeriod(since=0.0, gpu_hour=2.0, cpu_hour=0.1, memory_gib_hour=0.5),
+    PricePeriod(since=130.0, gpu_hour=3.0, cpu_hour=0.1, memory_gib_hour=0.5),
+)
+
+
+def _some_history(chance: random.Random) -> list[Transition]:
+    """Short lives of many workloads, some of them resumed long after their end."""
+    timed: list[tuple[float, Transition]] = []
+    for number in range(60):
+        obj = workload(f"w{number}", chance.choice(("vision", "speech", "robots")))
+        obj.meta.uid, obj.spec.user = f"uid-{number}", f"user-{number % 5}"
+        obj.spec.kind = chance.choice(("training", "workspace"))
+        at = chance.uniform(0, 250)
+        phases = ["pending", "running", *chance.sample(("preempting", "pending", "running"), 2)]
+        phases += ["stopped"] if chance.random() < 0.8 else []
+        if chance.random() < 0.2:
+            phases += ["pending", "running", "succeeded"]
+        for phase in phases:
+            holds = phase in ("running", "preempting")
+            timed.append(
+                (
+                    at,
+                    transition(
+                        obj,
+                        phase,
+                        at,
+                        gpu_milli=chance.choice((250, 1000, 8000)) if holds else 0,
+                        cpu_milli=2000 if holds else 0,
+                        memory_bytes=2**43 + 1 if holds else 0,
+                        borrowed=chance.random() < 0.5,
+                    ),
+                )
+            )
+            at += chance.expovariate(1 / 12)
+    return [row for _, row in sorted(timed, key=lambda one: one[0])]
+
+
+async def _same_as_arithmetic(store: Ledger, rows: list[Transition]) -> None:
+    departments = {"vision": "sciences", "robots": "sciences"}
+    for since, until in ((0.0, 500.0), (50.0, 140.0), (120.0, 120.0)):
+        for by in GROUPINGS:
+            terms = {"by": by, "since": since, "until": until, "departments": departments}
+            for prices in ((), PRICES):
+                expected = account(spans(rows), **terms, prices=prices)  # type: ignore[arg-type]
+                assert await store.usage(**terms, prices=prices) == expected  # type: ignore[arg-type]
+            if until > since:
+                parts = series(spans(rows), **terms, buckets=7)  # type: ignore[arg-type]
+                found = await store.usage_series(**terms, buckets=7)  # type: ignore[arg-type]
+                assert found.keys() == parts.keys()
+                for key, line in parts.items():
+                    assert found[key] == pytest.approx(line)
 
 
 class SmallThings:

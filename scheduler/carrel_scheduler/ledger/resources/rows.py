@@ -248,6 +248,10 @@ class Past:
             prices=prices,
         )
 
+    async def aggregate_usage(self, most: int) -> int:
+        """See ``Ledger``."""
+        return await self.rows.aggregate_usage(most)
+
     async def usage_series(
         self,
         *,

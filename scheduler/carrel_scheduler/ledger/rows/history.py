@@ -67,18 +67,30 @@ def _newest(connection: Connection, query: Select[Any], row_id: Any, limit: int)
     return list(reversed(found))
 
 
+SPAN_COLUMNS: Final = [transitions.c[one] for one in Span.__struct_fields__ if one != "ended_at"]
+
+
 def spans(
-    connection: Connection, since: float, until: float, projects: Sequence[str] | None
+    connection: Connection,
+    since: float,
+    until: float,
+    projects: Sequence[str] | None,
+    workloads: Select[Any] | None = None,
 ) -> Iterator[Span]:
-    """Every span that touches [since, until], from each row to the next of its workload."""
+    """Every span that touches [since, until], from each row to the next of its workload.
+
+    ``workloads`` selects the uids of those that are meant; ``None``: all.
+    """
     ended_at = func.lead(transitions.c.at).over(
         partition_by=transitions.c.workload_uid, order_by=transitions.c.id
     )
     # All of history goes through this, so it reads one index and nothing else.
-    ends = select(transitions.c.id, transitions.c.at, ended_at.label("ended_at")).subquery()
-    columns = [transitions.c[name] for name in Span.__struct_fields__ if name != "ended_at"]
+    rows = select(transitions.c.id, transitions.c.at, ended_at.label("ended_at"))
+    if workloads is not None:
+        rows = rows.where(transitions.c.workload_uid.in_(workloads))
+    ends = rows.subquery()
     query = (
-        select(*columns, ends.c.ended_at)
+        select(*SPAN_COLUMNS, ends.c.ended_at)
         .join(ends, ends.c.id == transitions.c.id)
         .where(
             ends.c.at < until,

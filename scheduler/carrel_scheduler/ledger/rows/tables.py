@@ -9,6 +9,7 @@
   experiment.
 * ``copies`` are models and kept checkpoints; a removed one keeps its row, so that its version is
   never given again.
+* ``workload_totals`` follow from ``transitions``; see ``totals``.
 * ``samples`` are means over time; see ``ledger.samples``.
 * ``scoped_records`` are what admins and users configure, each in a scope; see
   ``ledger.scoped_records``.
@@ -154,6 +155,26 @@ transitions: Final = Table(
     # With the time, so that the ends of all spans are read from the index alone.
     Index(None, "workload_uid", "id", "at"),
     Index(None, "at"),
+)
+
+workload_totals: Final = Table(
+    "workload_totals",
+    metadata,
+    _text("workload_uid", primary_key=True),
+    *(_text(name) for name in ("workload", "project", "user", "kind")),
+    _time("began_at"),
+    # None while it waits or holds anything.
+    Column("ended_at", Double, nullable=True),
+    _number("last_id"),
+    _number("preemptions"),
+    _number("waiting"),
+    *(
+        _number(f"{name}_{half}")
+        for name in ("gpu", "borrowed", "cpu", "memory")
+        for half in ("high", "low")
+    ),
+    Index(None, "last_id"),
+    Index(None, "ended_at"),
 )
 
 decisions: Final = Table(
