@@ -33,8 +33,8 @@ class AuditEntry(Answer, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         seq: its number.
         at: epoch seconds.
-        user: who did it: a person, a service, ``task PROJECT/NAME`` or ``node NAME``; empty where
-            nobody could be identified.
+        user: who did it: a person, a service, ``task PROJECT/NAME``, ``node NAME`` or, of the
+            Hub's machine, ``account NAME``; empty where nobody could be identified.
         on_behalf_of: the person whom a service acted for.
         job: uid of the job with whose token it was done.
         address: of the client, as the first proxy saw it.
@@ -153,6 +153,9 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: Annotated[str, Constraint(max_length=500, pattern=NO_NUL)] = ""
     address: Text255 = ""
     agent: Text255 = ""
+    channel: Literal["hub", "cli"] = "hub"
+    before: Annotated[dict[str, Any], Constraint(max_length=64)] = {}
+    after: Annotated[dict[str, Any], Constraint(max_length=64)] = {}
     count: Annotated[int, Constraint(ge=1, le=10**9)] = 1
 
 

@@ -118,8 +118,9 @@ ROLES: Final[Mapping[RoleName, Role]] = {
         levels=("platform",),
     ),
     "department-administrator": Role(
-        description="Runs a department: its projects and their members, policies, templates and "
-        "secrets, who may do what in it, everybody's work in it, its audit log.",
+        description="Runs a department: its projects with their members, limits and quotas, its "
+        "policies, templates and secrets; says who is researcher, ML engineer or viewer in it; ends "
+        "everybody's work in it; reads its part of the audit log.",
         permissions=_READ
         | _OWN
         | _PROJECTS

@@ -1,9 +1,10 @@
 """Sign-ins, failed ones, sign-outs and changes of users, reported to the scheduler's audit log.
 
 Reports are kept while the scheduler does not answer, and are sent when it does; a restart of the
-Hub loses those that wait. What fails is counted by name, address and reason and sent twice a
-minute, at most ``MOST_KEYS`` different ones, so that whoever tries passwords cannot fill the disk.
-A name that nobody has is not told: it may be a password that was typed into the wrong field.
+Hub loses those that wait, but not what ``carrel user`` did: the accounts file keeps that. What
+fails is counted by name, address and reason and sent twice a minute, at most ``MOST_KEYS``
+different ones, so that whoever tries passwords cannot fill the disk. A name that nobody has is not
+told: it may be a password that was typed into the wrong field.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from carrel.errors import ApiError, CarrelError
+from carrel_hub.accounts.account import AccountChange
 from carrel_hub.accounts.sources import source_of
 
 log = logging.getLogger(__name__)
@@ -35,18 +37,34 @@ class Scheduler(Protocol):
         ...
 
 
+class Journal(Protocol):
+    """Changes of accounts that are kept until the audit log has them."""
+
+    def changes(self) -> list[AccountChange]:
+        """Those that wait, the oldest first."""
+        ...
+
+    def told(self, changes: Sequence[AccountChange]) -> None:
+        """Keep these no longer."""
+        ...
+
+
 class AuditReports:
     """Keeps reports until they are sent.
 
     Args:
         scheduler: gives the scheduler's client, inside the event loop.
         clock: epoch seconds.
+        journal: changes that are kept until they were sent.
     """
 
     def __init__(
-        self, scheduler: Callable[[], Scheduler], clock: Callable[[], float] = time.time
+        self,
+        scheduler: Callable[[], Scheduler],
+        clock: Callable[[], float] = time.time,
+        journal: Journal | None = None,
     ) -> None:
-        self._scheduler, self._clock = scheduler, clock
+        self._scheduler, self._clock, self._journal = scheduler, clock, journal
         self._waiting: deque[Report] = deque(maxlen=MOST_WAITING)
         self._refused: dict[tuple[str, str, str], Report] = {}
         self._refused_at = 0.0
@@ -86,20 +104,35 @@ class AuditReports:
             self._waiting.extend(self._refused.values())
             self._refused.clear()
             self._refused_at = self._clock()
+        if self._journal is not None and not await self._send_journal(self._journal):
+            return
         while self._waiting:
             some = [self._waiting[n] for n in range(min(AT_ONCE, len(self._waiting)))]
-            try:
-                await self._scheduler().add_audit_events(some)
-            except ApiError as error:
-                if error.status in WRONG:  # it will not take these later either
-                    log.warning("%d reports were refused by the audit log: %s", len(some), error)
-                    self._drop(some)
-                    continue
-                return
-            except CarrelError as error:
-                log.debug("the audit log does not answer: %s", error)
+            if not await self._taken(some):
                 return
             self._drop(some)
+
+    async def _send_journal(self, journal: Journal) -> bool:
+        """Send what is kept; sent twice if the Hub is killed before it is let go."""
+        while changes := journal.changes()[:AT_ONCE]:
+            if not await self._taken([_told(one) for one in changes]):
+                return False
+            journal.told(changes)
+        return True
+
+    async def _taken(self, some: list[Report]) -> bool:
+        """Whether these are done with: taken, or refused for good."""
+        try:
+            await self._scheduler().add_audit_events(some)
+        except ApiError as error:
+            if error.status not in WRONG:
+                return False
+            # It will not take these later either.
+            log.warning("%d reports were refused by the audit log: %s", len(some), error)
+        except CarrelError as error:
+            log.debug("the audit log does not answer: %s", error)
+            return False
+        return True
 
     def _drop(self, some: Sequence[Mapping[str, Any]]) -> None:
         for one in some:
@@ -115,4 +148,18 @@ def origin_of(authenticator: Any, handler: Any) -> dict[str, str]:
     return {
         "address": source_of(forwarded, request.remote_ip, trusted),
         "agent": request.headers.get("User-Agent", ""),
+    }
+
+
+def _told(change: AccountChange) -> Report:
+    """A change of the accounts file, as the audit log is told."""
+    return {
+        "at": change.at,
+        "verb": change.verb,
+        "user": change.actor[:LONGEST],
+        "name": change.name[:LONGEST],
+        "channel": "cli",
+        "agent": "carrel user",
+        "before": change.before,
+        "after": change.after,
     }

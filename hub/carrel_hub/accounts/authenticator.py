@@ -18,11 +18,12 @@ from traitlets import Bool, Integer, Unicode
 from typing_extensions import override
 
 from carrel_hub.accounts import sessions
+from carrel_hub.accounts.account import Account
 from carrel_hub.accounts.controller import AccountsController, stop_servers
 from carrel_hub.accounts.handlers import InvitationHandler, PasswordHandler
 from carrel_hub.accounts.passwords import LONGEST, hash_password, verify
 from carrel_hub.accounts.sources import remember_browser, source_of_attempt
-from carrel_hub.accounts.store import Account, AccountError, Accounts
+from carrel_hub.accounts.store import AccountError, Accounts
 from carrel_hub.accounts.throttle import Busy, HashingSlots, Throttle
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import pwd
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,7 +114,17 @@ def _accounts(state_dir: Path | None) -> tuple[Accounts, Path]:
     if not (folder / "hub").is_dir():
         typer.echo(f"There is no Carrel in {folder} yet: start it once with carrel up.", err=True)
         raise typer.Exit(1)
-    return Accounts(folder / "hub" / "accounts.json"), folder
+    return Accounts(folder / "hub" / "accounts.json", actor=_operator()), folder
+
+
+def _operator() -> str:
+    """Who runs the command: the account of this machine, not one of Carrel's."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = str(os.getuid())
+    asked_by = os.environ.get("SUDO_USER", "")
+    return f"account {name}" + (f" for {asked_by}" if asked_by and asked_by != name else "")
 
 
 @contextlib.contextmanager

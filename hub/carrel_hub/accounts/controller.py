@@ -13,7 +13,8 @@ from jupyterhub import orm
 from sqlalchemy.orm import object_session
 
 from carrel_hub.accounts import sessions
-from carrel_hub.accounts.store import Account, Accounts
+from carrel_hub.accounts.account import Account
+from carrel_hub.accounts.store import Accounts
 from carrel_hub.scopes import ADMIN_GROUP
 
 GROUP_PREFIX: Final = "project-"

@@ -4,6 +4,7 @@ The command line writes it while the Hub reads it, so every change is made under
 beside it.
 """
 
+import copy
 import fcntl
 import hashlib
 import hmac
@@ -12,14 +13,16 @@ import pwd
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from carrel_hub import scopes
+from carrel_hub.accounts.account import Account, AccountChange, changes_between
 from carrel_hub.accounts.passwords import SHORTEST, hash_password
 
 T = TypeVar("T")
@@ -32,43 +35,30 @@ BAD_LINK: Final = "This link does not count any more: it was used, replaced, or 
 _RESERVED_PREFIX: Final = "carrel-"
 _LOWEST_PERSON: Final = 1000
 _NOBODY: Final = 65534
+MOST_CHANGES: Final = 10_000
 
 
 class AccountError(Exception):
     """An account cannot be made, changed or found; the message says why."""
 
 
-class Account(msgspec.Struct, kw_only=True):
-    """One account.
-
-    Attributes:
-        password: its scrypt hash.
-        joins: projects to become a member of when the Hub first meets this user; from then on the
-            Hub's groups are the truth and this is empty.
-        invitation: hash of the token of a link by which a password may be chosen once; empty: none.
-        invited_until: epoch seconds from which that link counts no more.
-        revoke: what the Hub still has to take away. ``sessions`` after a new password: sessions
-            and tokens; ``everything`` for a new account: whatever an earlier one of its name held.
-    """
-
-    password: str
-    admin: bool = False
-    joins: list[str] = []
-    invitation: str = ""
-    invited_until: float = 0.0
-    revoke: Literal["", "sessions", "everything"] = ""
-
-
 class _File(msgspec.Struct):
     version: int = 1
     accounts: dict[str, Account] = {}
+    changes: list[AccountChange] = []
 
 
 class Accounts:
-    """The accounts in one file."""
+    """The accounts in one file.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Args:
+        path: of the file.
+        actor: who changes it; each change is then kept in the file until the audit log has it.
+        clock: epoch seconds.
+    """
+
+    def __init__(self, path: Path, actor: str = "", clock: Callable[[], float] = time.time) -> None:
+        self.path, self._actor, self._clock = path, actor, clock
         self._seen: tuple[int, int, int] | None = None
         self._file = _File()
 
@@ -201,6 +191,19 @@ class Accounts:
         """Remove an account. Raises ``AccountError`` when there is no such account."""
         self._change(lambda file: _remove(file, name))
 
+    def changes(self) -> list[AccountChange]:
+        """What the audit log has not been told yet, the oldest first. Raises ``AccountError``."""
+        self.all()
+        return list(self._file.changes)
+
+    def told(self, changes: Sequence[AccountChange]) -> None:
+        """The audit log has these. Raises ``AccountError``."""
+
+        def change(file: _File) -> None:
+            file.changes = [one for one in file.changes if one not in changes]
+
+        self._change(change)
+
     def applied(self, name: str, seen: Account) -> None:
         """The Hub did what an account asked for; it is asked for no more unless it changed since.
 
@@ -222,7 +225,11 @@ class Accounts:
     def _change(self, change: Callable[[_File], T]) -> T:
         with self._locked():
             file = self._read() if self.path.exists() else _File()
+            before = copy.deepcopy(file.accounts) if self._actor else {}
             result = change(file)
+            if self._actor:
+                made = changes_between(before, file.accounts, self._actor, self._clock())
+                file.changes = [*file.changes, *made][-MOST_CHANGES:]
             self._write(file)
         return result
 

@@ -12,8 +12,8 @@ from typing import Any
 from jupyterhub import orm
 from sqlalchemy import select
 
+from carrel_hub.accounts.account import Account
 from carrel_hub.accounts.controller import GROUP_PREFIX
-from carrel_hub.accounts.store import Account
 from carrel_hub.directory.membership import brought_by
 from carrel_hub.scopes import ADMIN_GROUP, DISABLED_GROUP
 from carrel_hub.sign_in import Oidc

@@ -1,8 +1,8 @@
 """``python -m carrel_scheduler.manifests``: write what follows from the models, or check it.
 
 Run in the repository: the files are those of ``deploy/kubernetes/crds``, the named priorities
-beside them, and the cluster roles of our roles. With ``--check`` nothing is written, and the
-command fails when a file is not what it should be.
+beside them, the cluster roles of our roles, and the tables of the page about roles. With
+``--check`` nothing is written, and the command fails when a file is not what it should be.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.manifests.crds import everything
+from carrel_scheduler.manifests.pages import PAGE, roles_page
 from carrel_scheduler.manifests.rights import cluster_roles
 
 FOLDER: Final = Path("deploy/kubernetes")
@@ -79,19 +80,27 @@ def differing(folder: Path) -> list[str]:
     return sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
 
 
+def page_differs(page: Path) -> bool:
+    """Whether the tables of the page of roles are not what they should be."""
+    text = page.read_text("utf-8")
+    return roles_page(text) != text
+
+
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail on differences")
     parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--page", type=Path, default=PAGE)
     asked = parser.parse_args()
     if asked.check:
-        wrong = differing(asked.folder)
+        wrong = differing(asked.folder) + ([str(PAGE)] if page_differs(asked.page) else [])
         sys.exit(f"not what they should be: {', '.join(wrong)}" if wrong else 0)
     asked.folder.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():
         (asked.folder / name).parent.mkdir(exist_ok=True)
         (asked.folder / name).write_text(text, "utf-8")
+    asked.page.write_text(roles_page(asked.page.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.api.principals.service_accounts import USE_KIND, ServiceAccountIdentity
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_schema.governance.roles import ROLES, AccessRuleFields
 from carrel_schema.scopes import Scope
@@ -360,6 +361,31 @@ async def test_a_service_account_has_its_roles_and_no_more(desk: Desk) -> None:
     assert (await desk.ask("GET", "/whoami", again["token"])).status == 401
     assert (await desk.ask("DELETE", "/service-accounts/ci", "rae")).status == 204
     assert (await desk.ask("GET", "/service-accounts", "rae")).body["items"] == []
+
+
+async def test_the_last_use_of_a_token_outlives_the_scheduler(desk: Desk) -> None:
+    await desk.ask("PUT", "/service-accounts/ci?scope=project/vision", "root", json={})
+    new = await desk.ask("POST", "/service-accounts/ci/tokens", "root", json={"days": 2})
+
+    async def used_at(identity: ServiceAccountIdentity) -> float:
+        return (await identity.last_uses()).get(new.body["id"], 0.0)
+
+    def another_process() -> ServiceAccountIdentity:
+        nobody: Any = None
+        return ServiceAccountIdentity(nobody, desk.ledger, lambda: desk.clock.now)
+
+    assert await used_at(another_process()) == 0.0
+    first = desk.clock.now
+    assert (await desk.ask("GET", "/whoami", new.body["token"])).status == 200
+    assert await used_at(another_process()) == first
+    entries = len((await desk.ask("GET", "/audit", "root")).body["items"])
+    for after in (60.0, 200.0, 50.0):
+        desk.clock.now += after
+        assert (await desk.ask("GET", "/whoami", new.body["token"])).status == 200
+    assert await used_at(another_process()) == first + 310.0
+    assert len((await desk.ask("GET", "/audit", "root")).body["items"]) == entries
+    assert (await desk.ask("DELETE", "/service-accounts/ci", "root")).status == 204
+    assert await desk.ledger.scoped.list(USE_KIND) == []
 
 
 @pytest.mark.parametrize(

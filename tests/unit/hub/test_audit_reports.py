@@ -1,9 +1,11 @@
 """Reports of sign-ins wait for the scheduler, and failed ones are counted."""
 
+from pathlib import Path
 from typing import Any
 
 from carrel.errors import ApiError, Unreachable
 from carrel_hub.accounts.audit_reports import MOST_KEYS, AuditReports
+from carrel_hub.accounts.store import Accounts
 
 
 class Scheduler:
@@ -43,6 +45,40 @@ async def test_reports_wait_while_the_scheduler_is_down_and_keep_their_times() -
         {"at": 1000.0, "verb": "sign-in", "name": "ada", "user": "ada", "address": "10.0.0.1"},
         {"at": 4600.0, "verb": "sign-out", "name": "ada", "user": "ada"},
     ]
+
+
+async def test_what_the_command_changed_is_kept_until_the_audit_log_has_it(tmp_path: Path) -> None:
+    path, scheduler, clock = tmp_path / "accounts.json", Scheduler(), Clock()
+    command = Accounts(path, actor="account root for ada", clock=clock)
+    command.add("bob", "a long password", joins=["vision"])
+    clock.now += 5
+    command.set_admin("bob", admin=True)
+    command.set_password("bob", "another long one")
+    command.remove("bob")
+    Accounts(path).add("eve", "a long password")  # the API tells of those itself
+    scheduler.trouble = Unreachable("down")
+    await AuditReports(lambda: scheduler, clock, Accounts(path)).send()
+    scheduler.trouble = None
+    reports = AuditReports(lambda: scheduler, clock, Accounts(path))  # the Hub began anew
+    await reports.send()
+    await reports.send()
+    assert {one["user"] for one in scheduler.got} == {"account root for ada"}
+    assert [
+        (one["at"], one["verb"], one["name"], one["before"], one["after"]) for one in scheduler.got
+    ] == [
+        (1000.0, "create", "bob", {}, {"joins": ["vision"], "password": "(hidden)"}),
+        (1005.0, "update", "bob", {}, {"admin": True}),
+        (1005.0, "update", "bob", {"password": "(hidden)"}, {"password": "(hidden)"}),
+        (
+            1005.0,
+            "delete",
+            "bob",
+            {"admin": True, "joins": ["vision"], "password": "(hidden)"},
+            {},
+        ),
+    ]
+    assert "long" not in str(scheduler.got)
+    assert not Accounts(path).changes()
 
 
 async def test_failed_sign_ins_are_counted_and_bounded() -> None:

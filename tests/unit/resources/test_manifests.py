@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from carrel_scheduler.ledger.resources import kinds
-from carrel_scheduler.manifests.__main__ import differing, files
+from carrel_scheduler.manifests.__main__ import differing, files, page_differs
 from carrel_scheduler.manifests.crds import everything
+from carrel_scheduler.manifests.pages import roles_page
+from carrel_schema.governance.roles import ROLES
 from carrel_schema.objects import WorkloadSpec
 from carrel_schema.wire import WorkloadCreate
 
@@ -29,6 +32,19 @@ def test_what_is_deployed_follows_from_the_models() -> None:
 
 def test_a_difference_is_seen(tmp_path: Path) -> None:
     assert differing(tmp_path) == sorted(files())
+
+
+def test_the_page_of_roles_says_what_their_permissions_are() -> None:
+    """When this fails: ``python -m carrel_scheduler.manifests``."""
+    page = DEPLOY.parents[1] / "docs" / "roles.md"
+    assert not page_differs(page)
+    text = page.read_text()
+    for role in ROLES:
+        assert f"| `{role}` |" in text
+    changed = text.replace("read, create, update", "read, create, update, delete", 1)
+    assert roles_page(changed) == text
+    with pytest.raises(ValueError, match="no place for the table of permissions"):
+        roles_page(text.replace("manifests`: permissions", "manifests`: rights"))
 
 
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:

@@ -41,7 +41,7 @@ def make_app(
     identity = JobIdentity(deps.identity, rules.lets_submit, deps.ledger, deps.task_tokens)
     accounts = ServiceAccountIdentity(identity, deps.ledger, deps.clock)
     deps = replace(deps, identity=RightsIdentity(accounts, rules), rules=rules)
-    services = Services.build(deps, openapi.document(operations, deps.prefix), accounts.used_at)
+    services = Services.build(deps, openapi.document(operations, deps.prefix), accounts.last_uses)
 
     def log_request(handler: web.RequestHandler) -> None:
         if not isinstance(handler, ApiHandler) or handler.operation is None:

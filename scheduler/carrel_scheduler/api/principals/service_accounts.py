@@ -1,27 +1,38 @@
 """Service accounts as callers: tokens ``csa1.NAME.SECRET``, of which the SHA-256 is stored.
 
 The secrets are 32 random bytes, so a plain hash keeps them. Accounts are kept in memory for two
-seconds; changes by this scheduler count at once. When a token was used last is known since the
-scheduler began.
+seconds; changes by this scheduler count at once. When a token was used last is stored beside the
+account, at most once in five minutes for each token.
 """
 
 import hashlib
 import hmac
+import logging
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
 from carrel_scheduler.api.principals.identity import MANAGE, USE, Identity, Principal
 from carrel_scheduler.cached_value import CachedValue
+from carrel_scheduler.ledger.audit.actor import acting
+from carrel_scheduler.ledger.errors import LedgerUnavailable, StorageFull
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_schema.governance.service_accounts import SUFFIX, ServiceToken
+from carrel_schema.scopes import Scope
 
+log = logging.getLogger(__name__)
 KIND: Final = "service-account"
+USE_KIND: Final = "service-account-use"
 VERSION: Final = "csa1"
 KNOWN_SECONDS: Final = 2.0
+STORE_SECONDS: Final = 300.0
+
+
+LastUses = Callable[[], Awaitable[Mapping[str, float]]]
 
 
 class StoredToken(ServiceToken, frozen=True, kw_only=True):
@@ -37,6 +48,14 @@ class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[StoredToken] = []
 
 
+class Known(NamedTuple):
+    """Accounts by name, with the scopes that they are in, and when tokens were used by their id."""
+
+    accounts: Mapping[str, StoredAccount]
+    scopes: Mapping[str, Scope]
+    used: Mapping[str, float]
+
+
 class ServiceAccountIdentity:
     """``Identity`` of service accounts' tokens, and of whatever another identity knows."""
 
@@ -44,10 +63,12 @@ class ServiceAccountIdentity:
         self._identity, self._ledger, self._clock = identity, ledger, clock
         self._known = CachedValue(self._read, KNOWN_SECONDS, clock)
         self._used: dict[str, float] = {}
+        self._stored = defaultdict[str, float](float)
 
-    def used_at(self, token_id: str) -> float:
-        """When a token was used last; 0: not since this process began."""
-        return self._used.get(token_id, 0.0)
+    async def last_uses(self) -> Mapping[str, float]:
+        """When tokens were used last, by their id; those that never were are left out."""
+        stored = (await self._known.get()).used
+        return {**stored, **self._used}
 
     async def user_for_token(self, token: str) -> Principal | None:
         """See ``Identity``."""
@@ -55,10 +76,14 @@ class ServiceAccountIdentity:
         if version != VERSION or not dot:
             return await self._identity.user_for_token(token)
         name, _, secret = rest.rpartition(".")
-        account, now = (await self._known.get()).get(name), self._clock()
+        known, now = await self._known.get(), self._clock()
+        account = known.accounts.get(name)
         for one in () if account is None else account.tokens:
             if hmac.compare_digest(one.digest, digest_of(secret)) and now < one.expires_at:
                 self._used[one.id] = now
+                if now >= self._stored[one.id] + STORE_SECONDS:
+                    self._stored[one.id] = now
+                    await self._store(name, known)
                 scopes = frozenset({USE, MANAGE})
                 return Principal(f"{name}{SUFFIX}", "service-account", frozenset(), scopes)
         return None
@@ -68,8 +93,31 @@ class ServiceAccountIdentity:
         self._known.invalidate()
         self._identity.forget(user)
 
-    async def _read(self) -> Mapping[str, StoredAccount]:
-        return {one.name: read(one) for one in await self._ledger.scoped.list(KIND)}
+    async def _store(self, name: str, known: Known) -> None:
+        """Write when the tokens of an account were used; a request does not fail by that."""
+        uses = {
+            one.id: at
+            for one in known.accounts[name].tokens
+            if (at := max(self._used.get(one.id, 0.0), known.used.get(one.id, 0.0)))
+        }
+        content = msgspec.Raw(msgspec.json.encode(uses))
+        record = ScopedRecord(kind=USE_KIND, scope=known.scopes[name], name=name, content=content)
+        try:
+            with acting(None):  # it is no change of anybody's, so the audit log has no entry
+                await self._ledger.scoped.put(record, actor=name + SUFFIX)
+        except (LedgerUnavailable, StorageFull) as error:
+            log.warning("The last use of the service account %s is not stored: %s", name, error)
+
+    async def _read(self) -> Known:
+        records = await self._ledger.scoped.list(KIND)
+        used: dict[str, float] = {}
+        for one in await self._ledger.scoped.list(USE_KIND):
+            used |= msgspec.json.decode(one.content, type=dict[str, float])
+        return Known(
+            {one.name: read(one) for one in records},
+            {one.name: one.scope for one in records},
+            used,
+        )
 
 
 def make_token(name: str) -> tuple[str, str]:

@@ -1,10 +1,10 @@
 """What the operations do, free of HTTP. One ``Services`` belongs to one application."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.jobs import ChildLimits
+from carrel_scheduler.api.principals.service_accounts import LastUses
 from carrel_scheduler.api.services.batches import Batches
 from carrel_scheduler.api.services.changes import Changes
 from carrel_scheduler.api.services.control import Control
@@ -56,15 +56,13 @@ class Services:
     document: bytes
 
     @classmethod
-    def build(
-        cls, deps: ApiDependencies, document: bytes, used: Callable[[str], float]
-    ) -> "Services":
+    def build(cls, deps: ApiDependencies, document: bytes, used: LastUses) -> "Services":
         """The services of one application.
 
         Args:
             deps: what they stand on.
             document: the OpenAPI document.
-            used: when a token of a service account was used last, by its id.
+            used: when tokens of service accounts were used last.
         """
         projects, control = Projects(deps), Control(deps.ledger)
         children = ChildLimits(deps.ledger, deps.job_limits)

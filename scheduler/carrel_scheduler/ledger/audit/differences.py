@@ -39,6 +39,11 @@ def differences(before: bytes | str | None, after: bytes | str | None) -> tuple[
     )
 
 
+def shown(fields: Fields) -> Fields:
+    """Fields that somebody else compared, without secrets and long texts."""
+    return _shown(_flat(msgspec.json.encode(fields)))
+
+
 def _flat(document: bytes | str | None) -> Fields:
     found: Fields = {}
     if document is not None:

@@ -11,6 +11,7 @@ from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.audit.contract import AuditFilter
+from carrel_scheduler.ledger.audit.differences import shown
 from carrel_schema.constraints import NO_NUL, Constraint, Number
 from carrel_schema.governance.audit import (
     SETTING,
@@ -182,7 +183,9 @@ async def add_audit_events(call: Call) -> Answer:
             reason=event.reason,
             address=event.address,
             agent=event.agent,
-            channel="hub",
+            channel=event.channel,
+            before=shown(event.before),
+            after=shown(event.after),
             count=event.count,
         )
         for event in body.items

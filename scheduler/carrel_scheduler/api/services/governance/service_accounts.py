@@ -1,6 +1,7 @@
 """Service accounts as people make them: accounts, and tokens that are told once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
@@ -11,6 +12,8 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.principals.service_accounts import (
     KIND,
+    USE_KIND,
+    LastUses,
     StoredAccount,
     StoredToken,
     make_token,
@@ -38,17 +41,18 @@ class ServiceAccounts:
 
     Args:
         deps: of the application.
-        used: when a token was used last, by its id; 0: not since this process began.
+        used: when tokens were used last.
     """
 
-    def __init__(self, deps: ApiDependencies, used: Callable[[str], float]) -> None:
+    def __init__(self, deps: ApiDependencies, used: LastUses) -> None:
         self._deps, self._used = deps, used
 
     async def visible(self, principal: Principal) -> Sequence[ServiceAccountOut]:
         """Those of scopes that the caller administers."""
         found = await self._deps.ledger.scoped.list(KIND)
         readable = [one for one in found if principal.may("service-accounts:read", one.scope)]
-        return [self._out(one) for one in readable]
+        used = await self._used()
+        return [_out(one, used) for one in readable]
 
     async def put(
         self, name: str, scope: Scope, fields: ServiceAccountFields, principal: Principal
@@ -68,13 +72,16 @@ class ServiceAccounts:
         version = 0 if known is None else known.version
         if known is None:  # an earlier one of the name may have gone with its scope
             await self._deps.access_rules.revoke_all("service-account", name)
-        return self._out(await self._write(name, scope, account, version, principal))
+        made = await self._write(name, scope, account, version, principal)
+        return _out(made, await self._used())
 
     async def delete(self, name: str, principal: Principal) -> None:
         """Remove one, its tokens and its roles. Raises ``Missing``."""
         record = await self._own(name, principal)
         await self._deps.access_rules.revoke_all("service-account", name)
         await self._deps.ledger.scoped.remove(KIND, record.scope, name)
+        with suppress(NotFound):
+            await self._deps.ledger.scoped.remove(USE_KIND, record.scope, name)
         self._deps.identity.forget(name + SUFFIX)
 
     async def add_token(self, name: str, days: int, principal: Principal) -> NewToken:
@@ -142,24 +149,25 @@ class ServiceAccounts:
         self._deps.identity.forget(name + SUFFIX)
         return made
 
-    def _out(self, record: ScopedRecord) -> ServiceAccountOut:
-        account = read(record)
-        tokens = [
-            ServiceToken(
-                id=one.id,
-                created_at=one.created_at,
-                created_by=one.created_by,
-                expires_at=one.expires_at,
-                used_at=self._used(one.id),
-            )
-            for one in account.tokens
-        ]
-        return ServiceAccountOut(
-            name=record.name,
-            scope=str(record.scope),
-            user=record.name + SUFFIX,
-            description=account.description,
-            tokens=tokens,
-            changed_at=record.changed_at,
-            changed_by=record.changed_by,
+
+def _out(record: ScopedRecord, used: Mapping[str, float]) -> ServiceAccountOut:
+    account = read(record)
+    tokens = [
+        ServiceToken(
+            id=one.id,
+            created_at=one.created_at,
+            created_by=one.created_by,
+            expires_at=one.expires_at,
+            used_at=used.get(one.id, 0.0),
         )
+        for one in account.tokens
+    ]
+    return ServiceAccountOut(
+        name=record.name,
+        scope=str(record.scope),
+        user=record.name + SUFFIX,
+        description=account.description,
+        tokens=tokens,
+        changed_at=record.changed_at,
+        changed_by=record.changed_by,
+    )
