@@ -107,6 +107,7 @@ class WorkspaceSpawner(LoggingConfigurable):
     takes_folders = False
     awaited: Collection[StartStage] = (StartStage.UP,)
     choice: Choice | None = None
+    _by_rule: Collection[str] = ()
 
     @property
     def client(self) -> AsyncClient:
@@ -120,8 +121,16 @@ class WorkspaceSpawner(LoggingConfigurable):
 
     @property
     def projects(self) -> list[str]:
-        """The projects of this user, from the Hub's groups."""
-        return options.projects_of([group.name for group in self.user.groups])
+        """The projects of this user: by the Hub's groups, and by access rules as last asked for."""
+        groups = [group.name for group in self.user.groups]
+        return sorted({*options.projects_of(groups), *self._by_rule})
+
+    async def ask_for_projects(self) -> None:
+        """Ask the scheduler where this user may start a workspace besides."""
+        try:
+            self._by_rule = frozenset(await self.client.user_projects(self.user.name))
+        except CarrelError as error:
+            self.log.warning("Projects of %s could not be asked for: %s", self._log_name, error)
 
     @property
     def offer(self) -> Offer:
@@ -169,6 +178,7 @@ class WorkspaceSpawner(LoggingConfigurable):
     async def render_form(self) -> str:
         """The start form with what is free now."""
         await self.apply_group_overrides()
+        await self.ask_for_projects()
         supply = await form.ask(self.client, self.projects)
         return form.render(
             self.user.name,
@@ -180,13 +190,19 @@ class WorkspaceSpawner(LoggingConfigurable):
             queue_url=self.queue_url,
         )
 
-    def read_form(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    async def read_form(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """The form's fields as checked options. Raises ``Refused``."""
-        return self.checked(options.from_form(fields)).options()
+        return (await self._choice_of(options.from_form(fields))).options()
 
-    def take_options(self, user_options: Mapping[str, Any]) -> None:
+    async def take_options(self, user_options: Mapping[str, Any]) -> None:
         """Check options from wherever they came, and keep the choice. Raises ``Refused``."""
-        self.choice = self.checked(user_options)
+        self.choice = await self._choice_of(user_options)
+
+    async def _choice_of(self, user_options: Mapping[str, Any]) -> Choice:
+        """See ``checked``; the scheduler is asked about a project that the user is no member of."""
+        if user_options.get("project") not in self.projects:
+            await self.ask_for_projects()
+        return self.checked(user_options)
 
     def checked(self, user_options: Mapping[str, Any]) -> Choice:
         """The choice that these options make. Raises ``Refused``."""
@@ -207,7 +223,7 @@ class WorkspaceSpawner(LoggingConfigurable):
     async def join_queue(self, user_options: Mapping[str, Any]) -> Workload:
         """Wait in the queue with these options. Raises ``Refused``."""
         await self.apply_group_overrides()
-        choice = self.checked(user_options)
+        choice = await self._choice_of(user_options)
         try:
             return await self.workspace.enqueue(choice.with_profile(self.offer))
         except (CarrelError, TimeoutError) as error:
@@ -280,7 +296,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             self.progress_log.close()
 
     async def _start_workspace(self) -> str:
-        self.choice = self.choice or self.checked(self.user_options)
+        self.choice = self.choice or await self._choice_of(self.user_options)
         workload = await self._get_place(self.choice)
         choice = self.choice
         # What the Hub shows is what its database gets: the checked choice, not what was typed.

@@ -257,6 +257,7 @@ class Client:
     act_on_user = blocking(AsyncClient.act_on_user)
     delete_user = blocking(AsyncClient.delete_user)
     user_identity = blocking(AsyncClient.user_identity)
+    user_projects = blocking(AsyncClient.user_projects)
     put_user_identity = blocking(AsyncClient.put_user_identity)
     change_password = blocking(AsyncClient.change_password)
     list_directory_groups = blocking(AsyncClient.list_directory_groups)

@@ -24,6 +24,7 @@ class PeopleRoutes:
             ("POST", "/users/{user}/update", self._update),
             ("POST", "/users/{user}/actions", self._act),
             ("DELETE", "/users/{user}", self._delete),
+            ("GET", "/users/{user}/projects", self._projects),
             ("GET", "/users/{user}/identity", self._known_identity),
             ("PUT", "/users/{user}/identity", self._identity),
             ("GET", "/directory-groups", self._groups),
@@ -97,6 +98,20 @@ class PeopleRoutes:
         self._admin(request, "users:update")
         del self._state.people[self._one(request)["name"]]
         return web.Response(status=204)
+
+    async def _projects(self, request: web.Request) -> web.Response:
+        user = request.match_info["user"]
+        given = {
+            one["scope"]
+            for one in self._state.access_rules
+            if (one["subject"], one["role"]) == (user, "researcher")
+        }
+        found = [
+            name
+            for name in sorted(self._state.projects)
+            if user in self._state.members[name] or given & {"platform", f"project/{name}"}
+        ]
+        return web.json_response({"items": found})
 
     async def _known_identity(self, request: web.Request) -> web.Response:
         found = self._state.identities.get(request.match_info["user"], {"uid": 0, "gid": 0})

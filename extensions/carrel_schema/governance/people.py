@@ -51,6 +51,12 @@ class PosixIdentity(Answer, frozen=True, kw_only=True):
     problem: Annotated[str, Constraint(max_length=500, pattern=NO_NUL)] = ""
 
 
+class UserProjects(Answer, frozen=True, kw_only=True):
+    """Names of the projects that somebody may start a workspace in, in order."""
+
+    items: Sequence[str] = ()
+
+
 class UserMembership(Answer, frozen=True, kw_only=True):
     """A project that somebody is a member of.
 

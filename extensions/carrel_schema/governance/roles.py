@@ -119,8 +119,8 @@ ROLES: Final[Mapping[RoleName, Role]] = {
     ),
     "department-administrator": Role(
         description="Runs a department: its projects with their members, limits and quotas, its "
-        "policies, templates and secrets; says who is researcher, ML engineer or viewer in it; ends "
-        "everybody's work in it; reads its part of the audit log.",
+        "policies, templates and secrets; says who is researcher, ML engineer or viewer in it; "
+        "ends everybody's work in it; reads its part of the audit log.",
         permissions=_READ
         | _OWN
         | _PROJECTS

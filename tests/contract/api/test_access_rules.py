@@ -363,6 +363,26 @@ async def test_a_service_account_has_its_roles_and_no_more(desk: Desk) -> None:
     assert (await desk.ask("GET", "/service-accounts", "rae")).body["items"] == []
 
 
+async def test_the_hub_is_told_where_somebody_may_start_a_workspace(desk: Desk) -> None:
+    async def told(user: str) -> list[str]:
+        answer = await desk.ask("GET", f"/users/{user}/projects", "spawner")
+        assert answer.status == 200
+        return list(answer.body["items"])
+
+    assert await told("ada") == ["vision"]
+    assert await told("rae") == []
+    for role, scope, then in (
+        ("viewer", "platform", []),
+        ("ml-engineer", "project/speech", []),
+        ("researcher", "project/speech", ["speech"]),
+        ("researcher", "platform", ["speech", "vision"]),
+    ):
+        await grant(desk, role, scope)
+        assert await told("rae") == then
+    assert (await desk.ask("GET", "/users/ada/projects", "ada")).status == 403
+    assert (await desk.ask("GET", "/users/ada/projects", "root")).status == 403
+
+
 async def test_the_last_use_of_a_token_outlives_the_scheduler(desk: Desk) -> None:
     await desk.ask("PUT", "/service-accounts/ci?scope=project/vision", "root", json={})
     new = await desk.ask("POST", "/service-accounts/ci/tokens", "root", json={"days": 2})

@@ -149,6 +149,7 @@ SAMPLES = {
     "act_on_user": Sample({"user": "bea"}, {"action": "end-sessions"}),
     "delete_user": Sample({"user": "dora"}),
     "read_user_identity": Sample({"user": "ada"}),
+    "list_user_projects": Sample({"user": "ada"}),
     "put_user_identity": Sample({"user": "ada"}, {"uid": 2001, "gid": 3001}),
     "list_directory_groups": Sample({}),
     "put_directory_group": Sample({}, {"projects": ["vision"]}, "?group=vision-team"),

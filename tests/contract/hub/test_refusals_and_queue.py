@@ -217,3 +217,21 @@ async def test_choices_are_checked_whatever_way_they_come(stack: Stack) -> None:
         assert "you are not in any" in answer["message"]
         _, page = await outsider.get("/hub/spawn/outsider")
         assert "not a member of a project yet" in page
+
+
+async def test_a_workspace_starts_where_an_access_rule_lets_one_work(stack: Stack) -> None:
+    rule = {"subject": "outsider", "role": "researcher", "scope": "project/vision"}
+    async with person(stack, "outsider") as outsider:
+        stack.fake.access_rules.append(rule)
+        try:
+            _, page = await outsider.get("/hub/spawn/outsider")
+            assert '<option value="vision"' in page
+            await outsider.start(project="vision")
+            await outsider.until_ready()
+            assert stack.fake.workload("vision", "workspace-outsider")["spec"]["user"] == "outsider"
+        finally:
+            stack.fake.access_rules.remove(rule)
+            await outsider.api("DELETE", "/users/outsider/server")
+            await outsider.until_stopped()
+        _, page = await outsider.get("/hub/spawn/outsider")
+        assert "not a member of a project yet" in page

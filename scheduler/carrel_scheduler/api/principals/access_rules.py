@@ -10,7 +10,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from carrel_scheduler.api.principals.identity import Identity, Membership, Principal
+from carrel_scheduler.api.principals.identity import (
+    Identity,
+    Membership,
+    Principal,
+    group_of,
+)
 from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
@@ -18,6 +23,7 @@ from carrel_scheduler.policy.access_records import KIND, read, read_all
 from carrel_scheduler.policy.rights import Rights
 from carrel_schema.governance.roles import SubjectKind
 from carrel_schema.governance.service_accounts import SUFFIX
+from carrel_schema.objects import Project
 
 KNOWN_SECONDS: Final = 2.0
 
@@ -50,8 +56,7 @@ class AccessRules:
         groups: Collection[str] = ()
         if any(one.subject_kind == "group" for one in known.rules.values()):
             groups = await self._membership.groups_of(user)
-        kind = "service-account" if user.endswith(SUFFIX) else "user"
-        return known.rights(user, kind, groups)
+        return known.rights(user, _kind_of(user), groups)
 
     async def lets_submit(self, project: str, user: str) -> bool:
         """Whether a user may submit work to a project: as a member, or by a rule."""
@@ -59,6 +64,20 @@ class AccessRules:
             return True
         rights = await self.rights_of_user(user)
         return rights.may("workloads:create", "project", project)
+
+    async def projects_to_submit_to(self, user: str) -> list[str]:
+        """Projects that a user may submit work to, in order."""
+        groups = await self._membership.groups_of(user)
+        rights = (await self._known.get()).rights(user, _kind_of(user), groups)
+        return sorted(
+            project.meta.name
+            for project in (await self._ledger.list(Project)).items
+            if not project.meta.deleting
+            and (
+                group_of(project.meta.name) in groups
+                or rights.may("workloads:create", "project", project.meta.name)
+            )
+        )
 
     async def revoke_all(self, subject_kind: SubjectKind, subject: str) -> None:
         """Remove every rule about a subject, whose name somebody else may get."""
@@ -68,6 +87,10 @@ class AccessRules:
                 with suppress(NotFound):  # revoked meanwhile
                     await self._ledger.scoped.remove(KIND, record.scope, record.name)
         self.forget()
+
+
+def _kind_of(user: str) -> SubjectKind:
+    return "service-account" if user.endswith(SUFFIX) else "user"
 
 
 class RightsIdentity:

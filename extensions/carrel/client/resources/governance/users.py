@@ -11,6 +11,7 @@ from carrel_schema.governance.people import (
     UserAction,
     UserOut,
     UserPage,
+    UserProjects,
 )
 
 
@@ -81,6 +82,11 @@ class UserMethods:
     async def user_identity(self, name: str) -> PosixIdentity:
         """The numbers that somebody's work runs under; for the Hub. uid 0: the engine's."""
         return await self._transport.ask("GET", f"/users/{segment(name)}/identity", PosixIdentity)
+
+    async def user_projects(self, name: str) -> Sequence[str]:
+        """The projects that somebody may start a workspace in (the Hub)."""
+        path = f"/users/{segment(name)}/projects"
+        return (await self._transport.ask("GET", path, UserProjects)).items
 
     async def put_user_identity(self, name: str, identity: PosixIdentity) -> PosixIdentity:
         """Report the numbers that the directory gives somebody; for the Hub."""

@@ -6,6 +6,7 @@ import msgspec
 
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.authentication import asking_the_hub
 from carrel_scheduler.api.principals.identity import SPAWN
 from carrel_schema.constraints import NO_NUL, Constraint
 from carrel_schema.governance.people import (
@@ -22,6 +23,7 @@ from carrel_schema.governance.people import (
     UserFields,
     UserOut,
     UserPage,
+    UserProjects,
     UserSort,
     UserState,
 )
@@ -180,6 +182,14 @@ async def read_user_identity(call: Call) -> Answer:
     return Answer(await call.services.users.identity(call.path["user"]))
 
 
+@Operation("GET", f"{USER}/projects", access=Access.HUB, answers={200: UserProjects})
+async def list_user_projects(call: Call) -> Answer:
+    """The projects that somebody may start a workspace in, as a member or by an access rule."""
+    with asking_the_hub():
+        found = await call.services.deps.access_rules.projects_to_submit_to(call.path["user"])
+    return Answer(UserProjects(items=found))
+
+
 @Operation(
     "PUT",
     f"{USER}/identity",
@@ -248,6 +258,7 @@ OPERATIONS: Final = (
     act_on_user,
     delete_user,
     read_user_identity,
+    list_user_projects,
     put_user_identity,
     list_directory_groups,
     put_directory_group,
