@@ -48,7 +48,7 @@ class SchedulerProcess:
         self.url = f"http://127.0.0.1:{self.port}/services/carrel"
         self.api = f"{self.url}/api/v1"
         self.log = state_dir / "scheduler.log"
-        self._environment = {
+        self.environment = {
             **os.environ,
             "CARREL_STATE_DIR": str(state_dir),
             "CARREL_DATABASE_URL": database_url,
@@ -65,7 +65,7 @@ class SchedulerProcess:
     async def start(self) -> None:
         """Start and return once the process exists; ``ready`` waits for its first answer."""
         if self._forking is not None:
-            birth = Birth(self._environment, str(self.log))
+            birth = Birth(self.environment, str(self.log))
             self._process = Forked(self._forking.begin(msgspec.json.encode(birth)))
             return
         with self.log.open("ab") as log:
@@ -73,7 +73,7 @@ class SchedulerProcess:
                 sys.executable,
                 "-m",
                 self._module,
-                env=self._environment,
+                env=self.environment,
                 stdout=log,
                 stderr=log,
             )

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from ctypes import byref, c_uint
 from types import ModuleType
 from typing import Any, Final, Protocol
+from uuid import uuid4
 
 import msgspec
 
@@ -277,7 +278,7 @@ class SimulatedMig:
     def create(self, device: str, profile: str, bits: int) -> Instance:
         """Note one."""
         self._made += 1
-        uuid = f"MIG-simulated-{self._made}"
+        uuid = f"MIG-simulated-{uuid4()}"  # tasks of an earlier process have some, too
         made = Instance(number=self._made, profile=profile, bits=bits, uuid=uuid)
         self._there.setdefault(device, []).append(made)
         return made

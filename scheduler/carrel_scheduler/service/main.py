@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from carrel_process.listening import inherited, listen
 from carrel_scheduler.api.code_store import CodeStore
@@ -39,7 +39,7 @@ from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect, find_mig
-from carrel_scheduler.node.mig import MigUnusable
+from carrel_scheduler.node.mig import MigDevices, MigUnusable
 from carrel_scheduler.node.nvml import NvmlUnusable
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.audit_export import AuditExport
@@ -76,6 +76,9 @@ from carrel_scheduler.workloads.retention import Retention, RetentionRules
 from carrel_scheduler.workloads.state.events import LoopEvent
 from carrel_scheduler.workloads.state.ports import PortAllocator
 from carrel_schema.objects import Workload
+
+if TYPE_CHECKING:
+    from carrel_scheduler.engines.local.engine import LocalEngine
 
 T = TypeVar("T")
 log = logging.getLogger("carrel_scheduler")
@@ -308,8 +311,6 @@ async def _serve_machine(
     from carrel_scheduler.engines.local.launch import TaskOptions
     from carrel_scheduler.engines.local.network.namespaces import Namespaces
 
-    mig = find_mig(settings.gpus) if settings.mig else None
-    provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name, mig=mig)
     root = settings.state_dir / "engine"
     gpu_memory = GpuMemory(enabled=settings.gpu_memory_enforcement != "off")
     engine = LocalEngine(
@@ -322,8 +323,9 @@ async def _serve_machine(
         options=TaskOptions(user_namespaces=settings.user_namespaces, images=settings.images),
         namespaces=None if settings.network is None else Namespaces(settings.network),
         gpu_memory=gpu_memory,
-        mig=mig,
     )
+    mig = await _divided_gpus(settings, engine)
+    provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name, mig=mig)
     for sentence in await engine.isolation():
         log.info("%s", sentence)
     if not provider.facts().simulated:
@@ -399,6 +401,20 @@ async def _unless(stop: asyncio.Event, wanted: Coroutine[None, None, T]) -> T | 
     coming.cancel()
     await asyncio.wait([coming])
     return None
+
+
+async def _divided_gpus(settings: Settings, engine: "LocalEngine") -> MigDevices | None:
+    """The machine's GPUs, if they are to be divided, or if live tasks have parts of them."""
+    if not settings.mig:
+        if not await engine.holds_instances():
+            return None
+        log.warning(
+            "GPUs stay divided into MIG instances, because tasks have some: stop those, and start"
+            " again to end it"
+        )
+    mig = find_mig(settings.gpus)
+    engine.divide_gpus(mig)
+    return mig
 
 
 def main() -> None:

@@ -35,7 +35,8 @@ class LocalEngines:
 
     async def open_divided(self, mig: MigDevices) -> LocalEngine:
         """Another engine over the folder, which divides GPUs."""
-        engine = LocalEngine(self.root, self.node, mig=mig)
+        engine = LocalEngine(self.root, self.node)
+        engine.divide_gpus(mig)
         self._open.append(engine)
         return engine
 

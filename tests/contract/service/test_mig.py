@@ -103,6 +103,25 @@ async def test_a_restart_finds_work_on_its_instances(service: Site, driver: GpuS
     assert status["phase"] == "pending"
 
 
+async def test_gpus_stay_divided_while_tasks_have_instances(
+    service: Site, driver: GpuState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.submit("first", command=STAY, mig_profile="3g.40gb")
+    await service.phase("first", "running")
+    monkeypatch.setitem(service.scheduler.environment, "CARREL_MIG", "off")
+    await service.restart()
+    assert (await service.get("first"))["status"]["phase"] == "running"
+    await service.submit("second", command=STAY, mig_profile="3g.40gb")
+    await service.phase("second", "running")
+    assert list(instances(driver).values()) == ["3g.40gb", "3g.40gb"]
+    for name in ("first", "second"):
+        await service.ask("POST", f"/workloads/vision/{name}/suspend")
+        await service.phase(name, "stopped")
+    await service.restart()
+    with pytest.raises(AssertionError, match="no_mig"):
+        await service.submit("third", command=STAY, mig_profile="3g.40gb")
+
+
 async def test_for_an_instance_one_training_is_evicted_whose_end_makes_room(
     service: Site, driver: GpuState
 ) -> None:

@@ -64,7 +64,6 @@ class LocalEngine:
         namespaces: gives each account a network of its own; by default all share the machine's.
         options: of all tasks.
         gpu_memory: keeps fractions of GPUs within their memory.
-        mig: GPUs that are divided as work asks; ``None``: they are not.
 
     Attributes:
         layout: of the state folder.
@@ -80,7 +79,6 @@ class LocalEngine:
         namespaces: Namespaces | None = None,
         options: TaskOptions = TaskOptions(),  # noqa: B008 - it is frozen
         gpu_memory: GpuMemory | None = None,
-        mig: MigDevices | None = None,
     ) -> None:
         self.layout = layout = Layout(root)
         layout.make()
@@ -96,7 +94,6 @@ class LocalEngine:
             namespaces,
             options,
             gpu_memory or GpuMemory(),
-            mig,
         )
         self._mig_locks: dict[str, asyncio.Lock] = {}
         self._driver_memory = DriverMemory(layout.task)
@@ -112,6 +109,15 @@ class LocalEngine:
     async def isolation(self) -> tuple[str, str]:
         """Whether users are kept apart and limits enforced, in sentences for the admin."""
         return await asyncio.to_thread(describe_isolation, self._accounts, self._limiter)
+
+    async def holds_instances(self) -> bool:
+        """Whether live tasks of an earlier scheduler have MIG instances."""
+        records = self._live_records(await self._opened())
+        return any(record.mig_instance for record in records)
+
+    def divide_gpus(self, mig: MigDevices) -> None:
+        """Divide GPUs from now on, as work asks."""
+        self._launcher.mig = mig
 
     def note_gpu_use(self, use: Sequence[DeviceUse]) -> None:
         """Tell the limiters of GPU memory what the driver holds; ``use`` was measured just now."""

@@ -69,7 +69,10 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launcher:
-    """Starts tasks of ``node``; without ``namespaces`` they share the machine's network."""
+    """Starts tasks of ``node``; without ``namespaces`` they share the machine's network.
+
+    ``mig`` are GPUs that are divided as work asks; ``None``: they are not.
+    """
 
     def __init__(
         self,
@@ -80,9 +83,9 @@ class Launcher:
         namespaces: Namespaces | None,
         options: TaskOptions,
         gpu_memory: GpuMemory,
-        mig: MigDevices | None,
     ) -> None:
-        self._layout, self._node, self._mig = layout, node, mig
+        self._layout, self._node = layout, node
+        self.mig: MigDevices | None = None
         self._accounts, self._limiter = accounts, limiter
         self._namespaces, self._options = namespaces, options
         self._gpu_memory = gpu_memory
@@ -149,12 +152,12 @@ class Launcher:
     def _instance(self, task: TaskSpec, held: Collection[str]) -> Instance | None:
         if not task.mig_slots:
             return None
-        if self._mig is None:
+        if self.mig is None:
             raise EngineError(
                 f"mig_profile={task.mig_profile!r}: GPUs are not divided here; start Carrel with"
                 " --mig"
             )
-        return take_instance(self._mig, task, held)
+        return take_instance(self.mig, task, held)
 
     @staticmethod
     def _add_instance(job: Job, task: TaskSpec, instance: Instance | None) -> None:
