@@ -27,7 +27,7 @@ ALONE = (
     "test_spawner",
 )
 INSTALLING = (
-    *("test_engine_story", "test_kinds", "test_guide"),
+    *("test_engine_story", "test_shared_gpus_story", "test_kinds", "test_guide"),
     *("test_rbac", "test_attacks", "test_own_accounts"),
 )
 # A test that is the first to ask for it starts a cluster, a node, and loads its images.

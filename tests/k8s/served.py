@@ -23,9 +23,14 @@ SHELL_SECONDS: Final = 300.0
 
 @asynccontextmanager
 async def served(
-    node: Node, images: Images, kubectl: Kubectl, folder: Path, projects: Sequence[str]
+    node: Node,
+    images: Images,
+    kubectl: Kubectl,
+    folder: Path,
+    projects: Sequence[str],
+    gpus: int = 4,
 ) -> AsyncIterator[ClusterService]:
-    """The service with its own rights; projects of four GPUs each; work runs on that node only."""
+    """The service with its own rights; projects of so many GPUs; work runs on that node only."""
     image = images.on(node, "trainer")
     access.give(node.plane)
     rights = access.kubeconfig(node.plane, "carrel-scheduler", folder / "scheduler.json")
@@ -38,7 +43,7 @@ async def served(
                 await cluster.offer_storage(names.namespace_of(project))
             async with cluster_service(folder, rights, node.address, image.name) as made:
                 for project in projects:
-                    await made.ask("POST", "/projects", {"name": project, "quota": {"gpus": 4}})
+                    await made.ask("POST", "/projects", {"name": project, "quota": {"gpus": gpus}})
                 yield made
                 await made.end_all(projects)
                 await asyncio.to_thread(kubectl, "delete", "projects.carrel.dev", *projects)

@@ -22,6 +22,7 @@ from k8s.cluster import node as nodes
 from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
+from k8s.cluster.waiting import wait_for as wait_until
 from k8s.cluster_engines import RESTRICTED, ClusterEngines, storage_of, until
 from k8s.device_plugin import DevicePlugin
 
@@ -42,10 +43,7 @@ def plugged_node(nodes_ground: Ground) -> Iterator[Node]:
     """A node of its own, whose two GPUs a device plugin offers."""
     made = nodes.start(nodes_ground, "worker-5")
     plugin = DevicePlugin(made.log.parent / "kubelet", UUIDS)
-    deadline = time.monotonic() + 60
-    while made._offered() != str(len(UUIDS)):
-        assert time.monotonic() < deadline, "the kubelet does not offer the plugin's devices"
-        time.sleep(0.1)
+    wait_until(lambda: made.offered() == str(len(UUIDS)), made.agent, made.log)
     yield made
     plugin.close()
 

@@ -77,7 +77,7 @@ _QUOTA: Final = _AMOUNTS | {
     "gpus": {"minimum": 0, "maximum": 65_536, "x-kubernetes-validations": [_QUOTA_GPUS]}
 }
 _FIELDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-    "Needs": {**_AMOUNTS, "mig_profile": _MIG},
+    "Needs": {**_AMOUNTS, "gpu_memory": _MEMORY, "mig_profile": _MIG},
     "Amounts": _QUOTA,
     "Ceiling": _QUOTA,
     "WorkloadSpec": {

@@ -36,7 +36,7 @@ class Node:
         """Have the node offer so many GPUs, which its machine need not have."""
         capacity = {"status": {"capacity": {"nvidia.com/gpu": str(gpus)}}}
         self.plane.ask("PATCH", f"{self.path}/status", capacity)
-        wait_for(lambda: self._offered() == str(gpus), self.agent, self.log)
+        wait_for(lambda: self.offered() == str(gpus), self.agent, self.log)
 
     def load(self, archive: Path) -> None:
         """Load an image from an OCI archive; pods name it as it is named there."""
@@ -47,7 +47,8 @@ class Node:
         """Of its object at the API server."""
         return f"/api/v1/nodes/{self.name}"
 
-    def _offered(self) -> str:
+    def offered(self) -> str:
+        """How many GPUs its kubelet tells of."""
         told = self.plane.get(self.path)["status"]
         return str(told["allocatable"].get("nvidia.com/gpu", "0"))
 

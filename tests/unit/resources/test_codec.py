@@ -43,7 +43,9 @@ FULL = Workload(
         environment={"EPOCHS": "20"},
         files={"train.py": "π = 3"},
         volumes=[("/data", "/mnt"), ("/more", "")],
-        resources=Resources(gpu_milli=250, cpu_milli=1500, memory_bytes=3 * 2**30),
+        resources=Resources(
+            gpu_milli=250, gpu_memory_mib=5000, cpu_milli=1500, memory_bytes=3 * 2**30
+        ),
         priority=70,
         grace_seconds=12.5,
         routes=[sections.Route(port=80, name="app")],

@@ -19,10 +19,12 @@ DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
 ELSEWHERE = {
     "template",
     *("name", "name_prefix", "project", "kind", "labels", "secret_environment", "given"),
-    "gpu_memory_bytes",  # of one machine: shares are not offered on a cluster
 }
 """Fields of requests that a manifest says elsewhere, or never."""
-OF_RESOURCES = {"gpus", "cpu_millicores", "cpu_limit_millicores", "memory_bytes", "mig_profile"}
+OF_RESOURCES = {
+    *("gpus", "gpu_memory_bytes", "mig_profile"),
+    *("cpu_millicores", "cpu_limit_millicores", "memory_bytes"),
+}
 
 
 def test_what_is_deployed_follows_from_the_models() -> None:

@@ -125,3 +125,32 @@ def test_places_follow_processes_then_what_was_before_then_what_is_free() -> Non
     assert places_of(REAL, {}, {}, before, 4) == first
     moved = places_of(REAL, {0: {"a"}, 2: {"b"}}, held, before, 4)
     assert (moved[0], moved[2], len(set(moved.values()))) == (0, 1, 4)
+
+
+async def test_what_goes_beyond_its_part_of_a_gpu_is_told_on_a_cluster_too(cluster: Desk) -> None:
+    """The node's label may say nothing of memory: the agent's driver does."""
+    await cluster.project("vision", 4)
+    uid = await cluster.submit("vision", "half", 0.5)
+    await cluster.runs(uid)
+    held = 143_000 // 2 + 5_000
+    over = OwnerUse(owner=uid, utilization=0.5, memory_used_mib=held)
+    for _ in range(3):
+        seen = DeviceUse(index=3, utilization=0.5, memory_used_mib=held, owners=(over,))
+        await report(cluster, seen)
+    told = (await cluster.stored(uid)).status.reason
+    assert told is not None
+    assert told.token == "GpuMemoryExceeded"
+    await report(cluster, use(3, (uid, 0.5)))
+    assert (await cluster.stored(uid)).status.reason is None
+
+
+async def test_where_nobody_knows_a_gpus_memory_nothing_is_beyond_it(cluster: Desk) -> None:
+    await cluster.project("vision", 4)
+    uid = await cluster.submit("vision", "half", 0.5)
+    await cluster.runs(uid)
+    unknown = tuple(msgspec.structs.replace(one, memory_mib=0) for one in REAL)
+    over = OwnerUse(owner=uid, utilization=0.5, memory_used_mib=99_000)
+    for _ in range(5):
+        seen = DeviceUse(index=0, utilization=0.5, memory_used_mib=99_000, owners=(over,))
+        await report(cluster, seen, devices=unknown)
+    assert (await cluster.stored(uid)).status.reason is None

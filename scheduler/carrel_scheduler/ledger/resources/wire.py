@@ -19,6 +19,7 @@ from carrel_scheduler.ledger.resources.quantities import Quantity
 from carrel_schema.constraints import Constraint, DestinationPath, VolumeSource
 from carrel_schema.objects import Quota, Resources, WorkloadSpec
 
+_MIB: Final = 2**20
 _MILLI: Final = 1000
 
 
@@ -75,6 +76,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         cpu: its share of the processors while others want them, too, as ``2`` or ``500m``.
         cpu_limit: the most that it may use of idle processors; left out: all.
         memory: set aside for it, and never more, as ``8Gi``.
+        gpu_memory: memory of one GPU that it shares, as ``8Gi``, in place of GPUs; the share that
+            was found for it stands in ``gpus``.
         mig_profile: one MIG instance, as ``1g.10gb``, in place of GPUs.
     """
 
@@ -82,11 +85,12 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cpu: Quantity = "100m"
     cpu_limit: Quantity = 0
     memory: Quantity = "1Gi"
+    gpu_memory: Quantity = 0
     mig_profile: str = ""
 
     def __post_init__(self) -> None:
         """Raises ``InvalidArgument`` here: conversion takes what a property raises for absence."""
-        _ = self.cpu_milli, self.cpu_limit_milli, self.memory_bytes
+        _ = self.cpu_milli, self.cpu_limit_milli, self.memory_bytes, self.gpu_memory_mib
 
     @property
     def gpu_milli(self) -> int:
@@ -107,6 +111,11 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def memory_bytes(self) -> int:
         """Bytes."""
         return quantities.whole(self.memory, "resources.memory")
+
+    @property
+    def gpu_memory_mib(self) -> int:
+        """MiB, rounded up."""
+        return -(-quantities.whole(self.gpu_memory, "resources.gpuMemory") // _MIB)
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,6 +253,8 @@ def _needs(resources: Resources) -> dict[str, Any]:
     }
     if resources.cpu_limit_milli:
         said["cpuLimit"] = quantities.of_milli(resources.cpu_limit_milli)
+    if resources.gpu_memory_mib:
+        said["gpuMemory"] = quantities.of_bytes(resources.gpu_memory_mib * _MIB)
     if resources.mig_profile:
         said["migProfile"] = resources.mig_profile
     return said

@@ -305,7 +305,8 @@ def part_of(resources: Resources, memory_mib: int) -> int:
     milli = resources.gpu_milli
     if not 0 < milli < MILLI:
         return 0
-    return resources.gpu_memory_mib or memory_mib * milli // MILLI
+    own, asked = memory_mib * milli // MILLI, resources.gpu_memory_mib
+    return min(asked, own) if asked and own else asked or own
 
 
 def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:

@@ -136,6 +136,11 @@ class NodeState:
         broken, message = device.broken or real.broken, device.message or real.message
         return msgspec.structs.replace(real, broken=broken, message=message)
 
+    def seen_facts(self) -> NodeFacts:
+        """The node with its devices as their agent sees them, at their places."""
+        devices = tuple(map(self.hardware, self.facts.devices))
+        return msgspec.structs.replace(self.facts, devices=devices)
+
     def fresh_use(self, index: int, now: float) -> DeviceUse | None:
         """The use of a device, if it was read lately."""
         return self.use.get(index) if now - self.read_at <= gpu_use.STALE_SECONDS else None

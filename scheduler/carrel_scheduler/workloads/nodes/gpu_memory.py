@@ -7,7 +7,7 @@ looks in a row says so for as long as it is, or is ended, as the admin chose.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal
 
 from carrel_scheduler.core.resources import MILLI
@@ -32,12 +32,18 @@ class GpuMemoryWatch:
         self._enforcement = enforcement
         self._over: dict[str, int] = {}
 
-    def look(self, changes: PassChanges, facts: NodeFacts, use: tuple[DeviceUse, ...]) -> None:
-        """A look at a node found this use of its devices."""
+    def look(
+        self,
+        changes: PassChanges,
+        facts: NodeFacts,
+        use: Collection[DeviceUse],
+        here: Iterable[CachedWorkload],
+    ) -> None:
+        """A look at a node found this use of its devices; ``here`` is work that holds some."""
         if self._enforcement == "off" or not use:
             return
         by_index = {one.index: one for one in use}
-        for entry in tuple(changes.cache.holding):
+        for entry in tuple(here):
             if 0 < entry.workload.spec.resources.gpu_milli < MILLI:
                 self._compare(changes, entry, facts, by_index)
         self._over = {uid: looks for uid, looks in self._over.items() if changes.cache.get(uid)}
@@ -65,7 +71,7 @@ class GpuMemoryWatch:
             for one in (use[index].owners if index in use else ())
             if one.owner == entry.uid
         )
-        if held <= own + own // ROOM_PART + ROOM_MIB * len(there):
+        if not own or held <= own + own // ROOM_PART + ROOM_MIB * len(there):
             self._within(changes, entry)
             return
         looks = self._over[entry.uid] = self._over.get(entry.uid, 0) + 1

@@ -252,13 +252,14 @@ class EventHandlers:
         match event:
             case DevicesSampled(facts, use):
                 devices.observe(changes, self.nodes, facts, use, self._withheld)
-                self._gpu_memory.look(changes, facts, use)
+                self._gpu_memory.look(changes, facts, use, changes.cache.holding)
                 self._devices_read(changes, tuple(self._cache.holding))
             case NodeReported(name, report):
                 node = self.nodes.get(name)
                 if node is not None:  # else it has left the cluster
                     here = self._on_nodes(changes).get(name, ())
                     devices.take_report(changes, node, report, self._withheld, here)
+                    self._gpu_memory.look(changes, node.seen_facts(), node.use.values(), here)
                     self._devices_read(changes, here)
             case CordonEnded(name, index):
                 self._uncordon(name, index)

@@ -222,5 +222,5 @@ def part_of(milli: int, asked_mib: int, gpus: Sequence[HeldGpu]) -> int:
         asked_mib: what is known to be its own without asking the GPU; 0: nothing.
         gpus: that it shares.
     """
-    smallest = min((gpu.memory_mib for gpu in gpus), default=0)
-    return asked_mib or smallest * milli // 1000
+    own = min((gpu.memory_mib for gpu in gpus), default=0) * milli // 1000
+    return min(asked_mib, own) if asked_mib and own else asked_mib or own

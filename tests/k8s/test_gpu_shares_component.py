@@ -1,0 +1,105 @@
+"""Pods with a share of a GPU on an API server that has the component: the annotation is enough."""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from carrel_schema import shared_gpus
+from k8s.cluster.control_plane import ControlPlane
+from k8s.ours import DEPLOY, MARKS, Kubectl, kubectl, until
+
+__all__ = ["kubectl"]
+pytestmark = MARKS
+COMPONENT = DEPLOY / "components" / "gpu-shares" / "policy.yaml"
+SPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "shares", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+}
+
+
+@pytest.fixture
+def component(plane: ControlPlane, kubectl: Kubectl) -> Kubectl:
+    system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "carrel-system"}}
+    assert kubectl.apply(system, SPACE).code == 0
+    kubectl("apply", "--server-side", "-f", str(COMPONENT))
+    until(lambda: "carrel-gpu" in json.dumps(made(kubectl, a_pod())), "the policy is in force")
+    return kubectl
+
+
+def a_pod(container: Mapping[str, Any] = MappingProxyType({}), name: str = "") -> dict[str, Any]:
+    """One with a share; ``name`` is the container that it names for it."""
+    named = {"gpu-fraction-container-name": name} if name else {}
+    secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    first = {"name": "main", "image": "none", "securityContext": secure, **container}
+    second = {"name": "beside", "image": "none", "securityContext": secure}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "small",
+            "namespace": "shares",
+            "annotations": {"gpu-fraction": "0.5", **named},
+        },
+        "spec": {
+            "schedulerName": "carrel",
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 1000,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [first, second],
+        },
+    }
+
+
+def made(kubectl: Kubectl, pod: dict[str, Any]) -> dict[str, Any]:
+    """The specification of the pod as the server would keep it."""
+    told = kubectl.run(
+        *("create", "--dry-run=server", "-o", "json", "-f", "-"), given=json.dumps(pod)
+    )
+    assert told.code == 0, told.error
+    return dict(json.loads(told.out)["spec"])
+
+
+def within(wanted: Any, found: Any) -> bool:
+    """Whether everything that is wanted was found; the server adds its own."""
+    if isinstance(wanted, dict):
+        return all(key in found and within(value, found[key]) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return all(any(within(one, other) for other in found) for one in wanted)
+    return bool(wanted == found)
+
+
+def test_it_adds_what_our_own_pods_have(component: Kubectl) -> None:
+    spec = made(component, a_pod())
+    main, beside = spec["containers"]
+    assert within(shared_gpus.variables(), main["env"])
+    assert within(shared_gpus.mounts(), main["volumeMounts"])
+    assert "env" not in beside
+    assert within([shared_gpus.volume()], spec["volumes"])
+    (limiter,) = spec["initContainers"]
+    assert within(shared_gpus.limiter("carrel/trainer"), limiter)
+
+
+def test_another_container_may_be_named(component: Kubectl) -> None:
+    spec = made(component, a_pod(name="beside"))
+    main, beside = spec["containers"]
+    assert "env" not in main
+    assert within(shared_gpus.variables(), beside["env"])
+
+
+def test_what_is_said_already_and_who_asks_for_no_share_stay_as_they_are(
+    component: Kubectl,
+) -> None:
+    own = made(component, a_pod({"env": shared_gpus.variables()}))
+    assert "initContainers" not in own
+    none = a_pod()
+    none["metadata"]["annotations"] = {"note": "no share"}
+    assert "initContainers" not in made(component, none)
+    elsewhere = a_pod()
+    elsewhere["spec"]["schedulerName"] = "default-scheduler"
+    assert "initContainers" not in made(component, elsewhere)

@@ -1,0 +1,107 @@
+"""Other people's pods with a share of a GPU: bound with the GPU that is held for them."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.kubernetes.external_pods.executor import PodExecutor
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    Bind,
+    BindingFailed,
+    PodOrders,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import PodRef
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.kube.resources import PODS
+from carrel_schema.names import RESERVATIONS_NAMESPACE
+from unit.shared_gpus.pod_server import GPU, PodServer
+from unit.shared_gpus.sharing import PROJECT, Scheduler
+from unit.shared_gpus.virtual_loop import in_virtual_time
+
+PODS_HERE = ("first", "second", "two-of-them", "whole")
+
+
+class Bench:
+    """The executor of external pods over the stand-in server."""
+
+    def __init__(self, *uuids: str) -> None:
+        self.server = PodServer({"n1": list(uuids)}, Random(0))
+        self.scheduler = Scheduler(self.server, 1, len(uuids))
+        self.heard: list[ExternalEvents] = []
+        client: Any = self.server
+        nobody: Any = None
+        self.execute = PodExecutor(
+            client,
+            nobody,
+            self.heard.append,
+            now=lambda: 0.0,
+            instance="one",
+            gpus=self.scheduler.gpus,
+        )
+        self.execute.epoch = 1
+
+    async def bind(self, name: str, devices: tuple[int, ...], **annotations: str) -> None:
+        """Order a binding, and wait for what becomes of it."""
+        limits = {} if annotations else {GPU: str(len(devices))}
+        body = {
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "schedulerName": "carrel",
+                "terminationGracePeriodSeconds": 5,
+                "containers": [{"name": "main", "resources": {"limits": limits}}],
+            },
+        }
+        client: Any = self.server
+        pod = await client.create(PODS, body, PROJECT, Pod)
+        ref = PodRef(PROJECT, name, pod.metadata.uid)
+        done = self.execute.counts.bound + self.execute.counts.failed
+        self.execute(PodOrders(binds=[Bind(ref, "n1", devices, pod)]))
+        while self.execute.counts.bound + self.execute.counts.failed == done:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+    def notes(self, name: str) -> dict[str, str]:
+        return dict(self.server.pods[PROJECT, name]["metadata"]["annotations"])
+
+    async def run(self, story: Callable[["Bench"], Any]) -> None:
+        working = asyncio.create_task(self.execute.run())
+        await story(self)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await self.scheduler.close()
+        self.server.close()
+
+
+async def _share(bench: Bench) -> None:
+    await bench.bind("first", (0,), **{"gpu-fraction": "0.5"})
+    await bench.bind("second", (0,), **{"gpu-memory": "2048"})
+    first, second = bench.notes("first"), bench.notes("second")
+    assert first["carrel.dev/gpu-uuids"] == second["carrel.dev/gpu-uuids"]
+    assert first["carrel.dev/gpu-memory-mib"] == "8192", "half of what the GPU says it has"
+    assert second["carrel.dev/gpu-memory-mib"] == "2048"
+    both = {"carrel.dev/gpu-share": "0.25", "carrel.dev/gpu-devices": "2"}
+    await bench.bind("two-of-them", (0, 1), **both)
+    assert len(bench.notes("two-of-them")["carrel.dev/gpu-uuids"].split(",")) == 2
+    await bench.bind("whole", (2,))
+    assert "carrel.dev/gpu-uuids" not in bench.notes("whole")
+    assert bench.execute.counts.bound == len(PODS_HERE)
+    held = [key for key in bench.server.pods if key[0] == RESERVATIONS_NAMESPACE]
+    assert len(held) == 2
+
+
+async def _no_gpu_there(bench: Bench) -> None:
+    await bench.bind("first", (0,), **{"gpu-fraction": "0.5"})
+    assert bench.execute.counts.bound == 0
+    [news] = [one for told in bench.heard for one in told.events]
+    assert isinstance(news, BindingFailed)
+    assert not news.final, "it is decided on again"
+    assert "did not take the pod that holds a GPU" in news.text
+
+
+def test_they_are_told_which_gpu_they_share_and_how_much_of_it() -> None:
+    in_virtual_time(lambda: Bench("GPU-a", "GPU-b", "GPU-c").run(_share))
+
+
+def test_a_gpu_that_cannot_be_held_is_no_end_of_the_pod() -> None:
+    in_virtual_time(lambda: Bench().run(_no_gpu_there))
