@@ -120,3 +120,10 @@ async def test_pytorch(desk: Site) -> None:
     command = ["torchrun", "torch_ddp.py"]
     text = await interrupted(desk, "torch_ddp", command, steps=300, pause=0.3, **GANG)
     assert number_in(r"worker 1 of 2: .* after steps (\d+) to 300", text) > 1
+
+
+@pytest.mark.torch
+async def test_tensorflow(desk: Site) -> None:
+    command = ["python", "tensorflow_workers.py"]
+    text = await interrupted(desk, "tensorflow_workers", command, steps=200, pause=0.3, **GANG)
+    assert number_in(r"worker 1 of 2: .* after steps (\d+) to 200", text) > 1

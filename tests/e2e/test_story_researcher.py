@@ -44,6 +44,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "schedule": {"cron": "0 3 * * *", "runs": "training"},
     },
     "curves": {"kind": "tensorboard", "tensorboard": {"jobs": ["walked"]}},
+    "then": {"command": ["true"], "after": [{"name": "walked"}]},
     "pair": {"kind": "distributed", "tasks": 2, "command": ["sleep", "60"]},
 }
 LOOKS = {
@@ -74,12 +75,13 @@ EVERYBODYS = (
 ADAS = (
     f"{CONSOLE}submit",
     f"{CONSOLE}submit?kind=experiment",
+    f"{CONSOLE}catalogue",
     f"{CONSOLE}submit?again=vision/walked",
     f"{CONSOLE}projects",
     f"{CONSOLE}projects/vision",
     f"{CONSOLE}compare?run=vision/walked&run=vision/search",
     f"{CONSOLE}jobs/vision/walked/delete",
-    *(f"{CONSOLE}jobs/vision/{name}" for name in ("walked", "search", "curves", "pair")),
+    *(f"{CONSOLE}jobs/vision/{name}" for name in ("walked", "search", "curves", "pair", "then")),
     f"{CONSOLE}jobs/vision/nightly",
 )
 ADMINS = (

@@ -241,6 +241,18 @@ COMMANDS: Final[Mapping[str, Callable[[], Verbs]]] = {
     "prune": _of_ending,
     "version": _of_session,
 }
+
+
+def _group_catalogue() -> Verbs:
+    from carrel.cli.commands import catalogue
+
+    return {
+        "list": catalogue.list_entries,
+        "describe": catalogue.describe,
+        "serve": catalogue.serve,
+    }
+
+
 GROUPS: Final[Groups] = {
     "list": ("List jobs, projects or nodes.", _group_list),
     "describe": ("Show one thing in full.", _group_describe),
@@ -251,5 +263,6 @@ GROUPS: Final[Groups] = {
     "experiment": ("Look into searches for hyperparameters.", _group_experiment),
     "workspace": ("Look after your workspaces.", _group_workspace),
     "model": ("Keep versions of models, of the runs that made them.", _group_model),
+    "catalogue": ("Serve models of others.", _group_catalogue),
     **ADMIN_GROUPS,
 }

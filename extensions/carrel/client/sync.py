@@ -222,6 +222,7 @@ class Client:
     put_policy = blocking(AsyncClient.put_policy)
     delete_policy = blocking(AsyncClient.delete_policy)
     effective_policy = blocking(AsyncClient.effective_policy)
+    catalogue = blocking(AsyncClient.catalogue)
     list_templates = blocking(AsyncClient.list_templates)
     get_template = blocking(AsyncClient.get_template)
     put_template = blocking(AsyncClient.put_template)

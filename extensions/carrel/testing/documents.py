@@ -29,6 +29,7 @@ class DocumentRoutes:
             ("GET", one, self._read),
             ("PUT", one, self._put),
             ("DELETE", one, self._delete),
+            ("GET", "/catalogue", self._catalogue),
             ("GET", "/alerts", self._alerts),
             ("GET", "/alert-rules", self._alert_rules),
             ("PUT", "/alert-rules/{name}", self._put_alert_rule),
@@ -83,6 +84,10 @@ class DocumentRoutes:
         if key not in self._seen(request):
             raise Refusal(404, "not_found", f"There is no `{key[2]}` that you can see")
         return web.json_response(self._state.documents[key])
+
+    async def _catalogue(self, _request: web.Request) -> web.Response:
+        """What tests let it answer."""
+        return web.json_response({"items": self._state.catalogue})
 
     async def _audit(self, request: web.Request) -> web.Response:
         """Entries that tests put there, the newest first, filtered by who, verb and kind alone."""

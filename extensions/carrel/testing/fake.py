@@ -146,6 +146,11 @@ class FakeScheduler:
         return self._state.directory_groups
 
     @property
+    def catalogue(self) -> list[Json]:
+        """Entries of the model catalogue: what it answers."""
+        return self._state.catalogue
+
+    @property
     def documents(self) -> dict[tuple[str, str, str], Json]:
         """Policies and templates by sort, scope and name."""
         return self._state.documents

@@ -67,6 +67,7 @@ class SchedulerState:
         self.models: dict[str, list[Json]] = {}
         self.documents: dict[tuple[str, str, str], Json] = {}
         self.access_rules: list[Json] = []
+        self.catalogue: list[Json] = []
         self.alerts: list[Json] = []
         self.budgets: dict[str, Json] = {}
         self.samples: Json = {"step_seconds": 300, "times": [], "values": {}}

@@ -11,6 +11,7 @@ import msgspec
 
 from carrel_schema.answers import Answer
 from carrel_schema.constraints import Constraint, ShortText, Text
+from carrel_schema.governance.catalogue import CatalogueModel
 from carrel_schema.kinds import WorkloadKind
 
 NOT_IN_TEMPLATES: Final = frozenset(
@@ -28,6 +29,7 @@ class TemplateFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         kinds: the kinds of work it is for; none: all.
         default: whether it counts without being named; only administrators say so.
         fields: of a request, as ``POST /workloads`` takes them.
+        model: which model it serves; makes a template of endpoints an entry of the catalogue.
         expected_version: refused unless this is the stored version; 0: it has to be new.
     """
 
@@ -35,6 +37,7 @@ class TemplateFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     kinds: Annotated[list[WorkloadKind], Constraint(max_length=16)] = []
     default: bool = False
     fields: Annotated[dict[ShortText, Any], Constraint(min_length=1, max_length=100)] = {}
+    model: CatalogueModel | None = None
     expected_version: int | None = None
 
 
@@ -48,6 +51,7 @@ class TemplateOut(Answer, frozen=True, kw_only=True):
     kinds: Sequence[str] = ()
     default: bool = False
     fields: Mapping[str, Any] = {}
+    model: CatalogueModel | None = None
     changed_at: float = 0.0
     changed_by: str = ""
 

@@ -24,6 +24,7 @@ from tornado.log import access_log, app_log, enable_pretty_logging
 from tornado.web import Application, StaticFileHandler
 
 from carrel_hub.console.handlers import (
+    catalogue,
     compare,
     departments,
     events,
@@ -168,6 +169,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (r"usage\.csv", consumption.ConsumptionTable),
         ("policies", policies.PoliciesPage),
         (r"(policies|templates)/edit", policies.DocumentPage),
+        ("catalogue", catalogue.CataloguePage),
         ("secrets", secrets.SecretsPage),
         ("access", access.AccessPage),
         ("alerts", alerts.AlertsPage),

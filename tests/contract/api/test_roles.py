@@ -103,6 +103,7 @@ SAMPLES = {
     "put_policy": Sample({"name": "new"}, RULES, "?scope=project/vision"),
     "delete_policy": Sample({"name": "small"}, query="?scope=project/vision"),
     "read_effective_policy": Sample({}, query="?project=vision"),
+    "list_catalogue": Sample({}),
     "list_templates": Sample({}),
     "read_template": Sample({"name": "ours"}, query="?scope=project/vision"),
     "put_template": Sample({"name": "ours"}, TEMPLATE, "?scope=project/vision"),

@@ -22,6 +22,7 @@ PAGES = {
     "compare": "Nothing is compared yet.",
     "compare?run=vision/train-7&run=vision/train-8": "Parameters and last values",
     "jobs/vision/train-7/delete": "of work since the checkpoint at step 1,800 is lost.",
+    "catalogue": "The catalogue is empty.",
     "projects": "Fair share",
     "projects/vision/models": "There are no models yet.",
     "projects/vision": "A workspace that nobody uses is stopped after 1 h.",
@@ -428,3 +429,41 @@ async def test_gpu_use_is_shown_and_its_absence_said(ada: Visitor) -> None:
     home = await ada.get("")
     assert "0 % now, 0 % in the mean" in home.words
     assert "Idle for 20 min" in home.words
+
+
+async def test_work_that_waits_for_other_work_is_drawn(site: Site, ada: Visitor) -> None:
+    fake = site.scheduler
+
+    def after(*names: str) -> list[dict[str, str]]:
+        return [{"name": one, "uid": fake.workload("vision", one)["uid"]} for one in names]
+
+    fake.submit("vision", "first")
+    fake.submit("vision", "second", after=after("first"))
+    gone = {"name": "removed", "uid": "u-removed", "condition": "any", "unmet": ""}
+    fake.submit("vision", "third", after=[*after("second"), gone])
+    for name in ("first", "second", "third"):
+        page = await ada.get(f"jobs/vision/{name}")
+        assert 'class="dependency-graph"' in page.text
+        assert page.text.count('class="graph-box') == (4 if name == "third" else 3)
+    assert "removed gone" in page.words
+    assert page.text.count("graph-line any") == 1
+    alone = await ada.get("jobs/vision/train-7")
+    assert "dependency-graph" not in alone.text
+
+
+async def test_a_model_of_the_catalogue_is_served_by_one_click(site: Site, ada: Visitor) -> None:
+    why = "It needs 2 GPUs; here are none."
+    chat = {"name": "chat", "source": "ours/chat", "description": "Small <talk>."}
+    large = {"name": "large", "gpus": 2.0, "gpu_memory_gib": 80.0}
+    site.scheduler.catalogue.extend([chat, large | {"runs_here": False, "why_not": why}])
+    page = await ada.get("catalogue")
+    assert "Small <talk>." in page.words
+    assert why in page.words
+    assert page.text.count(">Serve</button>") == 1
+    served = await ada.post("catalogue", {"entry": "chat", "project": "vision"})
+    assert served.status == 200
+    [made] = [one for one in site.scheduler.workloads() if one["spec"].get("template") == "chat"]
+    assert (made["project"], made["spec"]["kind"]) == ("vision", "inference")
+    refused = await ada.post("catalogue", {"entry": "chat", "project": "speech"})
+    assert refused.status in (403, 404)
+    assert "<h1>Model catalogue</h1>" in refused.text

@@ -1,5 +1,7 @@
 """What members of a gang are told, looked at without any engine."""
 
+import json
+
 import pytest
 
 from carrel_scheduler.workloads.gangs import rendezvous
@@ -53,6 +55,18 @@ def test_an_elastic_gang_meets_at_the_first_whoever_else_is_there() -> None:
     made = entry(tasks=4, least=2)
     assert told(made, 0)["PET_NNODES"] == "2:4"
     assert [told(made, index)["PET_RDZV_CONF"] for index in (0, 3)] == ["is_host=1", "is_host=0"]
+
+
+def test_tensorflow_learns_every_worker_with_its_port_and_which_one_it_is() -> None:
+    made = entry(tasks=3)
+    workers = ["node-0.lan:20000", "node-1.lan:20010", "node-2.lan:20020"]
+    assert [json.loads(told(made, index)["TF_CONFIG"]) for index in range(3)] == [
+        {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        for index in range(3)
+    ]
+    assert told(made, 0)["MASTER_PORT"] == "20000"
+    assert "TF_CONFIG" not in told(entry(tasks=4, least=2), 0)
+    assert "TF_CONFIG" not in told(entry(launcher="mpi"), 0)
 
 
 def test_mpi_members_have_ports_and_nothing_that_another_launcher_would_take_for_its_own() -> None:

@@ -12,9 +12,11 @@ from carrel.errors import ApiError
 from carrel.models import GpuUsePoint, Workload
 from carrel.options import KINDS
 from carrel_hub.console import kinds, policy_notes, submit_form
+from carrel_hub.console.dependencies import boxes_around
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.handlers.log import attempt_of, last_lines
+from carrel_hub.console.pictures.dependency_graph import dependency_graph
 from carrel_hub.console.pictures.timeline import spans_of, timeline
 from carrel_hub.console.policy_notes import PolicyNote
 from carrel_schema.answers import Trials
@@ -45,6 +47,9 @@ class JobPage(SignedInPage):
         if job.spec.kind == "experiment":
             trials = await self.client.trials(project, name)
         nodes = await self.client.nodes() if any(task.devices for task in job.status.tasks) else []
+        boxes = []
+        if job.spec.after or dependents:
+            boxes = await boxes_around(self.client, job, self.console.urls)
         now = self.console.clock()
         spans = spans_of(history.transitions)
         self.show(
@@ -64,6 +69,7 @@ class JobPage(SignedInPage):
             trials=trials,
             children=children,
             dependents=dependents,
+            graph=dependency_graph(boxes, job.uid),
             nodes=nodes,
             measured=await self._measured(job),
             estimate=await self._estimate(job, now),

@@ -1,8 +1,8 @@
 """How the members of a gang find each other: the environment of each.
 
 The first member has a port at which the others meet it. Every variable that launchers and libraries
-read by themselves (torchrun, ``torch.distributed``, ``jax.distributed``, mpirun) is given, so that
-programs run as they are in those projects' documentation.
+read by themselves (torchrun, ``torch.distributed``, ``jax.distributed``, TensorFlow, mpirun) is
+given, so that programs run as they are in those projects' documentation.
 
 ``mpirun`` starts its ranks inside the members instead of over ssh. MPICH and Open MPI read
 different variables and host files (Open MPI 4 ``OMPI_MCA_*``, 5 ``PRTE_MCA_*`` too); all are given,
@@ -10,6 +10,7 @@ so that a job's command is the same with each. A rank keeps the environment of i
 """
 
 import ipaddress
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -96,7 +97,7 @@ def environment(
     }
     if shape.is_mpi(spec):
         return own | _mpi_environment(programs, address, spec.environment)
-    return own | _jax(entry, index, address, port)
+    return own | _jax(entry, index, address, port) | _tensorflow(entry, index, address_of)
 
 
 def _processes(spec: WorkloadSpec) -> int:
@@ -140,6 +141,24 @@ def _jax(entry: CachedWorkload, index: int, address: str, port: str) -> dict[str
         "OMPI_COMM_WORLD_RANK": str(index),
         "OMPI_COMM_WORLD_LOCAL_RANK": "0",
     } | ({"JAX_LOCAL_DEVICE_IDS": ",".join(map(str, devices))} if devices else {})
+
+
+def _tensorflow(entry: CachedWorkload, index: int, address_of: AddressOf) -> dict[str, str]:
+    """``TF_CONFIG``: every member with the port at which it listens, and which of them this is.
+
+    Not of a gang whose members come and go: TensorFlow's strategies take all of them for given.
+    """
+    spec = entry.workload.spec
+    if shape.least_parts(spec) < spec.tasks:
+        return {}
+    members = sorted(entry.tasks)
+    names = [shape.RENDEZVOUS if one == 0 else shape.WORKER for one in members]
+    workers = [
+        f"{address_of(entry, one)}:{_port(entry, one, name)}"
+        for one, name in zip(members, names, strict=True)
+    ]
+    content = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+    return {"TF_CONFIG": json.dumps(content)}
 
 
 def _names(entry: CachedWorkload, address_of: AddressOf) -> list[str]:

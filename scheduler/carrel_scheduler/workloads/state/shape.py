@@ -27,6 +27,9 @@ RENDEZVOUS: Final = "_rendezvous"
 MEMBER: Final = "_member"
 """What the port at which a member of an MPI gang takes commands is called there."""
 
+WORKER: Final = "_worker"
+"""What the port of a further member of any other gang is called there, for TensorFlow."""
+
 NODE_LEVELS: Final = ("node", HOST, "kubernetes.io/hostname")
 """What the level is called whose domains are the single nodes."""
 
@@ -50,7 +53,9 @@ def own_ports(spec: WorkloadSpec, index: int) -> list[str]:
     """The ports that a member needs for the others, by name."""
     if not is_gang(spec):
         return []
-    return ([RENDEZVOUS] if index == 0 else []) + ([MEMBER] if is_mpi(spec) else [])
+    if is_mpi(spec):
+        return [RENDEZVOUS, MEMBER] if index == 0 else [MEMBER]
+    return [RENDEZVOUS] if index == 0 else [WORKER]
 
 
 def port_of(workload: Workload) -> int:

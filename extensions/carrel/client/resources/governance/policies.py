@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carrel.client.transport import Transport, segment
+from carrel_schema.governance.catalogue import CatalogueEntry, CatalogueList
 from carrel_schema.governance.policies import EffectivePolicy, PolicyList, PolicyOut
 from carrel_schema.governance.templates import TemplateList, TemplateOut
 
@@ -51,6 +52,10 @@ class PolicyMethods:
             "GET", "/templates", TemplateList, parameters={"scope": scope}
         )
         return found.items
+
+    async def catalogue(self) -> Sequence[CatalogueEntry]:
+        """Models that the caller may serve; ``{"kind": "inference", "template": NAME}`` does."""
+        return (await self._transport.ask("GET", "/catalogue", CatalogueList)).items
 
     async def get_template(self, name: str, scope: str) -> TemplateOut:
         """One template."""

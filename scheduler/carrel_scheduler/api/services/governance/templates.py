@@ -16,6 +16,8 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.governance.assets import Assets
 from carrel_scheduler.api.services.governance.documents import Documents, check_fields
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.policy.catalogue import KIND as CATALOGUE_KIND
+from carrel_scheduler.policy.catalogue import included
 from carrel_schema.governance.templates import NOT_IN_TEMPLATES, TemplateFields, TemplateOut
 from carrel_schema.scopes import Scope, scopes_over
 
@@ -45,8 +47,11 @@ class Templates:
         """Make one, or replace it.
 
         Raises ``Forbidden`` where it is not the caller's to write, ``Invalid`` for fields that no
-        request has.
+        request has, and for a model that no endpoint serves.
         """
+        if fields.model is not None and list(fields.kinds) != [CATALOGUE_KIND]:
+            right = f"[{CATALOGUE_KIND}] of a template with `model`"
+            raise problems.invalid_field("kinds", Code.WRONG_FORM, list(fields.kinds), right)
         check_fields(
             fields.fields,
             NOT_IN_TEMPLATES & fields.fields.keys(),
@@ -105,11 +110,12 @@ class Templates:
         name, named = body.get("template"), None
         if isinstance(name, str):
             found = [one for one in there if one.name == name]
-            if not found:
+            named = included().get(name)
+            if not found and named is None:
                 known = ", ".join(f"`{one}`" for one in sorted({one.name for one in there}))
                 right = f"one of {known}" if known else "none: there is no template for you here"
                 raise problems.invalid_field("template", Code.UNKNOWN_TEMPLATE, name, right)
-            named = _read(found[-1])
+            named = _read(found[-1]) if found else named
         kind = str(body.get("kind") or _kind_of(named))
         if named is not None and named.kinds and kind not in named.kinds:
             right = f"one for `{kind}`; `{name}` is for {', '.join(named.kinds)}"
@@ -161,6 +167,7 @@ def _out(record: ScopedRecord) -> TemplateOut:
         kinds=fields.kinds,
         default=fields.default,
         fields=fields.fields,
+        model=fields.model,
         changed_at=record.changed_at,
         changed_by=record.changed_by,
     )

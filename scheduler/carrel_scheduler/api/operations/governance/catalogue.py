@@ -1,0 +1,18 @@
+"""The catalogue of models that can be served."""
+
+from typing import Final
+
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.policy.catalogue import entries
+from carrel_schema.governance.catalogue import CatalogueList
+
+
+@Operation("GET", "/catalogue", access=Access.USER, answers={200: CatalogueList})
+async def list_catalogue(call: Call) -> Answer:
+    """Models that the caller may serve, and whether the nodes of here can hold them."""
+    templates = await call.services.templates.visible(call.visitor.person, None)
+    return Answer(CatalogueList(items=entries(templates, call.services.deps.live.nodes())))
+
+
+OPERATIONS: Final = (list_catalogue,)
