@@ -25,8 +25,8 @@ test: $(VENV)/.installed-dev browser directory cluster ## Run every check and te
 	$(MAKE) --no-print-directory lint types contracts
 	exec $(BIN)/pytest tests --numprocesses=2 --dist=loadscope $(ARGS)
 
-test-torch: $(VENV)/.installed-dev ## The PyTorch example; installs PyTorch, some gigabytes
-	@$(BIN)/python -m pip install --disable-pip-version-check 'torch>=2.5'
+test-torch: $(VENV)/.installed-dev ## The examples of PyTorch and TensorFlow; installs both, some gigabytes
+	@$(BIN)/python -m pip install --disable-pip-version-check 'torch>=2.5' 'tensorflow-cpu>=2.18'
 	exec $(BIN)/pytest tests/e2e/test_examples.py -m torch $(ARGS)
 
 check: $(VENV)/.installed-dev ## Lint, types, layers and unit tests: the quick round
