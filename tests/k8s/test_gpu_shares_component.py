@@ -1,11 +1,14 @@
 """Pods with a share of a GPU on an API server that has the component: the annotation is enough."""
 
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+import yaml
 
 from carrel_schema import shared_gpus
 from k8s.cluster.control_plane import ControlPlane
@@ -103,3 +106,23 @@ def test_what_is_said_already_and_who_asks_for_no_share_stay_as_they_are(
     elsewhere = a_pod()
     elsewhere["spec"]["schedulerName"] = "default-scheduler"
     assert "initContainers" not in made(component, elsewhere)
+
+
+def test_the_component_goes_with_the_installation(kubectl: Kubectl, tmp_path: Path) -> None:
+    base = Path(os.path.relpath(DEPLOY, tmp_path.resolve()))
+    image = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "carrel-gpu-shares", "namespace": "carrel-system"},
+        "data": {"image": "registry.example.org/trainer:1"},
+    }
+    overlay = {
+        "resources": [f"{base}"],
+        "components": [f"{base}/components/gpu-shares"],
+        "patches": [{"patch": json.dumps(image)}],
+    }
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
+    text = kubectl("kustomize", str(tmp_path.resolve()))
+    kinds = [one["kind"] for one in yaml.safe_load_all(text)]
+    assert kinds.count("MutatingAdmissionPolicy") == 1
+    assert "image: registry.example.org/trainer:1" in text

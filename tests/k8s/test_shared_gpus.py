@@ -13,17 +13,18 @@ from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HolderSettings
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
+from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.kube.errors import AlreadyExists
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import NAMESPACES, PODS
-from carrel_schema.names import RESERVATIONS_NAMESPACE
+from carrel_schema.names import GPU_UUIDS, RESERVATIONS_NAMESPACE
 from contract.engine_tasks import a_task, output, wait_for
 from k8s.cluster import node as nodes
 from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
 from k8s.cluster.waiting import wait_for as wait_until
-from k8s.cluster_engines import RESTRICTED, ClusterEngines, storage_of, until
+from k8s.cluster_engines import NAMESPACE, RESTRICTED, ClusterEngines, storage_of, until
 from k8s.device_plugin import DevicePlugin
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
@@ -177,3 +178,27 @@ async def test_work_whose_reservation_is_deleted_ends_before_the_gpu_is_given_aw
     await starting
     assert name in await sharing.reservations()
     await end(engine, again)
+
+
+async def test_a_workspace_of_the_hub_shares_a_gpu_with_a_job(sharing: Sharing) -> None:
+    engine = await sharing.open()
+    job = share(sharing, "w7", 0)
+    gpu = (await running(engine, job))[0].split()[0]
+    task = share(sharing, "w8", 0, command=(), external=True, kind="workspace")
+    made = pod(share(sharing, "w8", 0), sharing.engines.settings)
+    made["metadata"] |= {"name": "jupyter-ada", "finalizers": []}
+    stream = engine.watch()
+    starting = asyncio.create_task(engine.start(task))
+    await sharing.engines.client.create(PODS, made, NAMESPACE)
+    await starting
+    await wait_for(engine, stream, task, TaskPhase.RUNNING)
+    found = await sharing.engines.client.get(PODS, "jupyter-ada", NAMESPACE, Pod)
+    assert found.metadata.annotations[GPU_UUIDS] == gpu
+    await end(engine, job)
+    assert len(await sharing.reservations()) == 1, "the workspace goes on with it"
+    await end(engine, task)
+
+    async def nothing_is_held() -> bool:
+        return not await sharing.reservations()
+
+    await until(nothing_is_held)

@@ -101,6 +101,16 @@ def test_resources_and_image() -> None:
     assert shown(task)["OMP_NUM_THREADS"] == "2"
 
 
+def test_nobody_chooses_the_gpus_that_a_task_sees() -> None:
+    chosen = {"NVIDIA_VISIBLE_DEVICES": "all"}
+    for whom in ({"environment": chosen}, {"secret_environment": chosen}):
+        whole = a_task(devices=(0,), gpu_milli=1000, **whom)
+        names = [one["name"] for one in container_of(whole)["env"]]
+        assert "NVIDIA_VISIBLE_DEVICES" not in names, "the device plugin says it"
+        none = {one["name"]: one.get("value") for one in container_of(a_task(**whom))["env"]}
+        assert none["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
 def test_a_share_is_told_its_gpu_when_it_is_bound() -> None:
     chosen = {"NVIDIA_VISIBLE_DEVICES": "all", "CARREL_GPU_MEMORY_MIB": "9"}
     task = a_task(

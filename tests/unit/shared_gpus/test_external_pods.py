@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes.external_pods.executor import PodExecutor
+from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits, PodExecutor
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Bind,
     BindingFailed,
@@ -26,8 +26,8 @@ PODS_HERE = ("first", "second", "two-of-them", "whole")
 class Bench:
     """The executor of external pods over the stand-in server."""
 
-    def __init__(self, *uuids: str) -> None:
-        self.server = PodServer({"n1": list(uuids)}, Random(0))
+    def __init__(self, *uuids: str, silent: bool = False) -> None:
+        self.server = PodServer({"n1": list(uuids)}, Random(0), silent=silent)
         self.scheduler = Scheduler(self.server, 1, len(uuids))
         self.heard: list[ExternalEvents] = []
         client: Any = self.server
@@ -38,12 +38,20 @@ class Bench:
             self.heard.append,
             now=lambda: 0.0,
             instance="one",
+            limits=Limits(bindings=1),
             gpus=self.scheduler.gpus,
         )
         self.execute.epoch = 1
 
     async def bind(self, name: str, devices: tuple[int, ...], **annotations: str) -> None:
         """Order a binding, and wait for what becomes of it."""
+        done = self.execute.counts.bound + self.execute.counts.failed
+        await self.order(name, devices, **annotations)
+        while self.execute.counts.bound + self.execute.counts.failed == done:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+    async def order(self, name: str, devices: tuple[int, ...], **annotations: str) -> None:
+        """Order a binding."""
         limits = {} if annotations else {GPU: str(len(devices))}
         body = {
             "metadata": {"name": name, "annotations": annotations},
@@ -56,10 +64,7 @@ class Bench:
         client: Any = self.server
         pod = await client.create(PODS, body, PROJECT, Pod)
         ref = PodRef(PROJECT, name, pod.metadata.uid)
-        done = self.execute.counts.bound + self.execute.counts.failed
         self.execute(PodOrders(binds=[Bind(ref, "n1", devices, pod)]))
-        while self.execute.counts.bound + self.execute.counts.failed == done:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
 
     def notes(self, name: str) -> dict[str, str]:
         return dict(self.server.pods[PROJECT, name]["metadata"]["annotations"])
@@ -97,6 +102,21 @@ async def _no_gpu_there(bench: Bench) -> None:
     assert isinstance(news, BindingFailed)
     assert not news.final, "it is decided on again"
     assert "did not take the pod that holds a GPU" in news.text
+
+
+async def _slow_node(bench: Bench) -> None:
+    await bench.order("first", (0,), **{"gpu-fraction": "0.5"})
+    await asyncio.sleep(1.0)
+    await bench.bind("plain", ())
+    assert bench.execute.counts.bound == 1
+    await bench.bind("other", (), note="no share")
+    assert (bench.execute.counts.bound, bench.execute.counts.failed) == (2, 0)
+    await asyncio.sleep(60.0)
+    assert bench.execute.counts.failed == 1, "it is given up in time"
+
+
+def test_a_node_that_gives_no_gpu_holds_up_no_other_pod() -> None:
+    in_virtual_time(lambda: Bench("GPU-a", silent=True).run(_slow_node))
 
 
 def test_they_are_told_which_gpu_they_share_and_how_much_of_it() -> None:

@@ -107,6 +107,8 @@ class PodExecutor:
         self._client, self._ledger, self._deliver = client, ledger, deliver
         self._now, self._instance, self._limits = now, instance, limits
         self._gpus = gpus
+        self._group: asyncio.TaskGroup | None = None
+        self._sharing = asyncio.Semaphore(limits.bindings)
         self._binds: deque[Bind] = deque()
         self._evictions: deque[Evict] = deque()
         self._refusals: Counter[str] = Counter()
@@ -139,6 +141,7 @@ class PodExecutor:
     async def run(self) -> None:
         """Run until cancelled. Raises ``Fenced``, and what the ledger raises."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
             for _ in range(self._limits.bindings):
                 group.create_task(self._bind_all())
             for _ in range(self._limits.evictions):
@@ -171,29 +174,43 @@ class PodExecutor:
         while True:
             await self._binding.acquire()
             order = self._binds.popleft()
-            pod = order.pod
-            try:
-                for decision in order.first:
-                    await prepare(self._client, decision)
-                await self._bind(order)
-            except KubeError as error:
-                self.counts.failed += 1
-                passing = isinstance(error, Conflict | Unavailable | TooManyRequests)
-                self._report(BindingFailed(pod, str(error), final=not passing))
-            except NotBound as error:
-                if error.fenced:
-                    raise Fenced(str(error)) from error
-                self.counts.failed += 1
-                self._report(BindingFailed(pod, str(error), error.final))
-            except EngineError as error:  # its GPUs cannot be held at present
-                self.counts.failed += 1
-                self._report(BindingFailed(pod, str(error), final=False))
-            except Exception as error:
-                log.exception("binding pod %s failed", pod.name)
-                self.counts.failed += 1
-                self._report(BindingFailed(pod, repr(error), final=False))
+            if self._waits(order) and self._group is not None:
+                # A node may take long to give a GPU: that holds up no other pod.
+                self._group.create_task(self._carry_out(order))
             else:
-                self.counts.bound += 1
+                await self._carry_out(order)
+
+    def _waits(self, order: Bind) -> bool:
+        """Whether GPUs of its node are to be held, or to become free, before a pod is bound."""
+        if self._gpus is None:
+            return False
+        shared = share_of(order.seen.metadata.annotations) is not None
+        return shared or bool(order.devices and not self._gpus.is_free(order.node))
+
+    async def _carry_out(self, order: Bind) -> None:
+        pod = order.pod
+        try:
+            for decision in order.first:
+                await prepare(self._client, decision)
+            await self._bind(order)
+        except KubeError as error:
+            self.counts.failed += 1
+            passing = isinstance(error, Conflict | Unavailable | TooManyRequests)
+            self._report(BindingFailed(pod, str(error), final=not passing))
+        except NotBound as error:
+            if error.fenced:
+                raise Fenced(str(error)) from error
+            self.counts.failed += 1
+            self._report(BindingFailed(pod, str(error), error.final))
+        except EngineError as error:  # its GPUs cannot be held at present
+            self.counts.failed += 1
+            self._report(BindingFailed(pod, str(error), final=False))
+        except Exception as error:
+            log.exception("binding pod %s failed", pod.name)
+            self.counts.failed += 1
+            self._report(BindingFailed(pod, repr(error), final=False))
+        else:
+            self.counts.bound += 1
 
     async def _bind(self, order: Bind) -> None:
         """Bind a pod where its GPUs are, if it has some."""
@@ -203,7 +220,7 @@ class PodExecutor:
                 await gpus.make_room(order.node)
             await bind(self._client, _target(order, {}), self.epoch)
             return
-        async with gpus.hold(order.node, order.devices) as hold:
+        async with gpus.hold(order.node, order.devices) as hold, self._sharing:
             part = part_of(share.milli, share.memory_mib, hold.gpus)
             await bind(self._client, _target(order, told(hold.gpus, part)), self.epoch)
             hold.pod = order.seen.metadata

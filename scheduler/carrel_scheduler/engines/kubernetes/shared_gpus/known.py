@@ -160,6 +160,11 @@ class KnownReservations:
             found = self._nodes[key] = NodeReservations()
         return found
 
+    def is_free(self, node: str) -> bool:
+        """Whether no pod keeps a GPU of a node that the core counts as free."""
+        found = self._nodes.get(key_of_node(node))
+        return found is None or not found.is_in_the_way()
+
     def take(self, pod: Pod, *, gone: bool) -> None:
         """The watch shows a pod, or its end."""
         if is_reservation(pod):

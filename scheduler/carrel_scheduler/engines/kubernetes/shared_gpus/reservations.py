@@ -141,6 +141,10 @@ class GpuReservations:
             there.held.subtract(held)
             self._tidy(there)
 
+    def is_free(self, node: str) -> bool:
+        """Whether ``make_room`` has nothing to wait for."""
+        return self._synced.is_set() and self._known.is_free(node)
+
     async def make_room(self, node: str) -> None:
         """Wait until no GPU of a node is held that the core counts as free.
 
@@ -149,7 +153,9 @@ class GpuReservations:
         """
         try:
             async with asyncio.timeout(ROOM_SECONDS):
-                await self._until_free(node)
+                await self.open()
+                if not self._known.is_free(node):
+                    await self._until_free(node)
         except TimeoutError as error:
             raise EngineError(
                 f"node {node}: GPUs that were shared are not free yet; it is tried again"

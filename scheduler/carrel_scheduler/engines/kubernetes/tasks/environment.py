@@ -32,8 +32,16 @@ def secret_variables(task: TaskSpec) -> dict[str, str]:
 
 
 def asked(given: Mapping[str, str]) -> dict[str, str]:
-    """The user's environment, with the task's folder filled in."""
-    return {name: text.replace(TASK_DIR, at.WORK) for name, text in given.items()}
+    """The user's environment, with the task's folder filled in.
+
+    Which GPUs are seen is never the user's to say: a variable of the container is stronger than
+    that of the device plugin.
+    """
+    return {
+        name: text.replace(TASK_DIR, at.WORK)
+        for name, text in given.items()
+        if name != shared_gpus.VISIBLE
+    }
 
 
 def literal(text: str) -> str:
