@@ -19,7 +19,7 @@ from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.policy.access_records import KIND
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.workloads.namespaces.access_controller import AccessBindings
+from carrel_scheduler.workloads.namespaces.access import AccessBindings
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_schema.governance.roles import AccessRuleFields
@@ -47,13 +47,20 @@ RULES: Final = {
 class Bench:
     """The controller, by the scheduler's account, and people with ``kubectl``."""
 
-    def __init__(self, ledger: KubernetesLedger, scheduler: KubeClient, kubectl: Kubectl) -> None:
+    def __init__(
+        self,
+        ledger: KubernetesLedger,
+        scheduler: KubeClient,
+        kubectl: Kubectl,
+        projects: list[Project],
+    ) -> None:
         self.ledger, self._kubectl = ledger, kubectl
         self.now = 0.0
         self.quarantine = Quarantine(lambda: self.now)
         self.bindings = AccessBindings(
             ledger,
             scheduler,
+            lambda: projects,
             clock=lambda: self.now,
             chance=random.random,
             quarantine=self.quarantine,
@@ -122,10 +129,12 @@ async def bench(
         checkpoints=Checkpoints(size="1Gi"),
         chance=random.random,
     )
+    projects = []
     for name, department in PROJECTS.items():
         spec = ProjectSpec(department=department)
-        await namespaces.ensure(await ledger.create(Project(meta=Meta(name=name), spec=spec)))
-    made = Bench(ledger, scheduler, kubectl)
+        projects.append(await ledger.create(Project(meta=Meta(name=name), spec=spec)))
+        await namespaces.ensure(projects[-1])
+    made = Bench(ledger, scheduler, kubectl, projects)
     for rule_id in RULES:
         await made.give(rule_id)
     await made.look()

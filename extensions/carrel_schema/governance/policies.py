@@ -60,6 +60,58 @@ class PolicyFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     expected_version: int | None = None
 
 
+class ManifestRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What holds for one field of a manifest, all policies together.
+
+    Attributes:
+        field: as people are told.
+        path: where it is in the specification; ``labels`` and a name: that label.
+        kinds: plurals of the kinds of work, of a schedule with that of its runs.
+        section: the first part of the path is a section: without it there is no such field.
+        quantity: its values are amounts, as ``500m`` and ``8Gi``.
+        required_said: what is told when it is not given; empty: it need not be.
+        max: the greatest value, with what is told; ``bounded``: it has to be given.
+        min: the least value, with what is told.
+        locked: the only value, with what is told.
+        allowed: values that are no texts, ``patterns`` are those of texts, with what is told.
+    """
+
+    field: str
+    path: list[str]
+    kinds: list[str] = []
+    section: bool = False
+    quantity: bool = False
+    required_said: str = ""
+    max: Any = None
+    max_said: str = ""
+    bounded: bool = False
+    min: Any = None
+    min_said: str = ""
+    locked: Any = None
+    locked_said: str = ""
+    allowed: list[Any] = []
+    patterns: list[str] = []
+    allowed_said: str = ""
+
+
+class WorkloadPolicySpec(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
+):
+    """What policies say of work in a namespace; the scheduler writes it, for admission.
+
+    Attributes:
+        rules: all that hold in this project.
+    """
+
+    rules: list[ManifestRule] = []
+
+
+class WorkloadPolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Reserved for controllers."""
+
+    observed_generation: int = 0
+
+
 class RefusedWork(Answer, frozen=True, kw_only=True):
     """Work that is there and that a policy would refuse now; it goes on."""
 

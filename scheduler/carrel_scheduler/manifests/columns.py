@@ -47,6 +47,7 @@ GROUP: Final = (
     _AGE,
     Column("Why", ".status.reason", priority=1),
 )
+RULES: Final = (Column("Fields", ".spec.rules[*].field"), _AGE)
 LEVELS: Final = (Column("Levels", ".spec.levels[*].nodeLabel"), _AGE)
 NODES: Final = (
     Column("Role", ".spec.role"),

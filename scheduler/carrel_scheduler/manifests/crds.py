@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.manifests import rules
-from carrel_scheduler.manifests.columns import GROUP, LEVELS, NODES, POOL, WORK, Column
+from carrel_scheduler.manifests.columns import GROUP, LEVELS, NODES, POOL, RULES, WORK, Column
 from carrel_scheduler.manifests.schema import Schema, of_struct
+from carrel_schema.governance.policies import WorkloadPolicySpec, WorkloadPolicyStatus
 from carrel_schema.groups import (
     NodeGroupSpec,
     NodeGroupStatus,
@@ -65,6 +66,12 @@ def everything() -> dict[str, dict[str, Any]]:
         _definition(kinds.DEPARTMENT, of_struct(DepartmentSpec), of_struct(DepartmentStatus), POOL),
         _definition(kinds.POD_GROUP, of_struct(PodGroupSpec), of_struct(PodGroupStatus), GROUP),
         _definition(kinds.NODE_GROUP, of_struct(NodeGroupSpec), of_struct(NodeGroupStatus), NODES),
+        _definition(
+            kinds.WORKLOAD_POLICY,
+            of_struct(WorkloadPolicySpec),
+            of_struct(WorkloadPolicyStatus),
+            RULES,
+        ),
         _definition(kinds.TOPOLOGY, of_struct(TopologySpec), of_struct(TopologyStatus), LEVELS),
     ]
     return {one["spec"]["names"]["plural"]: one for one in made}

@@ -42,6 +42,7 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
         ("events.k8s.io", ("events",), _READ),
     ),
     "inference:read": ((GROUP, (*_ENDPOINTS, *_REPLICAS), _READ),),
+    "policies:read": ((GROUP, (kinds.WORKLOAD_POLICY.resource.plural,), _READ),),
     "workloads:create": ((GROUP, _MADE_BY_PEOPLE, ("create",)),),
     "workloads:update": ((GROUP, _MADE_BY_PEOPLE, _CHANGE),),
     "workloads:manage": (

@@ -13,6 +13,7 @@ import msgspec
 from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.policy.workload_policy import ScopedPolicy, Violation, merge, violations
 from carrel_schema.governance.policies import EffectiveRule, PolicyFields
 from carrel_schema.kinds import WorkloadKind
@@ -46,10 +47,7 @@ class PolicyRecords:
         self._known.invalidate()
 
     async def _read(self) -> tuple[Sequence[ScopedPolicy], Mapping[str, str]]:
-        policies = [
-            ScopedPolicy(one.name, one.scope, msgspec.json.decode(one.content, type=PolicyFields))
-            for one in await self._ledger.scoped.list(KIND)
-        ]
+        policies = policies_in(await self._ledger.scoped.list(KIND))
         projects = (await self._ledger.list(Project)).items if policies else ()
         return policies, {one.meta.name: one.spec.department for one in projects}
 
@@ -72,6 +70,14 @@ class PolicyRecords:
         spec = workload.spec
         rules = await self.rules_for(workload.meta.project, kinds_of(spec))
         return violations(rules, as_request(workload), requested=False) if rules else []
+
+
+def policies_in(records: Iterable[ScopedRecord]) -> list[ScopedPolicy]:
+    """The policies of records, in their order."""
+    return [
+        ScopedPolicy(one.name, one.scope, msgspec.json.decode(one.content, type=PolicyFields))
+        for one in records
+    ]
 
 
 def kinds_of(work: Work) -> list[WorkloadKind]:

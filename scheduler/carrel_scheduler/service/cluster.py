@@ -47,9 +47,11 @@ from carrel_scheduler.service.settings import ClusterSettings, Settings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster
-from carrel_scheduler.workloads.namespaces.access_controller import AccessBindings
+from carrel_scheduler.workloads.namespaces.access import AccessBindings
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
+from carrel_scheduler.workloads.namespaces.kept_objects import Timing
+from carrel_scheduler.workloads.namespaces.work_policies import WorkPolicies
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.watchers import watch_rendezvous
@@ -240,14 +242,11 @@ class Cluster:
         taking_on = ObjectAdoption(
             self._ledger, self._client, live, time.time, quarantine=quarantine
         )
-        bindings = AccessBindings(
-            self._ledger,
-            self._client,
-            clock=time.monotonic,
-            chance=random.random,
-            quarantine=quarantine,
-        )
-        tasks.append(group.create_task(bindings.run()))
+        timing = Timing(clock=time.monotonic, chance=random.random, quarantine=quarantine)
+        projects = loop.cache.projects.values
+        bindings = AccessBindings(self._ledger, self._client, projects, **timing)
+        policies = WorkPolicies(self._ledger, self._client, projects, **timing)
+        tasks += [group.create_task(one.run()) for one in (bindings, policies)]
         return [*tasks, group.create_task(taking_on.run())]
 
     async def _met(self, entry: CachedWorkload, port: int) -> frozenset[int]:

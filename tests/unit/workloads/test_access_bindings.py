@@ -17,10 +17,8 @@ from carrel_scheduler.manifests.rights import GRANTS, rules
 from carrel_scheduler.policy.access_records import DIRECTORY_KIND, KIND
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.namespaces import access
-from carrel_scheduler.workloads.namespaces.access_controller import (
-    COMPARE_SECONDS,
-    AccessBindings,
-)
+from carrel_scheduler.workloads.namespaces.access import AccessBindings
+from carrel_scheduler.workloads.namespaces.kept_objects import COMPARE_SECONDS
 from carrel_schema.governance.people import DirectoryGroupFields
 from carrel_schema.governance.roles import ALL, ROLES, AccessRuleFields
 from carrel_schema.objects import Meta, Project, ProjectSpec
@@ -70,10 +68,6 @@ class TestWhichThereShouldBe:
     def test_nobody_of_kubernetes_itself_is_given_anything(self, subject: str, kind: str) -> None:
         given = {"r1": rule(subject, "administrator", "platform", kind)}
         assert access.bindings(given, PROJECTS) == {}
-
-    def test_projects_that_go_or_have_no_namespace_get_none(self) -> None:
-        gone = [project("a", deleting=True), project("system")]
-        assert access.bindings({"r1": rule("ada", "viewer", "platform")}, gone) == {}
 
 
 class TestRoles:
@@ -169,9 +163,6 @@ class Records:
             for name, one in self.rules.items()
         ]
 
-    async def list(self, _: Any) -> Any:
-        return SimpleNamespace(items=self.projects)
-
 
 def _json(content: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(content))
@@ -189,6 +180,7 @@ class Bench:
         self.controller = AccessBindings(
             ledger,
             client,
+            lambda: self.records.projects,
             clock=lambda: self.now,
             chance=lambda: 0.0,
             quarantine=self.quarantine,
@@ -219,6 +211,12 @@ class TestKeptEqual:
         del bench.records.rules["r1"]
         assert await bench.look(after=2.0) == [(("delete"), *one[1:]) for one in made]
         assert bench.cluster.bindings == {}
+
+    async def test_projects_that_go_or_have_no_namespace_get_none(self, bench: Bench) -> None:
+        bench.records.rules["r1"] = rule("ada", "viewer", "platform")
+        bench.records.projects = [project("a", deleting=True), project("system")]
+        bench.cluster.namespaces["carrel-system"] = "system"
+        assert await bench.look() == []
 
     async def test_a_project_moves(self, bench: Bench) -> None:
         bench.records.rules["r1"] = rule("grace", "viewer", "department/sciences")

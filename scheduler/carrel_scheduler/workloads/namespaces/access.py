@@ -9,6 +9,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from typing_extensions import Unpack, override
+
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.resources import ROLE_BINDINGS
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.policy.access_records import read_rules
+from carrel_scheduler.workloads.namespaces.kept_objects import (
+    KeptObjects,
+    Projects,
+    Timing,
+    Wanted,
+)
 from carrel_scheduler.workloads.namespaces.manifests import RBAC, Manifest, labels
 from carrel_schema import names
 from carrel_schema.governance.roles import AccessRuleFields
@@ -33,14 +45,13 @@ def bindings(
 
     Args:
         rules: all, by id.
-        projects: all; those that are being deleted get none.
+        projects: those that have a namespace.
     """
     all_projects: list[str] = []
     of_department = defaultdict[str, list[str]](list)
     for project in projects:
-        if not project.meta.deleting and not names.expected_project_name(project.meta.name):
-            all_projects.append(project.meta.name)
-            of_department[project.spec.department].append(project.meta.name)
+        all_projects.append(project.meta.name)
+        of_department[project.spec.department].append(project.meta.name)
     known, found = frozenset(all_projects), dict[tuple[str, str], Manifest]()
     for rule_id, rule in rules.items():
         subjects = subjects_of(rule)
@@ -78,6 +89,28 @@ def _binding(project: str, rule_id: str, role: str, subjects: list[Manifest]) ->
     }
 
 
-def differs(found: Manifest, wanted: Manifest) -> bool:
-    """Whether a binding that is there gives something else than it should."""
-    return (found["roleRef"], found.get("subjects", [])) != (wanted["roleRef"], wanted["subjects"])
+class AccessBindings(KeptObjects):
+    """Keeps the bindings equal to the rules; see ``KeptObjects``."""
+
+    resource = ROLE_BINDINGS
+    selector = names.ACCESS_RULE
+
+    def __init__(
+        self, ledger: Ledger, client: KubeClient, projects: Projects, **timing: Unpack[Timing]
+    ) -> None:
+        super().__init__(client, projects, **timing)
+        self._ledger = ledger
+
+    @override
+    async def wanted(self, projects: Iterable[Project]) -> Wanted:
+        return bindings(await read_rules(self._ledger), projects)
+
+    @override
+    def differs(self, found: Manifest, wanted: Manifest) -> bool:
+        given = (found["roleRef"], found.get("subjects", []))
+        return given != (wanted["roleRef"], wanted["subjects"])
+
+    @override
+    def changeable(self, found: Manifest, wanted: Manifest) -> bool:
+        same: bool = found["roleRef"] == wanted["roleRef"]
+        return same

@@ -26,7 +26,8 @@ from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import admission, cron
-from carrel_scheduler.policy.policy_records import PolicyRecords
+from carrel_scheduler.policy.manifest_defaults import Given, fill_defaults, unsaid
+from carrel_scheduler.policy.policy_records import PolicyRecords, kinds_of
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.launch import builtin_programs, references
@@ -199,7 +200,10 @@ class ObjectAdoption:
         for name in OURS:
             stored.metadata.annotations.pop(name, None)
         try:
-            obj = completed(codec.read(kind, stored), codec.given_fields(stored))
+            obj, given = codec.read(kind, stored), codec.given_fields(stored)
+            if isinstance(obj, Workload):
+                given = await self._with_defaults(obj, given)
+            obj = completed(obj, given)
             await self._check(obj)
             await self._ledger.take_on(obj, stored.metadata.annotations)
         except InvalidArgument as error:
@@ -208,6 +212,14 @@ class ObjectAdoption:
             raise Refused(
                 "NameTaken", f"Another workload of this project is called {stored.metadata.name}."
             ) from None
+
+    async def _with_defaults(self, workload: Workload, given: Given) -> Given:
+        """Fill in what policies have defaults for; raises ``Refused`` for what has to be said."""
+        rules = await self._policies.rules_for(workload.meta.project, kinds_of(workload.spec))
+        filled = fill_defaults(workload, given, rules)
+        if missing := unsaid(workload, filled, rules):
+            raise Refused("Policy", "; ".join(one.sentence for one in missing) + ".")
+        return filled
 
     async def _check(self, obj: Object) -> None:
         if isinstance(obj, Project) and (right := names.expected_project_name(obj.meta.name)):

@@ -1,25 +1,23 @@
-"""Keeps role bindings equal to the access rules, whatever somebody else does to them.
+"""Keeps objects of projects' namespaces equal to records of the ledger, whatever others do to them.
 
-Every two seconds the rules and projects of the ledger are looked at; the cluster is asked when they
-changed, once a minute, and after growing pauses while something is not as it should be. Nothing is
-written into a namespace that is not its project's. What the scheduler's account may bind, to whom
-and where, is bounded by a policy of the installation besides.
+Every two seconds it is asked what there should be; the cluster is asked when that changed, once a
+minute, and after growing pauses while something is not as it should be. Nothing is written into a
+namespace that is not its project's. What the scheduler's account may write there is bounded by
+policies of the installation besides.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import ClassVar, Final, NotRequired, TypedDict
 
 from carrel_scheduler.backoff import Backoff, Jitter
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import Conflict, KubeError, NotFound
-from carrel_scheduler.kube.resources import NAMESPACES, ROLE_BINDINGS
+from carrel_scheduler.kube.resources import NAMESPACES, Resource
 from carrel_scheduler.ledger.errors import LedgerUnavailable
-from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.policy.access_records import read_rules
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.workloads.namespaces import access
 from carrel_scheduler.workloads.namespaces.manifests import Manifest
 from carrel_schema import names
 from carrel_schema.objects import Project
@@ -30,52 +28,91 @@ LOOK_SECONDS: Final = 2.0
 COMPARE_SECONDS: Final = 60.0
 AT_ONCE: Final = 8
 Place = tuple[str, str]
-Bindings = Mapping[Place, Manifest]
+"""Namespace and name."""
+Wanted = Mapping[Place, Manifest]
 
 
-class AccessBindings:
-    """See the module.
+Projects = Callable[[], Iterable[Project]]
+
+
+class Timing(TypedDict):
+    """What ``KeptObjects`` needs to know of time and faults."""
+
+    clock: Callable[[], float]
+    chance: Jitter
+    quarantine: Quarantine
+    pause: NotRequired[Callable[[float], Awaitable[None]]]
+
+
+class KeptObjects(ABC):
+    """See the module. A subclass says which objects, and what there should be.
 
     Args:
-        ledger: of rules and projects.
         client: of the cluster.
+        projects: all there are.
         clock: in seconds; need not be the wall's.
         chance: jitter of pauses, in [0, 1).
         quarantine: names what cannot be written.
         pause: waits so many seconds.
+
+    Attributes:
+        resource: their kind; ``selector``: the labels of those that are kept.
     """
+
+    resource: ClassVar[Resource]
+    selector: ClassVar[str]
 
     def __init__(
         self,
-        ledger: Ledger,
         client: KubeClient,
+        projects: Projects,
         *,
         clock: Callable[[], float],
         chance: Jitter,
         quarantine: Quarantine,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._ledger, self._client, self._clock = ledger, client, clock
+        self._client, self._projects, self._clock = client, projects, clock
         self._quarantine, self._pause = quarantine, pause
         self._backoff = Backoff(chance, first=LOOK_SECONDS, longest=COMPARE_SECONDS)
-        self._tried: Bindings | None = None
+        self._tried: Wanted | None = None
         self._compare_at = 0.0
+
+    @abstractmethod
+    async def wanted(self, projects: Iterable[Project]) -> Wanted:
+        """What there should be. Raises ``LedgerUnavailable``.
+
+        Args:
+            projects: those that have a namespace.
+        """
+
+    @abstractmethod
+    def differs(self, found: Manifest, wanted: Manifest) -> bool:
+        """Whether an object that is there is not as it should be."""
+
+    def changeable(self, found: Manifest, wanted: Manifest) -> bool:
+        """Whether it can be changed into that; else it is made anew."""
+        del found, wanted
+        return True
 
     async def run(self) -> None:
         """Keep them equal until cancelled."""
         while True:
-            with self._quarantine.guard("namespace", "access rules"):
+            with self._quarantine.guard("namespace", self.resource.plural):
                 try:
                     await self.look()
                 except (KubeError, LedgerUnavailable) as error:
-                    log.warning("Role bindings of access rules: %s", error)
+                    log.warning("%s of projects: %s", self.resource.kind, error)
                     raise
             await self._pause(LOOK_SECONDS)
 
     async def look(self) -> None:
         """Compare with the cluster if it is time. Raises ``KubeError``, ``LedgerUnavailable``."""
-        rules = await read_rules(self._ledger)
-        wanted = access.bindings(rules, (await self._ledger.list(Project)).items)
+        wanted = await self.wanted(
+            project
+            for project in self._projects()
+            if not project.meta.deleting and not names.expected_project_name(project.meta.name)
+        )
         if wanted == self._tried and self._clock() < self._compare_at:
             return
         if wanted != self._tried:
@@ -85,19 +122,13 @@ class AccessBindings:
             self._backoff.reset()
             self._compare_at = self._clock() + COMPARE_SECONDS
 
-    async def _make_equal(self, wanted: Bindings) -> bool:
+    async def _make_equal(self, wanted: Wanted) -> bool:
         """Write what differs; whether all is as it should be."""
-        found = await self._client.list(ROLE_BINDINGS, label_selector=names.ACCESS_RULE)
+        found = await self._client.list(self.resource, label_selector=self.selector)
         there = {
             (one["metadata"]["namespace"], one["metadata"]["name"]): one for one in found.items
         }
-        listed = await self._client.list(NAMESPACES, label_selector=names.PROJECT)
-        ours = {
-            one["metadata"]["name"]
-            for one in listed.items
-            if names.namespace_of(one["metadata"]["labels"][names.PROJECT])
-            == one["metadata"]["name"]
-        }
+        ours = await self._namespaces()
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def done(place: Place) -> bool:
@@ -111,21 +142,31 @@ class AccessBindings:
         differing = [
             place
             for place, manifest in wanted.items()
-            if place not in there or access.differs(there[place], manifest)
+            if place not in there or self.differs(there[place], manifest)
         ]
         made = await asyncio.gather(*(done(place) for place in differing if place[0] in ours))
         return all(gone) and all(made) and len(made) == len(differing)
 
+    async def _namespaces(self) -> set[str]:
+        """Names of the namespaces that are a project's and say so."""
+        listed = await self._client.list(NAMESPACES, label_selector=names.PROJECT)
+        return {
+            one["metadata"]["name"]
+            for one in listed.items
+            if names.namespace_of(one["metadata"]["labels"][names.PROJECT])
+            == one["metadata"]["name"]
+        }
+
     async def _write(self, place: Place, found: Manifest | None, wanted: Manifest | None) -> bool:
-        """Have one binding as it should be; ``False``: it changed meanwhile."""
+        """Have one object as it should be; ``False``: it changed meanwhile."""
         namespace, name = place
         try:
-            if found is not None and (wanted is None or found["roleRef"] != wanted["roleRef"]):
+            if found is not None and (wanted is None or not self.changeable(found, wanted)):
                 uid = found["metadata"]["uid"]
-                await self._client.delete(ROLE_BINDINGS, name, namespace, uid=uid)
+                await self._client.delete(self.resource, name, namespace, uid=uid)
             if wanted is not None:
                 await self._client.patch(
-                    ROLE_BINDINGS,
+                    self.resource,
                     name,
                     wanted,
                     namespace,
@@ -134,6 +175,6 @@ class AccessBindings:
                     force=True,
                 )
         except (Conflict, NotFound) as error:
-            log.info("Role binding %s/%s: %s", namespace, name, error)
+            log.info("%s %s/%s: %s", self.resource.kind, namespace, name, error)
             return False
         return True

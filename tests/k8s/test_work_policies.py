@@ -1,0 +1,226 @@
+"""Policies on a real API server: refusals by ``kubectl`` name rule and scope, defaults are set."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.credentials import from_kubeconfig
+from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
+from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.policy.policy_records import KIND
+from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
+from carrel_scheduler.workloads.namespaces.controller import Namespaces
+from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
+from carrel_scheduler.workloads.namespaces.work_policies import WorkPolicies
+from carrel_schema.governance.policies import PolicyFields
+from carrel_schema.objects import Meta, Project, ProjectSpec
+from carrel_schema.scopes import Scope
+from k8s.access import kubeconfig
+from k8s.cluster.control_plane import ControlPlane
+from k8s.ours import DEPLOY, MARKS, Kubectl, Told, client, kubectl, ours, until
+from k8s.stores import KubernetesLedgers, ledgers
+from k8s.test_projects import Fits
+
+__all__ = ["client", "kubectl", "ledgers", "ours"]
+
+pytestmark = MARKS
+PLATFORM_RULES: Final = {
+    "image": {"allowed": ["registry.example.org/*", "busybox"]},
+    "priority": {"default": "train", "locked": True},
+}
+PROJECT_RULES: Final = {
+    "gpus": {"max": 4, "message": "ask Grace"},
+    "cpu_millicores": {"max": 8000, "min": 500},
+    "memory_bytes": {"max": 2**33},
+    "time_limit_seconds": {"max": 600},
+    "environment.MODE": {"allowed": ["batch"]},
+    "labels.cost-center": {"required": True},
+    "experiment.parallelism": {"max": 2},
+    "grace_seconds": {"default": 7},
+}
+FITTING: Final[dict[str, Any]] = {"user": "ada", "command": ["true"], "timeLimitSeconds": 60}
+
+
+class Bench:
+    """The scheduler's part by its own account, and somebody with ``kubectl``."""
+
+    def __init__(self, ledger: KubernetesLedger, scheduler: KubeClient, kubectl: Kubectl) -> None:
+        self.ledger, self._kubectl = ledger, kubectl
+        self.projects: list[Project] = []
+        self.now = 0.0
+        self.quarantine = Quarantine(lambda: self.now)
+        self.policies = WorkPolicies(
+            ledger,
+            scheduler,
+            lambda: self.projects,
+            clock=lambda: self.now,
+            chance=random.random,
+            quarantine=self.quarantine,
+        )
+
+    async def put(self, name: str, scope: Scope, rules: dict[str, Any], **more: Any) -> None:
+        fields = msgspec.convert({"rules": rules, **more}, PolicyFields)
+        content = msgspec.Raw(msgspec.json.encode(fields))
+        record = ScopedRecord(kind=KIND, scope=scope, name=name, content=content)
+        await self.ledger.scoped.put(record, actor="root")
+
+    async def look(self) -> None:
+        self.now += 100.0
+        await self.policies.look()
+        assert not list(self.quarantine.items)
+
+    def create(
+        self, project: str = "pol-a", kind: str = "Training", labels: Any = None, **spec: Any
+    ) -> Told:
+        """What ada is told about new work; nothing is made."""
+        labels = {"cost-center": "a1"} if labels is None else labels
+        meta = {"name": "judged", "namespace": f"carrel-{project}", "labels": labels}
+        made = {"apiVersion": "carrel.dev/v1alpha1", "kind": kind, "metadata": meta}
+        text = json.dumps({**made, "spec": {**FITTING, **spec}})
+        who = ("--as=ada", "--as-group=project-pol-a", "--as-group=project-pol-b")
+        return self._kubectl.run("create", "--dry-run=server", *who, "-f", "-", given=text)
+
+    async def until_refused(self, words: str, **spec: Any) -> None:
+        """Policies and their parameters are in force after a moment."""
+        heard: list[str] = []
+
+        def refused() -> bool:
+            heard.append(self.create(**spec).error)
+            return words in heard[-1]
+
+        try:
+            await asyncio.to_thread(until, refused, words, 60.0)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the last one says: {heard[-1]}") from error
+
+
+@pytest.fixture
+async def bench(
+    ours: ControlPlane, kubectl: Kubectl, ledgers: KubernetesLedgers, tmp_path: Path
+) -> AsyncIterator[Bench]:
+    """Two projects, with policies of the platform and of the first."""
+    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(DEPLOY))
+    ledger = await ledgers.open()
+    config = kubeconfig(ours, "carrel-scheduler", tmp_path / "scheduler.json")
+    scheduler = KubeClient(from_kubeconfig(config))
+    namespaces = Namespaces(
+        ledger,
+        scheduler,
+        system="carrel-system",
+        checkpoints=Checkpoints(size="1Gi"),
+        chance=random.random,
+    )
+    made = Bench(ledger, scheduler, kubectl)
+    for name in ("pol-a", "pol-b"):
+        made.projects.append(await ledger.create(Project(meta=Meta(name=name), spec=ProjectSpec())))
+        await namespaces.ensure(made.projects[-1])
+    await made.put("house", Scope(), PLATFORM_RULES)
+    await made.put("small", Scope("project", "pol-a"), PROJECT_RULES)
+    await made.look()
+    await made.until_refused("at most 4", resources={"gpus": 8})
+    yield made
+    await scheduler.close()
+
+
+async def test_what_a_rule_refuses_is_told_with_the_rule_and_its_scope(bench: Bench) -> None:
+    small, house = "(policy `small` of project/pol-a)", "(policy `house` of platform)"
+    cases: list[tuple[dict[str, Any], str]] = [
+        (
+            {"resources": {"gpus": 8}},
+            f"spec.resources.gpus is 8; it should be at most 4 {small}: ask Grace",
+        ),
+        ({"resources": {"cpu": 64}}, f'spec.resources.cpu is 64; it should be at most "8" {small}'),
+        ({"resources": {"cpu": "100m"}}, f'it should be at least "500m" {small}'),
+        ({"resources": {"memory": "9Gi"}}, f'it should be at most "8Gi" {small}'),
+        ({"timeLimitSeconds": 601}, f"it should be at most 600 {small}"),
+        ({"timeLimitSeconds": None}, "spec.timeLimitSeconds is not given; it should be at most"),
+        ({"environment": {"MODE": "live"}}, "spec.environment.MODE is live"),
+        ({"labels": {}}, f"labels.cost-center is not given; it should be given {small}"),
+        ({"priority": "high"}, f'spec.priority is high; it should be "train" {house}'),
+        ({"image": "docker.io/evil"}, f'one of "registry.example.org/*", "busybox" {house}'),
+        (
+            {"kind": "Experiment", "experiment": {"parallelism": 3}},
+            f"spec.experiment.parallelism is 3; it should be at most 2 {small}",
+        ),
+        (
+            {"kind": "Schedule", "schedule": {"cron": "0 3 * * *", "runs": "training"}}
+            | {"resources": {"gpus": 5}},
+            f"spec.resources.gpus is 5; it should be at most 4 {small}",
+        ),
+    ]
+    for spec, words in cases:
+        told = bench.create(**spec)
+        assert told.code, spec
+        assert words in told.error, (spec, told.error)
+
+
+async def test_what_rules_allow_is_taken_and_other_projects_have_their_own(bench: Bench) -> None:
+    fitting: list[dict[str, Any]] = [
+        {},
+        {"resources": {"gpus": 4, "cpu": "8", "memory": "8192Mi"}},
+        {"image": "registry.example.org/lab/torch:2.6", "priority": "train"},
+        {"image": "busybox", "environment": {"MODE": "batch", "OTHER": "x"}},
+    ]
+    for spec in fitting:
+        told = bench.create(**spec)
+        assert told.code == 0, (spec, told.error)
+    other = bench.create("pol-b", labels={}, resources={"gpus": 8}, timeLimitSeconds=None)
+    assert other.code == 0, other.error
+    refused = bench.create("pol-b", image="docker.io/evil")
+    assert "(policy `house` of platform)" in refused.error
+
+
+async def test_changed_policies_count_soon_and_nobody_else_changes_them(
+    bench: Bench, kubectl: Kubectl
+) -> None:
+    await bench.put("small", Scope("project", "pol-a"), {"gpus": {"max": 2}})
+    await bench.look()
+    await bench.until_refused("at most 2", resources={"gpus": 3})
+    assert bench.create(labels={}, timeLimitSeconds=None).code == 0
+    place = ("workloadpolicy", "carrel", "-n", "carrel-pol-a")
+    as_ada = ("--as=ada", "--as-group=project-pol-a")
+    assert "policy `small`" in kubectl("get", *place, "-o", "json", *as_ada)
+    assert "forbidden" in kubectl.run("delete", *place, *as_ada).error
+    kubectl("delete", *place)
+    await bench.look()
+    await bench.until_refused("at most 2", resources={"gpus": 3})
+    await bench.ledger.scoped.remove(KIND, Scope("project", "pol-a"), "small")
+    await bench.ledger.scoped.remove(KIND, Scope(), "house")
+    await bench.look()
+    assert "NotFound" in kubectl.run("get", *place).error
+    free: dict[str, Any] = {"resources": {"gpus": 64}, "image": "docker.io/evil"}
+    await asyncio.to_thread(until, lambda: bench.create(**free).code == 0, "freedom")
+
+
+async def test_what_is_taken_on_has_the_defaults(
+    bench: Bench, kubectl: Kubectl, client: KubeClient, ours: ControlPlane
+) -> None:
+    live: Any = Fits()
+    adoption = ObjectAdoption(bench.ledger, client, live, lambda: 1_790_000_000.0)
+    task = asyncio.create_task(adoption.run())
+    meta = {"name": "filled", "namespace": "carrel-pol-a", "labels": {"cost-center": "a1"}}
+    work = {"apiVersion": "carrel.dev/v1alpha1", "kind": "Training", "metadata": meta}
+    path = "/apis/carrel.dev/v1alpha1/namespaces/carrel-pol-a/trainings/filled"
+
+    def taken() -> Any:
+        found = ours.get(path)
+        return found if "carrel.dev/uid" in found["metadata"]["labels"] else None
+
+    try:
+        # Without `cpu` it would have less than the least, and a condition that says so.
+        told = kubectl.apply({**work, "spec": {**FITTING, "resources": {"cpu": 1}}})
+        assert told.code == 0
+        spec = (await asyncio.to_thread(until, taken, "adoption"))["spec"]
+        assert (spec["graceSeconds"], spec["priority"]) == (7, "train")
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        kubectl("delete", "training", "filled", "-n", "carrel-pol-a", "--wait=false")
