@@ -156,6 +156,16 @@ class FakeScheduler:
         return self._state.documents
 
     @property
+    def assets(self) -> dict[tuple[str, str, str], Json]:
+        """Assets by type, scope and name."""
+        return self._state.assets
+
+    @property
+    def service_accounts(self) -> dict[str, Json]:
+        """Service accounts by name."""
+        return self._state.service_accounts
+
+    @property
     def usage_facts(self) -> Json:
         """What it answers of use beside the names: items, currency, times, GPU-hours; change it."""
         return self._state.usage_facts

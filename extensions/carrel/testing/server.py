@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import WSMsgType, web
 
+from carrel.testing.assets import AssetRoutes, ServiceAccountRoutes
 from carrel.testing.documents import DocumentRoutes
 from carrel.testing.files import ArtifactRoutes
 from carrel.testing.people import PeopleRoutes
@@ -39,7 +40,10 @@ class Server:
         self.activities: list[Json] = []
         self.app = web.Application(middlewares=[self._guard])
         add = self.app.router.add_route
-        parts = (ArtifactRoutes(state), DocumentRoutes(state), PeopleRoutes(state))
+        parts = (
+            *(ArtifactRoutes(state), DocumentRoutes(state), PeopleRoutes(state)),
+            *(AssetRoutes(state), ServiceAccountRoutes(state)),
+        )
         more = [route for part in parts for route in part.routes()]
         for method, path, handler in (*self._routes(), *more):
             add(method, PREFIX + path, handler)
@@ -165,9 +169,7 @@ class Server:
             )
         user = body.get("user") or self._user(request)
         if request.query.get("dry_run") == "true":
-            draft = self.state.draft(body, body.get("name") or "job-1", user)
-            reason = {"token": "Starting", "cls": "starting", "sentence": "It would start now."}
-            return web.json_response({"workload": draft, "forecast": reason})
+            return web.json_response(self._forecast(body, user))
         key = request.headers.get("Idempotency-Key", "")
         if key and key in self.state.keys:
             return web.json_response(self.state.find(*self.state.keys[key]), status=201)
@@ -175,6 +177,11 @@ class Server:
         if key:
             self.state.keys[key] = (workload["project"], workload["name"])
         return web.json_response(workload, status=201)
+
+    def _forecast(self, body: Json, user: str) -> Json:
+        draft = self.state.draft(body, body.get("name") or "job-1", user)
+        reason = {"token": "Starting", "cls": "starting", "sentence": "It would start now."}
+        return {"workload": draft, "forecast": reason}
 
     async def _create_many(self, request: web.Request) -> web.Response:
         items: list[Json] = (await request.json())["items"]
@@ -270,6 +277,8 @@ class Server:
         )
         again = {**asked, "project": old["project"], **prefix, **body["changes"]}
         again = {key: value for key, value in again.items() if value is not None}
+        if request.query.get("dry_run") == "true":
+            return web.json_response(self._forecast(again, self._user(request)))
         return web.json_response(self.state.create(again, self._user(request)), status=201)
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:

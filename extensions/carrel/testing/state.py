@@ -68,6 +68,8 @@ class SchedulerState:
         self.documents: dict[tuple[str, str, str], Json] = {}
         self.access_rules: list[Json] = []
         self.catalogue: list[Json] = []
+        self.assets: dict[tuple[str, str, str], Json] = {}
+        self.service_accounts: dict[str, Json] = {}
         self.alerts: list[Json] = []
         self.budgets: dict[str, Json] = {}
         self.samples: Json = {"step_seconds": 300, "times": [], "values": {}}

@@ -36,17 +36,20 @@ from carrel_hub.console.handlers import (
     projects,
     reference,
     session,
+    submit,
     work,
 )
 from carrel_hub.console.handlers.admin import (
     access,
     alerts,
     analytics,
+    assets,
     audit,
     consumption,
     people,
     policies,
     secrets,
+    service_accounts,
 )
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
@@ -143,7 +146,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("jobs", work.WorkPage),
         ("cluster", overview.ClusterPage),
         ("queue", overview.QueuePage),
-        ("submit", job.SubmitPage),
+        ("submit", submit.SubmitPage),
         ("marked", work.MarkedWork),
         ("compare", compare.ComparePage),
         ("curves", compare.CompareCurves),
@@ -168,10 +171,12 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("usage-curves", consumption.ConsumptionCurves),
         (r"usage\.csv", consumption.ConsumptionTable),
         ("policies", policies.PoliciesPage),
-        (r"(policies|templates)/edit", policies.DocumentPage),
+        (r"(policies|templates|assets)/edit", policies.DocumentPage),
         ("catalogue", catalogue.CataloguePage),
         ("secrets", secrets.SecretsPage),
+        ("assets", assets.AssetsPage),
         ("access", access.AccessPage),
+        ("service-accounts", service_accounts.ServiceAccountsPage),
         ("alerts", alerts.AlertsPage),
         ("people", people.PeoplePage),
         ("directory-groups", people.GroupsPage),

@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import carrel
 from carrel_hub.console import format as fmt
-from carrel_hub.console import words
+from carrel_hub.console import menu, words
 from carrel_hub.console.pictures import gpu_use, palette, states, svg
 from carrel_hub.console.pictures.quota_line import quota_line, quota_text
 from carrel_hub.console.settings import Urls
@@ -36,6 +36,7 @@ def environment(
         "static_url": static_url,
         "shared_url": shared_url,
         "fmt": fmt,
+        "menu": menu,
         "words": words,
         "svg": svg,
         "gpu_use": gpu_use,

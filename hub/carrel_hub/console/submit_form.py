@@ -13,14 +13,26 @@ from carrel.errors import BadSetting
 from carrel.models import Workload
 from carrel.options import EVERY, Kind, Option, Surface
 from carrel_hub.console.forms import Form
+from carrel_hub.console.submit_offers import ASSET_FLAGS, Offered, Offers, Usual
 
 USUAL: Final = "training"
 OPEN_GROUPS: Final = frozenset({"Each task gets", "Notebooks", "By the clock", "TensorBoard"})
 OWN_FIELDS: Final = frozenset({"name", "project"})  # stand at the top, with the command
-FIRST_VALUES: Final = {"gpus": "1", "cpu": "1", "memory": "4G"}
+ASSETS: Final = "Put together from"
 WORDS: Final = {
     "gpus": "GPUs",
+    "gpu-memory": "GPU memory",
+    "gpu-type": "GPU models",
+    "mig-profile": "MIG profile",
     "cpu": "CPUs",
+    "environment-asset": "Environment",
+    "environment": "Variables",
+    "compute": "Compute resource",
+    "data": "Data sources",
+    "working-dir": "Folder to start in",
+    "git": "Code from Git",
+    "backoff-limit": "Retries",
+    "retry": "Retries by class",
     "cpu-limit": "CPU limit",
     "large-shm": "Large /dev/shm",
     "param": "Parameters",
@@ -38,8 +50,10 @@ class Field:
 
     Attributes:
         name: of the form's field, the option's flag.
-        shape: ``text``, ``switch``, ``choice``, ``three`` (yes, no, or as usual), or ``lines``.
+        shape: ``text``, ``switch``, ``choice``, ``three`` (yes, no, or as usual), ``lines``,
+            ``offered`` (one of ``offers``) or ``several`` (some of them).
         placeholder: what is taken when it is left empty.
+        known: what may be typed, among others.
     """
 
     name: str
@@ -48,6 +62,8 @@ class Field:
     shape: str
     choices: tuple[str, ...] = ()
     placeholder: str = ""
+    offers: Sequence[Offered] = ()
+    known: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +81,42 @@ def kind_named(name: str) -> Kind:
     return EVERY[USUAL] if found.part else found
 
 
-def groups(kind: str) -> list[Group]:
-    """The fields of a kind's form, as grouped in the table."""
-    shown = [row for row in _rows(kind) if row.flag not in OWN_FIELDS]
-    found = [(title, [_field(row) for row in rows]) for title, rows in groupby(shown, _group)]
-    return [Group(title, fields, _folded(kind, title)) for title, fields in found]
+def groups(kind: str, offers: Offers, form: Form) -> list[Group]:
+    """The fields of a kind's form, as grouped in the table, the assets first.
+
+    A group is folded unless it is one that most people fill in or the form has something in it.
+    """
+    shown = [
+        row
+        for row in _rows(kind)
+        if row.flag not in OWN_FIELDS
+        and (offers.choices.get(row.flag, True) or form.value(row.flag))
+    ]
+    assets = [_field(row, offers) for row in shown if row.flag in ASSET_FLAGS]
+    others = [row for row in shown if row.flag not in ASSET_FLAGS]
+    found = [Group(ASSETS, assets, folded=False)] if assets else []
+    for title, rows in groupby(others, _group):
+        fields = [_field(row, offers) for row in rows]
+        said = any(form.value(one.name) or one.name in form.errors for one in fields)
+        found.append(Group(title, fields, _folded(kind, title) and not said))
+    return found
+
+
+def rows_of(kind: str) -> tuple[Option, ...]:
+    """The options that a kind's form has."""
+    return _rows(kind)
 
 
 def empty_form(project: str, kind: str = USUAL) -> Form:
     """What the form shows at first."""
-    shown = {row.flag for row in _rows(kind)}
-    first = {flag: text for flag, text in FIRST_VALUES.items() if flag in shown}
-    if kind in ("tensorboard", "schedule", "notebook"):
-        first.pop("gpus", None)
-    return Form({"project": project, "kind": kind, **first})
+    return Form({"project": project, "kind": kind})
 
 
 def form_again(job: Workload) -> Form:
     """The form of an earlier piece of work, filled with what it asked for; it has no name yet."""
     kind = kind_named(job.spec.kind)
     asked = msgspec.to_builtins(job.spec) | {"labels": dict(job.labels)}
-    texts = {row.flag: _spelt(row, asked) for row in _rows(kind.name)}
+    texts = {row.flag: spelt(row, asked) for row in _rows(kind.name)}
     values = {flag: text for flag, text in texts.items() if text}
     values |= {"project": job.project, "kind": kind.name, "again": f"{job.project}/{job.name}"}
     if kind.command or (job.spec.schedule is not None and job.spec.schedule.runs == "training"):
@@ -96,8 +127,8 @@ def form_again(job: Workload) -> Form:
 def fill_from(form: Form, fields: Mapping[str, Any]) -> None:
     """Give a new form the values of a template."""
     asked = dict(fields)
-    spelt = {row.flag: _spelt(row, asked) for row in _rows(form.value("kind"))}
-    form.values |= {flag: text for flag, text in spelt.items() if text}
+    texts = {row.flag: spelt(row, asked) for row in _rows(form.value("kind"))}
+    form.values |= {flag: text for flag, text in texts.items() if text}
     if asked.get("command"):
         form.values["command"] = shlex.join(asked["command"])
 
@@ -119,6 +150,9 @@ def changes_of(body: dict[str, Any], job: Workload) -> dict[str, Any]:
         name = row.fields[0] if len(row.fields) == 1 else ""
         if row.flag != "secret" and name and not {".", "["} & {*name}:
             changes.setdefault(name, None)
+    if job.spec.assets is not None:  # a whole, unlike other sections: one left out is not kept
+        asked = body.get("assets") or {}
+        changes["assets"] = {"environment": None, "compute": None, "data_sources": [], **asked}
     if changes.get("routes") == [{}]:  # nothing was said of ports
         del changes["routes"]
     if changes.get("name") is None:  # numbered behind the earlier one
@@ -128,7 +162,7 @@ def changes_of(body: dict[str, Any], job: Workload) -> dict[str, Any]:
     return changes
 
 
-def _spelt(row: Option, asked: dict[str, Any]) -> str:
+def spelt(row: Option, asked: dict[str, Any]) -> str:
     """An option as it would be typed for what was asked; empty for what is usual or not shown."""
     if len(row.fields) != 1 or row.flag in OWN_FIELDS | {"secret"} or "[" in row.fields[0]:
         return ""
@@ -143,6 +177,8 @@ def _spelt(row: Option, asked: dict[str, Any]) -> str:
         return "\n".join(_volume({"destination": "", "read_only": False} | one) for one in found)
     if row.many == "mapping":
         return "\n".join(f"{key}={value}" for key, value in found.items() if _is_plain(value))
+    if row.flag == "data":
+        return "\n".join(found)
     return row.value.spell(found) if isinstance(found, str | int | float) else ""
 
 
@@ -240,15 +276,34 @@ def _folded(kind: str, title: str) -> bool:
     return title not in OPEN_GROUPS | own or (kind == USUAL and title not in OPEN_GROUPS)
 
 
-def _field(row: Option) -> Field:
+def _field(row: Option, offers: Offers) -> Field:
     words = row.flag.replace("-", " ")
     label = WORDS.get(row.flag, words[0].upper() + words[1:])
-    hint = options.sentence([row])
+    usual = offers.usual.get(row.flag)
+    hint = _hint(row, usual)
+    if row.flag in offers.choices:
+        shape = "several" if row.many else "offered"
+        return Field(row.flag, label, hint, shape, offers=offers.choices[row.flag])
     if row.value is None:
         return Field(row.flag, label, hint, "three" if row.off else "switch")
     if row.many:
         return Field(row.flag, label, f"{hint} One on each line: {row.shown}", "lines")
     if row.value.choices:
         return Field(row.flag, label, hint, "choice", row.value.choices)
-    usual = "" if row.default in (None, "") else row.value.spell(row.default)
-    return Field(row.flag, label, hint, "text", placeholder=usual)
+    text = "" if row.default in (None, "") else row.value.spell(row.default)
+    return Field(
+        row.flag,
+        label,
+        hint,
+        "text",
+        placeholder=usual.text if usual else text,
+        known=offers.known.get(row.flag, ()),
+    )
+
+
+def _hint(row: Option, usual: Usual | None) -> str:
+    """The help of an option, and what is taken without it."""
+    if usual is None:
+        return options.sentence([row])
+    text = ", ".join(usual.text.splitlines())
+    return f"{row.help} By default {text}, says the template {usual.template}."

@@ -212,6 +212,32 @@ def training_rules(rules: TrainingLimits) -> list[str]:
     return [*found, "It can be resumed from its last checkpoint."]
 
 
+def limits_of_work(project: Project, kind: str) -> list[str]:
+    """What bounds work of a kind in a project, one sentence each, for who is about to submit."""
+    found = []
+    limit = project.limit
+    bounds = [
+        "" if limit.gpus is None else fmt.gpus(limit.gpus),
+        "" if limit.cpu_millicores is None else fmt.cpus(limit.cpu_millicores),
+        "" if limit.memory_bytes is None else fmt.gib(limit.memory_bytes),
+    ]
+    if any(bounds):
+        most = ", ".join(one for one in bounds if one)
+        found.append(f"The project never gets more than {most}.")
+    if kind in ("training", "distributed"):
+        if project.over_quota:
+            found.append(
+                "Beyond the guarantee it may borrow what nobody uses; it gives that back when its "
+                "owner needs it, and goes on from its last checkpoint later."
+            )
+        else:
+            found.append("The project borrows nothing: beyond its guarantee work waits.")
+        rules = project.training
+        if rules.time_limit_seconds is not None or rules.idle_gpu_seconds is not None:
+            found += training_rules(rules)
+    return found
+
+
 def interactive_short(rules: InteractiveLimits) -> str:
     """The two limits of workspaces in a few words."""
     parts = []

@@ -7,6 +7,7 @@ from carrel.models import Amounts, InteractiveLimits, Project, QuotaAmounts, Tra
 from carrel.options import EVERY, KINDS
 from carrel_hub.console import project_form, submit_form
 from carrel_hub.console.forms import Form, parse_duration, spell_duration
+from carrel_hub.console.submit_offers import Offers
 
 GIB = 1024**3
 PROJECT = Project(
@@ -125,7 +126,9 @@ def test_every_kind_has_its_form(kind: str) -> None:
     assert not form.refused, form
     assert (body["kind"], body["name_prefix"]) == (kind, EVERY[kind].prefix)
     assert set(EVERY[kind].sections) <= set(body)
-    names = [field.name for group in submit_form.groups(kind) for field in group.fields]
+    names = [
+        field.name for group in submit_form.groups(kind, Offers(), form) for field in group.fields
+    ]
     assert len(names) == len(set(names))
     assert set(submit_form.fields_of(kind).values()) <= {*names, "name", "project", "command"}
 

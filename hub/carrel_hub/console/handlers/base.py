@@ -202,8 +202,10 @@ class SignedInPage(HubOAuthenticated, SafePage):
         return await self.client.gpu_use(uids[:MOST_MEASURED]) if uids else {}
 
     def typed(self) -> dict[str, str]:
-        """The texts of a posted form."""
-        return {name: self.get_body_argument(name) for name in self.request.body_arguments}
+        """The texts of a posted form; what is given several times, one on each line."""
+        return {
+            name: "\n".join(self.get_body_arguments(name)) for name in self.request.body_arguments
+        }
 
     def see_other(self, address: str) -> None:
         """After a form: show a page, so that reloading does not send the form again."""

@@ -18,10 +18,10 @@ class AccessPage(SignedInPage):
 
     @override
     async def get(self) -> None:
-        """Show them and an empty form."""
-        await self._show(
-            Form({"subject_kind": "user", "role": "viewer"}), self.get_query_argument("note", "")
-        )
+        """Show them and a form, filled with what the address says."""
+        first = {"subject_kind": "user", "role": "viewer", "subject": "", "scope": ""}
+        asked = {name: self.get_query_argument(name, text) for name, text in first.items()}
+        await self._show(Form(asked), self.get_query_argument("note", ""))
 
     @override
     async def post(self) -> None:

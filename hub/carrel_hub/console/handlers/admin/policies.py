@@ -1,10 +1,11 @@
 """Policies and templates: the list, and for who may write them an editor with a check.
 
-The two are documents of the same form, so one pair of pages serves both; whether somebody may write
-is decided by the scheduler.
+They and assets are documents of the same form, so one editor serves all; whether somebody may
+write is decided by the scheduler.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -16,6 +17,7 @@ from typing_extensions import override
 from carrel.errors import ApiError
 from carrel_hub.console.forms import SHOWN_BACK, Form
 from carrel_hub.console.handlers.base import SignedInPage
+from carrel_schema.governance.assets import FIELDS_OF, AssetOut, AssetType
 from carrel_schema.governance.policies import PolicyOut
 from carrel_schema.governance.templates import TemplateOut
 
@@ -23,7 +25,13 @@ _EXAMPLES: Final = {
     "policies": "description: \nkinds: [training]\nrules:\n  gpus: {max: 4}\n",
     "templates": "description: \nkinds: [training]\nfields:\n  gpus: 1\n",
 }
-_WRITTEN: Final = ("description", "kinds", "default", "rules", "fields")
+_ASSETS: Final[Mapping[AssetType, str]] = {
+    "environment": "description: \nfields:\n  image: \n",
+    "compute": "description: \nfields:\n  gpus: 1\n  cpu_millicores: 4000\n",
+    "data-source": "description: \ndata:\n  kind: folder\n  source: /data\n  read_only: true\n",
+}
+_WRITTEN: Final = ("description", "kinds", "default", "rules", "fields", "data")
+_SECTIONS: Final = {"policies": "policies", "templates": "policies", "assets": "assets"}
 
 
 class PoliciesPage(SignedInPage):
@@ -46,19 +54,21 @@ class PoliciesPage(SignedInPage):
 
 
 class DocumentPage(SignedInPage):
-    """One policy or template as YAML: checked, saved, deleted."""
+    """One policy, template or asset as YAML: checked, saved, deleted."""
 
     @override
     async def get(self, sort: str) -> None:
         """Show it, or an empty one."""
         name = self.get_query_argument("name", "")
         scope = self.get_query_argument("scope", "")
-        text, version = _EXAMPLES[sort], 0
+        kind = self._type(self.get_query_argument("type", "")) if sort == "assets" else ""
+        text, version = _ASSETS[kind] if kind else _EXAMPLES[sort], 0
         if name:
-            found = await self._read(sort, name, scope)
+            found = await self._read(sort, kind, name, scope)
             text, version = _text(found), found.version
-        own = f"user/{self.user}" if sort == "templates" else "platform"
+        own = "platform" if sort == "policies" else f"user/{self.user}"
         values = {"name": name, "scope": scope or own, "text": text, "version": str(version)}
+        values["type"] = kind
         await self._show(sort, Form(values), existing=bool(name))
 
     @override
@@ -70,7 +80,10 @@ class DocumentPage(SignedInPage):
         body = _body(form)
         if not form.refused:
             try:
-                checked = await self._act(sort, action, name, scope, body)
+                if sort == "assets":
+                    await self._write_asset(form, action, body)
+                else:
+                    checked = await self._act(sort, action, name, scope, body)
             except ApiError as error:
                 if error.status not in SHOWN_BACK:
                     raise
@@ -78,13 +91,32 @@ class DocumentPage(SignedInPage):
         if action != "check" and not form.refused:
             done = "deleted" if action == "delete" else "saved"
             note = urlencode({"note": f"{name} of {scope} was {done}."})
-            self.see_other(f"{self.console.urls.page('policies')}?{note}")
+            self.see_other(f"{self.console.urls.page(_SECTIONS[sort])}?{note}")
             return
         if form.refused:
             self.set_status(422)
         await self._show(sort, form, existing=form.value("version") != "0", checked=checked)
 
-    async def _read(self, sort: str, name: str, scope: str) -> PolicyOut | TemplateOut:
+    def _type(self, text: str) -> AssetType:
+        for one in _ASSETS:
+            if one == text:
+                return one
+        raise HTTPError(400, "%s is no type of assets", text[:20])
+
+    async def _write_asset(self, form: Form, action: str, body: dict[str, Any]) -> None:
+        key = (self._type(form.value("type")), form.value("name"), form.value("scope"))
+        if action == "delete":
+            await self.client.delete_asset(*key)
+        elif action == "save":
+            await self.client.put_asset(*key, body)
+        else:
+            raise HTTPError(400, "unknown action %s", action[:20])
+
+    async def _read(
+        self, sort: str, kind: str, name: str, scope: str
+    ) -> PolicyOut | TemplateOut | AssetOut:
+        if sort == "assets":
+            return await self.client.get_asset(kind, name, scope)
         if sort == "policies":
             return await self.client.get_policy(name, scope)
         return await self.client.get_template(name, scope)
@@ -108,17 +140,22 @@ class DocumentPage(SignedInPage):
     async def _show(self, sort: str, form: Form, *, existing: bool, checked: Any = None) -> None:
         await self.show_managed(
             "admin/document.html",
-            section="policies",
+            section=_SECTIONS[sort],
             sort=sort,
             form=form,
             existing=existing,
             checked=checked,
+            known=FIELDS_OF,
         )
 
 
-def _text(found: PolicyOut | TemplateOut) -> str:
+def _text(found: PolicyOut | TemplateOut | AssetOut) -> str:
     shown: dict[str, Any] = msgspec.to_builtins(found)
     written = {name: shown[name] for name in _WRITTEN if shown.get(name)}
+    if "data" in written:
+        written["data"] = {
+            name: one for name, one in written["data"].items() if one not in ("", None)
+        }
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
 
 

@@ -1,0 +1,43 @@
+"""The pages below Manage: who is offered which.
+
+What is offered follows from permissions; what is allowed is decided by the scheduler.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A page of the menu.
+
+    Attributes:
+        name: of its section, which is its address.
+        permission: who has it is offered the page; empty: everybody.
+    """
+
+    name: str
+    text: str
+    permission: str = ""
+
+
+MANAGED: Final = (
+    Entry("alerts", "Alerts"),
+    Entry("analytics", "Analytics", "usage:read"),
+    Entry("usage", "Consumption", "usage:read"),
+    Entry("policies", "Policies", "policies:read"),
+    Entry("assets", "Assets", "assets:read"),
+    Entry("secrets", "Secrets", "secrets:read"),
+    Entry("catalogue", "Model catalogue"),
+    Entry("access", "Access"),
+    Entry("service-accounts", "Service accounts", "service-accounts:read"),
+    Entry("people", "People", "users:read"),
+    Entry("audit", "Audit log", "audit:read"),
+)
+NAMES: Final = frozenset(one.name for one in MANAGED)
+
+
+def offered(permissions: Collection[str]) -> list[Entry]:
+    """The pages for somebody with these permissions."""
+    return [one for one in MANAGED if not one.permission or one.permission in permissions]
