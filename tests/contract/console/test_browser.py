@@ -33,8 +33,10 @@ PAGES = {
         "compare?run=vision/train-7&run=vision/train-8",
         "projects/vision",
     ),
-    "root": ("projects", "projects/vision", "new-project", "projects/speech/delete")
-    + ("service-accounts", "assets", "assets/edit?type=compute"),
+    "root": (
+        *("projects", "projects/vision", "new-project", "projects/speech/delete"),
+        *("service-accounts", "assets", "assets/edit?type=compute"),
+    ),
     "new": ("", "projects"),
 }
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
