@@ -6,12 +6,18 @@ are few and small, so they are written here by hand.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
+
+from k8s.cluster import node as nodes
+from k8s.cluster.ground import Ground
+from k8s.cluster.node import Node
+from k8s.cluster.waiting import wait_for
 
 RESOURCE: Final = "nvidia.com/gpu"
 FIRST_FIELD, SECOND_FIELD, THIRD_FIELD, FOURTH_FIELD = 10, 18, 26, 34
@@ -94,3 +100,36 @@ class DevicePlugin:
             pair = _text(FIRST_FIELD, b"NVIDIA_VISIBLE_DEVICES") + _text(SECOND_FIELD, given)
             answers += _text(FIRST_FIELD, _text(FIRST_FIELD, pair))
         return answers
+
+
+REMEMBERED: Final = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+"""Where any kubelet of the machine looks for the devices that plugins offered before it started."""
+
+
+@contextmanager
+def plugged_node(
+    ground: Ground, name: str, uuids: Sequence[str], labels: Mapping[str, str] | None = None
+) -> Iterator[Node]:
+    """A node of its own, whose GPUs a device plugin offers.
+
+    Its kubelet ends with it: what it remembers of the plugin lies where others would find it, which
+    would then take the plugin's devices for theirs, and for gone.
+    """
+    before = REMEMBERED.read_bytes() if REMEMBERED.exists() else None
+    if before is None:
+        ground.record.leave("file", str(REMEMBERED))
+    made = nodes.start(ground, name)
+    plugin = DevicePlugin(made.log.parent / "kubelet", uuids)
+    try:
+        made.plane.ask("PATCH", made.path, {"metadata": {"labels": dict(labels or {})}})
+        wait_for(lambda: made.offered() == str(len(uuids)), made.agent, made.log)
+        yield made
+    finally:
+        plugin.close()
+        made.agent.terminate()
+        made.agent.wait()
+        if before is None:
+            REMEMBERED.unlink(missing_ok=True)
+        else:
+            REMEMBERED.write_bytes(before)
+        made.plane.ask("DELETE", made.path)

@@ -19,13 +19,11 @@ from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import NAMESPACES, PODS
 from carrel_schema.names import GPU_UUIDS, RESERVATIONS_NAMESPACE
 from contract.engine_tasks import a_task, output, wait_for
-from k8s.cluster import node as nodes
+from k8s import device_plugin
 from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
-from k8s.cluster.waiting import wait_for as wait_until
 from k8s.cluster_engines import NAMESPACE, RESTRICTED, ClusterEngines, storage_of, until
-from k8s.device_plugin import DevicePlugin
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 UUIDS = ("GPU-one", "GPU-two")
@@ -42,11 +40,8 @@ sleep 600
 @pytest.fixture(scope="module")
 def plugged_node(nodes_ground: Ground) -> Iterator[Node]:
     """A node of its own, whose two GPUs a device plugin offers."""
-    made = nodes.start(nodes_ground, "worker-5")
-    plugin = DevicePlugin(made.log.parent / "kubelet", UUIDS)
-    wait_until(lambda: made.offered() == str(len(UUIDS)), made.agent, made.log)
-    yield made
-    plugin.close()
+    with device_plugin.plugged_node(nodes_ground, "worker-5", UUIDS) as made:
+        yield made
 
 
 class Sharing:

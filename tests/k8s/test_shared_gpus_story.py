@@ -14,14 +14,12 @@ import pytest
 
 from carrel_schema.names import GPU_UUIDS, RESERVATIONS_NAMESPACE
 from carrel_schema.shared_gpus import variables
-from k8s.cluster import node as nodes
 from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
-from k8s.cluster.waiting import wait_for
 from k8s.cluster_engines import until
 from k8s.cluster_service import ClusterService
-from k8s.device_plugin import DevicePlugin
+from k8s.device_plugin import plugged_node
 from k8s.ours import DEPLOY, Kubectl, kubectl, ours
 from k8s.served import served
 
@@ -36,13 +34,9 @@ SAYS = ["sh", "-c", "echo has $NVIDIA_VISIBLE_DEVICES $CARREL_GPU_MEMORY_MIB; sl
 @pytest.fixture(scope="module")
 def plugged(nodes_ground: Ground) -> Iterator[Node]:
     """A node of its own, whose two GPUs of 16 GiB a device plugin offers."""
-    made = nodes.start(nodes_ground, "worker-6")
-    plugin = DevicePlugin(made.log.parent / "kubelet", UUIDS)
-    labels = {"metadata": {"labels": {"nvidia.com/gpu.memory": "16384"}}}
-    made.plane.ask("PATCH", made.path, labels)
-    wait_for(lambda: made.offered() == str(len(UUIDS)), made.agent, made.log)
-    yield made
-    plugin.close()
+    labels = {"nvidia.com/gpu.memory": "16384"}
+    with plugged_node(nodes_ground, "worker-6", UUIDS, labels) as made:
+        yield made
 
 
 @pytest.fixture
@@ -112,6 +106,16 @@ async def test_jobs_and_pods_share_gpus_whatever_happens_to_who_gives_them(
     other = await told(service, "small")
     assert {first[0], other[0]} == set(UUIDS)
     assert other[1] == "4096"
+    typed: dict[str, Any] = {
+        "apiVersion": "carrel.dev/v1alpha1",
+        "kind": "Training",
+        "metadata": {"name": "typed", "namespace": SPACE},
+        "spec": {"user": "ada", "command": SAYS, "graceSeconds": 2},
+    }
+    typed["spec"]["resources"] = {"gpuMemory": "2Gi", "cpu": "50m", "memory": "64Mi"}
+    applied = await asyncio.to_thread(kubectl.apply, typed)
+    assert applied.code == 0, applied.error
+    assert await told(service, "typed") == [other[0], "2048"]
 
     await service.restart()
     await asyncio.to_thread(kubectl.apply, brought(images.on(plugged, "trainer").name))
@@ -122,7 +126,7 @@ async def test_jobs_and_pods_share_gpus_whatever_happens_to_who_gives_them(
     node = next(
         one for one in (await service.ask("GET", "/nodes"))["items"] if one["name"] == plugged.name
     )
-    assert (node["gpu_milli"], node["gpu_allocated_milli"]) == (2000, 1000 + 260 + 500)
+    assert (node["gpu_milli"], node["gpu_allocated_milli"]) == (2000, 1000 + 260 + 130 + 500)
     held = reservations(kubectl)
     assert len(held) == 2
 

@@ -50,6 +50,8 @@ def remove_all(folder: Path, lines: list[str]) -> None:
             _remove_route(name)
         if kind == "sockets":
             _remove_dead_sockets(Path(name), float(value[0]))
+        if kind == "file":
+            Path(name).unlink(missing_ok=True)
     for group in groups:
         _remove_group(group)
     for kind, name, *value in named:
