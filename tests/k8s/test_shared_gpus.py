@@ -17,16 +17,18 @@ from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.kube.errors import AlreadyExists
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import NAMESPACES, PODS
-from carrel_schema.names import GPU_UUIDS, RESERVATIONS_NAMESPACE
+from carrel_schema.names import GPU_UUIDS, RESERVATIONS_NAMESPACE, namespace_of
 from contract.engine_tasks import a_task, output, wait_for
 from k8s import device_plugin
 from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
-from k8s.cluster_engines import NAMESPACE, RESTRICTED, ClusterEngines, storage_of, until
+from k8s.cluster_engines import RESTRICTED, ClusterEngines, storage_of, until
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 UUIDS = ("GPU-one", "GPU-two")
+PROJECT = "halves"
+NAMESPACE = namespace_of(PROJECT)
 # Says which GPU it has and what its limiter is told, and stays.
 SAYS = """
 echo "$NVIDIA_VISIBLE_DEVICES $CARREL_GPU_SHARE $CARREL_GPU_MEMORY_MIB"
@@ -85,7 +87,7 @@ async def sharing(plugged_node: Node, images: Images) -> AsyncIterator[Sharing]:
     image = images.on(plugged_node, "trainer").name
     storage = storage_of(plugged_node)
     opener = ClusterEngines(plugged_node.kubeconfig, plugged_node.name, image, storage)
-    await opener.prepare()
+    await opener.prepare(NAMESPACE)
     space = {"metadata": {"name": RESERVATIONS_NAMESPACE, "labels": RESTRICTED}}
     with suppress(AlreadyExists):
         await opener.client.create(NAMESPACES, space)
@@ -98,7 +100,13 @@ async def sharing(plugged_node: Node, images: Images) -> AsyncIterator[Sharing]:
 
 
 def share(sharing: Sharing, uid: str, device: int, **fields: Any) -> TaskSpec:
-    given = {"gpu_milli": 500, "gpu_memory_mib": 1024, "devices": (device,), **fields}
+    given = {
+        "project": PROJECT,
+        "gpu_milli": 500,
+        "gpu_memory_mib": 1024,
+        "devices": (device,),
+        **fields,
+    }
     return a_task(sharing.engines, fields.pop("script", SAYS), uid=uid, **given)
 
 
@@ -143,7 +151,9 @@ async def test_two_tasks_share_a_gpu_and_the_last_one_gives_it_back(sharing: Sha
     await end(engine, first)
     assert len(await sharing.reservations()) == 2, "the next scheduler knows who uses which"
     await end(engine, second)
-    whole = a_task(sharing.engines, "exit 0", uid="w4", gpu_milli=1000, devices=(0,))
+    whole = a_task(
+        sharing.engines, "exit 0", uid="w4", project=PROJECT, gpu_milli=1000, devices=(0,)
+    )
     stream = engine.watch()
     await engine.start(whole)
     ended = await wait_for(engine, stream, whole, TaskPhase.ENDED)
