@@ -19,6 +19,8 @@ TRAINING: Final = ("training", "distributed")
 SWEEP: Final = ("experiment",)
 SERVE: Final = ("inference",)
 PREDICT: Final = "predict"
+MODEL: Final = "model:"
+"""Before a model of the registry, in the place of the endpoint's name: `model:digits@2`."""
 
 
 def _parser(magic: str, description: str, kinds: Sequence[str]) -> MagicParser:
@@ -73,9 +75,12 @@ class CellMagics(CarrelMagics):
                 f"{made.prog} sends a cell: write it in the first line of one, with the work below."
             )
         asked = made.asked(parsed, kinds)
-        if parsed.names and "name" in asked.fields:
+        model = kinds is SERVE and (parsed.names or "").startswith(MODEL)
+        if parsed.names and "name" in asked.fields and not model:
             raise UsageError(f"{made.prog}: the name is there twice; write it once.")
-        if parsed.names:
+        if model:
+            _take_model(made, asked, parsed.names.removeprefix(MODEL))
+        elif parsed.names:
             asked.fields["name"] = parsed.names
         shell: Any = self.shell
         from carrel.client.submit import next_run, replacing
@@ -110,6 +115,14 @@ class CellMagics(CarrelMagics):
         how, given = _starter_arguments(asked, cell)
         captured = capture(cell, asked.fields.get("inputs", ()), namespace, given)
         return body_here(self.connection.client, captured, asked, how), captured.size
+
+
+def _take_model(made: MagicParser, asked: RequestFields, model: str) -> None:
+    """Serve a model of the registry; its name is the endpoint's, unless another one was said."""
+    if asked.fields.get("model"):
+        made.error("the model is there twice; write it once")
+    asked.fields["model"] = model
+    asked.fields.setdefault("name", model.partition("@")[0])
 
 
 def _starter_arguments(asked: RequestFields, cell: str) -> tuple[list[str], set[str]]:

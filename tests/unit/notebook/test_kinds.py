@@ -59,6 +59,16 @@ def test_serve_takes_a_function_or_a_server(ipython: Any, scheduler: FakeSchedul
         ipython.run_cell_magic("serve", "d --function other --port 0", "1")
 
 
+def test_serve_takes_a_model_of_the_registry(ipython: Any, scheduler: FakeScheduler) -> None:
+    cell = "def predict(x):\n    return x"
+    ipython.run_cell_magic("serve", "model:digits@2", cell)
+    assert scheduler.workload("vision", "digits")["spec"]["model"] == "digits@2"
+    ipython.run_cell_magic("serve", "model:digits --name latest", cell)
+    assert scheduler.workload("vision", "latest")["spec"]["model"] == "digits"
+    with pytest.raises(UsageError, match="the model is there twice"):
+        ipython.run_cell_magic("serve", "model:digits --model other", cell)
+
+
 def test_notebooks_run_as_jobs(ipython: Any, scheduler: FakeScheduler, tmp_path: Path) -> None:
     (tmp_path / "report.ipynb").write_text(EMPTY)
     job = ipython.run_line_magic("run_as_job", "report.ipynb --param year=2026 --to kept -g 1")
