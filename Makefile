@@ -10,6 +10,7 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 SOURCES := hub spawner scheduler extensions tests benchmarks
 ARGS ?=
+LARGE_LIBRARIES := 'torch>=2.5' 'tensorflow-cpu>=2.18' 'transformers[torch]>=5' 'lightning>=2.6' 'mlflow-skinny>=3' 'wandb>=0.30'
 
 .PHONY: help up test test-torch check lint types contracts unit hunt mutation format audit sbom clean
 
@@ -25,9 +26,9 @@ test: $(VENV)/.installed-dev browser directory cluster ## Run every check and te
 	$(MAKE) --no-print-directory lint types contracts
 	exec $(BIN)/pytest tests --numprocesses=2 --dist=loadscope $(ARGS)
 
-test-torch: $(VENV)/.installed-dev ## The examples of PyTorch and TensorFlow; installs both, some gigabytes
-	@$(BIN)/python -m pip install --disable-pip-version-check 'torch>=2.5' 'tensorflow-cpu>=2.18'
-	exec $(BIN)/pytest tests/e2e/test_examples.py -m torch $(ARGS)
+test-torch: $(VENV)/.installed-dev ## The examples of PyTorch and TensorFlow, and the recipes; installs some gigabytes
+	@$(BIN)/python -m pip install --disable-pip-version-check $(LARGE_LIBRARIES)
+	exec $(BIN)/pytest tests/e2e/test_examples.py tests/e2e/test_recipes.py -m torch $(ARGS)
 
 check: $(VENV)/.installed-dev ## Lint, types, layers and unit tests: the quick round
 	@$(MAKE) --no-print-directory lint types contracts unit
