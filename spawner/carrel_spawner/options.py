@@ -11,6 +11,7 @@ writes one line into its log, which is read here.
 """
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePosixPath
@@ -293,7 +294,7 @@ class Choice:
         """With what it was queued with: the call on its turn names no more than its size."""
         kind = offer.profile(profile)
         environment, volumes = of_workload(workload)
-        shared = workload.spec.gpu_memory_bytes / BYTES_PER_GIB
+        shared = workload.spec.gpu_memory_bytes / BYTES_PER_GIB or _instance_gib(workload)
         return replace(
             self,
             gpus=0 if shared else self.gpus,
@@ -418,3 +419,17 @@ def _number(field: str, value: object, least: float, most: float) -> float:
     if not least <= number <= most:
         raise BadOption(field, value, expected)
     return number
+
+
+_INSTANCE: Final = re.compile(r"[0-9]g[.]([0-9]+)gb")
+_SURE_PART: Final = 0.87
+"""So much of the GB in the name of a MIG profile its instances have at least, in GiB."""
+
+
+def _instance_gib(workload: Workload) -> float:
+    """Memory by which a workspace gets a MIG instance of its size again; 0 for one without.
+
+    A share of a GPU became an instance where GPUs are divided, and the share is not kept.
+    """
+    found = _INSTANCE.match(workload.spec.mig_profile)
+    return float(found[1]) * _SURE_PART if found else 0.0

@@ -122,3 +122,17 @@ def test_one_of_the_kinds_that_are_offered() -> None:
         check({"profile": "root"}, ["vision"], offer)
     with pytest.raises(BadOption, match="there is one kind only"):
         check({"profile": "big"}, ["vision"], Offer())
+
+
+@pytest.mark.parametrize(
+    ("profile", "at_least", "below"),
+    [("1g.10gb", 8.0, 9.6), ("3g.40gb", 19.7, 39.0), ("1g.18gb", 8.0, 15.9)],
+)
+def test_an_instance_that_was_given_for_a_share_is_asked_for_again(
+    profile: str, at_least: float, below: float
+) -> None:
+    """By memory: more than the next smaller instance has, and no more than it has itself."""
+    spec = WorkloadSpec(gpus=0.0, mig_profile=profile, memory_bytes=2 * 1024**3)
+    kept = Choice.of(Workload(name="w", project="vision", spec=spec), SIZES, "")
+    assert kept.gpus == 0
+    assert at_least < kept.gpu_memory_gib < below
