@@ -44,7 +44,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "schedule": {"cron": "0 3 * * *", "runs": "training"},
     },
     "curves": {"kind": "tensorboard", "tensorboard": {"jobs": ["walked"]}},
-    "then": {"command": ["true"], "after": [{"name": "walked"}]},
+    "then": {"command": ["true"], "after": [{"name": "walked", "condition": "any"}]},
     "pair": {"kind": "distributed", "tasks": 2, "command": ["sleep", "60"]},
 }
 LOOKS = {
