@@ -201,7 +201,7 @@ async def test_choices_are_checked_whatever_way_they_come(stack: Stack) -> None:
         for options, said in (
             ({"project": "speech"}, "one of your projects (vision)"),
             ({"gpus": -1}, "a whole number from 0"),
-            ({"gpus": 0.5}, "a whole number from 0"),
+            ({"gpus": 1.5}, "a whole number from 0"),
             ({"cpu": "many"}, "a number from 0.1"),
             ({"image": "x"}, "left out"),
         ):
