@@ -54,7 +54,7 @@ class Admission:
         """Raise ``NotAdmitted`` for what can never run."""
         spec = workload.spec
         check_priority(spec.priority)
-        self._find_share(spec)
+        find_share(spec, self._live)
         misfit = self._live.misfit(workload)
         if misfit is not None:
             raise _misplaced(misfit)
@@ -76,39 +76,41 @@ class Admission:
         if reason is not None and reason.token not in _WAITS:
             raise _never(workload, reason)
 
-    def _find_share(self, spec: WorkloadSpec) -> None:
-        """Of memory that is asked for, the share: of the smallest GPU that has so much.
 
-        Where GPUs are divided, a part of one is the smallest MIG instance that is so much.
-        """
-        asked, milli = spec.resources.gpu_memory_mib, spec.resources.gpu_milli
-        if not asked and not 0 < milli < MILLI:
-            return
-        if divided := self._live.mig_model():
-            model = mig.model_of(divided)
-            found = (
-                mig.smallest_profile(model, asked) if asked else mig.profile_of_share(model, milli)
+def find_share(spec: WorkloadSpec, live: Live) -> None:
+    """Set the share of the smallest GPU that has the memory which is asked for.
+
+    Where GPUs are divided, a share becomes the smallest MIG instance of that size.
+
+    Raises:
+        NotAdmitted: no GPU has that memory.
+    """
+    asked, milli = spec.resources.gpu_memory_mib, spec.resources.gpu_milli
+    if not asked and not 0 < milli < MILLI:
+        return
+    if divided := live.mig_model():
+        model = mig.model_of(divided)
+        found = mig.smallest_profile(model, asked) if asked else mig.profile_of_share(model, milli)
+        if found is not None:
+            spec.resources = msgspec.structs.replace(
+                spec.resources, gpu_milli=0, gpu_memory_mib=0, mig_profile=found.name
             )
-            if found is not None:
-                spec.resources = msgspec.structs.replace(
-                    spec.resources, gpu_milli=0, gpu_memory_mib=0, mig_profile=found.name
-                )
-                return
-        if not asked or milli:
             return
-        there = {device.memory_mib for node in self._live.nodes() for device in node.devices}
-        shares = {share_of_memory(asked, memory) for memory in there} - {0}
-        if not shares:
-            largest = max(there, default=0) // MEMORY_STEP * MEMORY_STEP
-            right = f"at most {largest} MiB" if largest else "`gpus` with a number of GPUs"
-            raise NotAdmitted(
-                "never_fits",
-                "gpu_memory_bytes",
-                asked * MIB,
-                right,
-                f"No GPU here has {asked} MiB of memory to share; {right} is right",
-            )
-        spec.resources = msgspec.structs.replace(spec.resources, gpu_milli=max(shares))
+    if not asked or milli:
+        return
+    there = {device.memory_mib for node in live.nodes() for device in node.devices}
+    shares = {share_of_memory(asked, memory) for memory in there} - {0}
+    if not shares:
+        largest = max(there, default=0) // MEMORY_STEP * MEMORY_STEP
+        right = f"at most {largest} MiB" if largest else "`gpus` with a number of GPUs"
+        raise NotAdmitted(
+            "never_fits",
+            "gpu_memory_bytes",
+            asked * MIB,
+            right,
+            f"No GPU here has {asked} MiB of memory to share; {right} is right",
+        )
+    spec.resources = msgspec.structs.replace(spec.resources, gpu_milli=max(shares))
 
 
 def check_priority(priority: str | int) -> None:

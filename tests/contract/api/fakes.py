@@ -16,6 +16,7 @@ from carrel_scheduler.api.principals.identity import (
     UnknownHubUser,
     group_of,
 )
+from carrel_scheduler.core import mig
 from carrel_scheduler.engines.contract import LogRequest, TaskId, TaskSpec, TaskStatus, UnknownTask
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.ledger.records import Ledger
@@ -242,9 +243,10 @@ class FakeLive:
         self.forecast_reason = waiting_reason("speech", "speech-secret-job", "speech-secret-user")
         self.previewed: list[bytes] = []
         self.told_faults = Faults()
+        self.divided_gpus = ""
 
     def mig_model(self) -> str:
-        return ""
+        return self.divided_gpus
 
     def uncordon(self, node: str, index: int) -> bool:
         return (node, index) == ("node-1", 1)
@@ -302,7 +304,8 @@ class FakeLive:
         return self.gpu_use_of.get(uid)
 
     def misfit(self, workload: Workload) -> UnsupportedField | None:
-        return on_machine(workload)
+        divided = mig.model_of(self.divided_gpus) if self.divided_gpus else None
+        return on_machine(workload, divided)
 
     def never(self, workload: Workload) -> ReasonInfo | None:
         return self.never_reason

@@ -77,6 +77,20 @@ async def test_what_replicas_run_has_a_revision(
     assert again.body["spec"]["inference"]["revision"] == revision
 
 
+async def test_a_changed_share_is_another_instance_where_gpus_are_divided(desk: Desk) -> None:
+    desk.live.divided_gpus = "H100-80GB"
+    await served(desk)
+    revision = 1
+    for gpus, whole, profile in ((0.5, 0, "4g.40gb"), (0.25, 0, "2g.20gb"), (1, 1, "")):
+        revision += 1
+        for _ in range(2):  # said again, it is no change
+            reply = await desk.ask("PATCH", DIGITS, json={"gpus": gpus})
+            assert reply.status == 202, reply.body
+            spec = reply.body["spec"]
+            assert (spec.get("gpus", 0), spec.get("mig_profile", "")) == (whole, profile)
+            assert spec["inference"]["revision"] == revision
+
+
 async def test_what_cannot_be_changed(desk: Desk) -> None:
     await served(desk)
     for path, patch, who, status, code in (

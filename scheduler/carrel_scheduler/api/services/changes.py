@@ -26,6 +26,7 @@ from carrel_scheduler.api.refusals import from_validation
 from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.policy import admission
+from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
 from carrel_schema.kinds import COMPOSITES, KINDS, PARTS
 from carrel_schema.objects import Workload, WorkloadSpec
@@ -51,7 +52,7 @@ class Changes:
         """Write what a merge patch says. Raises problems and ``NotAdmitted``; then nothing is."""
         draft = copy.deepcopy(workload)
         try:
-            _apply(draft, patch)
+            _apply(draft, patch, self._deps.live)
         except PydanticCustomError as error:  # fields that do not go together
             right = error.message()
             named = [name for name in patch if f"`{name}" in right] or list(patch)
@@ -63,7 +64,7 @@ class Changes:
 
         def write(stored: Workload) -> bool:
             before = copy.deepcopy(stored)
-            _apply(stored, patch)
+            _apply(stored, patch, self._deps.live)
             return stored.spec != before.spec or stored.meta.labels != before.meta.labels
 
         return await self._control.change(workload, write)
@@ -92,7 +93,7 @@ class Changes:
         return await self._control.change(workload, write)
 
 
-def _apply(workload: Workload, patch: Mapping[str, Any]) -> None:
+def _apply(workload: Workload, patch: Mapping[str, Any], live: Live) -> None:
     """Change a workload as a patch says, or refuse all of it."""
     spec = workload.spec
     if spec.delete:
@@ -101,7 +102,7 @@ def _apply(workload: Workload, patch: Mapping[str, Any]) -> None:
     if "labels" in patch:
         workload.meta.labels = _labels(workload.meta.labels, patch["labels"])
     if any(name in patch for name in ENDPOINT_FIELDS):
-        spec = workload.spec = changed(spec, patch)
+        spec = workload.spec = changed(spec, patch, live)
     for name in ("priority", "tasks", *LIMITS):
         if name in patch:
             setattr(spec, name, patch[name])
@@ -172,12 +173,16 @@ def _elastic(before: Elastic | None, patch: Mapping[str, Any] | None) -> Elastic
     return None if patch is None else msgspec.structs.replace(before or Elastic(), **patch)
 
 
-def changed(spec: WorkloadSpec, patch: Mapping[str, Any]) -> WorkloadSpec:
-    """The specification with a patch applied; raises ``Invalid``."""
+def changed(spec: WorkloadSpec, patch: Mapping[str, Any], live: Live) -> WorkloadSpec:
+    """The specification with a patch applied; raises ``Invalid`` and ``NotAdmitted``.
+
+    A share of a GPU becomes what it is at submission: a MIG instance where GPUs are divided.
+    """
     given = {name: patch[name] for name in PLAIN if name in patch}
     amounts = {inside: patch[name] for name, inside in AMOUNTS.items() if name in patch}
     if "gpus" in patch:
-        amounts |= {"gpu_milli": convert.gpu_milli(patch["gpus"]), "gpu_memory_mib": 0}
+        share = {"gpu_milli": convert.gpu_milli(patch["gpus"]), "gpu_memory_mib": 0}
+        amounts |= {**share, "mig_profile": ""}
     resources = msgspec.structs.replace(spec.resources, **amounts)
     before = spec.inference or InferenceSpec()
     try:
@@ -186,6 +191,7 @@ def changed(spec: WorkloadSpec, patch: Mapping[str, Any]) -> WorkloadSpec:
     except ValidationError as error:
         raise from_validation(error) from error
     fresh = msgspec.structs.replace(spec, **given, resources=resources, inference=after)
+    admission.find_share(fresh, live)
     runs_else = any(getattr(fresh, name) != getattr(spec, name) for name in (*PLAIN, "resources"))
     asked_else = any(getattr(after, name) != getattr(before, name) for name in OF_READINESS)
     if runs_else or asked_else:
