@@ -13,7 +13,7 @@ import yaml
 
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.kubernetes.shared_gpus import reservation
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HolderSettings
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import ReservationSettings
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
@@ -215,7 +215,7 @@ class TestRights:
         assert accepted.code == 0, accepted.error
 
     def test_reservations_are_made_by_the_scheduler_alone(self, kubectl: Kubectl) -> None:
-        made = reservation.manifest("n1", 0, HolderSettings("none"))
+        made = reservation.manifest("n1", 0, ReservationSettings("none"))
         assert kubectl.apply(made, words=as_somebody("scheduler")).code == 0
         for who in ("admin", "a", "hub"):
             assert kubectl.apply(made, words=as_somebody(who)).code

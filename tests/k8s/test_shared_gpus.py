@@ -10,7 +10,7 @@ import pytest
 
 from carrel_scheduler.engines.contract import TaskPhase, TaskSpec
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HolderSettings
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import ReservationSettings
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
@@ -57,7 +57,7 @@ class Sharing:
         """A scheduler that starts."""
         client = self.engines.client
         feed = Feed(client, PODS, Pod)
-        holders = HolderSettings(self.image, "Never", seconds=60.0)
+        holders = ReservationSettings(self.image, "Never", seconds=60.0)
         gpus = GpuReservations(
             client,
             feed,

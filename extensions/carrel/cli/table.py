@@ -210,6 +210,16 @@ def _group_model() -> Verbs:
     }
 
 
+def _group_catalogue() -> Verbs:
+    from carrel.cli.commands import catalogue
+
+    return {
+        "list": catalogue.list_entries,
+        "describe": catalogue.describe,
+        "serve": catalogue.serve,
+    }
+
+
 COMMANDS: Final[Mapping[str, Callable[[], Verbs]]] = {
     "login": _of_session,
     "logout": _of_session,
@@ -241,16 +251,6 @@ COMMANDS: Final[Mapping[str, Callable[[], Verbs]]] = {
     "prune": _of_ending,
     "version": _of_session,
 }
-
-
-def _group_catalogue() -> Verbs:
-    from carrel.cli.commands import catalogue
-
-    return {
-        "list": catalogue.list_entries,
-        "describe": catalogue.describe,
-        "serve": catalogue.serve,
-    }
 
 
 GROUPS: Final[Groups] = {

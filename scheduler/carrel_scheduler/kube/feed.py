@@ -29,6 +29,15 @@ from carrel_scheduler.kube.resources import Resource
 T = TypeVar("T")
 
 
+async def until_synced(synced: asyncio.Event, listening: asyncio.Task[None]) -> None:
+    """Wait until a subscriber's task has received everything once. Raises what ends the task."""
+    waiting = asyncio.ensure_future(synced.wait())
+    await asyncio.wait({waiting, listening}, return_when=asyncio.FIRST_COMPLETED)
+    if not waiting.done():
+        waiting.cancel()
+        listening.result()
+
+
 class FeedEnded(Exception):  # noqa: N818 - an outcome to handle
     """The feed was closed, or failed, before everything was listed once."""
 

@@ -31,7 +31,7 @@ from carrel_scheduler.engines.kubernetes.node_tokens import NodeTokens
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HolderSettings
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import ReservationSettings
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
 from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
@@ -50,7 +50,7 @@ from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster
 from carrel_scheduler.workloads.namespaces.access import AccessBindings
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
-from carrel_scheduler.workloads.namespaces.kept_objects import Timing
+from carrel_scheduler.workloads.namespaces.synced_objects import Timing
 from carrel_scheduler.workloads.namespaces.work_policies import WorkPolicies
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
@@ -145,7 +145,7 @@ class Cluster:
         self._gpus = GpuReservations(
             client,
             self._feeds.pods,
-            HolderSettings(
+            ReservationSettings(
                 image=cluster.pods.gpu_image or cluster.pods.image,
                 pull_policy=cluster.pods.pull_policy,
                 pull_secrets=cluster.pods.pull_secrets,

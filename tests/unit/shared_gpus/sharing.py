@@ -12,7 +12,10 @@ from typing import Any
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HolderSettings, told
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
+    ReservationSettings,
+    binding_annotations,
+)
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.kube.errors import KubeError, NotFound
 from carrel_scheduler.kube.feed import Feed
@@ -35,7 +38,7 @@ class Scheduler:
         self.server, self.epoch, self.devices = server, epoch, devices
         client: Any = server
         self.feed = Feed(client, PODS, Pod)
-        settings = HolderSettings("holder", seconds=30.0)
+        settings = ReservationSettings("holder", seconds=30.0)
         self.gpus = GpuReservations(
             client, self.feed, settings, epoch=lambda: self.epoch, now=lambda: 0.0
         )
@@ -101,7 +104,7 @@ class Scheduler:
                 await bind(self.client, target, self.epoch)
                 return True
             async with self.gpus.hold(node, places) as hold:
-                mine = told(hold.gpus, 1)
+                mine = binding_annotations(hold.gpus, 500, 1)
                 target = Target(PROJECT, name, meta.uid, node, places, gpus=mine)
                 await bind(self.client, target, self.epoch)
                 hold.pod = meta

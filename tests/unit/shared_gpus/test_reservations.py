@@ -10,7 +10,11 @@ import pytest
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.engines.kubernetes.shared_gpus import reservation
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HeldGpu, HolderSettings
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
+    HeldGpu,
+    ReservationSettings,
+    binding_annotations,
+)
 from carrel_schema.names import RESERVATIONS_NAMESPACE
 from unit.shared_gpus.pod_server import PodServer
 from unit.shared_gpus.sharing import Scheduler
@@ -47,7 +51,7 @@ def test_what_is_no_whole_gpu_is_not_shared(message: str) -> None:
 
 
 def test_it_asks_for_one_gpu_and_nothing_else() -> None:
-    made = reservation.manifest("n1", 3, HolderSettings("holder", "Never", ("pull",)))
+    made = reservation.manifest("n1", 3, ReservationSettings("holder", "Never", ("pull",)))
     spec = made["spec"]
     for container in (*spec["initContainers"], *spec["containers"]):
         asked = container["resources"]["requests"]
@@ -62,14 +66,12 @@ def test_it_asks_for_one_gpu_and_nothing_else() -> None:
 
 def test_what_is_a_pods_own_is_asked_for_or_its_share_of_the_smallest() -> None:
     gpus = (HeldGpu("r1", "GPU-a", 16_384), HeldGpu("r2", "GPU-b", 8_192))
-    assert reservation.part_of(500, 0, gpus) == 4096
-    assert reservation.part_of(500, 1000, gpus) == 1000
-    assert reservation.part_of(500, 0, (HeldGpu("r1", "GPU-a", 0),)) == 0
-    told = reservation.told(gpus, 0)
-    assert told == {
-        "carrel.dev/gpu-uuids": "GPU-a,GPU-b",
-        "carrel.dev/gpu-reservations": "r1,r2",
-    }
+    which = {"carrel.dev/gpu-uuids": "GPU-a,GPU-b", "carrel.dev/gpu-reservations": "r1,r2"}
+    memory = "carrel.dev/gpu-memory-mib"
+    assert binding_annotations(gpus, 500, 0) == {**which, memory: "4096"}
+    assert binding_annotations(gpus, 500, 1000) == {**which, memory: "1000"}
+    unknown = binding_annotations((HeldGpu("r1", "GPU-a", 0),), 500, 0)
+    assert memory not in unknown
 
 
 def test_only_pods_that_carrel_placed_keep_a_reservation() -> None:

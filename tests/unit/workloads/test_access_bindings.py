@@ -18,7 +18,7 @@ from carrel_scheduler.policy.access_records import DIRECTORY_KIND, KIND
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.namespaces import access
 from carrel_scheduler.workloads.namespaces.access import AccessBindings
-from carrel_scheduler.workloads.namespaces.kept_objects import COMPARE_SECONDS
+from carrel_scheduler.workloads.namespaces.synced_objects import COMPARE_SECONDS
 from carrel_schema.governance.people import DirectoryGroupFields
 from carrel_schema.governance.roles import ALL, ROLES, AccessRuleFields
 from carrel_schema.objects import Meta, Project, ProjectSpec

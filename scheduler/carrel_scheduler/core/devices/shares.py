@@ -36,6 +36,18 @@ def share_of_memory(memory_mib: int, node_memory_mib: int) -> int:
     return -(-100 * memory_mib // whole) * HUNDREDTH
 
 
+def memory_of_share(share_milli: int, asked_mib: int, device_mib: int) -> int:
+    """MiB of a GPU that belong to a task with a share of it; 0 where nobody knows.
+
+    Args:
+        share_milli: the task's share, in thousandths.
+        asked_mib: the memory that it asked for; 0: it asked for the share.
+        device_mib: memory of the GPU; 0: not known.
+    """
+    own = device_mib * share_milli // MILLI
+    return min(asked_mib, own) if asked_mib and own else asked_mib or own
+
+
 def shares_of_memory(memory_mib: int, node_memory_mib: Counts) -> Counts:
     """(N,) the same for many nodes."""
     whole = node_memory_mib // MEMORY_STEP * MEMORY_STEP

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.core import mig
+from carrel_scheduler.core.devices.shares import memory_of_share
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.ledger.records import Ledger
@@ -305,8 +306,7 @@ def part_of(resources: Resources, memory_mib: int) -> int:
     milli = resources.gpu_milli
     if not 0 < milli < MILLI:
         return 0
-    own, asked = memory_mib * milli // MILLI, resources.gpu_memory_mib
-    return min(asked, own) if asked and own else asked or own
+    return memory_of_share(milli, resources.gpu_memory_mib, memory_mib)
 
 
 def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:

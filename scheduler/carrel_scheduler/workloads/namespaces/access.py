@@ -15,13 +15,13 @@ from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.resources import ROLE_BINDINGS
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.policy.access_records import read_rules
-from carrel_scheduler.workloads.namespaces.kept_objects import (
-    KeptObjects,
+from carrel_scheduler.workloads.namespaces.manifests import RBAC, Manifest, labels
+from carrel_scheduler.workloads.namespaces.synced_objects import (
     Projects,
+    SyncedObjects,
     Timing,
     Wanted,
 )
-from carrel_scheduler.workloads.namespaces.manifests import RBAC, Manifest, labels
 from carrel_schema import names
 from carrel_schema.governance.roles import AccessRuleFields
 from carrel_schema.objects import Project
@@ -89,8 +89,8 @@ def _binding(project: str, rule_id: str, role: str, subjects: list[Manifest]) ->
     }
 
 
-class AccessBindings(KeptObjects):
-    """Keeps the bindings equal to the rules; see ``KeptObjects``."""
+class AccessBindings(SyncedObjects):
+    """Keeps the bindings equal to the rules; see ``SyncedObjects``."""
 
     resource = ROLE_BINDINGS
     selector = names.ACCESS_RULE

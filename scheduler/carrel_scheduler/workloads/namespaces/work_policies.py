@@ -16,14 +16,14 @@ from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.policy.manifest_rules import manifest_rules
 from carrel_scheduler.policy.policy_records import KIND, policies_in
-from carrel_scheduler.workloads.namespaces.kept_objects import (
-    KeptObjects,
+from carrel_scheduler.workloads.namespaces.manifests import Manifest, labels
+from carrel_scheduler.workloads.namespaces.synced_objects import (
     Place,
     Projects,
+    SyncedObjects,
     Timing,
     Wanted,
 )
-from carrel_scheduler.workloads.namespaces.manifests import Manifest, labels
 from carrel_schema import names
 from carrel_schema.governance.policies import WorkloadPolicySpec
 from carrel_schema.objects import Project
@@ -49,8 +49,8 @@ def _specification(records: Iterable[ScopedRecord]) -> WorkloadPolicySpec:
     return WorkloadPolicySpec(rules=manifest_rules(policies_in(records)))
 
 
-class WorkPolicies(KeptObjects):
-    """Keeps them equal to the policies of the ledger; see ``KeptObjects``."""
+class WorkPolicies(SyncedObjects):
+    """Keeps them equal to the policies of the ledger; see ``SyncedObjects``."""
 
     resource = kinds.WORKLOAD_POLICY.resource
     selector = f"{names.MADE_BY}={names.MADE_BY_US}"

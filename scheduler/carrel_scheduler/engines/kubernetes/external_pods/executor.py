@@ -31,7 +31,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import share_of
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import part_of, told
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import binding_annotations
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, KubeError, TooManyRequests, Unavailable
@@ -221,8 +221,8 @@ class PodExecutor:
             await bind(self._client, _target(order, {}), self.epoch)
             return
         async with gpus.hold(order.node, order.devices) as hold, self._sharing:
-            part = part_of(share.milli, share.memory_mib, hold.gpus)
-            await bind(self._client, _target(order, told(hold.gpus, part)), self.epoch)
+            said = binding_annotations(hold.gpus, share.milli, share.memory_mib)
+            await bind(self._client, _target(order, said), self.epoch)
             hold.pod = order.seen.metadata
 
     async def _evict_all(self) -> None:

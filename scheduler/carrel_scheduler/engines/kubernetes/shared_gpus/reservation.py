@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from carrel_scheduler.core.devices.shares import memory_of_share
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_schema.names import (
     EPOCH,
@@ -51,7 +52,7 @@ _MOST_DIGITS: Final = 19
 
 
 @dataclass(frozen=True, slots=True)
-class HolderSettings:
+class ReservationSettings:
     """How reservations are made.
 
     Attributes:
@@ -98,7 +99,7 @@ def node_key(pod: Pod) -> str:
     return pod.metadata.name.rpartition("-")[2]
 
 
-def manifest(node: str, index: int, settings: HolderSettings) -> dict[str, Any]:
+def manifest(node: str, index: int, settings: ReservationSettings) -> dict[str, Any]:
     """The pod; it is bound to its node afterwards."""
     policy = {"imagePullPolicy": settings.pull_policy} if settings.pull_policy else {}
     utility = [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"}]
@@ -194,12 +195,22 @@ def gpu_of(pod: Pod) -> HeldGpu | str | None:
     return HeldGpu(pod.metadata.uid, known["uuid"], int(known["mib"] or 0))
 
 
-def told(gpus: Sequence[HeldGpu], memory_mib: int) -> Mapping[str, str]:
-    """What a binding says to the pod that shares these GPUs; ``memory_mib`` is its part of each."""
+def binding_annotations(
+    gpus: Sequence[HeldGpu], share_milli: int, asked_mib: int
+) -> Mapping[str, str]:
+    """The annotations that tell a pod at its binding which GPUs it shares, and how much of them.
+
+    Args:
+        gpus: that it shares.
+        share_milli: the pod's share of each, in thousandths.
+        asked_mib: the memory that it asked for; 0: it asked for the share.
+    """
+    smallest = min((gpu.memory_mib for gpu in gpus), default=0)
+    own = memory_of_share(share_milli, asked_mib, smallest)
     return {
         GPU_UUIDS: ",".join(gpu.uuid for gpu in gpus),
         GPU_RESERVATIONS: ",".join(gpu.reservation for gpu in gpus),
-        **({GPU_MEMORY_MIB: str(memory_mib)} if memory_mib else {}),
+        **({GPU_MEMORY_MIB: str(own)} if own else {}),
     }
 
 
@@ -212,15 +223,3 @@ def reservations_of(pod: Pod) -> frozenset[str]:
         return frozenset()
     written = pod.metadata.annotations.get(GPU_RESERVATIONS, "")
     return frozenset(uid for uid in written.split(",") if uid)
-
-
-def part_of(milli: int, asked_mib: int, gpus: Sequence[HeldGpu]) -> int:
-    """MiB of each GPU that are a pod's own; 0 where nobody knows.
-
-    Args:
-        milli: its share, in thousandths.
-        asked_mib: what is known to be its own without asking the GPU; 0: nothing.
-        gpus: that it shares.
-    """
-    own = min((gpu.memory_mib for gpu in gpus), default=0) * milli // 1000
-    return min(asked_mib, own) if asked_mib and own else asked_mib or own

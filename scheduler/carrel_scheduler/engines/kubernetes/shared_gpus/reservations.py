@@ -41,7 +41,7 @@ from carrel_scheduler.engines.kubernetes.shared_gpus.known import (
 )
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
     HeldGpu,
-    HolderSettings,
+    ReservationSettings,
     epoch_of,
     gpu_of,
     manifest,
@@ -51,7 +51,7 @@ from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
 )
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.feed import Feed, until_synced
 from carrel_scheduler.kube.reflector import ChangeKind
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema.names import EPOCH, RESERVATIONS_NAMESPACE
@@ -79,7 +79,7 @@ class HeldGpus:
 
 
 @dataclass(slots=True)
-class _Errands:
+class _BackgroundTasks:
     """What is under way in the background, one at a time for each key."""
 
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class GpuReservations:
         self,
         client: KubeClient,
         feed: Feed[Pod],
-        settings: HolderSettings,
+        settings: ReservationSettings,
         *,
         epoch: Callable[[], int],
         now: Callable[[], float],
@@ -120,7 +120,7 @@ class GpuReservations:
         self._known = KnownReservations()
         self._locks: dict[str, asyncio.Lock] = {}
         self._synced = asyncio.Event()
-        self._errands = _Errands()
+        self._background = _BackgroundTasks()
         self._listening: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -136,7 +136,7 @@ class GpuReservations:
             hold = HeldGpus(await self._all_ready(node, devices))
             yield hold
             if hold.pod is not None and self._known.bound(hold.pod.uid, node, hold.gpus):
-                self._errands.start(f"confirm {hold.pod.uid}", partial(self._confirm, hold.pod))
+                self._background.start(f"confirm {hold.pod.uid}", partial(self._confirm, hold.pod))
         finally:
             there.held.subtract(held)
             self._tidy(there)
@@ -173,11 +173,7 @@ class GpuReservations:
         """Know all that there are, and follow every change. Raises what ends the watch."""
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
-        synced = asyncio.ensure_future(self._synced.wait())
-        await asyncio.wait({synced, self._listening}, return_when=asyncio.FIRST_COMPLETED)
-        if not synced.done():
-            synced.cancel()
-            self._listening.result()
+        await until_synced(self._synced, self._listening)
 
     async def run(self) -> None:
         """Follow pods until cancelled. Raises what ends the watch."""
@@ -190,7 +186,7 @@ class GpuReservations:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait([self._listening])
-        await self._errands.close()
+        await self._background.close()
 
     # What is known
 
@@ -234,10 +230,12 @@ class GpuReservations:
         if not self._synced.is_set():
             return
         for pod in there.lost_users():
-            self._errands.start(f"evict {pod.metadata.uid}", partial(self._evict, there, pod))
+            self._background.start(f"evict {pod.metadata.uid}", partial(self._evict, there, pod))
         for pod in there.pods.values():
             if there.is_unused(pod, self._epoch()):
-                self._errands.start(f"remove {pod.metadata.uid}", partial(self._remove, there, pod))
+                self._background.start(
+                    f"remove {pod.metadata.uid}", partial(self._remove, there, pod)
+                )
         there.wake()
 
     async def _until_free(self, node: str, name: str = "") -> None:
@@ -305,7 +303,7 @@ class GpuReservations:
                     "GPUs by itself (time slicing) and shares of Carrel exclude each other"
                 )
             elif epoch_of(pod) != self._epoch():
-                await self._answer_for(there, pod)
+                await self._write_epoch(there, pod)
             else:
                 return gpu
 
@@ -330,7 +328,7 @@ class GpuReservations:
                     self._known.of(node).drop(pod)
                 raise
 
-    async def _answer_for(self, there: NodeReservations, pod: Pod) -> None:
+    async def _write_epoch(self, there: NodeReservations, pod: Pod) -> None:
         """Write this leader's epoch, so that no former one deletes it any more."""
         meta, changed = pod.metadata, there.changed
         body = {"metadata": {"uid": meta.uid, "annotations": {EPOCH: str(self._epoch())}}}

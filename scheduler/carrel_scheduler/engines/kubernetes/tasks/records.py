@@ -15,7 +15,7 @@ from carrel_scheduler.engines.kubernetes.tasks import status as words
 from carrel_scheduler.engines.kubernetes.tasks.settings import FORGOTTEN
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.feed import Feed, until_synced
 from carrel_scheduler.kube.reflector import Change, ChangeKind
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema import names
@@ -65,11 +65,7 @@ class Records:
         """Read all that exist, and follow every change from now on."""
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
-        synced = asyncio.ensure_future(self._synced.wait())
-        await asyncio.wait({synced, self._listening}, return_when=asyncio.FIRST_COMPLETED)
-        if not synced.done():
-            synced.cancel()
-            self._listening.result()
+        await until_synced(self._synced, self._listening)
 
     async def _listen(self) -> None:
         async for change in self._feed.subscribe():

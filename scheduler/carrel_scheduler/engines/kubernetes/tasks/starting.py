@@ -23,7 +23,7 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, annotations, bind
 from carrel_scheduler.engines.kubernetes.eviction import unless_gone
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import part_of, told
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import binding_annotations
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.engines.kubernetes.tasks import environment, task_pods
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod as manifest
@@ -163,8 +163,8 @@ class Starter:
         if self._gpus is None:
             raise EngineError("GPUs are not shared here: whole GPUs are right")
         async with self._gpus.hold(task.node, task.devices) as hold:
-            part = part_of(task.gpu_milli, task.gpu_memory_mib, hold.gpus)
-            await self._bind_with(task, pod, told(hold.gpus, part))
+            said = binding_annotations(hold.gpus, task.gpu_milli, task.gpu_memory_mib)
+            await self._bind_with(task, pod, said)
             hold.pod = pod.metadata
 
     async def _bind_with(self, task: TaskSpec, pod: TaskPod, gpus: Mapping[str, str]) -> None:

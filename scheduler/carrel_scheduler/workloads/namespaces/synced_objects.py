@@ -36,7 +36,7 @@ Projects = Callable[[], Iterable[Project]]
 
 
 class Timing(TypedDict):
-    """What ``KeptObjects`` needs to know of time and faults."""
+    """What ``SyncedObjects`` needs to know of time and faults."""
 
     clock: Callable[[], float]
     chance: Jitter
@@ -44,7 +44,7 @@ class Timing(TypedDict):
     pause: NotRequired[Callable[[float], Awaitable[None]]]
 
 
-class KeptObjects(ABC):
+class SyncedObjects(ABC):
     """See the module. A subclass says which objects, and what there should be.
 
     Args:
