@@ -117,19 +117,19 @@ def start_of(
         at = workload.status.not_before
         return Estimate(early=at, late=at + 60.0, why="by its pause after a failure")
     place = workload.status.queue_position
-    needed = workload.spec.gpus * workload.spec.tasks
+    needed = workload.spec.total_gpus * workload.spec.tasks
     if place is None:
         return Estimate(why="its place in the queue is being decided")
     if not needed:
         return Estimate(why="it needs no GPU, and processors and memory are not foreseen")
     before = sum(
-        one.spec.gpus * one.spec.tasks
+        one.spec.total_gpus * one.spec.tasks
         for one in others
         if one.status.phase == "pending" and (one.status.queue_position or place) < place
     )
     history = list(past)
     ends = [
-        (one.spec.gpus * one.spec.tasks, end_of(one, history, now))
+        (one.spec.total_gpus * one.spec.tasks, end_of(one, history, now))
         for one in others
         if one.holds_resources and one.spec.gpus
     ]

@@ -78,7 +78,14 @@ def gpus_of(workload: "Workload", tasks: int = 1) -> str:
     spec = workload.spec
     if spec.mig_profile:
         return f"{tasks} x {spec.mig_profile}" if tasks > 1 else spec.mig_profile
-    return gpus(spec.gpus * tasks)
+    if spec.gpu_devices > 1 and tasks == 1:
+        return shares(spec.gpu_devices, spec.gpus)
+    return gpus(spec.total_gpus * tasks)
+
+
+def shares(devices: int, share: float) -> str:
+    """``2 x 0.25 GPU``: a share of each of several GPUs."""
+    return f"{devices} x {gpus(share)}"
 
 
 def mebibytes(mib: float) -> str:

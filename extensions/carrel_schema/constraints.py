@@ -95,6 +95,7 @@ WorkingDir = Annotated[str, Constraint(max_length=4096, pattern=NO_NUL, form="ab
 DestinationPath = Annotated[str, Constraint(max_length=4096, pattern=NO_NUL, form="no_parent")]
 
 Gpus = Annotated[float, Constraint(ge=0, le=MOST_GPUS, form="gpus")]
+SharedGpus = Annotated[int, Constraint(ge=1, le=64)]
 QuotaGpus = Annotated[float, Constraint(ge=0, le=MOST_GPUS, form="quota_gpus")]
 GpuType = Annotated[
     str, Constraint(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][-A-Za-z0-9 _./]*$")

@@ -69,11 +69,13 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     up to ``cpu_limit_milli`` (0: all). Memory is both: what is set aside, and never more.
     ``mig_profile`` asks for one MIG instance, as ``1g.10gb``, in place of GPUs.
     ``gpu_memory_mib`` is the part of a GPU's memory that was asked for in place of GPUs, 0: none;
-    ``gpu_milli`` is then the share of a GPU that has it.
+    ``gpu_milli`` is then the share of a GPU that has it. A share is taken of each of
+    ``gpu_devices`` GPUs of one node.
     """
 
     gpu_milli: int = 0
     gpu_memory_mib: int = 0
+    gpu_devices: int = 1
     cpu_milli: int = 100
     cpu_limit_milli: int = 0
     memory_bytes: int = 1024**3

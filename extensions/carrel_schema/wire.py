@@ -28,6 +28,7 @@ from carrel_schema.constraints import (
     MigProfile,
     Name,
     NamePrefix,
+    SharedGpus,
     ShortText,
     VolumeSource,
 )
@@ -65,6 +66,7 @@ class WireWork(Work, kw_only=True):
     Attributes:
         gpus: a whole number, or a share of one GPU in hundredths.
         gpu_memory_bytes: memory of one GPU that it shares, in place of ``gpus``; 0: none.
+        gpu_devices: of how many GPUs of one node it has that share, or that memory, each.
         mig_profile: one MIG instance, as ``1g.10gb``, in place of GPUs.
         cpu_millicores: its share of the processors while others want them, too.
         cpu_limit_millicores: the most that it may use of idle processors; null: all.
@@ -74,10 +76,16 @@ class WireWork(Work, kw_only=True):
     volumes: Annotated[list[Volume], Constraint(max_length=64)] = []
     gpus: Gpus = 0.0
     gpu_memory_bytes: MemoryBytes = 0
+    gpu_devices: SharedGpus = 1
     mig_profile: MigProfile = ""
     cpu_millicores: TaskCores = 100
     cpu_limit_millicores: Annotated[int, Constraint(ge=10, le=MOST_CPU_MILLICORES)] | None = None
     memory_bytes: TaskMemory = 2**30
+
+    @property
+    def total_gpus(self) -> float:
+        """GPUs of one task: a share counts once for each GPU that it is taken of."""
+        return self.gpus * self.gpu_devices
 
 
 class WorkloadCreate(WireWork, kw_only=True):

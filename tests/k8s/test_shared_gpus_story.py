@@ -149,3 +149,11 @@ async def test_jobs_and_pods_share_gpus_whatever_happens_to_who_gives_them(
         return not await asyncio.to_thread(reservations, kubectl)
 
     await until(nothing_is_held)
+
+    pair = {"gpus": 0.25, "gpu_devices": 2}
+    await service.submit(PROJECT, "pair", command=SAYS, grace_seconds=2, **pair)
+    both, memory = await told(service, "pair")
+    assert (set(both.split(",")), memory) == (set(UUIDS), "4096")
+    assert len(reservations(kubectl)) == 2
+    await service.end_all([PROJECT])
+    await until(nothing_is_held)

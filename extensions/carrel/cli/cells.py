@@ -38,12 +38,12 @@ def counts(workload: Workload) -> Counts:
         return _of_parts(workload, ready, max(0, wanted - ready))
     if spec.kind == "schedule":
         return Counts(0, 0, 0.0, 0.0)
-    requested = spec.gpus * spec.tasks
+    requested = spec.total_gpus * spec.tasks
     if not workload.holds_resources:
         return Counts(0, 0 if workload.at_rest else spec.tasks, 0.0, requested)
     if spec.elastic is not None:
         live = [task for task in status.tasks if task.ended_at is None]
-        held = sum(len(task.devices) if spec.gpus >= 1 else spec.gpus for task in live)
+        held = sum(len(task.devices) * min(spec.gpus, 1.0) for task in live)
         return Counts(len(live), spec.tasks - len(live), float(held), requested)
     if status.phase == "starting":
         return Counts(0, spec.tasks, requested, requested)

@@ -98,9 +98,11 @@ class PlainText:
 def dry_run_text(body: Mapping[str, Any], answer: Forecast, size: int = 0) -> str:
     """A dry run in words, and the specification."""
     inputs = ", ".join(body.get("inputs", ()))
+    devices, share = int(body.get("gpu_devices", 1)), float(body.get("gpus", 0))
+    asked = wording.shares(devices, share) if devices > 1 else wording.gpus(share)
     lines = [
         answer.forecast.sentence or "It would be accepted.",
-        f"project: {body['project']}, {wording.gpus(float(body.get('gpus', 0)))}",
+        f"project: {body['project']}, {asked}",
     ]
     if inputs:
         lines.append(f"variables: {inputs} ({size:,} bytes)")

@@ -25,7 +25,7 @@ AssetType = Literal["environment", "compute", "data-source"]
 FIELDS_OF: Final[Mapping[AssetType, frozenset[str]]] = {
     "environment": frozenset({"image", "command", "environment", "working_dir", "routes"}),
     "compute": frozenset(
-        {"gpus", "gpu_memory_bytes", "mig_profile", "gpu_types", "cpu_millicores"}
+        {"gpus", "gpu_memory_bytes", "gpu_devices", "mig_profile", "gpu_types", "cpu_millicores"}
         | {"cpu_limit_millicores", "memory_bytes", "large_shm", "node_group"}
         | {"topology_required", "topology_preferred"}
     ),

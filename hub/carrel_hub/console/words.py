@@ -76,10 +76,16 @@ def ran(workload: Workload, now: float) -> str:
 
 
 def request(
-    gpus: float, cpu_millicores: int, memory_bytes: int, tasks: int = 1, mig_profile: str = ""
+    gpus: float,
+    cpu_millicores: int,
+    memory_bytes: int,
+    tasks: int = 1,
+    mig_profile: str = "",
+    gpu_devices: int = 1,
 ) -> str:
     """``2 GPUs · 4 CPUs · 16 GiB``, with the number of tasks when there are several."""
-    parts = [mig_profile or fmt.gpus(gpus)]
+    shared = f"{gpu_devices} x {fmt.gpus(gpus)}" if gpu_devices > 1 else fmt.gpus(gpus)
+    parts = [mig_profile or shared]
     if cpu_millicores:
         parts.append(fmt.cpus(cpu_millicores))
     if memory_bytes:

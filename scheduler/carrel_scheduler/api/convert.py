@@ -14,6 +14,7 @@ from carrel_scheduler.api.principals.identity import Principal, group_of
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.workloads.contract import ProjectUse, QueueEntry
 from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_scheduler.workloads.state import shape
 from carrel_schema.answers import (
     Amounts,
     DepartmentFields,
@@ -84,6 +85,7 @@ def to_workload(
             memory_bytes=body.memory_bytes,
             mig_profile=body.mig_profile,
             gpu_memory_mib=-(-body.gpu_memory_bytes // MIB),
+            gpu_devices=body.gpu_devices,
         ),
         hold_for_claim=bool(body.hold_for_claim),
         external=bool(body.external),
@@ -121,6 +123,7 @@ def spec_out(spec: WorkloadSpec) -> WorkloadSpecOut:
         "volumes": volumes(spec),
         "gpus": gpus(resources.gpu_milli),
         "gpu_memory_bytes": resources.gpu_memory_mib * MIB,
+        "gpu_devices": resources.gpu_devices,
         "mig_profile": resources.mig_profile,
         "cpu_millicores": resources.cpu_milli,
         "cpu_limit_millicores": resources.cpu_limit_milli or None,
@@ -234,7 +237,7 @@ def queue_entry_out(entry: QueueEntry) -> QueueEntryOut:
         user=entry.user,
         kind=entry.kind,
         resources=RequestOut(
-            gpus=gpus(entry.resources.gpu_milli),
+            gpus=gpus(shape.gpu_milli_of(entry.resources)),
             cpu_millicores=entry.resources.cpu_milli,
             memory_bytes=entry.resources.memory_bytes,
         ),

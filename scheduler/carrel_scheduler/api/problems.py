@@ -136,6 +136,7 @@ class Code(StrEnum):
     BAD_DEVICE = "bad_device"
     BAD_GPU_SHARE = "bad_gpu_share"
     GPU_MEMORY_AND_GPUS = "gpu_memory_and_gpus"
+    BAD_GPU_DEVICES = "bad_gpu_devices"
     GPU_TYPE_WITHOUT_GPUS = "gpu_type_without_gpus"
     GPU_TYPE_TWICE = "gpu_type_twice"
     TOPOLOGY_OF_GANG = "topology_of_gang"

@@ -128,6 +128,13 @@ _PARAMETER: Final = [
     ),
 ]
 _STRUCTS: Final[Mapping[str, list[Rule]]] = {
+    "Needs": [
+        rule(
+            "!has(self.gpuDevices) || self.gpuDevices == 1 || has(self.gpuMemory)"
+            " || (has(self.gpus) && self.gpus > 0.0 && self.gpus < 1.0)",
+            "`gpuDevices` with `gpus` between 0 and 1, or with `gpuMemory`",
+        )
+    ],
     "InferenceSpec": [_not_above("minReplicas", "maxReplicas", "1", "1")],
     "Parameter": _PARAMETER,
     "ExperimentSpec": [

@@ -26,6 +26,7 @@ _AMOUNTS: Final[Mapping[str, Callable[[Resources, Any], Resources]]] = {
     "cpu_limit_millicores": lambda had, value: replace(had, cpu_limit_milli=round(value)),
     "memory_bytes": lambda had, value: replace(had, memory_bytes=round(value)),
     "mig_profile": lambda had, value: replace(had, mig_profile=str(value)),
+    "gpu_devices": lambda had, value: replace(had, gpu_devices=round(value)),
 }
 
 

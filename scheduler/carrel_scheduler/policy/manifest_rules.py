@@ -28,6 +28,7 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "memory_bytes": ("resources", "memory"),
     "mig_profile": ("resources", "migProfile"),
     "gpu_memory_bytes": (),
+    "gpu_devices": ("resources", "gpuDevices"),
 }
 """Fields that a manifest says in another place; without one, it never says them."""
 _MILLI: Final = frozenset({"cpu_millicores", "cpu_limit_millicores"})

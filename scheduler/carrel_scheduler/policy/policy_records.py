@@ -100,6 +100,7 @@ def as_request(workload: Workload) -> WorkloadCreate:
         ],
         gpus=resources.gpu_milli / MILLI,
         gpu_memory_bytes=resources.gpu_memory_mib * MIB,
+        gpu_devices=resources.gpu_devices,
         mig_profile=resources.mig_profile,
         cpu_millicores=resources.cpu_milli,
         cpu_limit_millicores=resources.cpu_limit_milli or None,

@@ -11,6 +11,7 @@ from cryptography import x509
 from carrel_scheduler.alerts.conditions import Facts, QueueFacts
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.gpu_series import GpuSeries
 
@@ -87,7 +88,7 @@ class AlertFacts:
 def gpus_of(entry: CachedWorkload) -> float:
     """GPUs of all tasks of a workload."""
     spec = entry.workload.spec
-    return float(spec.resources.gpu_milli * spec.tasks) / 1000
+    return shape.gpu_milli_of(spec.resources) * spec.tasks / 1000
 
 
 def mean_use(series: GpuSeries, now: float, gpus: float) -> float | None:

@@ -91,6 +91,21 @@ async def test_a_changed_share_is_another_instance_where_gpus_are_divided(desk: 
             assert spec["inference"]["revision"] == revision
 
 
+async def test_the_gpus_that_a_share_is_taken_of_change_with_it(desk: Desk) -> None:
+    await served(desk)
+    for patch, share, devices in (
+        ({"gpus": 0.25, "gpu_devices": 2}, 0.25, 2),
+        ({"gpu_devices": 4}, 0.25, 4),
+        ({"gpus": 0.5}, 0.5, 1),
+    ):
+        reply = await desk.ask("PATCH", DIGITS, json=patch)
+        assert reply.status == 202, reply.body
+        spec = reply.body["spec"]
+        assert (spec["gpus"], spec.get("gpu_devices", 1)) == (share, devices)
+    reply = await desk.ask("PATCH", DIGITS, json={"gpus": 1, "gpu_devices": 2})
+    assert (reply.status, reply.code) == (422, "bad_gpu_devices")
+
+
 async def test_what_cannot_be_changed(desk: Desk) -> None:
     await served(desk)
     for path, patch, who, status, code in (

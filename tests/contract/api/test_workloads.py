@@ -327,3 +327,40 @@ async def test_work_goes_on_from_checkpoints_of_its_owners_work_only(desk: Desk)
     for who, name in (("ada", "train-7"), ("bea", "train-1")):
         reply = await desk.ask("POST", "/workloads", who, json=body | {"continue_from": name})
         assert (reply.status, reply.fields) == (422, {"continue_from": "unknown_job"}), reply.body
+
+
+@pytest.mark.parametrize(
+    ("asked", "counted"),
+    [
+        ({"gpus": 0.25, "gpu_devices": 2}, 0.5),
+        ({"gpus": 0, "gpu_memory_bytes": 2**33, "gpu_devices": 3}, None),
+    ],
+)
+async def test_a_share_of_several_gpus(
+    desk: Desk, asked: dict[str, Any], counted: float | None
+) -> None:
+    reply = await desk.ask("POST", "/workloads", json=BODY | asked)
+    assert reply.status == 201, reply.body
+    spec = reply.body["spec"]
+    assert spec["gpu_devices"] == asked["gpu_devices"]
+    assert counted in (None, spec["gpus"] * spec["gpu_devices"])
+    stored = (await desk.workload("vision", BODY["name"])).spec.resources
+    assert stored.gpu_devices == asked["gpu_devices"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "field", "code"),
+    [
+        ({"gpus": 1, "gpu_devices": 2}, "", "bad_gpu_devices"),
+        ({"gpus": 0, "gpu_devices": 2}, "", "bad_gpu_devices"),
+        ({"gpus": 0.5, "gpu_devices": 0}, "gpu_devices", "too_small"),
+        ({"gpus": 0.5, "gpu_devices": 65}, "gpu_devices", "too_big"),
+    ],
+)
+async def test_several_gpus_go_with_a_share_only(
+    desk: Desk, asked: dict[str, Any], field: str, code: str
+) -> None:
+    reply = await desk.ask("POST", "/workloads", json=BODY | asked)
+    assert reply.status == 422
+    assert list(reply.fields.values()) == [code], reply.body
+    assert not field or list(reply.fields) == [field]

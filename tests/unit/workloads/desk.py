@@ -241,6 +241,8 @@ class Desk:
         """Submit and settle; returns the uid."""
         self.now += 0.001
         spec.setdefault("command", ["python", "train.py"])
+        asked = Resources(gpu_milli=round(gpus * 1000), cpu_milli=100, memory_bytes=1 << 20)
+        spec.setdefault("resources", asked)
         who = user or f"{project}-researcher"
         workload = Workload(
             meta=Meta(
@@ -252,9 +254,6 @@ class Desk:
             ),
             spec=WorkloadSpec(
                 user=who,
-                resources=Resources(
-                    gpu_milli=round(gpus * 1000), cpu_milli=100, memory_bytes=1 << 20
-                ),
                 **spec,
             ),
         )

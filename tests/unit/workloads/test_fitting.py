@@ -63,6 +63,7 @@ def test_what_no_pod_can_be(fields: dict[str, Any], code: str, field: str) -> No
     [
         ({"resources": Resources(mig_profile="5g.40gb")}, "5g.40gb", "`3g.40gb`"),
         ({"resources": Resources(gpu_milli=2000)}, 2.0, "at most 1"),
+        ({"resources": Resources(gpu_milli=250, gpu_devices=2)}, 2, "at most 1"),
         (
             {"resources": Resources(gpu_milli=1000), "elastic": Elastic(gpus_of_task=True)},
             1.0,

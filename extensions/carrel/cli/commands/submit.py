@@ -254,7 +254,8 @@ def _show_draft(job: "Workload") -> None:
     from carrel.cli import units
 
     spec = job.spec
-    gpus = spec.mig_profile or units.gpus(spec.gpus)
+    shared = f"{spec.gpu_devices} x " if spec.gpu_devices > 1 else ""
+    gpus = spec.mig_profile or f"{shared}{units.gpus(spec.gpus)}"
     each = [gpus, f"{units.number(spec.cpu_millicores / 1000)} CPU"]
     fields(
         [

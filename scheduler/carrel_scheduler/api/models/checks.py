@@ -58,6 +58,7 @@ def _workload(asked: WorkloadCreate) -> None:
         refuse(Code.MIG_AND_GPUS, "`gpus` 0 with a `mig_profile`: one or the other")
     if asked.gpu_memory_bytes and (asked.gpus or asked.mig_profile):
         refuse(Code.GPU_MEMORY_AND_GPUS, "`gpus` 0 and no `mig_profile` with `gpu_memory_bytes`")
+    _shared(asked.gpu_devices, asked.gpus, is_share=bool(asked.gpu_memory_bytes))
     _types(asked)
     _code(asked)
     _limits(asked, bool(asked.gpus or asked.mig_profile or asked.gpu_memory_bytes))
@@ -69,8 +70,16 @@ def _workload(asked: WorkloadCreate) -> None:
 def fits_together(spec: WorkloadSpec) -> None:
     """Refuse limits and sizes of work that do not go with the rest of it."""
     resources = spec.resources
+    asked = resources.gpu_memory_mib or resources.mig_profile
+    _shared(resources.gpu_devices, resources.gpu_milli / 1000, is_share=bool(asked))
     _limits(spec, bool(resources.gpu_milli or resources.mig_profile))
     _size(spec, resources.gpu_milli / 1000)
+
+
+def _shared(devices: int, gpus: float, *, is_share: bool) -> None:
+    """Several GPUs are shared by work with a share of them."""
+    if devices > 1 and not (is_share or 0 < gpus < 1):
+        refuse(Code.BAD_GPU_DEVICES, "`gpu_devices` 1, or with it `gpus` between 0 and 1")
 
 
 def _size(asked: Work, gpus: float) -> None:

@@ -15,6 +15,7 @@ from carrel_schema.constraints import (
     LabelValue,
     Port,
     PositiveSeconds,
+    SharedGpus,
     ShortText,
     Text,
     WorkingDir,
@@ -69,6 +70,7 @@ class WorkloadChanges(msgspec.Struct, frozen=True, kw_only=True):
     files: Files = {}
     working_dir: WorkingDir = ""
     gpus: Gpus = 0.0
+    gpu_devices: SharedGpus = 1
     cpu_millicores: TaskCores = 100
     memory_bytes: TaskMemory = 2**30
     inference: InferenceSpec = InferenceSpec()

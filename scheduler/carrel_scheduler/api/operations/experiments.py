@@ -136,6 +136,8 @@ async def draft_best(call: Call) -> Answer:
         pass
     if spec.resources.gpu_memory_mib:
         workload |= {"gpus": 0.0, "gpu_memory_bytes": spec.resources.gpu_memory_mib * MIB}
+    if spec.resources.gpu_devices > 1:
+        workload["gpu_devices"] = spec.resources.gpu_devices
     if spec.resources.mig_profile:
         workload["mig_profile"] = spec.resources.mig_profile
     if spec.resources.cpu_limit_milli:

@@ -36,8 +36,12 @@ IN_QUEUE: Final = ("priority", "preemptible", "tasks", "elastic")
 LIMITS: Final = ("time_limit_seconds", "idle_timeout_seconds")
 MOST_LABELS: Final = 64
 PLAIN: Final = ("command", "environment", "files", "working_dir")
-AMOUNTS: Final = {"cpu_millicores": "cpu_milli", "memory_bytes": "memory_bytes"}
-ENDPOINT_FIELDS: Final = (*PLAIN, *AMOUNTS, "gpus", "inference")
+AMOUNTS: Final = {
+    "cpu_millicores": "cpu_milli",
+    "memory_bytes": "memory_bytes",
+    "gpu_devices": "gpu_devices",
+}
+ENDPOINT_FIELDS: Final = (*PLAIN, "gpus", *AMOUNTS, "inference")
 # They change which replicas are right, not what these run.
 OF_READINESS: Final = ("readiness_path",)
 
@@ -182,7 +186,7 @@ def changed(spec: WorkloadSpec, patch: Mapping[str, Any], live: Live) -> Workloa
     amounts = {inside: patch[name] for name, inside in AMOUNTS.items() if name in patch}
     if "gpus" in patch:
         share = {"gpu_milli": convert.gpu_milli(patch["gpus"]), "gpu_memory_mib": 0}
-        amounts |= {**share, "mig_profile": ""}
+        amounts = {"gpu_devices": 1, "mig_profile": "", **share, **amounts}
     resources = msgspec.structs.replace(spec.resources, **amounts)
     before = spec.inference or InferenceSpec()
     try:

@@ -256,6 +256,13 @@ def milli_of_profile(name: str) -> int:
     return -(-whole * int(of_compute) // int(slices)) if of_compute else whole
 
 
-def counted_gpu_milli(gpu_milli: int, mig_profile: str) -> int:
-    """What a task counts as for its project: its GPUs, and a MIG instance as its part of one."""
-    return gpu_milli + (milli_of_profile(mig_profile) if mig_profile else 0)
+def counted_gpu_milli(gpu_milli: int, mig_profile: str, devices: int = 1) -> int:
+    """Thousandths of GPUs that a task counts as for its project.
+
+    Args:
+        gpu_milli: its GPUs, or its share of each of ``devices`` GPUs.
+        mig_profile: its MIG instance, which counts as its part of a GPU; empty: none.
+        devices: how many GPUs a share is taken of.
+    """
+    whole = gpu_milli * devices if gpu_milli < MILLI else gpu_milli
+    return whole + (milli_of_profile(mig_profile) if mig_profile else 0)

@@ -103,9 +103,10 @@ def _row(workload: Workload, last: Transition, epoch: int, now: float) -> Transi
 
 
 def _gpu_milli(resources: Resources, devices: Sequence[int]) -> int:
-    """A share is of one device; whole ones may be fewer than were asked for."""
-    if resources.gpu_milli < _MILLI:
-        return counted_gpu_milli(resources.gpu_milli, resources.mig_profile)
+    """Of whole devices there may be fewer than were asked for."""
+    milli, profile = resources.gpu_milli, resources.mig_profile
+    if milli < _MILLI:
+        return counted_gpu_milli(milli, profile, resources.gpu_devices)
     return len(devices) * _MILLI
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from carrel_scheduler.ledger.resources import quantities
 from carrel_scheduler.ledger.resources.quantities import Quantity
-from carrel_schema.constraints import Constraint, DestinationPath, VolumeSource
+from carrel_schema.constraints import Constraint, DestinationPath, SharedGpus, VolumeSource
 from carrel_schema.objects import Quota, Resources, WorkloadSpec
 
 _MIB: Final = 2**20
@@ -86,6 +86,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cpu_limit: Quantity = 0
     memory: Quantity = "1Gi"
     gpu_memory: Quantity = 0
+    gpu_devices: SharedGpus = 1
     mig_profile: str = ""
 
     def __post_init__(self) -> None:
@@ -255,6 +256,8 @@ def _needs(resources: Resources) -> dict[str, Any]:
         said["cpuLimit"] = quantities.of_milli(resources.cpu_limit_milli)
     if resources.gpu_memory_mib:
         said["gpuMemory"] = quantities.of_bytes(resources.gpu_memory_mib * _MIB)
+    if resources.gpu_devices > 1:
+        said["gpuDevices"] = resources.gpu_devices
     if resources.mig_profile:
         said["migProfile"] = resources.mig_profile
     return said

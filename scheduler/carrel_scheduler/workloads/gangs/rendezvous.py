@@ -102,7 +102,7 @@ def environment(
 
 def _processes(spec: WorkloadSpec) -> int:
     """How many processes of a member have a GPU each; at least one."""
-    return max(1, spec.resources.gpu_milli // MILLI)
+    return max(spec.resources.gpu_devices, spec.resources.gpu_milli // MILLI)
 
 
 def _torchrun(entry: CachedWorkload, index: int, address: str, port: str) -> dict[str, str]:

@@ -62,6 +62,8 @@ def _instance_misfit(workload: Workload, mig: Model | None) -> UnsupportedField 
     if resources.mig_profile and resources.mig_profile not in mig.profiles:
         right = f"one of {', '.join(f'`{name}`' for name in mig.profiles)} ({mig.name})"
         return UnsupportedField("no_mig", "mig_profile", resources.mig_profile, right)
+    if resources.gpu_devices > 1:
+        return UnsupportedField("no_mig", "gpu_devices", resources.gpu_devices, _ONE_INSTANCE)
     if resources.gpu_milli > MILLI or shape.resizes(workload.spec):
         return UnsupportedField("no_mig", "gpus", resources.gpu_milli / MILLI, _ONE_INSTANCE)
     return None

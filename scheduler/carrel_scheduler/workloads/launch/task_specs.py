@@ -298,7 +298,8 @@ def _environment(
 
 def _share_memory(spec: WorkloadSpec, devices: Sequence[Device]) -> int:
     """MiB of a shared GPU that are the task's own; 0 for one that shares none."""
-    return part_of(spec.resources, devices[0].memory_mib) if devices else 0
+    smallest = min((device.memory_mib for device in devices), default=0)
+    return part_of(spec.resources, smallest) if devices else 0
 
 
 def part_of(resources: Resources, memory_mib: int) -> int:

@@ -23,7 +23,7 @@ from carrel_schema.scopes import Scope, scopes_over
 
 KIND: Final = "template"
 NAMED: Final = (b'"template"', b'"assets"')
-INSTEAD: Final = frozenset({"gpus", "gpu_memory_bytes", "mig_profile"})
+INSTEAD: Final = frozenset({"gpus", "gpu_memory_bytes", "gpu_devices", "mig_profile"})
 """Ways to ask for GPUs: a request that says one takes none of the others from a template."""
 
 

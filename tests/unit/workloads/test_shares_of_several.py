@@ -1,0 +1,35 @@
+"""A share of each of several GPUs: placed on one node, counted as a whole, told to the task."""
+
+from carrel_schema.objects import Resources
+from carrel_schema.sections import Rendezvous
+from unit.workloads.desk import Desk
+
+PAIR = Resources(gpu_milli=250, gpu_devices=2, cpu_milli=100, memory_bytes=1 << 20)
+
+
+async def test_it_takes_the_same_share_of_different_gpus(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "pair", resources=PAIR)
+    whole = await desk.submit("vision", "other", 3)
+    await desk.runs(uid)
+    (spec,) = [one for one in desk.engine.specs.values() if one.id.workload_uid == uid]
+    assert len(set(spec.devices)) == 2
+    assert spec.gpu_milli == 250
+    assert spec.gpu_memory_mib == 6_000
+    assert await desk.phase(whole) == "pending", "two of four GPUs are shared"
+
+
+async def test_it_counts_as_all_its_shares_together(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "pair", resources=PAIR)
+    await desk.runs(uid)
+    rows = [one for one in await desk.ledger.transitions(workload_uid=uid) if one.gpu_milli]
+    assert {one.gpu_milli for one in rows} == {500}
+
+
+async def test_its_processes_have_a_gpu_each(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    gang = {"kind": "distributed", "tasks": 2, "rendezvous": Rendezvous()}
+    uid = await desk.submit("vision", "gang", resources=PAIR, **gang)
+    specs = [one for one in desk.engine.specs.values() if one.id.workload_uid == uid]
+    assert {one.environment["PET_NPROC_PER_NODE"] for one in specs} == {"2"}
