@@ -213,6 +213,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Created", f"{_moment(workload.created_at)} ({_ago(workload.created_at, now)})"),
         ("Ran for", _ran(workload, now)),
         ("GPUs", f"{cells.gpu_cell(workload)}{', borrowed' if status.borrowed else ''}"),
+        ("GPU shares", _shares(workload)),
         ("GPU memory", units.memory(spec.gpu_memory_bytes) if spec.gpu_memory_bytes else ""),
         ("MIG instance", spec.mig_profile),
         ("Processors", units.number(spec.cpu_millicores / 1000)),
@@ -278,6 +279,14 @@ def _attempts(workload: Workload) -> str:
         f"{status.attempt + 1} ({status.failures} failed of at most "
         f"{workload.spec.backoff_limit + 1}, {status.preemptions} preempted)"
     )
+
+
+def _shares(workload: Workload) -> str:
+    """``0.25 of each of 2``: a share of several GPUs."""
+    spec = workload.spec
+    if spec.gpu_devices == 1:
+        return ""
+    return f"{units.number(spec.gpus)} of each of {spec.gpu_devices}" if spec.gpus else ""
 
 
 def _topology(workload: Workload) -> str:
