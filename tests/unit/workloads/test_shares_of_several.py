@@ -29,7 +29,9 @@ async def test_it_counts_as_all_its_shares_together(desk: Desk) -> None:
 
 async def test_its_processes_have_a_gpu_each(desk: Desk) -> None:
     await desk.project("vision", 4)
-    gang = {"kind": "distributed", "tasks": 2, "rendezvous": Rendezvous()}
-    uid = await desk.submit("vision", "gang", resources=PAIR, **gang)
+    gang = Rendezvous()
+    uid = await desk.submit(
+        "vision", "gang", kind="distributed", tasks=2, rendezvous=gang, resources=PAIR
+    )
     specs = [one for one in desk.engine.specs.values() if one.id.workload_uid == uid]
     assert {one.environment["PET_NPROC_PER_NODE"] for one in specs} == {"2"}
