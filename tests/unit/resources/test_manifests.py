@@ -22,7 +22,7 @@ ELSEWHERE = {
 }
 """Fields of requests that a manifest says elsewhere, or never."""
 OF_RESOURCES = {
-    *("gpus", "gpu_memory_bytes", "mig_profile"),
+    *("gpus", "gpu_memory_bytes", "gpu_devices", "mig_profile"),
     *("cpu_millicores", "cpu_limit_millicores", "memory_bytes"),
 }
 
