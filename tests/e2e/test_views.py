@@ -288,7 +288,9 @@ def test_jobs_beside_kernels_and_their_news(lab: Lab, scheduler: FakeScheduler, 
     accessible(page, ".Toastify__toast")
     theme(page, "Dark")
     scheduler.preempt("vision", "night", for_project="speech", lost=90.0)
-    preempted = "night was preempted for speech (it was on borrowed GPUs); 1 min of work lost."
+    preempted = (
+        "night was preempted for speech (it was on borrowed GPUs); 1 min 30 s of work was lost"
+    )
     expect(toast(page, preempted)).to_be_visible()
     keep(page, "notifications")
     scheduler.report("vision", "night", step=1200, checkpoint_step=1200)

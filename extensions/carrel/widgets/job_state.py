@@ -8,6 +8,7 @@ from typing import Any, Final
 from carrel import wording
 from carrel.models import Event, MetricPoint, Preemption, Task, Workload
 from carrel.options.kinds import type_word
+from carrel_schema.preemption_cost import preemption_cost
 
 LINES: Final = 12
 LINE_LENGTH: Final = 400
@@ -130,7 +131,10 @@ def describe(workload: Workload, phase: str) -> dict[str, Any]:
         "checkpoint": None if status.checkpoint is None else status.checkpoint.step,
         "preemption": None
         if status.last_preemption is None
-        else {"at": status.last_preemption.at, "text": preemption_text(status.last_preemption)},
+        else {
+            "at": status.last_preemption.at,
+            "text": preemption_text(status.last_preemption, status.phase),
+        },
         "preemptions": status.preemptions,
         "members": members(workload),
         "over": phase in ENDED,
@@ -177,8 +181,13 @@ def _ending(task: Task) -> str:
     return f"{ended}: {task.message}" if task.message else ended
 
 
-def preemption_text(preemption: Preemption) -> str:
-    """For whom, by which rule, and what was lost; the page puts the time before it."""
+def preemption_text(preemption: Preemption, phase: str) -> str:
+    """For whom, by which rule, and once it has ended what was lost; the time stands before it.
+
+    Args:
+        preemption: the last one.
+        phase: the workload's; nothing is said of the loss while it is ``preempting``.
+    """
     whom = f" for `{preemption.for_project}`" if preemption.for_project else ""
     rule = {
         "reclaim": "it was on borrowed GPUs",
@@ -188,14 +197,5 @@ def preemption_text(preemption: Preemption) -> str:
         "drain": "its node is being emptied",
         "evict": "it had to leave its node",
     }.get(preemption.rule, preemption.rule)
-    lost = (
-        f"{wording.duration(preemption.lost_seconds)} of work lost"
-        if preemption.lost_seconds >= 1
-        else "no work lost"
-    )
-    since = (
-        f" since the checkpoint at step {preemption.checkpoint_step:,}"
-        if preemption.checkpoint_step is not None and preemption.lost_seconds >= 1
-        else ""
-    )
-    return f"preempted{whom} ({rule}); {lost}{since}."
+    cost = "" if phase == "preempting" else f"; {preemption_cost(preemption)}"
+    return f"preempted{whom} ({rule}){cost}."

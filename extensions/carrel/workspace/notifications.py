@@ -169,7 +169,8 @@ def _was_preempted(before: Workload, now: Workload) -> bool:
 
 def _preemption(now: Workload) -> str:
     last = now.status.last_preemption
-    return f"{now.name} was {preemption_text(last) if last is not None else 'preempted.'}"
+    told = "preempted." if last is None else preemption_text(last, now.status.phase)
+    return f"{now.name} was {told}"
 
 
 def _from(now: Workload) -> str:

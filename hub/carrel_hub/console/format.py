@@ -59,14 +59,6 @@ def share(value: float) -> str:
     return f"{round(value * 100)} %"
 
 
-def lost_work(seconds: float) -> str:
-    """A duration to the second below an hour: ``1 min 40 s``. Lost work is counted, not rounded."""
-    whole = max(0, int(seconds))
-    if whole < 60 or whole >= 3600 or whole % 60 == 0:
-        return duration(whole)
-    return f"{whole // 60} min {whole % 60} s"
-
-
 def exact(at: float) -> str:
     """The moment with its zone: ``2026-11-21 13:05:12 UTC``."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -21,6 +21,8 @@ from carrel.models import (
 from carrel_hub.console import format as fmt
 from carrel_hub.console.kinds import noun
 from carrel_hub.console.pictures.timeline import Span
+from carrel_schema.preemption_cost import lost_time
+from carrel_schema.preemption_cost import preemption_cost as preemption_cost  # noqa: PLC0414 - for templates
 
 _NAME = re.compile(r"`([^`]+)`")
 _IDLE = {"workspace": "nobody has used it", "training": "its GPUs have done nothing"}
@@ -111,9 +113,9 @@ def loss(workload: Workload, now: float) -> str:
     if workload.spec.kind == "workspace":
         return "Its notebooks' kernels and terminals end: variables in memory are lost."
     if workload.status.checkpoint is None:
-        return f"It has no checkpoint yet: {fmt.lost_work(seconds)} of work is lost."
+        return f"It has no checkpoint yet: {lost_time(seconds)} of work is lost."
     step = fmt.number(workload.status.checkpoint.step)
-    return f"{fmt.lost_work(seconds)} of work since the checkpoint at step {step} is lost."
+    return f"{lost_time(seconds)} of work since the checkpoint at step {step} is lost."
 
 
 def what_stays(workload: Workload) -> str:
@@ -139,15 +141,6 @@ def preempted_for(preemption: Preemption) -> str:
 def preemption_rule(preemption: Preemption) -> str:
     """The rule behind it, in words."""
     return _RULES.get(preemption.rule.lower(), preemption.rule)
-
-
-def preemption_cost(preemption: Preemption) -> str:
-    """What was lost, and where it goes on."""
-    lost = fmt.lost_work(preemption.lost_seconds)
-    if preemption.checkpoint_step is None:
-        return f"{lost} of work was lost; it had no checkpoint, so it begins again"
-    step = fmt.number(preemption.checkpoint_step)
-    return f"{lost} of work was lost; it goes on from the checkpoint at step {step}"
 
 
 def stop_because(job: Workload) -> str:

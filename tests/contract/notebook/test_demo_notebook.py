@@ -12,25 +12,32 @@ import nbformat
 import pytest
 
 import carrel.notebook.demo
+from carrel.notebook.demo.train import train
 from carrel.testing import FakeScheduler
 from carrel.workspace import environment
 
 NOTEBOOK = Path(carrel.notebook.demo.__file__).with_name("carrel-demo.ipynb")
-ACCURACY = "final accuracy 0.980556"
+VICTIM = "digits-3"
+EPOCHS = 60
 
 
 @contextlib.contextmanager
 def running_everything(scheduler: FakeScheduler) -> Iterator[None]:
     """Let what is submitted run, print and end, as a scheduler would."""
     over = threading.Event()
+    last_lines = {f"digits-{seed}": accuracy(seed) for seed in (1, 2, 3, 4)}
 
     def serve() -> None:
         while not over.wait(0.1):
-            for name in ("digits-1", "digits-2", "digits-3", "digits-4"):
+            for name, last_line in last_lines.items():
                 with contextlib.suppress(Exception):  # not submitted yet, or ended
-                    if scheduler.workload("vision", name)["status"]["phase"] == "pending":
+                    status = scheduler.workload("vision", name)["status"]
+                    if status["phase"] == "pending":
                         scheduler.run("vision", name)
-                        scheduler.log("vision", name, "epoch  60", ACCURACY)
+                        if name == VICTIM and not status.get("preemptions"):
+                            scheduler.preempt("vision", name, for_project="speech")
+                            continue
+                        scheduler.log("vision", name, f"epoch  {EPOCHS}", last_line)
                         scheduler.finish("vision", name)
 
     thread = threading.Thread(target=serve)
@@ -38,6 +45,11 @@ def running_everything(scheduler: FakeScheduler) -> Iterator[None]:
     yield
     over.set()
     thread.join()
+
+
+def accuracy(seed: int) -> str:
+    """The last line of a training that nobody disturbed."""
+    return f"final accuracy {train(seed, EPOCHS, 0.0):.6f}"
 
 
 def printed(cell: Any) -> str:
@@ -72,10 +84,13 @@ def test_story(executed: Any, scheduler: FakeScheduler) -> None:
     assert bundle["text/plain"].startswith("vision/digits-1: ")
     assert "digits-4" in printed(executed["%jobs"])
     assert "4 of 4 guaranteed · 1 borrowed · 2 pending" in printed(executed["%quota"])
-    assert printed(executed["%wait digits-1"]) == "`digits-1`: succeeded"
-    assert printed(executed["%logs digits-1 --tail 1"]).strip() == ACCURACY
+    chosen = next(cell for line, cell in executed.items() if line.startswith("preempted = "))
+    assert printed(chosen).strip() == "digits-3: preempted 1x"
+    waited = printed(executed["%wait digits-1 digits-2 digits-3 digits-4"])
+    assert waited.splitlines() == [f"`digits-{seed}`: succeeded" for seed in (1, 2, 3, 4)]
+    assert printed(executed["%logs digits-{seed} --tail 1"]).strip() == accuracy(3)
     here = next(cell for line, cell in executed.items() if line.startswith("from carrel.notebook"))
-    assert printed(here).strip() == ACCURACY
+    assert printed(here).strip() == accuracy(3)
     assert printed(executed["%cancel digits-1 digits-2 digits-3 digits-4"]).count("cancelled") == 4
     removed = [path for method, path in scheduler.requests if method == "DELETE"]
     assert removed == [f"/workloads/vision/digits-{number}" for number in (1, 2, 3, 4)]

@@ -27,13 +27,6 @@ def test_durations(seconds: float, text: str) -> None:
     assert fmt.duration(seconds) == text
 
 
-def test_lost_work_is_counted_to_the_second() -> None:
-    assert fmt.lost_work(100) == "1 min 40 s"
-    assert fmt.lost_work(120) == "2 min"
-    assert fmt.lost_work(59) == "59 s"
-    assert fmt.lost_work(3700) == "1 h 01 min"
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [

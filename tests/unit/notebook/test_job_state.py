@@ -102,14 +102,14 @@ def test_removal() -> None:
             100.0,
             1200,
             "it was on borrowed GPUs",
-            "1 min of work lost since the checkpoint at step 1,200",
+            "1 min 40 s of work was lost; it goes on from the checkpoint at step 1,200",
         ),
         (
             "preempt",
             0.0,
             None,
             "a more urgent job of its project needed its GPUs",
-            "no work lost",
+            "no work was lost",
         ),
     ],
 )

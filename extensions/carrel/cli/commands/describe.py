@@ -9,6 +9,7 @@ from carrel.cli import cells, units
 from carrel.cli.common import fields, say, table
 from carrel.models import History, Task, Transition, Workload
 from carrel.options import type_word
+from carrel_schema.preemption_cost import preemption_cost
 from carrel_schema.sections import EndpointStatus
 
 Facts = list[tuple[str, str]]
@@ -323,9 +324,10 @@ def _preemption(workload: Workload, now: float) -> str:
     whom = f"`{facts.for_workload}` of `{facts.for_project}`"
     if not facts.for_workload:
         whom = f"a member of `{facts.for_project}`"
-    step = "" if facts.checkpoint_step is None else f" since step {facts.checkpoint_step:,}"
-    lost = f"{units.duration(facts.lost_seconds)} of work lost{step}"
-    return f"{_ago(facts.at, now)}, for {whom} ({facts.rule}); {lost}"
+    happened = f"{_ago(facts.at, now)}, for {whom} ({facts.rule})"
+    if workload.status.phase == "preempting":
+        return happened
+    return f"{happened}; {preemption_cost(facts)}"
 
 
 def _stop(workload: Workload, now: float) -> str:

@@ -19,7 +19,7 @@ from carrel_scheduler.engines.external import Disruption, NodeHealth
 from carrel_scheduler.policy.limits import rule_for
 from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.outcomes import how_task_ended, outcome
-from carrel_scheduler.workloads.lifecycle.termination import preempt
+from carrel_scheduler.workloads.lifecycle.termination import count_loss, preempt
 from carrel_scheduler.workloads.state import reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.pass_changes import PassChanges, Stop
@@ -165,6 +165,8 @@ def _settle(changes: PassChanges, entry: CachedWorkload) -> None:
         status.failures += 1
         status.last_failure = result.failure
     status.losses = result.losses
+    ended_at = max((task.ended_at for task in entry.ended.values()), default=0.0)
+    count_loss(entry, ended_at or changes.now, done=result.phase == "succeeded")
     at_once = result.phase == "pending" and result.not_before is None
     changes.release_all(entry, waits=at_once and not entry.workload.spec.delete)
     changes.move(entry, result.phase, result.reason)

@@ -8,13 +8,15 @@ capacity. When the task ends after all, its allocation is free like any other.
 
 import logging
 
+import msgspec
+
 from carrel_scheduler.core.events import TaskStuck
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.workloads.state import reasons
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_scheduler.workloads.state.phases import AT_REST
-from carrel_schema.objects import Phase, Preemption, ReasonInfo
+from carrel_schema.objects import Phase, Preemption, ReasonInfo, WorkloadStatus
 
 log = logging.getLogger(__name__)
 
@@ -81,15 +83,13 @@ def preempt(
         taker: the preemptor, where that is known.
     """
     status = entry.workload.status
-    saved_at = status.checkpoint.at if status.checkpoint else 0.0
-    worked_since = max(saved_at, status.started_at or changes.now)
     status.last_preemption = Preemption(
         at=changes.now,
         rule=rule,
         for_project=taker.project if taker else "",
         for_workload=taker.workload if taker else "",
         for_workload_uid=taker.workload_uid if taker else "",
-        lost_seconds=max(0.0, changes.now - worked_since),
+        lost_seconds=_unsaved_seconds(status, changes.now),
         checkpoint_step=status.checkpoint.step if status.checkpoint else None,
     )
     status.preemptions += 1
@@ -97,6 +97,31 @@ def preempt(
     if status.phase in ("starting", "running"):
         changes.move(entry, "preempting", reason)
         _release_if_never_launched(changes, entry)
+
+
+def count_loss(entry: CachedWorkload, ended_at: float, *, done: bool) -> None:
+    """Write down what a preemption cost in the end: its tasks may have saved their work since.
+
+    Args:
+        entry: whose tasks have ended; one that was not preempted in this attempt is left alone.
+        ended_at: when the last of them ended, in epoch seconds.
+        done: the work was done in spite of it, so nothing is lost.
+    """
+    status = entry.workload.status
+    last = status.last_preemption
+    if last is None or last.at < (status.started_at or 0.0):
+        return
+    status.last_preemption = msgspec.structs.replace(
+        last,
+        lost_seconds=0.0 if done else _unsaved_seconds(status, ended_at),
+        checkpoint_step=status.checkpoint.step if status.checkpoint else None,
+    )
+
+
+def _unsaved_seconds(status: WorkloadStatus, now: float) -> float:
+    """How long it has worked since its start or its last checkpoint."""
+    saved_at = status.checkpoint.at if status.checkpoint else 0.0
+    return max(0.0, now - max(saved_at, status.started_at or now))
 
 
 def _release_if_never_launched(changes: PassChanges, entry: CachedWorkload) -> None:

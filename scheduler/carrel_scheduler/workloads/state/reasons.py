@@ -12,6 +12,7 @@ from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Failure, Preemption, ReasonInfo, Workload, WorkloadSpec
+from carrel_schema.preemption_cost import preemption_cost
 from carrel_schema.sections import Dependency
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
@@ -59,13 +60,7 @@ def from_core(reason: Reason, project: str) -> ReasonInfo:
 
 def gave_way(last: Preemption) -> str:
     """The reason of a workload that was evicted, until it starts again."""
-    story = f"Gave way to {_taker(last)}"
-    if last.checkpoint_step is not None:
-        return (
-            f"{story}; {duration(last.lost_seconds)} of work since the checkpoint at step "
-            f"{last.checkpoint_step:,} is done again."
-        )
-    return f"{story}; {duration(last.lost_seconds)} of work without a checkpoint is done again."
+    return f"Gave way to {_taker(last)}; {preemption_cost(last)}."
 
 
 def workspace_gave_way(last: Preemption) -> ReasonInfo:
