@@ -5,10 +5,12 @@ still lets one try.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from carrel import wording
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Node, Project, Workload
@@ -35,7 +37,7 @@ class Line:
     name: str
     line: str
     rules: Sequence[str] = ()
-    """What policies say of its workspaces, in words."""
+    """What bounds its workspaces, in words: the guarantee, limits of time, policies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,11 @@ def render(
     """The form's fields as HTML; ``last`` are the options of the previous start."""
     known = {project.name: project for project in supply.projects}
     lines = [
-        Line(name, quota_line(known.get(name)), rules_said(supply.rules.get(name)))
+        Line(
+            name,
+            quota_line(known.get(name)),
+            [*bounds_said(known.get(name)), *rules_said(supply.rules.get(name))],
+        )
         for name in membership
     ]
     return rendering.render(
@@ -81,12 +87,12 @@ def render(
         queued=place(waiting),
         queue_url=queue_url,
         projects=lines,
-        chosen=_chosen(last, membership, offer),
+        chosen=_chosen(last, membership, offer, known),
         most=offer.most,
-        most_gpus=_most_gpus(supply, offer),
+        most_gpus=_most_gpus(supply, offer, [known.get(name) for name in membership]),
         profiles=offer.profiles,
         folders=offer.folders,
-        free_gpus=free_gpus(supply.nodes),
+        free_gpus=free_gpus(supply.nodes, supply.projects),
         free_cpu=_free_cpu(supply.nodes),
         free_memory=_free_memory(supply.nodes),
     )
@@ -105,7 +111,7 @@ def quota_line(project: Project | None) -> str:
     if project is None:
         return "its use is not known right now"
     use, quota = project.use, project.quota.gpus
-    own = use.gpus_allocated - use.gpus_borrowed
+    own = _own_use(project)
     if quota is None:
         parts = [f"{own:g} GPUs in use, no quota"]
     else:
@@ -116,6 +122,34 @@ def quota_line(project: Project | None) -> str:
     if use.gpus_waiting:
         parts.append(f"{use.gpus_waiting:g} pending")
     return " · ".join(parts)
+
+
+def bounds_said(project: Project | None) -> list[str]:
+    """What a workspace of the project may have now, and when it is stopped, in sentences."""
+    if project is None:
+        return []
+    found = []
+    quota = project.quota.gpus
+    if quota is not None:
+        left = max(0.0, quota - _own_use(project))
+        now = f"A workspace may start with {_gpus_up_to(left)} now"
+        found.append(f"{now}: it is never preempted, so it stays within the guarantee.")
+    limits = project.interactive
+    if limits.time_limit_seconds is not None:
+        found.append(f"It is stopped after {wording.duration(limits.time_limit_seconds)}.")
+    if limits.idle_timeout_seconds is not None:
+        idle = wording.duration(limits.idle_timeout_seconds)
+        found.append(f"It is stopped when nobody has used it for {idle}.")
+    return found
+
+
+def _own_use(project: Project) -> float:
+    """GPUs in use inside the guarantee."""
+    return project.use.gpus_allocated - project.use.gpus_borrowed
+
+
+def _gpus_up_to(count: float) -> str:
+    return "no GPU" if count == 0 else f"up to {wording.gpus(count)}"
 
 
 def rules_said(policy: EffectivePolicy | None) -> list[str]:
@@ -144,8 +178,13 @@ _AMOUNTS: Final[Mapping[str, Callable[[Any], str]]] = {
 }
 
 
-def free_gpus(nodes: Sequence[Node]) -> str:
-    """``3 of 4 simulated GPUs are free now, at most 3 on one node``."""
+def free_gpus(nodes: Sequence[Node], projects: Sequence[Project] = ()) -> str:
+    """``3 of 4 simulated GPUs are free now, at most 3 on one node``.
+
+    Args:
+        nodes: of the cluster.
+        projects: that are known; what they borrow is given back to whoever is guaranteed it.
+    """
     if not nodes:
         return ""
     devices = [device for node in nodes for device in node.devices]
@@ -155,6 +194,10 @@ def free_gpus(nodes: Sequence[Node]) -> str:
     line = f"{free:g} of {total:g} {simulated}GPUs are free now"
     if len(nodes) > 1:
         line += f", at most {max(node.largest_free_gpus for node in nodes)} on one node"
+    borrowed = sum(project.use.gpus_borrowed for project in projects)
+    if borrowed:
+        line += f"; {borrowed:g} more {'is' if borrowed <= 1 else 'are'} borrowed and given back"
+        line += " to a start within the guarantee"
     return f"{line}."
 
 
@@ -172,18 +215,33 @@ def _free_memory(nodes: Sequence[Node]) -> str:
     return f"{rendering.gib(max(0, free))} free now."
 
 
-def _most_gpus(supply: Supply, offer: Offer) -> int:
-    """What the largest node has, unless less is allowed."""
+def _most_gpus(supply: Supply, offer: Offer, projects: Sequence[Project | None]) -> float:
+    """What the largest node has, unless less is allowed or guaranteed to every project."""
     largest = max((node.gpu_milli // 1000 for node in supply.nodes), default=offer.most.gpus)
-    return min(largest, offer.most.gpus)
+    quotas = [None if project is None else project.quota.gpus for project in projects]
+    bounds = [quota for quota in quotas if quota is not None]
+    guaranteed = max(bounds) if bounds and len(bounds) == len(quotas) else math.inf
+    return min(largest, offer.most.gpus, guaranteed)
 
 
-def _chosen(last: Mapping[str, Any], membership: Sequence[str], offer: Offer) -> Choice:
-    """What the form begins with: the last choice where it is still allowed."""
+def _chosen(
+    last: Mapping[str, Any],
+    membership: Sequence[str],
+    offer: Offer,
+    known: Mapping[str, Project],
+) -> Choice:
+    """What the form begins with: the last choice where it is still allowed.
+
+    One with more GPUs than its project is guaranteed was refused, and would be again.
+    """
     project, usual = membership[0] if membership else "", offer.defaults
     first = offer.profiles[0].slug if offer.profiles else ""
     fresh = Choice(project, usual.gpus, usual.cpu, usual.memory_gib, profile=first)
     try:
-        return check(last, membership, offer)
+        choice = check(last, membership, offer)
     except BadOption:
         return fresh
+    quota = known[choice.project].quota.gpus if choice.project in known else None
+    if quota is not None and choice.gpus > quota:
+        return replace(choice, gpus=usual.gpus)
+    return choice

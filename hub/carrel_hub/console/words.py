@@ -2,6 +2,8 @@
 
 import re
 import shlex
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -13,6 +15,7 @@ from carrel.models import (
     Node,
     Preemption,
     Project,
+    QueueEntry,
     Task,
     TrainingLimits,
     Workload,
@@ -22,7 +25,7 @@ from carrel_hub.console import format as fmt
 from carrel_hub.console.kinds import noun
 from carrel_hub.console.pictures.timeline import Span
 from carrel_schema.preemption_cost import lost_time
-from carrel_schema.preemption_cost import preemption_cost as preemption_cost  # noqa: PLC0414 - for templates
+from carrel_schema.preemption_cost import preemption_cost as preemption_cost  # noqa: PLC0414
 
 _NAME = re.compile(r"`([^`]+)`")
 _IDLE = {"workspace": "nobody has used it", "training": "its GPUs have done nothing"}
@@ -94,6 +97,22 @@ def request(
         parts.append(fmt.gib(memory_bytes))
     one = " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
     return one if tasks == 1 else f"{fmt.number(tasks)} tasks of {one}"
+
+
+def same_reasons(entries: Sequence[QueueEntry]) -> dict[int, int]:
+    """Of places in the queue with the same reason as the one before: where it stands in full.
+
+    Args:
+        entries: in the order of service.
+    """
+    found: dict[int, int] = {}
+    for before, entry in pairwise(entries):
+        first, second = before.reason, entry.reason
+        if first is None or second is None or not second.sentence:
+            continue
+        if (first.sentence, first.help) == (second.sentence, second.help):
+            found[entry.position] = found.get(before.position, before.position)
+    return found
 
 
 def unsaved_seconds(workload: Workload, now: float) -> float | None:

@@ -13,6 +13,7 @@ import msgspec
 from carrel_scheduler.api import convert
 from carrel_scheduler.api.models import answers
 from carrel_scheduler.api.principals.identity import Principal
+from carrel_scheduler.core.messages import general
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.contract import LiveEvent, QueueEntry
 from carrel_schema.answers import DeviceHolder, NodeView, QueueEntryOut
@@ -120,7 +121,11 @@ def queue_entry(entry: QueueEntry, viewer: Principal) -> QueueEntryOut:
     else:
         bare = None
         if entry.reason is not None:
-            bare = ReasonInfo(token=entry.reason.token, cls=entry.reason.cls)
+            bare = ReasonInfo(
+                token=entry.reason.token,
+                cls=entry.reason.cls,
+                sentence=general.sentence(entry.reason.token),
+            )
         shown = msgspec.structs.replace(entry, uid="", name="", user="", reason=bare)
     return convert.queue_entry_out(shown)
 

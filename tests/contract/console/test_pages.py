@@ -138,6 +138,7 @@ async def test_the_queue_hides_foreign_names(ada: Visitor, root: Visitor) -> Non
     mine = (await ada.get("queue")).words
     assert "training of a member of speech" in mine
     assert "align-9" not in mine
+    assert "Its turn is being decided" not in mine
     assert "align-9" in (await root.get("queue")).words
 
 

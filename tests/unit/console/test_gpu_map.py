@@ -117,6 +117,15 @@ def test_an_idle_device_says_for_how_long() -> None:
     assert "idle for 1 min" in svgtree.words(drawn(later))
 
 
+def test_memory_in_use_is_said_beside_how_busy_it_is() -> None:
+    holder = Holder(project="vision", gpu_milli=1000)
+    facts = {"memory_mib": 24_576, "memory_used_mib": 6_144, "utilization": 0.62}
+    busy = Device(index=0, holders=[holder], **facts)  # type: ignore[arg-type]
+    root = drawn(busy)
+    (words,) = [one for one in root.iter("span") if one.get("class") == "quiet"]
+    assert words.text == "62 % busy · 6 GiB of 24 GiB memory used"
+
+
 def test_nothing_is_said_of_work_that_simulated_devices_cannot_do() -> None:
     taken = Holder(project="vision", gpu_milli=1000)
     simulated = Device(index=0, simulated=True, idle_since=NOW - 720, holders=[taken])

@@ -95,7 +95,9 @@ def test_a_preemption_says_for_whom_by_which_rule_and_at_what_cost() -> None:
     assert words.preemption_cost(hidden) == (
         "1 min 40 s of work was lost; it goes on from the checkpoint at step 1,200"
     )
-    known = Preemption(at=0.0, rule="new-rule", for_project="speech", for_workload="align-2")
+    known = Preemption(
+        at=0.0, rule="new-rule", for_project="speech", for_workload="align-2", lost_seconds=1
+    )
     assert words.preempted_for(known) == "`speech/align-2`"
     assert words.preemption_rule(known) == "new-rule"
     assert "it begins again" in words.preemption_cost(known)

@@ -6,6 +6,7 @@ from typing_extensions import override
 
 from carrel.models import (
     Device,
+    InteractiveLimits,
     Node,
     Project,
     ProjectUse,
@@ -76,7 +77,8 @@ def test_only_ones_own_projects_are_offered() -> None:
 def test_what_is_free_and_what_is_left() -> None:
     html = render()
     assert "2 of 4 guaranteed GPUs in use, 2 left · 1 borrowed · 5 pending" in html
-    assert "3 of 4 simulated GPUs are free now." in html
+    assert "3 of 4 simulated GPUs are free now; 1 more is borrowed and given back" in html
+    assert "A workspace may start with up to 2 GPUs now: it is never preempted" in html
     assert "6.5 cores free now." in html
     assert "16 GiB free now." in html
 
@@ -88,10 +90,46 @@ def test_the_last_choice_is_offered_again_where_it_is_allowed() -> None:
     )
 
 
+def test_what_was_refused_for_good_is_not_offered_again() -> None:
+    wanted = {"project": "vision", "gpus": 5, "cpu": 2.5}
+    html = render(last=wanted, offer=Offer(Sizes(1, 1, 4)))
+    assert 'value="5"' not in html
+    assert 'value="2.5"' in html
+
+
+def test_no_more_gpus_can_be_typed_than_a_project_is_guaranteed() -> None:
+    small = Project(name="vision", quota=QuotaAmounts(gpus=2))
+    supply = Supply([small, Project(name="speech", quota=QuotaAmounts(gpus=3))], [NODE])
+    both = form.render("ada", ["vision", "speech"], supply, last={}, offer=Offer())
+    assert 'max="3" step="0.01"' in both
+    one = form.render("ada", ["vision"], supply, last={}, offer=Offer())
+    assert 'max="2" step="0.01"' in one
+    free = Supply([small, Project(name="open")], [NODE])
+    assert 'max="4" step="0.01"' in form.render(
+        "ada", ["vision", "open"], free, last={}, offer=Offer()
+    )
+
+
+def test_a_full_guarantee_and_the_limits_of_time_are_said_before_the_start() -> None:
+    limits = InteractiveLimits(time_limit_seconds=28_800, idle_timeout_seconds=3600)
+    full = Project(
+        name="vision",
+        quota=QuotaAmounts(gpus=2),
+        use=ProjectUse(gpus_allocated=2),
+        interactive=limits,
+    )
+    html = form.render("ada", ["vision"], Supply([full], [NODE]), last={}, offer=Offer())
+    assert "A workspace may start with no GPU now" in html
+    assert "It is stopped after 8 h." in html
+    assert "It is stopped when nobody has used it for 1 h." in html
+
+
 def test_no_project_says_how_to_get_one() -> None:
     html = form.render("ada", [], SUPPLY, last={}, offer=Offer())
     assert "carrel project add-user PROJECT ada" in html
     assert not Fields(html).ids
+    assert "data-carrel-no-project" in html
+    assert "data-carrel-no-project" not in render()
 
 
 def test_trouble_is_a_sentence_and_the_form_stays() -> None:

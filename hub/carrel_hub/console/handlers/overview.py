@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from carrel import estimate
 from carrel.models import Workload
+from carrel_hub.console import words
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.pictures.gpu_map import gpu_map
 
@@ -96,6 +97,7 @@ class QueuePage(SignedInPage):
             section="queue",
             live=Live(("queue",), 15),
             entries=entries,
+            same_as=words.same_reasons(entries),
             after=after,
             next=after + QUEUE_PAGE if len(entries) == QUEUE_PAGE else None,
         )

@@ -74,7 +74,7 @@ class ProjectPage(SignedInPage):
                 form.take(error, project_form.FIELDS)
         if form.value("action") == "save" and not form.refused:
             note = "saved" if changes else "same"
-            self.see_other(f"{self.console.urls.project(name)}?note={note}")
+            self.see_other(f"{self.console.urls.project(name)}?note={note}#note")
             return
         if form.refused and "HX-Request" not in self.request.headers:
             self.set_status(422)

@@ -162,9 +162,19 @@ def _busy(device: Device, now: float) -> str:
         return ""
     if device.idle_since is None:
         work = device.utilization
-        return "use not measured" if work is None else f"{fmt.share(work)} busy"
+        busy = "use not measured" if work is None else f"{fmt.share(work)} busy"
+        return " · ".join([busy, *_memory(device)])
     # It may have been idle before its present holders came: that is not theirs.
-    return f"idle for {fmt.duration(now - max(device.idle_since, *since))}"
+    idle = f"idle for {fmt.duration(now - max(device.idle_since, *since))}"
+    return " · ".join([idle, *_memory(device)])
+
+
+def _memory(device: Device) -> list[str]:
+    """``12 GiB of 24 GiB memory used``, where it is measured."""
+    if device.memory_used_mib is None:
+        return []
+    used, whole = device.memory_used_mib * 1024**2, device.memory_mib * 1024**2
+    return [f"{fmt.gib(used)} of {fmt.gib(whole)} memory used"]
 
 
 def _holder_words(holder: Holder, link: Link) -> Markup:
@@ -194,9 +204,7 @@ def _details(device: Device) -> str:
     parts = ["use not measured"]
     if device.utilization is not None:
         parts = [f"{fmt.share(device.utilization)} busy"]
-    if device.memory_used_mib is not None:
-        used, whole = device.memory_used_mib * 1024**2, device.memory_mib * 1024**2
-        parts.append(f"{fmt.gib(used)} of {fmt.gib(whole)} memory used")
+    parts += _memory(device)
     if device.power_watts is not None:
         parts.append(f"{device.power_watts:.0f} W")
     if device.temperature_c is not None:
