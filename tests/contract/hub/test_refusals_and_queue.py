@@ -217,6 +217,7 @@ async def test_choices_are_checked_whatever_way_they_come(stack: Stack) -> None:
         assert "you are not in any" in answer["message"]
         _, page = await outsider.get("/hub/spawn/outsider")
         assert "not a member of a project yet" in page
+        assert ">Start</button>" not in page
 
 
 async def test_a_workspace_starts_where_an_access_rule_lets_one_work(stack: Stack) -> None:

@@ -104,7 +104,7 @@ def test_no_more_gpus_can_be_typed_than_a_project_is_guaranteed() -> None:
     assert 'max="3" step="0.01"' in both
     one = form.render("ada", ["vision"], supply, last={}, offer=Offer())
     assert 'max="2" step="0.01"' in one
-    free = Supply([small, Project(name="open")], [NODE])
+    free = Supply([small, Project(name="open", quota=QuotaAmounts(gpus=None))], [NODE])
     assert 'max="4" step="0.01"' in form.render(
         "ada", ["vision", "open"], free, last={}, offer=Offer()
     )
