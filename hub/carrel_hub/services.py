@@ -131,6 +131,7 @@ def carrel_environment(settings: Places, service: str) -> dict[str, str]:
     gpus = settings.gpus
     told = {
         "CARREL_GATEWAY_URL": f"{settings.gateway_url}/services/{scopes.GATEWAY}",
+        "CARREL_FRONT_URL": settings.front_url,
         "CARREL_STATE_DIR": str(settings.state_dir),
         "CARREL_DATABASE_URL": settings.database_url,
         "CARREL_GPUS": "" if gpus.count is None else str(gpus.count),

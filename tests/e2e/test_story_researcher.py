@@ -89,6 +89,7 @@ ADAS = (
 ADMINS = (
     f"{CONSOLE}access",
     f"{CONSOLE}alerts",
+    f"{CONSOLE}health",
     f"{CONSOLE}new-department",
     f"{CONSOLE}people",
     f"{CONSOLE}directory-groups",

@@ -97,6 +97,14 @@ def _of_samples() -> Verbs:
     }
 
 
+def _of_health() -> Verbs:
+    from carrel.cli.commands.admin import health
+
+    return {
+        "health": health.health,
+    }
+
+
 def _of_ending() -> Verbs:
     from carrel.cli.commands import ending
 
@@ -244,6 +252,7 @@ COMMANDS: Final[Mapping[str, Callable[[], Verbs]]] = {
     "queue": _of_cluster,
     "usage": _of_cluster,
     "history": _of_samples,
+    "health": _of_health,
     "wait": _of_ending,
     "password": _of_people,
     "rerun": _of_ending,

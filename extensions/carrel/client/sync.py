@@ -236,6 +236,8 @@ class Client:
     delete_service_account = blocking(AsyncClient.delete_service_account)
     create_service_token = blocking(AsyncClient.create_service_token)
     revoke_service_token = blocking(AsyncClient.revoke_service_token)
+    health = blocking(AsyncClient.health)
+    put_directory_sync = blocking(AsyncClient.put_directory_sync)
     list_alerts = blocking(AsyncClient.list_alerts)
     list_alert_rules = blocking(AsyncClient.list_alert_rules)
     put_alert_rule = blocking(AsyncClient.put_alert_rule)

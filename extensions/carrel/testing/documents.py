@@ -153,6 +153,7 @@ class DocumentRoutes:
                 "name": name,
                 "description": about.description,
                 "unit": about.unit,
+                "action": about.action,
                 **self._state.alerting.get(("alert-rules", name), {}),
             }
             for name, about in ABOUT.items()

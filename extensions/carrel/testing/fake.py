@@ -112,6 +112,11 @@ class FakeScheduler:
         return self._state.budgets
 
     @property
+    def health(self) -> Json:
+        """The report of health, which tests fill."""
+        return self._state.health
+
+    @property
     def alerting(self) -> dict[tuple[str, str], Json]:
         """Rules, silences and channels, by resource and name."""
         return self._state.alerting

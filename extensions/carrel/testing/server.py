@@ -10,6 +10,7 @@ from carrel.testing.assets import AssetRoutes, ServiceAccountRoutes
 from carrel.testing.documents import DocumentRoutes
 from carrel.testing.files import ArtifactRoutes
 from carrel.testing.people import PeopleRoutes
+from carrel.testing.platform import PlatformRoutes
 from carrel.testing.state import (
     AT_REST,
     NO_QUOTA,
@@ -42,7 +43,7 @@ class Server:
         add = self.app.router.add_route
         parts = (
             *(ArtifactRoutes(state), DocumentRoutes(state), PeopleRoutes(state)),
-            *(AssetRoutes(state), ServiceAccountRoutes(state)),
+            *(AssetRoutes(state), ServiceAccountRoutes(state), PlatformRoutes(state)),
         )
         more = [route for part in parts for route in part.routes()]
         for method, path, handler in (*self._routes(), *more):

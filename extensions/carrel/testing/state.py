@@ -74,6 +74,7 @@ class SchedulerState:
         self.budgets: dict[str, Json] = {}
         self.samples: Json = {"step_seconds": 300, "times": [], "values": {}}
         self.alerting: dict[tuple[str, str], Json] = {}
+        self.health: Json = {"state": "ok", "checks": []}
         self.people: dict[str, Json] = {}
         self.identities: dict[str, Json] = {}
         self.directory_groups: dict[str, Json] = {}

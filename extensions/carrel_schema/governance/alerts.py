@@ -27,6 +27,11 @@ RuleName = Literal[
     "set-aside",
     "certificate-expiring",
     "budget",
+    "not-ready",
+    "part-unreachable",
+    "channel-failing",
+    "directory-silent",
+    "backup-old",
 ]
 AlertState = Literal["pending", "firing", "resolved"]
 ChannelKind = Literal["webhook", "slack", "alertmanager", "mail"]
@@ -49,11 +54,17 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule finds; ``unit`` is that of its threshold, empty: it has none."""
+    """What a rule finds.
+
+    Attributes:
+        unit: of its threshold; empty: it has none.
+        action: what to do about what it found.
+    """
 
     description: str
     unit: str
     default: AlertRule
+    action: str
 
 
 ABOUT: Final[Mapping[RuleName, RuleDescription]] = {
@@ -61,71 +72,114 @@ ABOUT: Final[Mapping[RuleName, RuleDescription]] = {
         description="A GPU is allocated and does nothing.",
         unit="minutes without work on it",
         default=AlertRule(threshold=30, for_seconds=0),
+        action="Ask its owner to stop it, or set an idle limit for the project.",
     ),
     "low-use": RuleDescription(
         description="The GPUs of running work are hardly used.",
         unit="percent of utilization, mean of the last hour",
         default=AlertRule(severity="info", threshold=10, for_seconds=3600),
+        action="Ask its owner whether a fraction of a GPU would do.",
     ),
     "long-pending": RuleDescription(
         description="Work has been pending for long.",
         unit="hours since it was queued",
         default=AlertRule(severity="info", threshold=24, for_seconds=0),
+        action="Read its reason: ask for less, or raise the quota of its project.",
     ),
     "crash-loop": RuleDescription(
         description="Work fails again and again and is retried.",
         unit="failures",
         default=AlertRule(threshold=3, for_seconds=0),
+        action="Read the end of its log, and stop it until the cause is found.",
     ),
     "node-lost": RuleDescription(
         description="A node is silent, gone or not ready.",
         unit="",
         default=AlertRule(severity="critical", for_seconds=120),
+        action="Start the machine, or what reports it; work that ran there begins again elsewhere.",
     ),
     "gpu-unhealthy": RuleDescription(
         description="A GPU was taken out of service by a health check.",
         unit="",
         default=AlertRule(severity="critical", for_seconds=0),
+        action="Look at the GPU (`nvidia-smi -q`), then `carrel node uncordon NODE/GPU`.",
     ),
     "starved-queue": RuleDescription(
         description="A project has less than its quota while its work is pending.",
         unit="",
         default=AlertRule(for_seconds=1800),
+        action="`carrel project check` says which guarantees cannot all be kept.",
     ),
     "scheduler-lag": RuleDescription(
         description="The scheduler is late with what it has to process.",
         unit="seconds since it last looked at its inputs",
         default=AlertRule(severity="critical", threshold=30, for_seconds=60),
+        action="Look at the processor and the disk of the scheduler, and at its metrics.",
     ),
     "disk-full": RuleDescription(
         description="The disk of the state folder is nearly full.",
         unit="percent used",
         default=AlertRule(severity="critical", threshold=90, for_seconds=300),
+        action="Add room, delete what is not needed, or keep less (`carrel retention`).",
     ),
     "set-aside": RuleDescription(
         description="The scheduler has set inputs aside, or found an invariant violated.",
         unit="inputs",
         default=AlertRule(threshold=1, for_seconds=300),
+        action="`carrel list faults` names them; each is tried again when it changes.",
     ),
     "budget": RuleDescription(
         description="A budget of GPU-hours is nearly used up.",
         unit="percent used",
         default=AlertRule(threshold=80, for_seconds=0),
+        action="Raise the budget, or tell its people that it ends.",
     ),
     "certificate-expiring": RuleDescription(
         description="The TLS certificate of the front expires soon.",
         unit="days left",
         default=AlertRule(threshold=14, for_seconds=0),
+        action="Put a new certificate into the file of --tls-cert.",
+    ),
+    "not-ready": RuleDescription(
+        description="Nothing can be started: the ledger or the cluster does not take writes.",
+        unit="",
+        default=AlertRule(severity="critical", for_seconds=60),
+        action="Look at the disk of the ledger, or at the cluster's API server; its log has more.",
+    ),
+    "part-unreachable": RuleDescription(
+        description="The Hub, the proxy or the gateway does not answer the scheduler.",
+        unit="",
+        default=AlertRule(severity="critical", for_seconds=120),
+        action="Read the log of that part; `carrel up` and Kubernetes start one that has ended.",
+    ),
+    "channel-failing": RuleDescription(
+        description="A channel does not take what it is told.",
+        unit="",
+        default=AlertRule(for_seconds=900),
+        action="`carrel alert test-channel` says why; correct its address or secret.",
+    ),
+    "directory-silent": RuleDescription(
+        description="Rights of people were not compared with the directory for some time.",
+        unit="minutes since they were",
+        default=AlertRule(threshold=30, for_seconds=0),
+        action="Look whether the Hub reaches the directory (LDAP, OIDC); its log says more.",
+    ),
+    "backup-old": RuleDescription(
+        description="The last backup by `carrel backup` is old; none at all is not told.",
+        unit="days since the last backup",
+        default=AlertRule(threshold=7, for_seconds=0),
+        action="Run `carrel backup FILE`, and look at what ran it before.",
     ),
 }
 
 
 class AlertRuleOut(AlertRule, frozen=True, kw_only=True):
-    """A rule as it holds, and what it finds."""
+    """A rule as it holds, what it finds, and what to do about that."""
 
     name: str = ""
     description: str = ""
     unit: str = ""
+    action: str = ""
 
 
 class AlertRuleList(Answer, frozen=True, kw_only=True):
@@ -139,8 +193,8 @@ class AlertOut(Answer, frozen=True, kw_only=True):
 
     Attributes:
         rule: that found it.
-        subject: what it is about: ``node/NAME``, ``project/NAME``, ``workload/PROJECT/NAME`` or
-            ``platform``.
+        subject: what it is about: ``node/NAME``, ``project/NAME``, ``workload/PROJECT/NAME``,
+            ``part/NAME``, ``channel/NAME`` or ``platform``.
         since: when its condition began.
         silenced_until: nobody is told before; 0: people are.
     """

@@ -1,5 +1,6 @@
 """The command lines of ``carrel backup`` and ``carrel restore``."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -14,6 +15,8 @@ from carrel_hub.state_folder import LOCK, default_state_dir
 LEDGER_ELSEWHERE: Final = (
     "the ledger, which is not in this folder: pg_dump --format=custom, where it is in PostgreSQL"
 )
+LAST_BACKUP: Final = "last-backup.json"
+"""When a backup was made last, in epoch seconds; the scheduler reads it."""
 FILES_OF_USERS: Final = "homes, checkpoints and event files: copy the folder engine/ for these"
 
 StateDir = Annotated[Path | None, typer.Option(help="The state folder of `carrel up`.")]
@@ -44,6 +47,7 @@ def backup(
             archive.write(Path(staging), manifest, file.absolute(), passphrase)
     except archive.BackupError as error:
         _fail(str(error))
+    _note_backup(state, manifest.made_at)
     how = "encrypted" if passphrase else "not encrypted, and it holds keys: keep it to yourself"
     typer.echo(f"Wrote {file} with {len(manifest.checksums)} files, {how}.")
     for one in elsewhere:
@@ -79,6 +83,18 @@ def restore(
     typer.echo(f"Restored {len(manifest.checksums)} files of {made} to {state}.")
     for one in manifest.elsewhere:
         typer.echo(f"Not in it: {one}.")
+
+
+def _note_backup(state: Path, made_at: float) -> None:
+    """Tell the scheduler, whose health report says when the last backup was made."""
+    place = state / LAST_BACKUP
+    fresh = place.with_suffix(".new")
+    try:
+        fresh.write_text(json.dumps(made_at))
+        fresh.chmod(0o644)  # whoever the scheduler runs as; the folder is not open to others
+        fresh.replace(place)
+    except OSError as error:
+        typer.echo(f"The health report does not know of it: {place}: {error.strerror}", err=True)
 
 
 def _folder(state_dir: Path | None) -> Path:

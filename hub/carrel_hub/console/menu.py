@@ -23,6 +23,7 @@ class Entry:
 
 
 MANAGED: Final = (
+    Entry("health", "Health", "alerts:read"),
     Entry("alerts", "Alerts"),
     Entry("analytics", "Analytics", "usage:read"),
     Entry("usage", "Consumption", "usage:read"),

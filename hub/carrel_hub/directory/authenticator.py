@@ -55,7 +55,9 @@ class DirectoryAuthenticator(Authenticator):
     def get_handlers(self, app: Any) -> list[Any]:
         """Called once by the Hub, inside its event loop; begins to look after its users."""
         self.app = app
-        controller = DirectoryController(self, self.sign_in.refresh_seconds, self.log)
+        controller = DirectoryController(
+            self, self.sign_in.refresh_seconds, self.log, self._report_sync
+        )
         self._running = asyncio.create_task(controller.run())
         base: Any = super()
         handlers: list[Any] = base.get_handlers(app)
@@ -88,6 +90,11 @@ class DirectoryAuthenticator(Authenticator):
             return True
         used = identity if self.sign_in.uid_source == "directory" else PosixIdentity()
         return await self._numbers.tell(scheduler, name, used)
+
+    async def _report_sync(self, succeeded_at: float, error: str) -> None:
+        scheduler = self._scheduler()
+        if scheduler is not None:
+            await scheduler.put_directory_sync(succeeded_at, error)
 
     def _scheduler(self) -> Any:
         """Its client; ``None`` for a Hub that has none."""

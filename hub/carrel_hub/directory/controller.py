@@ -7,12 +7,15 @@ the directory does not answer nothing changes: nobody is locked out, and nobody 
 
 import asyncio
 import logging
+import time
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Protocol
 
 from jupyterhub import orm
 from tornado import web
 
+from carrel.errors import CarrelError
 from carrel_hub.accounts import sessions
 from carrel_hub.accounts.controller import servers_of, stop_servers
 from carrel_hub.directory.membership import forget
@@ -49,11 +52,32 @@ class UserSource(Protocol):
         """
 
 
-class DirectoryController:
-    """Keeps the Hub's users what the directory says."""
+Report = Callable[[float, str], Awaitable[None]]
+"""Tells the scheduler when a round succeeded last (epoch seconds) and why the last one failed."""
 
-    def __init__(self, authenticator: UserSource, seconds: float, log: logging.Logger) -> None:
+
+class DirectoryController:
+    """Keeps the Hub's users what the directory says.
+
+    Args:
+        authenticator: asks about one user.
+        seconds: between two rounds.
+        log: for those who run the Hub.
+        report: told after each round; ``None``: nobody is.
+        clock: epoch seconds.
+    """
+
+    def __init__(
+        self,
+        authenticator: UserSource,
+        seconds: float,
+        log: logging.Logger,
+        report: Report | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._authenticator, self._seconds, self._log = authenticator, seconds, log
+        self._report, self._clock = report, clock
+        self._succeeded_at = 0.0
         self._unreachable = False
         self._unknown: set[str] = set()
 
@@ -61,14 +85,27 @@ class DirectoryController:
         """Ask for as long as the Hub runs; first soon after its start."""
         await asyncio.sleep(min(self._seconds, 10.0))
         while True:
-            try:
-                await self.ask_about_all()
-            except Exception:  # noqa: BLE001 - whatever it is, people have to be asked about again
-                self._log.exception("Users could not be compared with the directory; trying again")
+            await self.one_round()
             await asyncio.sleep(self._seconds)
 
-    async def ask_about_all(self) -> None:
-        """One round; it ends early when the directory does not answer."""
+    async def one_round(self) -> None:
+        """Ask about all, and report how it went; raises nothing."""
+        try:
+            failed = await self.ask_about_all()
+        except Exception as error:  # noqa: BLE001 - whatever it is, people have to be asked about again
+            self._log.exception("Users could not be compared with the directory; trying again")
+            failed = type(error).__name__
+        if not failed:
+            self._succeeded_at = self._clock()
+        if self._report is None:
+            return
+        try:
+            await self._report(self._succeeded_at, failed)
+        except CarrelError as error:
+            self._log.debug("The scheduler was not told of the directory: %s", error)
+
+    async def ask_about_all(self) -> str:
+        """One round; it ends early when the directory does not answer, and returns why."""
         await self._authenticator.table.refresh()
         app = self._authenticator.app
         for name in [row.name for row in app.db.query(orm.User).all()]:
@@ -86,7 +123,7 @@ class DirectoryController:
                 if not self._unreachable:
                     self._log.warning("The directory does not answer, rights stay: %s", error)
                 self._unreachable = True
-                return
+                return str(error)
             except Exception:  # noqa: BLE001 - one user's answer must not keep others' removals from counting
                 if name not in self._unknown:
                     self._log.exception("Rights of %s stay as they are", name)
@@ -94,6 +131,7 @@ class DirectoryController:
         if self._unreachable:
             self._log.warning("The directory answers again")
         self._unreachable = False
+        return ""
 
     async def _ask_about(self, app: Any, user: Any) -> None:
         try:

@@ -6,6 +6,7 @@ from typing import Final
 
 from carrel_schema.answers import NodeView
 from carrel_schema.governance.alerts import AlertRule, RuleName
+from carrel_schema.governance.health import DirectorySync
 from carrel_schema.objects import Workload
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
@@ -36,6 +37,14 @@ class Facts:
         set_aside: inputs that were set aside, and violated invariants.
         budgets: GPU-hours used and allowed, by scope.
         certificate_ends: when the front's certificate expires; ``None``: it has none.
+        disk_free_bytes: of the state folder's disk; ``None``: not known.
+        engine: ``local`` or ``kubernetes``.
+        trouble: what is in the way of all work, a sentence; empty: nothing.
+        parts: why the scheduler does not reach the Hub, the proxy and the gateway, by their names;
+            empty: it does. One that was not asked yet is left out.
+        channels: why channels did not take their last message, by name; empty: they did.
+        directory: how comparing rights with the directory went; ``None``: there is none.
+        backup_at: of the last backup by ``carrel backup``; ``None``: none is known.
     """
 
     now: float
@@ -48,6 +57,13 @@ class Facts:
     set_aside: int = 0
     certificate_ends: float | None = None
     budgets: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    disk_free_bytes: int | None = None
+    engine: str = ""
+    trouble: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    channels: Mapping[str, str] = field(default_factory=dict)
+    directory: DirectorySync | None = None
+    backup_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,7 @@ def find(facts: Facts, rules: Rules) -> list[Condition]:
     """What the enabled rules find."""
     found = [*_of_nodes(facts, rules), *_of_work(facts, rules), *_of_queues(facts)]
     found += [*_of_platform(facts, rules), *_of_budgets(facts, rules)]
+    found += [*_of_parts(facts, rules)]
     return [one for one in found if rules[one.rule].enabled]
 
 
@@ -156,3 +173,27 @@ def _of_platform(facts: Facts, rules: Rules) -> Iterator[Condition]:
         if days < rules["certificate-expiring"].threshold:
             summary = f"The TLS certificate of the front expires in {max(days, 0):.0f} days."
             yield Condition("certificate-expiring", "platform", summary)
+    if facts.trouble:
+        yield Condition("not-ready", "platform", facts.trouble)
+    if facts.backup_at is not None:
+        days = (facts.now - facts.backup_at) / DAY
+        if days > rules["backup-old"].threshold:
+            yield Condition("backup-old", "platform", f"The last backup is {days:.0f} days old.")
+
+
+def _of_parts(facts: Facts, rules: Rules) -> Iterator[Condition]:
+    for name, why in facts.parts.items():
+        if why:
+            yield Condition("part-unreachable", f"part/{name}", f"The {name} {why}.")
+    for name, why in facts.channels.items():
+        if why:
+            yield Condition("channel-failing", f"channel/{name}", f"Channel {name}: {why}.")
+    synced = facts.directory
+    if synced is None or facts.now - synced.reported_at > DAY:
+        return  # the Hub asks no directory any more
+    minutes = (facts.now - synced.succeeded_at) / MINUTE
+    if minutes > rules["directory-silent"].threshold:
+        since = f"for {minutes:.0f} min" if synced.succeeded_at else "since the Hub started"
+        why = f": {synced.error}" if synced.error else ""
+        summary = f"Rights were not compared with the directory {since}{why}."
+        yield Condition("directory-silent", "platform", summary)

@@ -15,6 +15,7 @@ import msgspec
 
 from carrel_scheduler.alerts.conditions import Facts, Rules, find
 from carrel_scheduler.alerts.delivery import Delivery
+from carrel_scheduler.alerts.health import LedgerFacts, report
 from carrel_scheduler.alerts.messages import NotDelivered, post, send, send_mail, title
 from carrel_scheduler.alerts.states import AlertStates, silenced_until
 from carrel_scheduler.ledger.errors import SecretsUnreadable
@@ -29,6 +30,7 @@ from carrel_schema.governance.alerts import (
     SilenceOut,
 )
 from carrel_schema.governance.budgets import BudgetOut
+from carrel_schema.governance.health import DIRECTORY_SETTING, DirectorySync, HealthCheck
 from carrel_schema.scopes import PLATFORM
 
 log = logging.getLogger(__name__)
@@ -86,11 +88,7 @@ class AlertController:
         """Look, write what changed, and tell."""
         rules, channels = await self.rules(), await self.channels()
         book = await self._opened()
-        facts = self._facts()
-        if self._budgets is not None:
-            found = await self._budgets()
-            used = {one.scope: (one.used_gpu_hours, one.gpu_hours) for one in found}
-            facts = replace(facts, budgets=used)
+        facts = await self._gathered(channels)
         changed = book.step(find(facts, rules), rules, self._clock())
         if changed:
             kept = [one for one in book.alerts if one.state != "pending"]
@@ -101,6 +99,31 @@ class AlertController:
                 if not silenced_until(alert, silences, self._clock()):
                     self.delivery.put(channels, alert)
         await self.delivery.flush(channels)
+
+    async def _gathered(self, channels: Mapping[str, ChannelFields]) -> Facts:
+        """The state of now, with what the ledger and channels know of it."""
+        errors = self.delivery.errors
+        stored = (await self._ledger.settings()).get(DIRECTORY_SETTING)
+        facts = replace(
+            self._facts(),
+            channels={name: errors.get(name, "") for name in channels},
+            directory=None if stored is None else msgspec.convert(stored, DirectorySync),
+        )
+        if self._budgets is None:
+            return facts
+        found = await self._budgets()
+        used = {one.scope: (one.used_gpu_hours, one.gpu_hours) for one in found}
+        return replace(facts, budgets=used)
+
+    async def health(self) -> Sequence[HealthCheck]:
+        """What is so now, by the part of the platform."""
+        facts = await self._gathered(await self.channels())
+        decisions = await self._ledger.decisions(limit=1)
+        known = LedgerFacts(
+            size_bytes=await self._ledger.size_bytes(),
+            decided_at=decisions[-1].at if decisions else None,
+        )
+        return report(facts, await self.rules(), known)
 
     async def alerts(self) -> Sequence[AlertOut]:
         """All alerts of now, with their silences."""

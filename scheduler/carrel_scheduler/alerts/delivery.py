@@ -63,6 +63,11 @@ class Delivery:
         """How sending to a channel goes."""
         return self._states.setdefault(name, ChannelState())
 
+    @property
+    def errors(self) -> Mapping[str, str]:
+        """Why the last try failed, by channel; empty: it did not."""
+        return {name: state.error for name, state in self._states.items()}
+
     def put(self, channels: Mapping[str, ChannelFields], alert: AlertOut) -> None:
         """Queue an alert for each channel that is told of it."""
         for name, channel in channels.items():
@@ -70,6 +75,8 @@ class Delivery:
                 continue
             if alert.state == "resolved" and not channel.send_resolved:
                 continue
+            if alert.subject == f"channel/{name}":
+                continue  # that it does not take anything is for others
             state = self.state(name)
             if len(state.waiting) >= MOST_WAITING:
                 state.waiting.popleft()

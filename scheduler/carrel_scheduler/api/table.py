@@ -36,6 +36,7 @@ from carrel_scheduler.api.operations.governance import (
     users,
 )
 from carrel_scheduler.api.operations.paths import WORKLOAD
+from carrel_scheduler.api.operations.platform import health
 from carrel_scheduler.api.principals.access import Access
 
 TERMINAL: Final = Operation(
@@ -108,6 +109,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *departments.OPERATIONS,
     *cluster.OPERATIONS,
     *audit.OPERATIONS,
+    *health.OPERATIONS,
     *budgets.OPERATIONS,
     *caller.OPERATIONS,
     *gateway.OPERATIONS,

@@ -284,6 +284,10 @@ class Ledger(ObjectStore, Protocol):
         """Forget a copy; its name and version are not given again. Raises ``NotFound``."""
         ...
 
+    async def size_bytes(self) -> int:
+        """The size of the database, in bytes."""
+        ...
+
     async def settings(self) -> Mapping[str, Any]:
         """Small key-value facts (default project, signing key id)."""
         ...

@@ -248,6 +248,11 @@ class SqlLedger(SqlObjectStore):
         """See ``Ledger``."""
         return await self._read(history_rows.read_decisions, workload_uid=workload_uid, limit=limit)
 
+    async def size_bytes(self) -> int:
+        """See ``Ledger``."""
+        found: int = await self._read(small_rows.size_bytes)
+        return found
+
     async def add_gpu_use(self, pieces: Sequence[GpuUse]) -> None:
         """See ``Ledger``."""
         arrivals = tuple(pieces)

@@ -1,11 +1,17 @@
-"""What alerts are decided on: the state of this process, its disk and the front's certificate."""
+"""What alerts are decided on: the state of this process and of what is around it.
+
+Around it are the disk, the front's certificate, other parts, and the last run of `carrel backup`.
+"""
 
 import logging
 import shutil
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from cryptography import x509
 
 from carrel_scheduler.alerts.conditions import Facts, QueueFacts
@@ -19,6 +25,27 @@ log = logging.getLogger(__name__)
 WINDOW_SECONDS: Final = 3600.0
 MEASURED_SECONDS: Final = 1800.0
 """Work that was measured for less than this is not judged."""
+BACKUP_FILE: Final = "last-backup.json"
+"""In the state folder; `carrel backup` writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSources:
+    """What is around the scheduler.
+
+    Attributes:
+        folder: on the disk that fills.
+        engine: ``local`` or ``kubernetes``.
+        certificate: of the front, a PEM file; ``None``: it has none here.
+        trouble: what is in the way of all work, a sentence; empty: nothing.
+        parts: why other parts gave no answer, by name; empty: they did.
+    """
+
+    folder: Path
+    engine: str = "local"
+    certificate: Path | None = None
+    trouble: Callable[[], str] = str
+    parts: Callable[[], Mapping[str, str]] = dict
 
 
 class AlertFacts:
@@ -27,20 +54,16 @@ class AlertFacts:
     Args:
         loop: whose state it is.
         live: the same, as people see it.
-        folder: on the disk that fills.
-        certificate: of the front, a PEM file; ``None``: it has none here.
+        sources: what is around it.
     """
 
-    def __init__(
-        self, loop: Reconciler, live: LiveView, folder: Path, certificate: Path | None
-    ) -> None:
-        self._loop, self._live = loop, live
-        self._folder, self._certificate = folder, certificate
+    def __init__(self, loop: Reconciler, live: LiveView, sources: AlertSources) -> None:
+        self._loop, self._live, self._sources = loop, live, sources
 
     def __call__(self) -> Facts:
         """The state of now."""
         loop, live, now = self._loop, self._live, time.time()
-        faults = live.faults()
+        faults, disk = live.faults(), self._disk()
         return Facts(
             now=now,
             nodes=live.nodes(),
@@ -53,9 +76,14 @@ class AlertFacts:
                 and (mean := mean_use(entry.gpu_series, now, gpus_of(entry))) is not None
             },
             lag_seconds=loop.inbox_age_seconds,
-            disk_used=self._disk_used(),
+            disk_used=None if disk is None else 1.0 - disk[1] / disk[0],
+            disk_free_bytes=None if disk is None else disk[1],
             set_aside=len(faults.set_aside) + len(faults.violated),
             certificate_ends=self._certificate_ends(),
+            engine=self._sources.engine,
+            trouble=self._sources.trouble(),
+            parts=self._sources.parts(),
+            backup_at=self._backup_at(),
         )
 
     def _queues(self) -> dict[str, QueueFacts]:
@@ -67,18 +95,28 @@ class AlertFacts:
                 found[name] = QueueFacts(quota, use.gpu_allocated_milli, use.gpu_waiting_milli)
         return found
 
-    def _disk_used(self) -> float | None:
+    def _disk(self) -> tuple[int, int] | None:
+        """Bytes of the disk, and those that are free."""
         try:
-            usage = shutil.disk_usage(self._folder)
+            usage = shutil.disk_usage(self._sources.folder)
         except OSError:
             return None
-        return 1.0 - usage.free / usage.total if usage.total else None
+        return (usage.total, usage.free) if usage.total else None
+
+    def _backup_at(self) -> float | None:
+        try:
+            return float(msgspec.json.decode((self._sources.folder / BACKUP_FILE).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            log.debug("when the last backup was made cannot be read: %s", error)
+            return None
 
     def _certificate_ends(self) -> float | None:
-        if self._certificate is None:
+        if self._sources.certificate is None:
             return None
         try:
-            found = x509.load_pem_x509_certificate(self._certificate.read_bytes())
+            found = x509.load_pem_x509_certificate(self._sources.certificate.read_bytes())
         except (OSError, ValueError) as error:
             log.debug("the certificate of the front cannot be read: %s", error)
             return None

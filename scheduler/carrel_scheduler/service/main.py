@@ -180,7 +180,11 @@ class Service:
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         live = LiveView(self.loop, environment.fits)
-        self._monitoring = Monitoring(settings, ledger, self.loop, live, time.time)
+
+        def trouble() -> str:
+            return environment.trouble() or ledger.trouble
+
+        self._monitoring = Monitoring(settings, ledger, self.loop, live, time.time, trouble)
         self._users = HubUsers(settings.hub_api_url, settings.hub_token)
         self._server = http_server(
             make_app(
@@ -190,7 +194,7 @@ class Service:
                     alerts=self._monitoring.alerts,
                     budgets=self._monitoring.budgets,
                     engine=engine,
-                    trouble=lambda: environment.trouble() or ledger.trouble,
+                    trouble=trouble,
                     identity=self._identity,
                     membership=self._membership,
                     users=self._users,

@@ -6,12 +6,14 @@ Each reads what pages read, in a task of its own; none can end the scheduler or 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
 
 from carrel_scheduler.alerts.controller import AlertController
 from carrel_scheduler.alerts.weekly import WeeklyReports
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.policy.budgets import BudgetUse
-from carrel_scheduler.service.alert_facts import AlertFacts
+from carrel_scheduler.service.alert_facts import AlertFacts, AlertSources
+from carrel_scheduler.service.probes import PartProbes, addresses
 from carrel_scheduler.service.sampling import LiveSample, Sampler
 from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.service.usage_aggregation import UsageAggregation
@@ -28,6 +30,7 @@ class Monitoring:
         loop: what is looked at.
         live: the same, as people see it.
         clock: epoch seconds.
+        trouble: what is in the way of all work, a sentence; empty: nothing.
     """
 
     def __init__(
@@ -37,8 +40,17 @@ class Monitoring:
         loop: Reconciler,
         live: LiveView,
         clock: Callable[[], float],
+        trouble: Callable[[], str] = str,
     ) -> None:
-        facts = AlertFacts(loop, live, settings.state_dir, settings.certificate)
+        self._probes = PartProbes(addresses(settings), urlsplit(settings.public_url).netloc)
+        sources = AlertSources(
+            folder=settings.state_dir,
+            engine=settings.engine,
+            certificate=settings.certificate,
+            trouble=trouble,
+            parts=lambda: self._probes.found,
+        )
+        facts = AlertFacts(loop, live, sources)
         self.budgets = BudgetUse(ledger, clock)
         self.alerts = AlertController(
             ledger, facts, clock, settings.alerts_address, self.budgets.all
@@ -51,5 +63,5 @@ class Monitoring:
 
     def begin(self, group: asyncio.TaskGroup) -> Sequence["asyncio.Task[None]"]:
         """Begin to look, until the tasks are cancelled."""
-        parts = (self.alerts, self._sampler, self._weekly, self._aggregation)
+        parts = (self.alerts, self._probes, self._sampler, self._weekly, self._aggregation)
         return [group.create_task(one.run()) for one in parts]

@@ -29,6 +29,9 @@ variable                        meaning
 ``CARREL_PROJECT_FILES_GIB``    room of each project for artifacts and checkpoints, and the same for
                                 models and kept checkpoints; default 200, 0: no bound
 ``CARREL_GATEWAY_URL``          where tasks reach the gateway; empty: they do not get it
+``CARREL_FRONT_URL``            where the scheduler asks whether the proxy answers; empty: it does
+                                not ask
+``CARREL_PUBLIC_URL``           the address that people know
 ``JUPYTERHUB_*``                what the Hub gives every service: URL, token, prefix
 **on one machine**
 ``CARREL_GPUS``                 number of simulated GPUs; unset: real ones if there are, else 4
@@ -153,6 +156,7 @@ class Settings:
     ``gateway_url`` is where tasks reach the gateway, without a final slash; empty: they are not
     told of it. ``network`` is what isolated tasks are given; ``None``: the machine's.
     ``certificate`` is the front's, whose end is watched; ``alerts_address`` the page of alerts.
+    ``front_url`` is where the scheduler reaches the proxy, ``public_url`` where people do.
     """
 
     state_dir: Path
@@ -183,6 +187,8 @@ class Settings:
     retention: RetentionRules = field(default_factory=RetentionRules)
     certificate: Path | None = None
     alerts_address: str = ""
+    front_url: str = ""
+    public_url: str = ""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -196,6 +202,8 @@ class Settings:
             state_dir=state_dir,
             certificate=_path(env.get("CARREL_TLS_CERTIFICATE", "")),
             alerts_address=_alerts_address(env.get("CARREL_PUBLIC_URL", "")),
+            front_url=env.get("CARREL_FRONT_URL", ""),
+            public_url=env.get("CARREL_PUBLIC_URL", ""),
             database_url=env.get("CARREL_DATABASE_URL") or f"sqlite:///{state_dir}/carrel.sqlite",
             host=host,
             port=port,

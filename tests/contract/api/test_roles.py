@@ -132,6 +132,8 @@ SAMPLES = {
     "put_notification_channel": Sample({"name": "ops"}, CHANNEL),
     "test_notification_channel": Sample({"name": "none"}),
     "delete_notification_channel": Sample({"name": "ops"}),
+    "read_health": Sample({}),
+    "put_directory_sync": Sample({}, {"reported_at": 1.0, "succeeded_at": 1.0}),
     "list_service_accounts": Sample({}),
     "put_service_account": Sample({"name": "ci"}, {}, "?scope=project/vision"),
     "delete_service_account": Sample({"name": "none"}),

@@ -22,6 +22,7 @@ from carrel_schema.governance.alerts import (
     Severity,
     SilenceOut,
 )
+from carrel_schema.governance.health import DirectorySync
 from carrel_schema.objects import Failure, Meta, Workload, WorkloadSpec, WorkloadStatus
 
 START = 1_790_000_000.0
@@ -59,6 +60,11 @@ BROKEN: dict[RuleName, Callable[[float], dict[str, Any]]] = {
     "set-aside": lambda _: {"set_aside": 1},
     "budget": lambda _: {"budgets": {"project/vision": (81.0, 100.0)}},
     "certificate-expiring": lambda now: {"certificate_ends": now + 10 * 86_400},
+    "not-ready": lambda _: {"trouble": "The disk of the ledger is full."},
+    "part-unreachable": lambda _: {"parts": {"Hub": "", "gateway": "answered 502"}},
+    "channel-failing": lambda _: {"channels": {"ops": "it answered 500", "mail": ""}},
+    "directory-silent": lambda now: {"directory": DirectorySync(reported_at=now)},
+    "backup-old": lambda now: {"backup_at": now - 8 * 86_400},
 }
 WELL: dict[str, Any] = {
     "nodes": [node(allocated_milli=1000), node(status="cordoned")],
@@ -68,6 +74,10 @@ WELL: dict[str, Any] = {
     "disk_used": 0.5,
     "budgets": {"project/vision": (79.0, 100.0)},
     "certificate_ends": START + 90 * 86_400,
+    "parts": {"Hub": "", "proxy": ""},
+    "channels": {"ops": ""},
+    "directory": DirectorySync(reported_at=START, succeeded_at=START + 6600),
+    "backup_at": START,
 }
 
 

@@ -2,10 +2,12 @@
 
 import fcntl
 import io
+import json
 import shutil
 import sqlite3
 import stat
 import tarfile
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from carrel_hub.backup.command import backup, restore
 from carrel_hub.backup.contents import MANIFEST
 from carrel_hub.backup.encryption import MAGIC, WrongPassphrase, decrypt
 from carrel_hub.state_folder import LOCK
+from carrel_scheduler.service.alert_facts import BACKUP_FILE
 
 PLAIN = {
     "keys.json": b'{"cookie": "00"}',
@@ -74,6 +77,12 @@ def secret(folder: Path, text: str) -> Path:
     file = folder / "passphrase"
     file.write_text(f"{text}\n")
     return file
+
+
+def test_the_health_report_is_told_of_a_backup(state: Path) -> None:
+    before = time.time()
+    backed_up(state)
+    assert before <= json.loads((state / BACKUP_FILE).read_text()) <= time.time()
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

@@ -23,6 +23,7 @@ from carrel_scheduler.api.services.governance.service_accounts import ServiceAcc
 from carrel_scheduler.api.services.governance.templates import Templates
 from carrel_scheduler.api.services.governance.users import DirectoryGroups, UserAccounts
 from carrel_scheduler.api.services.metrics import Metrics
+from carrel_scheduler.api.services.platform.health import Health
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import Submission
 
@@ -50,6 +51,7 @@ class Services:
     accounting: Accounting
     budgets: Budgets
     alerts: Alerts
+    health: Health
     streams: EventStreams
     metrics: Metrics
     audit: AuditLog
@@ -87,6 +89,7 @@ class Services:
             groups=DirectoryGroups(deps),
             accounting=Accounting(deps),
             alerts=Alerts(deps),
+            health=Health(deps),
             secrets=Secrets(deps),
             streams=EventStreams(deps),
             metrics=Metrics(deps),

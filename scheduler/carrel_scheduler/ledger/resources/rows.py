@@ -306,6 +306,10 @@ class Past:
         """See ``Ledger``."""
         return self.rows.audit
 
+    async def size_bytes(self) -> int:
+        """See ``Ledger``."""
+        return await self.rows.size_bytes()
+
     async def settings(self) -> Mapping[str, Any]:
         """See ``Ledger``."""
         return await self.rows.settings()

@@ -1,4 +1,4 @@
-"""Encrypted secrets, idempotency keys, settings and the logs of studies in SQL.
+"""Encrypted secrets, idempotency keys, settings, the logs of studies and the size in SQL.
 
 The log of a study is only appended to, and its entries are numbered from 0 without a gap.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
 from carrel_scheduler.ledger.rows.tables import idempotency_keys, secrets, settings, study_log
@@ -29,6 +29,10 @@ _STUDY_LENGTH: Final = select(func.max(study_log.c.number)).where(
     study_log.c.workload_uid == bindparam("uid")
 )
 _NEW_ENTRIES: Final = insert(study_log)
+_SIZES: Final = {
+    "sqlite": text("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"),
+    "postgresql": text("SELECT pg_database_size(current_database())"),
+}
 
 
 def write_secrets(connection: Connection, uid: str, encrypted: str) -> None:
@@ -82,6 +86,11 @@ def write_setting(connection: Connection, key: str, value: str) -> None:
     """Set one; ``value`` is JSON."""
     connection.execute(delete(settings).where(settings.c.key == key))
     connection.execute(insert(settings), {"key": key, "value": value})
+
+
+def size_bytes(connection: Connection) -> int:
+    """The size of the database."""
+    return int(connection.execute(_SIZES[connection.dialect.name]).scalar_one())
 
 
 def append_study(connection: Connection, uid: str, entries: Sequence[str], first: int) -> None:

@@ -1,4 +1,4 @@
-"""Alerts, their rules, silences and channels."""
+"""Alerts, their rules, silences and channels; the health of the platform."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +14,7 @@ from carrel_schema.governance.alerts import (
     SilenceList,
     SilenceOut,
 )
+from carrel_schema.governance.health import HealthReport
 
 CHANNELS = "/notification-channels"
 
@@ -22,6 +23,15 @@ class AlertMethods:
     """Read alerts; change rules, silences and channels (administrators)."""
 
     _transport: Transport
+
+    async def health(self) -> HealthReport:
+        """What of the platform is well, what is not, and what to do (administrators)."""
+        return await self._transport.ask("GET", "/health", HealthReport)
+
+    async def put_directory_sync(self, succeeded_at: float, error: str = "") -> None:
+        """Report how comparing rights with the directory went (the Hub); epoch seconds."""
+        body = {"reported_at": succeeded_at, "succeeded_at": succeeded_at, "error": error[:500]}
+        await self._transport.send("PUT", "/directory-sync", body=body)
 
     async def list_alerts(self) -> Sequence[AlertOut]:
         """Alerts that the caller may see, firing ones first."""

@@ -171,4 +171,5 @@ def _rule(name: str, rule: AlertRule) -> AlertRuleOut:
         name=name,
         description=about.description,
         unit=about.unit,
+        action=about.action,
     )

@@ -1,0 +1,37 @@
+"""Health: what of the platform is well, what is not, and what to do."""
+
+from typing import Final
+
+from typing_extensions import override
+
+from carrel_hub.console.handlers.base import Live, SignedInPage
+
+TITLES: Final = {
+    "scheduler": "Scheduler",
+    "engine": "Engine",
+    "ledger": "Ledger and disk",
+    "backup": "Backup",
+    "nodes": "Nodes and GPUs",
+    "parts": "Hub, proxy and gateway",
+    "certificate": "TLS certificate",
+    "channels": "Alert channels",
+    "directory": "Directory (LDAP, OIDC)",
+}
+STATES: Final = {"ok": "OK", "warning": "Warning", "failed": "Failed"}
+READ_AGAIN_SECONDS: Final = 15
+
+
+class HealthPage(SignedInPage):
+    """Shows all checks, read again while it is open."""
+
+    @override
+    async def get(self) -> None:
+        """Show them."""
+        await self.show_managed(
+            "admin/health.html",
+            section="health",
+            live=Live(("checks",), READ_AGAIN_SECONDS),
+            report=await self.client.health(),
+            titles=TITLES,
+            states=STATES,
+        )

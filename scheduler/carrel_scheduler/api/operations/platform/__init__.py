@@ -1,0 +1,1 @@
+"""The platform as a whole, for its administrators: health, retention."""

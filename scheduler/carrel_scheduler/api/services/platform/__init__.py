@@ -1,0 +1,1 @@
+"""What the operations on the platform as a whole do."""
