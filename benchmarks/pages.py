@@ -35,6 +35,7 @@ from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel.client import AsyncClient
 from carrel_hub.console.app import http_server, hub_oauth, make_app
 from carrel_hub.console.settings import Settings
+from carrel_schema.history import PlaceUse
 from carrel_schema.samples import Sample
 
 PREFIX: Final = "/services/console/"
@@ -46,7 +47,7 @@ HISTORY_PAGES: Final = (
     *("", "jobs", "projects", "projects/project-7", "policies", "secrets", "access", "alerts"),
     *("audit", "analytics?days=365", "analytics?subject=project/project-7&days=365"),
     *("analytics-curves?days=365", "usage", "usage?days=365", "usage?by=user&days=365"),
-    *("usage-curves?days=365",),
+    *("usage-curves?days=365", "usage?by=gpu-type&days=365"),
 )
 HISTORY_GOAL_MS: Final = 300.0
 USERS: Final = 5000
@@ -107,7 +108,7 @@ def write_past(database: Path) -> None:
     columns = (
         *("at", "epoch", "workload_uid", "workload", "project", "user", "kind", "attempt"),
         *("from_phase", "to_phase", "gpu_milli", "cpu_milli", "memory_bytes", "borrowed"),
-        *("node", "devices"),
+        *("node", "places", "devices"),
     )
 
     def runs() -> Iterator[tuple[object, ...]]:
@@ -117,8 +118,16 @@ def write_past(database: Path) -> None:
             end = min(at + draw.expovariate(1 / 7200), now - 1)
             name = (f"u{number}", f"run-{number}", f"project-{project}", f"user-{user}", "training")
             held = (1000 * draw.choice((1, 1, 2, 4)), 4000, 2**33)
-            yield (at, 1, *name, 0, "pending", "running", *held, draw.random() < 0.3, "n1", "[0]")
-            yield (end, 1, *name, 0, "running", "succeeded", 0, 0, 0, False, "n1", "[]")
+            place = PlaceUse(
+                gpu_type=draw.choice(("A100", "H100", "L40S")),
+                node_group=draw.choice(("", "large")),
+                gpu_milli=held[0],
+                cpu_milli=held[1],
+                memory_bytes=held[2],
+            )
+            where = ("n1", msgspec.json.encode([place]).decode(), "[0]")
+            yield (at, 1, *name, 0, "pending", "running", *held, draw.random() < 0.3, *where)
+            yield (end, 1, *name, 0, "running", "succeeded", 0, 0, 0, False, "n1", "[]", "[]")
 
     def samples() -> Iterator[tuple[object, ...]]:
         subjects = ["cluster", *(f"project/project-{number}" for number in range(PROJECTS))]

@@ -43,11 +43,27 @@ class Decision(Answer, frozen=True, kw_only=True):
     reason: ReasonInfo | None = None
 
 
+class PlaceUse(Answer, frozen=True, kw_only=True):
+    """The part of what a workload holds that is on nodes of one GPU type and node group.
+
+    Both are as they were when the workload changed its phase. ``gpu_type`` is empty where it holds
+    no GPUs, or nobody tells of which type they are; ``node_group`` where its nodes are in none.
+    """
+
+    gpu_type: str = ""
+    node_group: str = ""
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+
 class Transition(Answer, frozen=True, kw_only=True):
     """One change of a workload's phase, with what it held from then on.
 
     ``gpu_milli``, ``cpu_milli`` and ``memory_bytes`` are what the workload holds after the change
     (0 when it holds nothing), so use is the sum over rows of amount x time to the next row.
+    ``places`` divides these amounts by the nodes that they are on; rows of before there were
+    places have none.
     """
 
     id: int = 0
@@ -66,6 +82,7 @@ class Transition(Answer, frozen=True, kw_only=True):
     memory_bytes: int = 0
     borrowed: bool = False
     node: str = ""
+    places: tuple[PlaceUse, ...] = ()
     devices: tuple[int, ...] = ()
     reason: ReasonInfo | None = None
 
@@ -112,7 +129,7 @@ class Transition(Answer, frozen=True, kw_only=True):
 
 
 class Usage(Answer, frozen=True, kw_only=True):
-    """Use of a department, project, user, workload or kind in a span of time, from transitions.
+    """Use of one line of a grouping (see ``UsageKey``) in a span of time, from transitions.
 
     ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. ``gpu_used_seconds`` and
     ``gpu_idle_seconds`` were measured while they were allocated; the rest was not measured, or

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from carrel_scheduler.core.events import NodeSet, Outcome, TaskReleased, WorkloadRemoved
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines import gpu_models
+from carrel_scheduler.engines.external import IN_GROUP, UNGROUPED
 
 
 def purge(state: State, uid: str) -> None:
@@ -20,6 +22,14 @@ def purge(state: State, uid: str) -> None:
     for index in sorted(job.rows):
         state.apply(TaskReleased(uid, index, Outcome.GONE))
     state.apply(WorkloadRemoved(uid))
+
+
+def place_of(state: State, node: str) -> tuple[str, str]:
+    """The GPU type and the node group of a node; empty where there is none or nobody tells."""
+    slot = state.nodes.slots.get(node)
+    labels = {} if slot is None else dict(state.nodes.fact(slot).labels)
+    group = labels.get(IN_GROUP, "")
+    return labels.get(gpu_models.LABEL, ""), "" if group == UNGROUPED else group
 
 
 def keep_node(state: State, name: str, devices: Collection[int]) -> None:

@@ -28,6 +28,8 @@ from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import NodeGroupLists, Workload
 
 IN_GROUP: Final = "node group"
+UNGROUPED: Final = "(none)"
+"""The group of nodes that are in none, to the core."""
 """Told to the core as if it were a label, in words that people read: the group of a node."""
 
 

@@ -48,7 +48,8 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a workload did with its GPUs for some minutes, as far as it was measured.
 
     ``used_gpu_seconds`` is utilisation times seconds, summed over its GPUs; ``idle_gpu_seconds``
-    are those of GPUs that it held while none of them worked.
+    are those of GPUs that it held while none of them worked. ``gpu_type`` and ``node_group`` are
+    those of the node, empty where nobody tells, or it is in no group.
     """
 
     workload_uid: str
@@ -59,6 +60,9 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     used_gpu_seconds: float
     idle_gpu_seconds: float
+    kind: str = ""
+    gpu_type: str = ""
+    node_group: str = ""
 
 
 CopyKind = Literal["model", "checkpoint"]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from carrel_scheduler.ledger import usage
+from carrel_scheduler.ledger.accounting import usage
 from carrel_scheduler.ledger.audit import rows as audit_rows
 from carrel_scheduler.ledger.audit.sql_audit import SqlAudit
 from carrel_scheduler.ledger.database import Database

@@ -1,9 +1,11 @@
 """Use, its cost and prices over HTTP."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from carrel_scheduler.api.models.queries import UsageKey
+from carrel_scheduler.ledger.accounting.spans import GROUPINGS
 from contract.api.service import Desk
 
 PRICES: dict[str, Any] = {"currency": "EUR", "periods": [{"gpu_hour": 2.0}]}
@@ -12,7 +14,7 @@ PRICES: dict[str, Any] = {"currency": "EUR", "periods": [{"gpu_hour": 2.0}]}
 async def test_use_is_told_by_every_key_to_those_who_see_it(desk: Desk) -> None:
     await desk.ask("PUT", "/departments/lab", "root", json={})
     await desk.ask("PATCH", "/projects/vision", "root", json={"department": "lab"})
-    for by in ("department", "project", "user", "workload", "kind"):
+    for by in get_args(UsageKey):
         everything = await desk.ask("GET", f"/usage?by={by}&since=0", "root")
         own = await desk.ask("GET", f"/usage?by={by}&since=0", "carl")
         assert everything.status == own.status == 200
@@ -46,3 +48,7 @@ async def test_wrong_prices_are_refused_by_field(
 ) -> None:
     refused = await desk.ask("PUT", "/prices", "root", json={"periods": periods})
     assert (refused.status, list(refused.fields)) == (422, [field])
+
+
+def test_the_api_takes_the_groupings_of_the_ledger() -> None:
+    assert set(get_args(UsageKey)) == set(GROUPINGS)

@@ -47,6 +47,14 @@ async def test_curves_and_csv_are_of_the_same_time(ada: Visitor) -> None:
     assert lines[1].startswith("'=vision,9000.0,1800.0")
 
 
+async def test_gpu_types_and_groups_of_nodes_are_offered(ada: Visitor) -> None:
+    page = await ada.get("usage?by=gpu-type&days=7")
+    assert (page.status, "GPU type GPU-hours Over quota" in page.words) == (200, True)
+    assert all(f"usage?by={by}" in page.text for by in ("gpu-type", "node-group", "workload"))
+    table = await ada.get("usage.csv?by=node-group&days=7")
+    assert table.text.startswith("node-group,gpu_seconds")
+
+
 @pytest.mark.parametrize("query", ["by=planet&days=7", "by=user&days=8", "by=user&days=x"])
 async def test_what_is_not_offered_is_refused(ada: Visitor, query: str) -> None:
     assert (await ada.get(f"usage?{query}")).status == 400

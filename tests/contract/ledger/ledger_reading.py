@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.ledger.accounting.spans import GROUPINGS, spans
+from carrel_scheduler.ledger.accounting.usage import account, series
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import GpuUse, Ledger, MetricPoint, Transition
 from carrel_scheduler.ledger.rows.curves import MOST
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.ledger.usage import GROUPINGS, account, series, spans
 from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.history import PlaceUse
 from carrel_schema.objects import ReasonInfo, Workload
 from contract.ledger.ledger_tools import (
     DAY,
@@ -211,15 +213,31 @@ def _some_history(chance: random.Random) -> list[Transition]:
                         obj,
                         phase,
                         at,
-                        gpu_milli=chance.choice((250, 1000, 8000)) if holds else 0,
+                        gpu_milli=(gpu := chance.choice((0, 250, 1000, 8000)) if holds else 0),
                         cpu_milli=2000 if holds else 0,
                         memory_bytes=2**43 + 1 if holds else 0,
                         borrowed=chance.random() < 0.5,
+                        places=_some_places(chance, gpu) if holds else (),
                     ),
                 )
             )
             at += chance.expovariate(1 / 12)
     return [row for _, row in sorted(timed, key=lambda one: one[0])]
+
+
+def _some_places(chance: random.Random, gpu: int) -> tuple[PlaceUse, ...]:
+    """Where 2 cores, 8 TiB and so many GPUs are: at one place, at two, or nobody knows."""
+    wheres = chance.sample([("H100", "a"), ("H100", "b"), ("A100", "b"), ("", "")], 2)
+    return tuple(
+        PlaceUse(
+            gpu_type=gpu_type,
+            node_group=node_group,
+            gpu_milli=gpu // 2,
+            cpu_milli=1000,
+            memory_bytes=2**42,
+        )
+        for gpu_type, node_group in wheres[: chance.randrange(3)]
+    )
 
 
 async def _same_as_arithmetic(store: Ledger, rows: list[Transition]) -> None:

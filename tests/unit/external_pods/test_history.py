@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from carrel_scheduler.engines.kubernetes.external_pods.executor import PodExecutor
-from carrel_scheduler.engines.kubernetes.external_pods.messages import PodOrders
+from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeSeen, PodOrders
 from carrel_scheduler.engines.kubernetes.external_pods.usage import (
     close_left_open,
     holder_of,
@@ -15,8 +17,10 @@ from carrel_scheduler.engines.kubernetes.external_pods.usage import (
 )
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Transition
+from carrel_schema.history import PlaceUse
+from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import Meta
-from unit.external_pods.world import World, grouping
+from unit.external_pods.world import World, grouping, node
 
 
 def row(uid: str, phase: str, **more: Any) -> Transition:
@@ -107,3 +111,26 @@ def test_a_device_says_which_guest_holds_it() -> None:
     world.settle()
     assert holder_of(workload, 1000, releasing=False, color=3).state == "running"
     assert holder_of(workload, 1000, releasing=True, color=3).state == "releasing"
+
+
+def test_a_pod_counts_for_the_gpus_and_the_group_of_its_node() -> None:
+    world = World(nodes=1)
+    world.project("a", 4)
+    bare = node("n0")
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100", NODE_GROUP: "big"}
+    metadata = msgspec.structs.replace(bare.metadata, labels=labels)
+    world.news.append(NodeSeen(msgspec.structs.replace(bare, metadata=metadata)))
+    world.add("p", grouping("g"))
+    world.settle()
+    (running,) = [one for one in world.rows if one.to_phase == "running"]
+    held = (running.gpu_milli, running.cpu_milli, running.memory_bytes)
+    assert held == (1000, 1000, 2**30)
+    assert running.places == (
+        PlaceUse(
+            gpu_type="NVIDIA-H100",
+            node_group="big",
+            gpu_milli=1000,
+            cpu_milli=1000,
+            memory_bytes=2**30,
+        ),
+    )

@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carrel_scheduler.ledger.accounting.spans import BY_PLACE, GROUPINGS, parts, spans
+from carrel_scheduler.ledger.accounting.usage import (
+    Allocated,
+    account,
+    series,
+    sums_of,
+    totals_of,
+)
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Transition, Usage
-from carrel_scheduler.ledger.usage import GROUPINGS, Allocated, account, series, spans, sums_of
 from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.history import PlaceUse
 
 HORIZON = 200
 # A busy machine breaks no law: no deadline per example.
@@ -32,6 +40,7 @@ PRICES = (
     PricePeriod(gpu_hour=2.0, cpu_hour=0.1),
     PricePeriod(since=50.0, gpu_hour=3.0, memory_gib_hour=0.5),
 )
+PLACES = (("H100", "training"), ("H100", ""), ("A100", "training"), ("", ""))
 WORKLOADS = (("vision", "ada", "a"), ("vision", "bob", "b"), ("speech", "ada", "a"))
 
 
@@ -57,6 +66,23 @@ def row(index: int, at: float, workload: int, phase: str, **fields: Any) -> Tran
 
 
 @st.composite
+def divisions(draw: st.DrawFn, gpu: int, cpu: int, memory: int) -> tuple[PlaceUse, ...]:
+    """Where so much is: at one place, at two, or as rows were before there were places."""
+    halves = draw(st.sampled_from(((), (1,), (4, 3))))
+    wheres = draw(st.permutations(PLACES))
+    return tuple(
+        PlaceUse(
+            gpu_type=gpu_type,
+            node_group=node_group,
+            gpu_milli=gpu // part,
+            cpu_milli=cpu // part,
+            memory_bytes=memory // part,
+        )
+        for part, (gpu_type, node_group) in zip(halves, wheres, strict=False)
+    )
+
+
+@st.composite
 def histories(draw: st.DrawFn, *, clock_set_back: bool = False) -> list[Transition]:
     """Rows of a few workloads, in order of id, with fractions and borrowed use."""
     times = draw(st.lists(st.integers(0, HORIZON), max_size=25))
@@ -65,6 +91,7 @@ def histories(draw: st.DrawFn, *, clock_set_back: bool = False) -> list[Transiti
         phase = draw(st.sampled_from(PHASES))
         holds = phase in HOLDING
         gpu = draw(st.sampled_from((0, 100, 250, 1000, 8000))) if holds else 0
+        places = draw(divisions(gpu, 4000, 2**30)) if holds else ()
         rows.append(
             row(
                 index,
@@ -75,6 +102,7 @@ def histories(draw: st.DrawFn, *, clock_set_back: bool = False) -> list[Transiti
                 cpu_milli=4000 if holds else 0,
                 memory_bytes=2**30 if holds else 0,
                 borrowed=holds and draw(st.booleans()),
+                places=places,
             )
         )
     return rows
@@ -94,8 +122,11 @@ def test_every_grouping_sums_up_to_the_same(rows: list[Transition], one: int, ot
         for name in GROUPINGS
     }
     for field in (*AMOUNTS, "preemptions", "workloads"):
-        sums = [total(lines, field) for lines in by.values()]
+        places = () if field != "workloads" else BY_PLACE
+        sums = [total(lines, field) for name, lines in by.items() if name not in places]
         assert sums == pytest.approx([sums[0]] * len(sums), rel=1e-12)
+    for name in BY_PLACE:
+        assert total(by[name], "workloads") >= total(by["workload"], "workloads")
 
 
 @RELAXED
@@ -189,6 +220,72 @@ def test_departments_and_kinds_are_keys() -> None:
     assert {line.key: line.gpu_seconds for line in departments} == {"default": 5.0, "lab": 10.0}
     kinds = account(spans(rows), by="kind", since=0.0, until=10.0)
     assert {line.key: line.gpu_seconds for line in kinds} == {"training": 10.0, "workspace": 5.0}
+
+
+def place(gpu_type: str, node_group: str, gpu_milli: int, cpu_milli: int = 0) -> PlaceUse:
+    """A part of what is held."""
+    return PlaceUse(
+        gpu_type=gpu_type, node_group=node_group, gpu_milli=gpu_milli, cpu_milli=cpu_milli
+    )
+
+
+def test_what_is_held_counts_where_it_is() -> None:
+    """A gang on two types of GPU, work without GPUs, work that waits, and rows without places."""
+    gang = (place("H100", "big", 3000, 6000), place("A100", "big", 1000, 2000))
+    rows = [
+        row(1, 0.0, 0, "pending"),
+        row(2, 4.0, 0, "running", gpu_milli=4000, cpu_milli=8000, places=gang),
+        row(
+            3,
+            14.0,
+            0,
+            "preempting",
+            from_phase="running",
+            gpu_milli=4000,
+            cpu_milli=8000,
+            places=gang,
+        ),
+        row(4, 14.0, 0, "succeeded"),
+        row(5, 0.0, 1, "running", cpu_milli=1000, places=(place("H100", "", 0, 1000),)),
+        row(6, 0.0, 2, "running", gpu_milli=500),
+    ]
+    types = {one.key: one for one in account(spans(rows), by="gpu-type", since=0, until=20.0)}
+    assert {key: one.gpu_seconds for key, one in types.items()} == {
+        "H100": 30.0,
+        "A100": 10.0,
+        "(none)": 0.0,
+        "(unknown)": 10.0,
+    }
+    assert {key: one.cpu_seconds for key, one in types.items()} == {
+        "H100": 60.0,
+        "A100": 20.0,
+        "(none)": 20.0,
+        "(unknown)": 0.0,
+    }
+    assert types["(none)"].wait_seconds == 4.0
+    assert (types["H100"].preemptions, types["A100"].preemptions) == (1, 0)
+    assert [one.workloads for one in types.values()] == [1, 1, 1, 1]
+    groups = {one.key: one for one in account(spans(rows), by="node-group", since=0, until=20.0)}
+    assert {key: (one.gpu_seconds, one.workloads) for key, one in groups.items()} == {
+        "big": (40.0, 1),
+        "(none)": (0.0, 1),
+        "(unknown)": (10.0, 1),
+    }
+
+
+@RELAXED
+@given(histories())
+def test_sums_of_finished_work_say_the_same_as_its_spans(rows: list[Transition]) -> None:
+    for number in range(len(WORKLOADS)):
+        end = row(99, HORIZON, number, "stopped")
+        mine = [one for one in rows if one.workload_uid == end.workload_uid]
+        found = [*spans([*mine, end])]
+        lines = totals_of(found)
+        assert added(one.allocated for _, one in lines) == added(
+            one.allocated for one in sums_of(found, by="user", since=0, until=HORIZON).values()
+        )
+        held = {key for one in found if one.holds for key, part in parts(one) if part.holds}
+        assert {key for key, one in lines if one.workloads} == (held or {("(none)", "(none)")})
 
 
 def test_a_fraction_counts_as_such() -> None:

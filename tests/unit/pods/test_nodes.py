@@ -2,11 +2,10 @@
 
 import pytest
 
-from carrel_scheduler.engines.external import IN_GROUP
+from carrel_scheduler.engines.external import IN_GROUP, UNGROUPED
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     CPU_WORKER,
     GPU_WORKER,
-    UNGROUPED,
     UnmanagedUse,
     gpu_model,
     node_set,

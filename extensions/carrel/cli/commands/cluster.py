@@ -53,6 +53,8 @@ class By(StrEnum):
     USER = "user"
     WORKLOAD = "workload"
     KIND = "kind"
+    GPU_TYPE = "gpu-type"
+    NODE_GROUP = "node-group"
 
 
 def list_nodes(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:

@@ -132,7 +132,7 @@ class GpuUseQuery(msgspec.Struct, frozen=True, kw_only=True):
     uid: Annotated[list[ShortText], Constraint(max_length=100)] = []
 
 
-UsageKey = Literal["department", "project", "user", "workload", "kind"]
+UsageKey = Literal["department", "project", "user", "workload", "kind", "gpu-type", "node-group"]
 
 
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,12 @@ last row). Each is finished or taken back, so that use is counted to the end and
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.ledger.resources.conditions import HOLDING
+from carrel_schema.history import PlaceUse
 from carrel_schema.objects import ReasonInfo, Resources, Workload
 
 AT_REST: Final = frozenset({"succeeded", "failed", "stopped"})
@@ -86,20 +89,34 @@ def _row(workload: Workload, last: Transition, epoch: int, now: float) -> Transi
     held = [task for task in status.tasks if task.place in ("held", "leaving")]
     tasks = held if status.phase in HOLDING else []
     first = tasks[0] if tasks else None
+    in_hand = PlaceUse(
+        gpu_milli=sum(_gpu_milli(spec.resources, task.devices) for task in tasks),
+        cpu_milli=len(tasks) * spec.resources.cpu_milli,
+        memory_bytes=len(tasks) * spec.resources.memory_bytes,
+    )
     return Transition.of(
         workload,
         last.to_phase,
         status.phase,
         at=max(now, last.at),
         epoch=epoch,
-        gpu_milli=sum(_gpu_milli(spec.resources, task.devices) for task in tasks),
-        cpu_milli=len(tasks) * spec.resources.cpu_milli,
-        memory_bytes=len(tasks) * spec.resources.memory_bytes,
+        gpu_milli=in_hand.gpu_milli,
+        cpu_milli=in_hand.cpu_milli,
+        memory_bytes=in_hand.memory_bytes,
         borrowed=status.borrowed and bool(tasks),
         node=first.node if first else "",
+        places=_place_use(in_hand, {task.node for task in tasks}, last),
         devices=first.devices if first else (),
         reason=status.reason,
     )
+
+
+def _place_use(held: PlaceUse, nodes: set[str], last: Transition) -> tuple[PlaceUse, ...]:
+    """Where that is, as far as the last row tells: all of it was on the same node, too."""
+    if nodes != {last.node} or len(last.places) != 1:
+        return ()
+    known = last.places[0]
+    return (msgspec.structs.replace(held, gpu_type=known.gpu_type, node_group=known.node_group),)
 
 
 def _gpu_milli(resources: Resources, devices: Sequence[int]) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic
 
 import msgspec
 
+from carrel_scheduler.ledger.accounting.spans import places_from_json
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.quarantine import Source
@@ -128,12 +129,15 @@ def row_values(row: Transition | Decision) -> tuple[Any, ...]:
     """A row of the past as values of its columns, in the order of its fields, without the id."""
     devices = to_json(row.devices, "devices") if row.devices else "[]"
     reason = None if row.reason is None else to_json(row.reason, "reason")
-    return (*msgspec.structs.astuple(row)[1:-2], devices, reason)
+    fields = msgspec.structs.astuple(row)[1:-2]
+    if isinstance(row, Transition):
+        fields = (*fields[:-1], to_json(row.places, "places") if row.places else "[]")
+    return (*fields, devices, reason)
 
 
 def transition(columns: Mapping[str, Any]) -> Transition:
     """A ``Transition`` from its columns."""
-    return Transition(**_parsed(columns))
+    return Transition(**_parsed(columns), places=places_from_json(columns["places"]))
 
 
 def decision(columns: Mapping[str, Any]) -> Decision:
@@ -144,7 +148,7 @@ def decision(columns: Mapping[str, Any]) -> Decision:
 def _parsed(columns: Mapping[str, Any]) -> dict[str, Any]:
     reason = columns["reason"]
     return {
-        **columns,
+        **{name: value for name, value in columns.items() if name != "places"},
         "devices": _DEVICES.decode(columns["devices"]),
         "reason": None if reason is None else _REASON.decode(reason),
     }

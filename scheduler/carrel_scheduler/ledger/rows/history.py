@@ -5,12 +5,17 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
+from carrel_scheduler.ledger.accounting.spans import (
+    SPAN_FIELDS,
+    WAITING,
+    Span,
+    places_from_json,
+)
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.ledger.rows import codec
 from carrel_scheduler.ledger.rows.bulk import insert_tuples
 from carrel_scheduler.ledger.rows.tables import decisions, transitions
-from carrel_scheduler.ledger.usage import WAITING, Span
 
 # Without the id, which is the database's to give.
 _TRANSITION: Final = Transition.__struct_fields__[1:]
@@ -67,7 +72,7 @@ def _newest(connection: Connection, query: Select[Any], row_id: Any, limit: int)
     return list(reversed(found))
 
 
-SPAN_COLUMNS: Final = [transitions.c[one] for one in Span.__struct_fields__ if one != "ended_at"]
+SPAN_COLUMNS: Final = [transitions.c[name] for name in SPAN_FIELDS]
 
 
 def spans(
@@ -101,7 +106,7 @@ def spans(
     if projects is not None:
         query = query.where(transitions.c.project.in_(projects))
     for row in connection.execute(query):
-        yield Span(*tuple(row))
+        yield Span(*(*tuple(row)[:-2], places_from_json(row.places), row.ended_at))
 
 
 def _counts(columns: Any) -> ColumnElement[bool]:

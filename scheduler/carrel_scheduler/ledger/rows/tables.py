@@ -35,6 +35,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata: Final = MetaData(
@@ -46,6 +47,7 @@ metadata: Final = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+PLACE: Final = ("gpu_type", "node_group")
 # SQLite counts rows by itself only in a column of the exact type INTEGER.
 ROW_ID: Final = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -150,6 +152,8 @@ transitions: Final = Table(
     _number("memory_bytes"),
     Column("borrowed", Boolean, nullable=False),
     _text("node"),
+    # What is held, by GPU types and groups of nodes.
+    Column("places", Text, nullable=False, server_default="[]"),
     _text("devices"),
     _text("reason", nullable=True),
     # With the time, so that the ends of all spans are read from the index alone.
@@ -161,7 +165,11 @@ workload_totals: Final = Table(
     "workload_totals",
     metadata,
     _text("workload_uid", primary_key=True),
+    _text("gpu_type", primary_key=True),
+    _text("node_group", primary_key=True),
     *(_text(name) for name in ("workload", "project", "user", "kind")),
+    # 1 in one row of the workload; of those with its GPU type; of those with its node group.
+    *(_number(f"of_{what}") for what in ("workload", "gpu_type", "node_group")),
     _time("began_at"),
     # None while it waits or holds anything.
     Column("ended_at", Double, nullable=True),
@@ -228,6 +236,7 @@ gpu_use: Final = Table(
     _time("until"),
     Column("used_gpu_seconds", Double, nullable=False),
     Column("idle_gpu_seconds", Double, nullable=False),
+    *(Column(name, Text, nullable=False, server_default=text("''")) for name in ("kind", *PLACE)),
     Index(None, "until"),
 )
 

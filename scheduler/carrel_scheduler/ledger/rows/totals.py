@@ -1,7 +1,9 @@
 """What each finished workload held in all, so that long periods are summed up by the database.
 
-``aggregate`` makes a row for each workload from its transitions, some time after they were written:
-it goes through them in order of id and makes the rows of all workloads that it meets anew. What is
+``aggregate`` makes rows for each workload from its transitions, some time after they were written:
+it goes through them in order of id and makes the rows of all workloads that it meets anew. A
+workload has one row, or one for each GPU type and group of nodes where it held something; its
+waiting is in the first, and marks tell in which row it counts as a workload. What is
 asked for a period is then the sum of the rows that lie in it as a whole (``Part``), and of the
 spans of all other workloads (``elsewhere``): those that reach beyond its ends, those that are not
 over, and those with transitions that were not aggregated yet. So answers are the same, whether or
@@ -31,10 +33,11 @@ from sqlalchemy import (
     union,
 )
 
+from carrel_scheduler.ledger.accounting.spans import spans
+from carrel_scheduler.ledger.accounting.usage import Allocated, Total, totals_of
 from carrel_scheduler.ledger.rows.bulk import insert_tuples
 from carrel_scheduler.ledger.rows.history import SPAN_COLUMNS
 from carrel_scheduler.ledger.rows.tables import transitions, workload_totals
-from carrel_scheduler.ledger.usage import Allocated, Total, spans, total_of
 
 AMOUNTS: Final = ("gpu", "borrowed", "cpu", "memory")
 """Of ``Allocated``, those that take two columns."""
@@ -46,7 +49,11 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "user": ("user",),
     "workload": ("project", "workload"),
     "kind": ("kind",),
+    "gpu-type": ("gpu_type",),
+    "node-group": ("node_group",),
 }
+_MARKS: Final = {"gpu-type": "of_gpu_type", "node-group": "of_node_group"}
+"""In which rows a workload counts as one; ``of_workload`` for other groupings."""
 _t = workload_totals.c
 
 
@@ -69,7 +76,8 @@ def aggregate(connection: Connection, most: int) -> int:
         rows.setdefault(row.workload_uid, []).append(row)
     connection.execute(delete(workload_totals).where(_t.workload_uid.in_(uids)))
     names = tuple(column.name for column in workload_totals.columns)
-    insert_tuples(connection, workload_totals, names, [_row(found) for found in rows.values()])
+    made = [row for found in rows.values() for row in _rows(found)]
+    insert_tuples(connection, workload_totals, names, made)
     return len(fresh)
 
 
@@ -77,18 +85,24 @@ def _aggregated_through(connection: Connection) -> int:
     return int(connection.execute(select(func.coalesce(func.max(_t.last_id), 0))).scalar_one())
 
 
-def _row(rows: Sequence[Any]) -> tuple[Any, ...]:
-    """The row of a workload from all of its transitions, in order of id."""
-    last, over = rows[-1], not any(one.counts for one in [*spans(rows)][-1:])
-    total = total_of(spans(rows)) if over else Total()
-    times = [row.at for row in rows]
-    parts = [
-        half for name in AMOUNTS for half in divmod(getattr(total.allocated, name), 1 << LOW_BITS)
-    ]
-    named = (last.workload_uid, last.workload, last.project, last.user, last.kind)
+def _rows(rows: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """The rows of a workload from all of its transitions, in order of id."""
+    last, found = rows[-1], [*spans(rows)]
+    over, times = not found[-1].counts, [row.at for row in rows]
     ended_at = max(times) if over else None
-    known = (min(times), ended_at, last.id, total.preemptions, total.allocated.waiting)
-    return (*named, *known, *parts)
+    named = (last.workload, last.project, last.user, last.kind)
+    types: set[str] = set()
+    groups: set[str] = set()
+    for number, (place, total) in enumerate(totals_of(found if over else ())):
+        gpu_type, node_group = place
+        counts = bool(total.workloads)
+        marks = (not number, counts and gpu_type not in types, counts and node_group not in groups)
+        types.add(gpu_type)
+        groups.add(node_group)
+        sums = (getattr(total.allocated, name) for name in AMOUNTS)
+        halves = [half for one in sums for half in divmod(one, 1 << LOW_BITS)]
+        known = (min(times), ended_at, last.id, total.preemptions, total.allocated.waiting)
+        yield (last.workload_uid, *place, *named, *map(int, marks), *known, *halves)
 
 
 def _ended_at(since: float, until: float) -> ColumnElement[float]:
@@ -164,18 +178,15 @@ class AggregatedUsage:
         groups = _GROUPS[by]
         columns, number = [_t[name] for name in groups], part.number.label("part")
         halves = [f"{name}_{half}" for name in amounts for half in ("high", "low")]
-        summed = [func.sum(_t[name]) for name in ("preemptions", "waiting", *halves)]
-        query = (
-            select(number, func.count(), *columns, *summed)
-            .where(part.condition)
-            .group_by(number, *columns)
-        )
+        mark = _MARKS.get(by, "of_workload")
+        summed = [func.sum(_t[name]) for name in (mark, "preemptions", "waiting", *halves)]
+        query = select(number, *columns, *summed).where(part.condition).group_by(number, *columns)
         if not self._all_aggregated:
             query = query.where(_t.workload_uid.not_in(self._not_aggregated))
         if self._projects is not None:
             query = query.where(_t.project.in_(self._projects))
-        for of_part, workloads, *rest in self._connection.execute(query):
-            preemptions, waiting, *found = map(int, rest[len(groups) :])
+        for of_part, *rest in self._connection.execute(query):
+            workloads, preemptions, waiting, *found = map(int, rest[len(groups) :])
             pairs = zip(found[::2], found[1::2], strict=True)
             sums = [(high << LOW_BITS) + low for high, low in pairs]
             allocated = Allocated(waiting=waiting, **dict(zip(amounts, sums, strict=True)))

@@ -19,6 +19,7 @@ from carrel_scheduler.core.events import Link, NodeSet
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
+from carrel_scheduler.engines.core_state import place_of
 from carrel_scheduler.node.contract import (
     Device,
     DeviceLink,
@@ -166,10 +167,9 @@ def observe(
     if use:
         by_index = {one.index: one for one in use}
         node.take_use(by_index, changes.now)
+        account, where = changes.cache.gpu_account, place_of(changes.state, facts.name)
         for entry in changes.cache.holding:
-            gpu_use.take_readings(
-                entry, facts.name, by_index, changes.now, changes.cache.gpu_account
-            )
+            gpu_use.take_readings(entry, facts.name, by_index, changes.now, account, where=where)
     sick = withheld.check(facts.name, facts.devices, changes.state)
     _requeue_lost(changes, facts)
     for index, conditions in sick.items():
@@ -212,8 +212,11 @@ def take_report(
     )
     by_index = {one.index: one for one in use}
     node.take_use(by_index, changes.now)
+    account, where = cache.gpu_account, place_of(changes.state, name)
     for entry in here:
-        gpu_use.take_readings(entry, name, by_index, changes.now, cache.gpu_account, counted=True)
+        gpu_use.take_readings(
+            entry, name, by_index, changes.now, account, counted=True, where=where
+        )
     sick = withheld.check(name, node.reported.values(), changes.state)
     for index, conditions in sick.items():
         for own in by_index[index].owners if index in by_index else ():

@@ -16,6 +16,7 @@ WRITE_SECONDS: Final = 300.0
 @dataclass(slots=True)
 class _Sum:
     workload: Workload
+    place: tuple[str, str]
     since: float
     until: float
     used: float = 0.0
@@ -23,21 +24,32 @@ class _Sum:
 
 
 class GpuAccount:
-    """Sums by workload uid."""
+    """Sums by workload, and by GPU type and node group."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, _Sum] = {}
+        self._sums: dict[tuple[str, tuple[str, str]], _Sum] = {}
         self._due_at: float | None = None
 
     def add(
-        self, workload: Workload, since: float, until: float, *, used_gpus: float, idle_gpus: float
+        self,
+        workload: Workload,
+        since: float,
+        until: float,
+        *,
+        used_gpus: float,
+        idle_gpus: float,
+        place: tuple[str, str] = ("", ""),
     ) -> None:
-        """Between two readings it used, and left idle, so many GPUs in the mean."""
+        """Between two readings it used, and left idle, so many GPUs in the mean.
+
+        ``place`` is the GPU type and the node group of these GPUs.
+        """
         if until <= since:
             return
         if self._due_at is None:
             self._due_at = until + WRITE_SECONDS
-        found = self._sums.setdefault(workload.meta.uid, _Sum(workload, since, until))
+        key = (workload.meta.uid, place)
+        found = self._sums.setdefault(key, _Sum(workload, place, since, until))
         found.since, found.until = min(found.since, since), max(found.until, until)
         found.used += used_gpus * (until - since)
         found.idle += idle_gpus * (until - since)
@@ -57,6 +69,9 @@ class GpuAccount:
                 until=one.until,
                 used_gpu_seconds=one.used,
                 idle_gpu_seconds=one.idle,
+                kind=one.workload.spec.kind,
+                gpu_type=one.place[0],
+                node_group=one.place[1],
             )
-            for uid, one in sums.items()
+            for (uid, _), one in sums.items()
         ]

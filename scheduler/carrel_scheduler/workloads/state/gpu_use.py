@@ -70,10 +70,12 @@ def take_readings(
     account: GpuAccount,
     *,
     counted: bool = False,
+    where: tuple[str, str] = ("", ""),
 ) -> None:
     """A look at a node: note what the GPUs that the workload holds there do.
 
     ``use`` is by device index; where devices are only ``counted``, processes tell whose they are.
+    ``where`` is the node's GPU type and its group.
     """
     places = [place for place in entry.places.values() if place.node == node]
     if not places or not holds_gpus(entry):
@@ -102,7 +104,9 @@ def take_readings(
         milli = counted_gpu_milli(asked.gpu_milli, asked.mig_profile)
         held = len(devices) * (milli if 0 < milli < MILLI else MILLI) / MILLI
         idle = 0.0 if busy else held
-        account.add(entry.workload, before.at, now, used_gpus=sum(known), idle_gpus=idle)
+        account.add(
+            entry.workload, before.at, now, used_gpus=sum(known), idle_gpus=idle, place=where
+        )
 
 
 def _of_devices(

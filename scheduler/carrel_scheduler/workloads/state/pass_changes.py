@@ -4,7 +4,7 @@ Handlers change entries and the core's state through a ``PassChanges`` only, so 
 phase goes through the table, leaves its row, and nothing reaches the engine before it is recorded.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from carrel_scheduler.core.events import (
@@ -16,6 +16,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import LATE_SECONDS, TaskId
+from carrel_scheduler.engines.core_state import place_of
 from carrel_scheduler.engines.external import ExternalPods
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.state import reasons, shape
@@ -31,6 +32,7 @@ from carrel_scheduler.workloads.state.phases import (
     check_transition,
 )
 from carrel_scheduler.workloads.state.ports import FixedPorts, PortAllocator
+from carrel_schema.history import PlaceUse
 from carrel_schema.objects import Phase, ReasonInfo, TaskInfo
 from carrel_schema.sections import Route
 
@@ -139,11 +141,33 @@ class PassChanges:
                 memory_bytes=held.memory_bytes,
                 borrowed=workload.status.borrowed,
                 node=first.node if first else "",
+                places=self._place_use(entry, places),
                 devices=first.devices if first else (),
                 reason=reason,
             )
         )
         self.mark(entry)
+
+    def _place_use(
+        self, entry: CachedWorkload, places: Mapping[int, Place]
+    ) -> tuple[PlaceUse, ...]:
+        """What it holds, by GPU types and groups of the nodes as they are now."""
+        nodes = {place.node for place in places.values()}
+        where_is = {node: place_of(self.state, node) for node in nodes}
+        parts: dict[tuple[str, str], list[int]] = {}
+        for part, place in places.items():
+            parts.setdefault(where_is[place.node], []).append(part)
+        found = {where: shape.held_by(entry.workload.spec, held) for where, held in parts.items()}
+        return tuple(
+            PlaceUse(
+                gpu_type=gpu_type,
+                node_group=node_group,
+                gpu_milli=held.gpu_milli,
+                cpu_milli=held.cpu_milli,
+                memory_bytes=held.memory_bytes,
+            )
+            for (gpu_type, node_group), held in sorted(found.items())
+        )
 
     def decide(
         self,

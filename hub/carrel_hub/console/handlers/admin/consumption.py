@@ -13,7 +13,7 @@ from carrel.client.resources.governance.accounting import UsageReport
 from carrel_hub.console.handlers.base import SignedInPage
 from carrel_schema.history import Usage
 
-KEYS: Final = ("project", "user", "department", "kind", "workload")
+KEYS: Final = ("project", "user", "department", "kind", "workload", "gpu-type", "node-group")
 DAYS: Final = (1, 7, 30, 90, 365)
 SECONDS_OF_A_DAY: Final = 86_400.0
 MOST_CURVES: Final = 12

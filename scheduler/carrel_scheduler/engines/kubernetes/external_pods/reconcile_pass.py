@@ -10,6 +10,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from carrel_scheduler.core.events import (
@@ -20,6 +21,7 @@ from carrel_scheduler.core.events import (
     WorkloadRemoved,
 )
 from carrel_scheduler.engines.contract import LATE_SECONDS
+from carrel_scheduler.engines.core_state import place_of
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods import requests, usage
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
@@ -298,7 +300,13 @@ class ReconcilePass:
         slot = None if place is None else nodes.slots.get(place.node)
         memory = 0 if slot is None else nodes.fact(slot).gpu_memory_mib
         row = usage.row(
-            workload, task, phase, now=self.now, epoch=self.epoch, gpu_memory_mib=memory
+            workload,
+            task,
+            phase,
+            now=self.now,
+            epoch=self.epoch,
+            gpu_memory_mib=memory,
+            place_of=partial(place_of, self.state),
         )
         self.orders.rows.append(row)
 

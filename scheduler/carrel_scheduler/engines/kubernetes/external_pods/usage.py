@@ -5,7 +5,7 @@ new row as they are found, so use is counted without a gap and nothing is counte
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.requests import devices_w
 from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_schema.answers import DeviceHolder
+from carrel_schema.history import PlaceUse
 from carrel_schema.kinds import KINDS
 
 HOLDS = "running"
@@ -33,14 +34,24 @@ def row(
     now: float,
     epoch: int,
     gpu_memory_mib: int,
+    place_of: Callable[[str], tuple[str, str]],
 ) -> Transition:
     """The row of a task after a change; each task of a gang has a history of its own.
 
-    ``gpu_memory_mib`` is that of its node's GPUs.
+    ``gpu_memory_mib`` is that of its node's GPUs; ``place_of`` tells the GPU type and the group of
+    a node.
     """
     place = task.allocation if phase == HOLDS else None
     asked = task.request
     count, share = devices_wanted(asked, gpu_memory_mib)
+    gpu_type, node_group = place_of(place.node) if place else ("", "")
+    held = PlaceUse(
+        gpu_type=gpu_type,
+        node_group=node_group,
+        gpu_milli=min(share, MILLI) * count + held_milli(asked.extended) if place else 0,
+        cpu_milli=asked.cpu_milli if place else 0,
+        memory_bytes=asked.memory_mib * MIB if place else 0,
+    )
     return Transition(
         at=now,
         epoch=epoch,
@@ -52,11 +63,12 @@ def row(
         attempt=0,
         from_phase="pending" if phase == HOLDS else HOLDS,
         to_phase=phase,
-        gpu_milli=min(share, MILLI) * count + held_milli(asked.extended) if place else 0,
-        cpu_milli=asked.cpu_milli if place else 0,
-        memory_bytes=asked.memory_mib * MIB if place else 0,
+        gpu_milli=held.gpu_milli,
+        cpu_milli=held.cpu_milli,
+        memory_bytes=held.memory_bytes,
         borrowed=workload.borrowed and place is not None,
         node=place.node if place else "",
+        places=(held,) if place else (),
         devices=place.devices if place else (),
     )
 
@@ -136,5 +148,6 @@ def _closed(row: Transition, epoch: int, now: float) -> Transition:
         memory_bytes=0,
         borrowed=False,
         node="",
+        places=(),
         devices=(),
     )

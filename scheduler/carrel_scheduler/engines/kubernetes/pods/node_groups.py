@@ -7,8 +7,8 @@ that is in no group is open to all. Work that asks for a group by name gets that
 
 from collections.abc import Mapping
 
-from carrel_scheduler.engines.external import listed_groups
-from carrel_scheduler.engines.kubernetes.pods.nodes import UNGROUPED, node_group
+from carrel_scheduler.engines.external import UNGROUPED, listed_groups
+from carrel_scheduler.engines.kubernetes.pods.nodes import node_group
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_schema.groups import NodeGroupSpec

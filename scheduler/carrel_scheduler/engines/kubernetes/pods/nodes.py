@@ -13,7 +13,7 @@ from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines import gpu_models
-from carrel_scheduler.engines.external import IN_GROUP, NodeHealth
+from carrel_scheduler.engines.external import IN_GROUP, UNGROUPED, NodeHealth
 from carrel_scheduler.engines.kubernetes.pods.quantities import (
     NANO,
     PodRefused,
@@ -101,7 +101,6 @@ def _total(pod: Pod) -> Nanos:
 
 
 NODE_GROUP_ALIASES: Final = ("run.ai/type", "run.ai/node-pool", "kai.scheduler/node-pool")
-UNGROUPED: Final = "(none)"
 GPU_WORKER: Final = "node-role.kubernetes.io/carrel-gpu-worker"
 CPU_WORKER: Final = "node-role.kubernetes.io/carrel-cpu-worker"
 ROLE_ALIASES: Final = {

@@ -1,9 +1,11 @@
 """Use of resources from transitions alone. Pure arithmetic, no database.
 
-A transition says what a workload holds from its time on, so each one opens a span that the next
-one of the same workload closes. What a span counts in [since, until) is its part inside it; the
-last span of a workload is open and reaches to ``until``. Hence usage(a, b) + usage(b, c) =
-usage(a, c), and any grouping sums up to the same.
+What a span (see ``spans``) counts in [since, until) is its part inside it; the last span of a
+workload is open and reaches to ``until``. Hence usage(a, b) + usage(b, c) = usage(a, c), and any
+grouping sums up to the same.
+
+Only the number of workloads does not add up where use is summed up by places: one that held
+something at several counts for each of them, and for ``NOWHERE`` if it held nothing at any.
 
 What is allocated is summed up in integers: thousandths of GPUs and cores, and bytes, times whole
 microseconds. Times are rounded before they are subtracted, so parts add up to the whole to the
@@ -12,106 +14,32 @@ last bit; floats begin where a sum is answered.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
+from carrel_scheduler.ledger.accounting.spans import (
+    BY_PLACE,
+    GROUPINGS,
+    MICROSECONDS,
+    NO_DEPARTMENT,
+    NOWHERE,
+    WAITING,
+    PlaceKey,
+    Span,
+    key_of,
+    keyed,
+    measured_key,
+    parts,
+)
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.records import GpuUse, Transition, Usage
+from carrel_scheduler.ledger.records import GpuUse, Usage
 from carrel_schema.governance.prices import PricePeriod
 
-WAITING: Final = "pending"
-GIVING_WAY: Final = "preempting"
-MICROSECONDS: Final = 1_000_000
-"""Of a second."""
 MILLI: Final = 1000
-
-
-def _microseconds(seconds: float) -> int:
-    return round(seconds * MICROSECONDS)
-
-
-class Span(msgspec.Struct, frozen=True):
-    """What a workload held from ``at`` to ``ended_at`` (``None``: still does).
-
-    Order follows the rows, not their times: should a clock have been set back, a span that ends
-    before it begins counts nothing.
-    """
-
-    at: float
-    workload_uid: str
-    workload: str
-    project: str
-    user: str
-    kind: str
-    to_phase: str
-    from_phase: str
-    gpu_milli: int
-    cpu_milli: int
-    memory_bytes: int
-    borrowed: bool
-    ended_at: float | None
-
-    @property
-    def counts(self) -> bool:
-        """True while it waits or holds anything."""
-        held = self.gpu_milli or self.cpu_milli or self.memory_bytes
-        return bool(held) or self.to_phase == WAITING
-
-    @property
-    def is_preemption(self) -> bool:
-        """Whether it begins with the workload giving way."""
-        return self.to_phase == GIVING_WAY and self.from_phase != GIVING_WAY
-
-    def microseconds(self, since: float, until: float) -> int:
-        """Its length inside [since, until), whose ends are in epoch seconds."""
-        end = until if self.ended_at is None else min(self.ended_at, until)
-        return max(0, _microseconds(end) - _microseconds(max(self.at, since)))
-
-    def seconds(self, since: float, until: float) -> float:
-        """Its length inside [since, until)."""
-        return self.microseconds(since, until) / MICROSECONDS
-
-
-NO_DEPARTMENT: Final = "default"
-GROUPINGS: Final = ("department", "project", "user", "workload", "kind")
-"""What use is summed up by; work of a project without department counts for the default one."""
-Key = Callable[[Span | GpuUse], str]
-
-
-def _key_of(by: str, departments: Mapping[str, str], kinds: Mapping[str, str]) -> Key:
-    """What a span or a measured piece counts for; ``kinds`` are those of workloads by uid."""
-    keys: dict[str, Key] = {
-        "department": lambda one: departments.get(one.project) or NO_DEPARTMENT,
-        "project": lambda one: one.project,
-        "user": lambda one: one.user,
-        "workload": lambda one: f"{one.project}/{one.workload}",
-        "kind": lambda one: kinds.get(one.workload_uid, ""),
-    }
-    return keys[by]
-
-
-def spans(transitions: Iterable[Transition]) -> Iterator[Span]:
-    """Spans of transitions given in order of id, complete for each workload in them.
-
-    Rows with the fields of a span other than ``ended_at`` will do.
-    """
-    open_rows: dict[str, Transition] = {}
-    for row in transitions:
-        before = open_rows.get(row.workload_uid)
-        if before is not None:
-            yield _span(before, row.at)
-        open_rows[row.workload_uid] = row
-    for row in open_rows.values():
-        yield _span(row, None)
-
-
-def _span(row: Transition, ended_at: float | None) -> Span:
-    fields = {name: getattr(row, name) for name in Span.__struct_fields__ if name != "ended_at"}
-    return Span(**fields, ended_at=ended_at)
 
 
 class Allocated(msgspec.Struct):
@@ -160,29 +88,56 @@ class Allocated(msgspec.Struct):
 
 
 class Total(msgspec.Struct, kw_only=True):
-    """What finished workloads held in all; of ``project`` to ``kind`` what they have in common."""
+    """What finished workloads held in all; of the texts those that they have in common.
+
+    ``gpu_type`` and ``node_group`` are as lines of the account are called.
+    """
 
     project: str = ""
     user: str = ""
     workload: str = ""
     kind: str = ""
+    gpu_type: str = ""
+    node_group: str = ""
     workloads: int = 0
     preemptions: int = 0
     allocated: Allocated = msgspec.field(default_factory=Allocated)
 
 
-def total_of(spans_: Iterable[Span]) -> Total:
-    """The total of one workload that holds nothing any more, by all of its spans."""
-    found = Total(workloads=1)
+def totals_of(spans_: Iterable[Span]) -> Sequence[tuple[PlaceKey, Total]]:
+    """The totals of one workload that holds nothing any more, by where it held something.
+
+    All of its waiting is in the first one. Without anything held there is one, of no place.
+    """
+    found: dict[PlaceKey, Total] = {}
+    waiting = 0
     for span in spans_:
-        if span.ended_at is not None:
-            found.allocated.add(span, span.microseconds(span.at, span.ended_at))
-        found.preemptions += span.is_preemption
-    return found
+        for place, part in parts(span):
+            length = 0 if span.ended_at is None else part.microseconds(span.at, span.ended_at)
+            if part.holds or part.is_preemption:
+                total = found.setdefault(place, Total())
+                total.workloads |= part.holds
+                total.preemptions += part.is_preemption
+                total.allocated.add(part, length)
+            elif part.to_phase == WAITING:
+                waiting += length
+    lines = sorted(found.items(), key=lambda line: not line[1].workloads)
+    if not lines:
+        lines = [((NOWHERE, NOWHERE), Total())]
+    if not lines[0][1].workloads:
+        lines[0][1].workloads = 1
+    lines[0][1].allocated.waiting += waiting
+    return lines
 
 
 class Line:
-    """One line of the account, growing."""
+    """One line of the account, growing.
+
+    Attributes:
+        workloads: uids of those that held something.
+        without: uids of those that waited or changed their phase with nothing held.
+        aggregated: how many others count for it.
+    """
 
     def __init__(self, prices: Sequence[PricePeriod]) -> None:
         self.allocated = Allocated()
@@ -191,12 +146,14 @@ class Line:
         self.priced = [(price, Allocated()) for price in prices]
         self.preemptions = 0
         self.workloads: set[str] = set()
+        self.without: set[str] = set()
         self.aggregated = 0
 
     @property
     def counts(self) -> bool:
-        """Whether any workload counts for it."""
-        return bool(self.workloads or self.aggregated)
+        """Whether anything counts for it."""
+        counted = self.workloads or self.aggregated or self.preemptions
+        return bool(counted or self.allocated.waiting or any(self.used) or any(self.idle))
 
     def add_total(self, total: Total, price: int | None) -> None:
         """Count finished workloads that lie in the period as a whole, at one of the prices."""
@@ -212,7 +169,7 @@ class Line:
         begins_inside = since <= span.at < until
         if not ((length and span.counts) or begins_inside):
             return
-        self.workloads.add(span.workload_uid)
+        (self.workloads if span.holds else self.without).add(span.workload_uid)
         self.allocated.add(span, length)
         for number, (price, allocated) in enumerate(self.priced):
             after = number + 1
@@ -280,7 +237,8 @@ def account(
     prices_of = [price for _, _, price in price_windows(prices, since, until)]
     lines = defaultdict(lambda: Line(prices), sums)
     for window, total in aggregated:
-        lines[_key_of_total(by, departments, total)].add_total(total, prices_of[window])
+        for key, one in _lines_of_total(by, departments, total):
+            lines[key].add_total(one, prices_of[window])
     return [lines[name].usage(name) for name in sorted(lines) if lines[name].counts]
 
 
@@ -296,15 +254,24 @@ def price_windows(
     return [window for window in found if window[0] < window[1]]
 
 
-def _key_of_total(by: str, departments: Mapping[str, str], total: Total) -> str:
+def _lines_of_total(
+    by: str, departments: Mapping[str, str], total: Total
+) -> Sequence[tuple[str, Total]]:
+    """What a total counts for; waiting is at no place."""
     match by:
         case "department":
-            return departments.get(total.project) or NO_DEPARTMENT
+            return [(departments.get(total.project) or NO_DEPARTMENT, total)]
         case "workload":
-            return f"{total.project}/{total.workload}"
+            return [(f"{total.project}/{total.workload}", total)]
+        case "gpu-type" | "node-group":
+            key = total.gpu_type if by == "gpu-type" else total.node_group
+            waiting, allocated = total.allocated.waiting, msgspec.structs.replace(total.allocated)
+            allocated.waiting = 0
+            held = msgspec.structs.replace(total, allocated=allocated)
+            waited = Total(allocated=Allocated(waiting=waiting))
+            return [(key, held), (NOWHERE, waited)] if waiting else [(key, held)]
         case _:
-            key: str = getattr(total, by)
-            return key
+            return [(getattr(total, by), total)]
 
 
 def sums_of(
@@ -320,12 +287,21 @@ def sums_of(
     """The lines of ``account`` by key, with integers for what was allocated."""
     check_range(by, since, until)
     found = list(spans_)
-    key = _key_of(by, departments, {span.workload_uid: span.kind for span in found})
+    kinds = {span.workload_uid: span.kind for span in found}
+    key = None if by in BY_PLACE else key_of(by, departments, kinds)
     sums: defaultdict[str, Line] = defaultdict(lambda: Line(prices))
-    for span in found:
-        sums[key(span)].add(span, since, until)
+    for name, span in keyed(by, found, key):
+        sums[name].add(span, since, until)
     for piece in measured:
-        sums[key(piece)].add_measured(piece, since, until)
+        name = measured_key(by, piece) if key is None else key(piece)
+        sums[name].add_measured(piece, since, until)
+    for line in list(sums.values()):
+        line.workloads |= line.without if key is not None else set()
+    if key is None:
+        held = set().union(*(line.workloads for line in sums.values()))
+        without = set().union(*(line.without for line in sums.values())) - held
+        if without:
+            sums[NOWHERE].workloads |= without
     return sums
 
 
@@ -345,13 +321,14 @@ def series(
     """
     check_range(by, since, until)
     found = list(spans_)
-    key = _key_of(by, departments, {span.workload_uid: span.kind for span in found})
+    kinds = {span.workload_uid: span.kind for span in found}
+    key = None if by in BY_PLACE else key_of(by, departments, kinds)
     width = (until - since) / buckets
     sums: dict[str, list[float]] = {}
-    for span in found:
+    for name, span in keyed(by, found, key):
         if not span.gpu_milli or not span.seconds(since, until):
             continue
-        line = sums.setdefault(key(span), [0.0] * buckets)
+        line = sums.setdefault(name, [0.0] * buckets)
         ends = until if span.ended_at is None else min(span.ended_at, until)
         first = int((max(span.at, since) - since) / width)
         last = min(int((ends - since) / width), buckets - 1)
@@ -360,6 +337,7 @@ def series(
             line[number] += span.gpu_milli / 1000 * inside
     for number, total in aggregated:
         if total.allocated.gpu:
-            line = sums.setdefault(_key_of_total(by, departments, total), [0.0] * buckets)
+            name, _ = _lines_of_total(by, departments, total)[0]
+            line = sums.setdefault(name, [0.0] * buckets)
             line[number] += total.allocated.gpu / (MILLI * MICROSECONDS)
     return dict(sorted(sums.items()))
