@@ -90,6 +90,7 @@ ADMINS = (
     f"{CONSOLE}access",
     f"{CONSOLE}alerts",
     f"{CONSOLE}health",
+    f"{CONSOLE}retention",
     f"{CONSOLE}new-department",
     f"{CONSOLE}people",
     f"{CONSOLE}directory-groups",

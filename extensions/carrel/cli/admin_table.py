@@ -45,6 +45,15 @@ def _group_audit() -> Verbs:
     }
 
 
+def _group_retention() -> Verbs:
+    from carrel.cli.commands.admin import retention
+
+    return {
+        "show": retention.show_retention,
+        "set": retention.set_retention,
+    }
+
+
 def _group_policy() -> Verbs:
     from carrel.cli.commands.admin import policies
 
@@ -188,6 +197,7 @@ ADMIN_GROUPS: Final[Groups] = {
     "people": ("Look after the people who may sign in (administrators).", _group_people),
     "group": ("Say what groups of the directory are here (administrators).", _group_group),
     "audit": ("See who changed what (administrators).", _group_audit),
+    "retention": ("Say how long what is kept (administrators).", _group_retention),
     "policy": ("Set rules for the fields of submitted work (administrators).", _group_policy),
     "template": ("Keep values for submissions under a name.", _group_template),
     "prices": ("Say what work costs.", _group_prices),

@@ -214,6 +214,8 @@ class Client:
     audit_entries = blocking(AsyncClient.audit_entries)
     all_audit_entries = iterating(AsyncClient.all_audit_entries)
     verify_audit_log = blocking(AsyncClient.verify_audit_log)
+    retention = blocking(AsyncClient.retention)
+    put_retention = blocking(AsyncClient.put_retention)
     audit_settings = blocking(AsyncClient.audit_settings)
     put_audit_settings = blocking(AsyncClient.put_audit_settings)
     add_audit_events = blocking(AsyncClient.add_audit_events)

@@ -112,6 +112,11 @@ class FakeScheduler:
         return self._state.budgets
 
     @property
+    def retention(self) -> Json:
+        """The report of retention, which tests fill."""
+        return self._state.retention
+
+    @property
     def health(self) -> Json:
         """The report of health, which tests fill."""
         return self._state.health

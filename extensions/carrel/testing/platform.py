@@ -6,18 +6,23 @@ from aiohttp import web
 
 from carrel.testing.state import Refusal, SchedulerState
 
+LEAST_SAMPLE_DAYS = 7
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PlatformRoutes:
-    """Health, for administrators."""
+    """Health and retention, for administrators."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """What it answers."""
-        return [("GET", "/health", self._health)]
+        return [
+            ("GET", "/health", self._health),
+            ("GET", "/retention", self._retention),
+            ("PUT", "/retention", self._put_retention),
+        ]
 
     def _user(self, request: web.Request) -> str:
         _, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -30,3 +35,19 @@ class PlatformRoutes:
     async def _health(self, request: web.Request) -> web.Response:
         self._admin(request)
         return web.json_response(self._state.health)
+
+    async def _retention(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        return web.json_response(self._state.retention)
+
+    async def _put_retention(self, request: web.Request) -> web.Response:
+        """A dry run frees ten rows of every kind; what is kept for too short a time is refused."""
+        self._admin(request)
+        body = await request.json()
+        if body["sample_days"] < LEAST_SAMPLE_DAYS:
+            raise Refusal(422, "too_small", "7 or more", "sample_days")
+        freed = {"freed_rows": 10, "freed_bytes": 2048}
+        kinds = [one | freed for one in self._state.retention["kinds"]]
+        if request.query.get("dry_run") != "true":
+            self._state.retention["settings"] = body
+        return web.json_response({"settings": body, "kinds": kinds})

@@ -74,6 +74,10 @@ class SchedulerState:
         self.budgets: dict[str, Json] = {}
         self.samples: Json = {"step_seconds": 300, "times": [], "values": {}}
         self.alerting: dict[tuple[str, str], Json] = {}
+        self.retention: Json = {
+            "settings": {"sample_days": 14, "hourly_sample_days": 400},
+            "kinds": [{"name": "decisions", "until": "for ever", "field": "decision_days"}],
+        }
         self.health: Json = {"state": "ok", "checks": []}
         self.people: dict[str, Json] = {}
         self.identities: dict[str, Json] = {}

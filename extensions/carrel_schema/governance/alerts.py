@@ -120,7 +120,7 @@ ABOUT: Final[Mapping[RuleName, RuleDescription]] = {
         description="The disk of the state folder is nearly full.",
         unit="percent used",
         default=AlertRule(severity="critical", threshold=90, for_seconds=300),
-        action="Add room, delete what is not needed, or keep less (`carrel retention`).",
+        action="Add room, delete what is not needed, or keep less (`carrel retention show`).",
     ),
     "set-aside": RuleDescription(
         description="The scheduler has set inputs aside, or found an invariant violated.",

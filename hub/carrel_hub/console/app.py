@@ -49,6 +49,7 @@ from carrel_hub.console.handlers.admin import (
     health,
     people,
     policies,
+    retention,
     secrets,
     service_accounts,
 )
@@ -179,6 +180,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("access", access.AccessPage),
         ("service-accounts", service_accounts.ServiceAccountsPage),
         ("health", health.HealthPage),
+        ("retention", retention.RetentionPage),
         ("alerts", alerts.AlertsPage),
         ("people", people.PeoplePage),
         ("directory-groups", people.GroupsPage),

@@ -35,6 +35,7 @@ MANAGED: Final = (
     Entry("service-accounts", "Service accounts", "service-accounts:read"),
     Entry("people", "People", "users:read"),
     Entry("audit", "Audit log", "audit:read"),
+    Entry("retention", "Retention", "audit:update"),
 )
 NAMES: Final = frozenset(one.name for one in MANAGED)
 

@@ -36,7 +36,7 @@ from carrel_scheduler.api.operations.governance import (
     users,
 )
 from carrel_scheduler.api.operations.paths import WORKLOAD
-from carrel_scheduler.api.operations.platform import health
+from carrel_scheduler.api.operations.platform import health, retention
 from carrel_scheduler.api.principals.access import Access
 
 TERMINAL: Final = Operation(
@@ -110,6 +110,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *cluster.OPERATIONS,
     *audit.OPERATIONS,
     *health.OPERATIONS,
+    *retention.OPERATIONS,
     *budgets.OPERATIONS,
     *caller.OPERATIONS,
     *gateway.OPERATIONS,

@@ -17,6 +17,7 @@ from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.store import ObjectStore
 from carrel_schema.files import StoredCopy
 from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.governance.retention import RetainedKind
 from carrel_schema.history import Decision, Transition, Usage
 from carrel_schema.objects import Meta, Workload
 
@@ -30,6 +31,7 @@ __all__ = [
     "Ledger",
     "MetricPoint",
     "NewWorkload",
+    "StoredAmount",
     "Transition",
     "Usage",
 ]
@@ -63,6 +65,19 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = ""
     gpu_type: str = ""
     node_group: str = ""
+
+
+class StoredAmount(msgspec.Struct, frozen=True, kw_only=True):
+    """How much there is of one kind of rows, and how much of it is older than a time.
+
+    ``size_bytes`` and ``old_bytes`` are of the content; ``oldest_at`` is ``None`` without rows.
+    """
+
+    rows: int
+    size_bytes: int
+    oldest_at: float | None
+    old_rows: int
+    old_bytes: int
 
 
 CopyKind = Literal["model", "checkpoint"]
@@ -290,6 +305,14 @@ class Ledger(ObjectStore, Protocol):
 
     async def size_bytes(self) -> int:
         """The size of the database, in bytes."""
+        ...
+
+    async def stored_amount(self, kind: RetainedKind, before: float) -> StoredAmount:
+        """How much there is of a kind of rows, and how much of it is older."""
+        ...
+
+    async def remove_decisions(self, before: float, most: int) -> int:
+        """Remove the oldest decisions that are older, at most so many; returns how many."""
         ...
 
     async def settings(self) -> Mapping[str, Any]:

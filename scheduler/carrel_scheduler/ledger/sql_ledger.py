@@ -26,12 +26,13 @@ from carrel_scheduler.ledger.records import (
     GpuUse,
     MetricPoint,
     NewWorkload,
+    StoredAmount,
     Transition,
     Usage,
 )
 from carrel_scheduler.ledger.rows import copies as copy_rows
 from carrel_scheduler.ledger.rows import curves as metric_rows
-from carrel_scheduler.ledger.rows import gpu_use, totals
+from carrel_scheduler.ledger.rows import gpu_use, retained, totals
 from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows import scoped as scoped_rows
@@ -52,6 +53,7 @@ from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.files import StoredCopy
 from carrel_schema.governance.audit import head_text
 from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.governance.retention import RetainedKind
 from carrel_schema.objects import Meta, Workload
 
 
@@ -252,6 +254,16 @@ class SqlLedger(SqlObjectStore):
         """See ``Ledger``."""
         found: int = await self._read(small_rows.size_bytes)
         return found
+
+    async def stored_amount(self, kind: RetainedKind, before: float) -> StoredAmount:
+        """See ``Ledger``."""
+        return await self._read(retained.amount, kind, before)
+
+    async def remove_decisions(self, before: float, most: int) -> int:
+        """See ``Ledger``."""
+        return await self._writer.run(
+            lambda transaction: retained.remove_decisions(transaction.connection, before, most)
+        )
 
     async def add_gpu_use(self, pieces: Sequence[GpuUse]) -> None:
         """See ``Ledger``."""

@@ -55,7 +55,7 @@ class Monitoring:
         self.alerts = AlertController(
             ledger, facts, clock, settings.alerts_address, self.budgets.all
         )
-        self._sampler = Sampler(ledger.samples, LiveSample(loop, live), clock)
+        self._sampler = Sampler(ledger.samples, LiveSample(loop, live), clock, ledger.settings)
         self._aggregation = UsageAggregation(ledger, time.monotonic)
         self._weekly = WeeklyReports(
             ledger, self.alerts.channels, self.budgets.all, self.alerts.tell_text, clock

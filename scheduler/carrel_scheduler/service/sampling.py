@@ -1,4 +1,4 @@
-"""Sampling: what there is now, every minute; means of it in the ledger, for more than a year.
+"""Sampling: what there is now, every minute; means of it in the ledger, as long as they are kept.
 
 Off the path of decisions: it reads what pages read. Means of five minutes are written when they are
 complete, those of an hour from them; what a restart cuts off is the mean of what was seen.
@@ -7,13 +7,14 @@ complete, those of an hour from them; what a restart cuts off is the mean of wha
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 from carrel_scheduler.ledger.samples import Samples
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_schema.answers import NodeView
+from carrel_schema.governance.retention import retention_of
 from carrel_schema.objects import Project
 from carrel_schema.samples import IDLE_SECONDS, Sample, Step, mean
 
@@ -22,7 +23,6 @@ PAUSE_SECONDS: Final = 60.0
 SHORT: Final[Step] = 300
 LONG: Final[Step] = 3600
 DAY_SECONDS: Final = 86_400.0
-KEPT_DAYS: Final[Mapping[Step, int]] = {SHORT: 14, LONG: 400}
 GIB: Final = 1024**3
 
 
@@ -33,6 +33,7 @@ class Sampler:
         samples: where means are kept.
         take: what there is now, by subject.
         clock: epoch seconds.
+        settings: of the ledger, which say how long means are kept; ``None``: as usual.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class Sampler:
         samples: Samples,
         take: Callable[[], Mapping[str, Sample]],
         clock: Callable[[], float],
+        settings: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
         self._samples, self._take, self._clock = samples, take, clock
+        self._settings = settings
         self._seen: defaultdict[str, list[Sample]] = defaultdict(list)
         self._began: int | None = None
 
@@ -83,8 +86,12 @@ class Sampler:
         hour = began - began % LONG
         if now - now % LONG != hour:
             await self._write_hour(hour)
-            for step, days in KEPT_DAYS.items():
-                await self._samples.prune(step, now - days * DAY_SECONDS)
+            await self._prune(now)
+
+    async def _prune(self, now: int) -> None:
+        kept = retention_of({} if self._settings is None else await self._settings())
+        for step, days in ((SHORT, kept.sample_days), (LONG, kept.hourly_sample_days)):
+            await self._samples.prune(step, now - days * DAY_SECONDS)
 
 
 class LiveSample:

@@ -3,7 +3,8 @@
 Artifacts and checkpoints go with the deletion of their work, some days after its end, or, the
 oldest first, when the files of a project's ended work are more than its room. Those of work that
 runs, waits or is suspended stay. Copies (models, kept checkpoints) stay until somebody deletes
-them. Reported values go with the deletion of their work.
+them. Reported values go with the deletion of their work, decisions after the time that
+administrators set.
 """
 
 import logging
@@ -18,6 +19,7 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.state.cache import WorkloadCache
 from carrel_scheduler.workloads.state.phases import FINAL
+from carrel_schema.governance.retention import retention_of
 from carrel_schema.objects import Workload
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,7 @@ DAY_SECONDS: Final = 86_400.0
 HOUR_SECONDS: Final = 3600.0
 SWEEP_SECONDS: Final = 60.0
 METRICS_AT_ONCE: Final = 100
+DECISIONS_AT_ONCE: Final = 1000
 CLUSTER_SWEEP_SECONDS: Final = 6 * HOUR_SECONDS
 """On a cluster looking takes a pod for each project."""
 
@@ -116,6 +119,7 @@ class Retention:
         if self._clock() - self._measured_at >= HOUR_SECONDS:
             self._measured_at = self._clock()
             await self._remove_metrics()
+            await self._remove_decisions()
 
     async def _remove_metrics(self) -> None:
         """Values of deleted work, some of it at a time: others write between."""
@@ -124,6 +128,17 @@ class Retention:
             removed += count
         if removed:
             log.info("the reported values of %d deleted workloads are removed", removed)
+
+    async def _remove_decisions(self) -> None:
+        """Decisions that are old enough, some of them at a time."""
+        days = retention_of(await self._ledger.settings()).decision_days
+        if days is None:
+            return
+        before, removed = self._clock() - days * DAY_SECONDS, 0
+        while (count := await self._ledger.remove_decisions(before, DECISIONS_AT_ONCE)) > 0:
+            removed += count
+        if removed:
+            log.info("%d decisions are removed: they are older than %d days", removed, days)
 
     async def _sweep(self, project: str) -> None:
         now, known = self._clock(), []

@@ -133,6 +133,8 @@ SAMPLES = {
     "test_notification_channel": Sample({"name": "none"}),
     "delete_notification_channel": Sample({"name": "ops"}),
     "read_health": Sample({}),
+    "read_retention": Sample({}),
+    "put_retention": Sample({}, {"decision_days": 90}),
     "put_directory_sync": Sample({}, {"reported_at": 1.0, "succeeded_at": 1.0}),
     "list_service_accounts": Sample({}),
     "put_service_account": Sample({"name": "ci"}, {}, "?scope=project/vision"),

@@ -1,6 +1,9 @@
 """Samples of a ledger: means by subject and span."""
 
-from carrel_scheduler.ledger.records import Ledger
+from typing import get_args
+
+from carrel_scheduler.ledger.records import Decision, Ledger
+from carrel_schema.governance.retention import RetainedKind
 from carrel_schema.samples import Sample
 
 START = 1_790_000_100 - 1_790_000_100 % 3600
@@ -32,3 +35,21 @@ class SampleRules:
         assert await samples.read(3600, ["cluster"], START, START + 1) == {
             "cluster": [(START, Sample(gpus=7))]
         }
+
+    async def test_the_past_is_counted_by_age_and_old_decisions_are_removed(
+        self, store: Ledger
+    ) -> None:
+        epoch = await store.begin_epoch()
+        made = [Decision(at=START + hour, action="bind", workload="train") for hour in range(5)]
+        await store.record(epoch=epoch, decisions=made)
+        found = await store.stored_amount("decisions", START + 2)
+        assert (found.rows, found.old_rows, found.oldest_at) == (5, 2, START)
+        assert found.size_bytes * 2 == found.old_bytes * 5
+        assert found.old_bytes > 2 * len("bindtrain")
+        for kind in get_args(RetainedKind):
+            assert (await store.stored_amount(kind, 0.0)).old_rows == 0
+        assert await store.remove_decisions(START + 3, 2) == 2
+        assert await store.remove_decisions(START + 3, 2) == 1
+        assert await store.remove_decisions(START + 3, 2) == 0
+        assert [one.at for one in await store.decisions()] == [START + 3, START + 4]
+        assert await store.size_bytes() > 1024

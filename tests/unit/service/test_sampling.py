@@ -3,10 +3,11 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from carrel_scheduler.service.sampling import KEPT_DAYS, Sampler, of_node
+from carrel_scheduler.service.sampling import Sampler, of_node
 from carrel_schema.answers import DeviceView, NodeView
 from carrel_schema.samples import Sample, Step, mean
 
@@ -71,9 +72,26 @@ def test_means_are_those_of_the_minutes() -> None:
     assert round(hour.gpus_allocated, 1) == 29.5
     assert hour.gpus == 8
     end = START + HOUR
-    assert [(step, round((end - before) / 86_400)) for step, before in kept.pruned] == list(
-        KEPT_DAYS.items()
-    )
+    assert [(step, round((end - before) / 86_400)) for step, before in kept.pruned] == [
+        (300, 14),
+        (3600, 400),
+    ]
+
+
+def test_means_are_kept_as_long_as_administrators_say() -> None:
+    kept, now = Kept(), [float(START)]
+
+    async def settings() -> dict[str, Any]:
+        return {"retention": {"sample_days": 30, "hourly_sample_days": 60}}
+
+    sampler = Sampler(kept, lambda: {"cluster": Sample(gpus=4)}, lambda: now[0], settings)
+    for seconds in (0, HOUR):
+        now[0] = float(START + seconds)
+        asyncio.run(sampler.once())
+    assert [(step, (now[0] - before) / 86_400) for step, before in kept.pruned] == [
+        (300, 30),
+        (3600, 60),
+    ]
 
 
 def test_after_a_pause_the_mean_is_of_what_was_seen() -> None:

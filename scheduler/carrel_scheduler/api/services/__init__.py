@@ -24,6 +24,7 @@ from carrel_scheduler.api.services.governance.templates import Templates
 from carrel_scheduler.api.services.governance.users import DirectoryGroups, UserAccounts
 from carrel_scheduler.api.services.metrics import Metrics
 from carrel_scheduler.api.services.platform.health import Health
+from carrel_scheduler.api.services.platform.retention import RetentionTimes
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import Submission
 
@@ -52,6 +53,7 @@ class Services:
     budgets: Budgets
     alerts: Alerts
     health: Health
+    retention: RetentionTimes
     streams: EventStreams
     metrics: Metrics
     audit: AuditLog
@@ -90,6 +92,7 @@ class Services:
             accounting=Accounting(deps),
             alerts=Alerts(deps),
             health=Health(deps),
+            retention=RetentionTimes(deps),
             secrets=Secrets(deps),
             streams=EventStreams(deps),
             metrics=Metrics(deps),

@@ -24,6 +24,7 @@ from carrel_scheduler.ledger.records import (
     Fenced,
     GpuUse,
     MetricPoint,
+    StoredAmount,
     Transition,
     Usage,
 )
@@ -38,6 +39,7 @@ from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.files import StoredCopy
 from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.governance.retention import RetainedKind
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 _EPOCH = select(store_state.c.epoch)
@@ -309,6 +311,14 @@ class Past:
     async def size_bytes(self) -> int:
         """See ``Ledger``."""
         return await self.rows.size_bytes()
+
+    async def stored_amount(self, kind: RetainedKind, before: float) -> StoredAmount:
+        """See ``Ledger``."""
+        return await self.rows.stored_amount(kind, before)
+
+    async def remove_decisions(self, before: float, most: int) -> int:
+        """See ``Ledger``."""
+        return await self.rows.remove_decisions(before, most)
 
     async def settings(self) -> Mapping[str, Any]:
         """See ``Ledger``."""

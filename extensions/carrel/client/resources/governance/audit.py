@@ -1,4 +1,4 @@
-"""The audit log (administrators)."""
+"""The audit log, and how long it and the rest of the past are kept (administrators)."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
@@ -10,13 +10,14 @@ from carrel_schema.governance.audit import (
     AuditSettings,
     AuditVerification,
 )
+from carrel_schema.governance.retention import RetentionReport
 
 PAGE_ENTRIES: Final = 500
 Filters = Mapping[str, Parameter]
 
 
 class AuditMethods:
-    """Read, verify and set up the audit log."""
+    """Read, verify and set up the audit log; say how long what is kept."""
 
     _transport: Transport
 
@@ -48,6 +49,19 @@ class AuditMethods:
     async def verify_audit_log(self) -> AuditVerification:
         """Whether no entry was changed, removed, moved or cut off."""
         return await self._transport.ask("GET", "/audit/verification", AuditVerification)
+
+    async def retention(self) -> RetentionReport:
+        """How long what is kept, and how much of it there is (administrators)."""
+        return await self._transport.ask("GET", "/retention", RetentionReport)
+
+    async def put_retention(
+        self, settings: Mapping[str, Any], *, dry_run: bool = False
+    ) -> RetentionReport:
+        """Say how long the ledger keeps what, in days; a dry run tells what that would free."""
+        parameters = {"dry_run": "true"} if dry_run else {}
+        return await self._transport.ask(
+            "PUT", "/retention", RetentionReport, parameters=parameters, body=dict(settings)
+        )
 
     async def audit_settings(self) -> AuditSettings:
         """How long entries are kept, and where they are sent."""
