@@ -65,19 +65,23 @@ class TopologyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NodeGroupSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Nodes that are chosen together, by their labels.
+    """Nodes that are chosen together, by their labels or their names.
 
     Attributes:
         description: for people.
         match_labels: labels that a node of the group has, all of them.
+        node_names: nodes that are in the group whatever their labels are.
         role: what its nodes are for; empty: for all work.
-        projects: those whose work may go there; empty: all.
+        projects: those whose work may go there; with no departments either: all.
+        departments: those whose projects' work may go there.
     """
 
     description: str = ""
     match_labels: dict[str, str] = {}
+    node_names: tuple[str, ...] = ()
     role: Literal["", "training", "interactive"] = ""
     projects: tuple[str, ...] = ()
+    departments: tuple[str, ...] = ()
 
 
 class NodeGroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -87,6 +87,7 @@ ADAS = (
     f"{CONSOLE}jobs/vision/nightly",
 )
 ADMINS = (
+    f"{CONSOLE}node-groups",
     f"{CONSOLE}access",
     f"{CONSOLE}alerts",
     f"{CONSOLE}health",

@@ -178,6 +178,18 @@ def _group_department() -> Verbs:
     }
 
 
+def _group_nodegroup() -> Verbs:
+    from carrel.cli.commands.admin import node_groups
+
+    return {
+        "list": node_groups.list_groups,
+        "describe": node_groups.describe,
+        "create": node_groups.create,
+        "update": node_groups.update,
+        "delete": node_groups.delete,
+    }
+
+
 def _group_project() -> Verbs:
     from carrel.cli.commands import cluster, projects
 
@@ -209,5 +221,6 @@ ADMIN_GROUPS: Final[Groups] = {
     "role": ("Show what roles let people do.", _group_role),
     "access": ("Say who may do what, where.", _group_access),
     "department": ("Manage departments (administrators).", _group_department),
+    "nodegroup": ("Say which nodes belong together, and for whom.", _group_nodegroup),
     "project": ("Manage projects (administrators).", _group_project),
 }

@@ -17,6 +17,7 @@ from carrel.client.resources.governance.accounting import AccountingMethods
 from carrel.client.resources.governance.alerts import AlertMethods
 from carrel.client.resources.governance.assets import AssetMethods
 from carrel.client.resources.governance.audit import AuditMethods
+from carrel.client.resources.governance.node_groups import NodeGroupMethods
 from carrel.client.resources.governance.policies import PolicyMethods
 from carrel.client.resources.governance.secrets import SecretMethods
 from carrel.client.resources.governance.users import UserMethods
@@ -35,6 +36,7 @@ class AsyncClient(
     CodeMethods,
     FileMethods,
     ModelMethods,
+    NodeGroupMethods,
     PolicyMethods,
     SecretMethods,
     AuditMethods,

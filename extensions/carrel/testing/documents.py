@@ -46,6 +46,10 @@ class DocumentRoutes:
             ("GET", "/effective-policy", self._effective),
             ("GET", "/usage-series", self._facts),
             ("GET", "/samples", self._samples),
+            ("GET", "/node-groups", self._node_groups),
+            ("POST", "/node-groups", self._put_node_group),
+            ("PUT", "/node-groups/{name}", self._put_node_group),
+            ("DELETE", "/node-groups/{name}", self._delete_node_group),
             ("GET", "/budgets", self._budgets),
             ("PUT", "/budget", self._put_budget),
             ("DELETE", "/budget", self._delete_budget),
@@ -228,6 +232,29 @@ class DocumentRoutes:
     async def _revoke(self, request: web.Request) -> web.Response:
         rules = self._state.access_rules
         rules[:] = [one for one in rules if one["id"] != request.match_info["rule"]]
+        return web.Response(status=204)
+
+    async def _node_groups(self, _: web.Request) -> web.Response:
+        found = self._state.node_groups
+        return web.json_response({"items": [found[name] for name in sorted(found)]})
+
+    async def _put_node_group(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        name = request.match_info.get("name") or body["name"]
+        if not body.get("match_labels") and not body.get("node_names"):
+            expected = "at least one label, or a name in `node_names`"
+            error = {"field": "match_labels", "code": "missing_field", "expected": expected}
+            problem = {"status": 422, "code": "missing_field", "detail": expected}
+            return web.json_response(problem | {"errors": [error]}, status=422)
+        known = self._state.node_groups.get(name, {"version": "0"})
+        body.pop("expected_version", None)
+        version = str(int(known["version"]) + 1)
+        made = {**body, "name": name, "defined": True, "version": version}
+        self._state.node_groups[name] = made
+        return web.json_response(made)
+
+    async def _delete_node_group(self, request: web.Request) -> web.Response:
+        del self._state.node_groups[request.match_info["name"]]
         return web.Response(status=204)
 
     async def _budgets(self, _: web.Request) -> web.Response:

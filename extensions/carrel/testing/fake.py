@@ -161,6 +161,11 @@ class FakeScheduler:
         return self._state.catalogue
 
     @property
+    def node_groups(self) -> dict[str, Json]:
+        """Groups of nodes by name."""
+        return self._state.node_groups
+
+    @property
     def documents(self) -> dict[tuple[str, str, str], Json]:
         """Policies and templates by sort, scope and name."""
         return self._state.documents

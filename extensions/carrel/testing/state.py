@@ -72,6 +72,7 @@ class SchedulerState:
         self.service_accounts: dict[str, Json] = {}
         self.alerts: list[Json] = []
         self.budgets: dict[str, Json] = {}
+        self.node_groups: dict[str, Json] = {}
         self.samples: Json = {"step_seconds": 300, "times": [], "values": {}}
         self.alerting: dict[tuple[str, str], Json] = {}
         self.retention: Json = {

@@ -39,6 +39,10 @@ Permission = Literal[
     "departments:delete",
     "nodes:read",
     "nodes:update",
+    "node-groups:read",
+    "node-groups:create",
+    "node-groups:update",
+    "node-groups:delete",
     "policies:read",
     "policies:update",
     "assets:read",
@@ -99,6 +103,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 _READ: Final[frozenset[str]] = frozenset(
     {
         *("workloads:read", "inference:read", "models:read", "projects:read", "members:read"),
+        "node-groups:read",
         *("departments:read", "nodes:read", "policies:read", "templates:read", "secrets:read"),
         "assets:read",
         *("usage:read", "prices:read"),

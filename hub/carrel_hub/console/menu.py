@@ -27,6 +27,7 @@ MANAGED: Final = (
     Entry("alerts", "Alerts"),
     Entry("analytics", "Analytics", "usage:read"),
     Entry("usage", "Consumption", "usage:read"),
+    Entry("node-groups", "Node groups", "node-groups:read"),
     Entry("policies", "Policies", "policies:read"),
     Entry("assets", "Assets", "assets:read"),
     Entry("secrets", "Secrets", "secrets:read"),

@@ -16,6 +16,7 @@ from carrel_scheduler.api.principals.users import NoUsers, Users
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.files.contract import Files, NoFiles
+from carrel_scheduler.engines.node_group_store import NodeGroupStore
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import NodeReport
 from carrel_scheduler.policy.budgets import BudgetUse
@@ -85,6 +86,7 @@ class ApiDependencies:
         reconciler_metrics: shown with the API's own.
         job_limits: what jobs may submit.
         node_agents: what reports the devices of a cluster's nodes.
+        node_groups: where definitions of groups of nodes are kept.
         alerts: looks for conditions that people should know of; ``None``: nobody does.
         rules: who has which role where; made with the application.
         budgets: what is used of them; ``None``: the application asks by itself.
@@ -103,6 +105,7 @@ class ApiDependencies:
     task_tokens: TaskTokens
     results: Results
     code: CodeStore
+    node_groups: NodeGroupStore
     rules: AccessRules | None = None
     alerts: AlertController | None = None
     budgets: BudgetUse | None = None

@@ -87,6 +87,7 @@ class Code(StrEnum):
     BEING_DELETED = "being_deleted"
     PROJECT_IN_USE = "project_in_use"
     DEPARTMENT_IN_USE = "department_in_use"
+    NODE_GROUP_IN_USE = "node_group_in_use"
     # What is wrong with a field.
     INVALID = "invalid"
     UNKNOWN_FIELD = "unknown_field"

@@ -21,9 +21,11 @@ from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId
+from carrel_scheduler.engines.node_groups import NodeGroupsKnown, is_open, selecting
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema.answers import DeviceHolder
+from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import NodeGroupLists, Workload
 
@@ -194,9 +196,22 @@ class ExternalPods(Protocol):
         """Names of all node groups."""
         return frozenset()
 
-    def allow_groups(self, allowed: Mapping[str, NodeGroupLists]) -> None:
-        """Keep the work of projects, by name, to groups of nodes; those not named to none."""
+    def allow_groups(
+        self, allowed: Mapping[str, NodeGroupLists], departments: Mapping[str, str]
+    ) -> None:
+        """Keep the work of projects, by name, to groups of nodes; those not named to none.
+
+        ``departments`` names the department of each project that has one.
+        """
         return
+
+    def group_of(self, node: str, labels: Mapping[str, str]) -> str:
+        """The defined group of a node that the reconciler describes to the core; empty for none."""
+        return ""
+
+    def take_regrouped(self) -> bool:
+        """Whether nodes that the reconciler describes are to be described again, once."""
+        return False
 
     def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
         """The node groups that a project's work may use; ``None`` for all nodes."""
@@ -224,7 +239,8 @@ class ExternalPods(Protocol):
 class NoExternalPods(ExternalPods):
     """One machine runs the tasks of workloads only.
 
-    Its one node is in a group that is called after the model of its GPUs.
+    Its one node is in the group that selects it, else in one that is called after the model of its
+    GPUs.
 
     Args:
         state: of the core; ``None``: no node is known.
@@ -233,10 +249,34 @@ class NoExternalPods(ExternalPods):
     def __init__(self, state: State | None = None) -> None:
         self._state = state
         self._allowed: Mapping[str, NodeGroupLists] = {}
+        self._departments: Mapping[str, str] = {}
+        self._groups: Mapping[str, NodeGroupSpec] = {}
+        self._regrouped = False
+
+    @override
+    def handle(self, events: Sequence[object], now: float) -> None:
+        """Follow the groups that are defined."""
+        for event in events:
+            if isinstance(event, NodeGroupsKnown) and event.groups != self._groups:
+                self._groups, self._regrouped = dict(event.groups), True
+
+    @override
+    def group_of(self, node: str, labels: Mapping[str, str]) -> str:
+        """The defined group that selects a node; empty for none."""
+        return selecting(self._groups, node, labels)
+
+    @override
+    def take_regrouped(self) -> bool:
+        """Whether the groups changed since the last call."""
+        regrouped, self._regrouped = self._regrouped, False
+        return regrouped
 
     @override
     def node_groups(self) -> frozenset[str]:
-        """The groups of the nodes that the core knows."""
+        """The groups that are defined, and those of the nodes that the core knows."""
+        return self._inhabited().union(self._groups)
+
+    def _inhabited(self) -> frozenset[str]:
         if self._state is None:
             return frozenset()
         nodes = self._state.nodes
@@ -244,14 +284,26 @@ class NoExternalPods(ExternalPods):
         return frozenset(value for fact in facts for key, value in fact.labels if key == NODE_GROUP)
 
     @override
-    def allow_groups(self, allowed: Mapping[str, NodeGroupLists]) -> None:
+    def allow_groups(
+        self, allowed: Mapping[str, NodeGroupLists], departments: Mapping[str, str]
+    ) -> None:
         """Keep the work of projects to groups."""
-        self._allowed = allowed
+        self._allowed, self._departments = allowed, departments
 
     @override
     def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
         """The groups that a project's work is kept to; ``None``: to none."""
-        return listed_groups(self._allowed, project, interactive=interactive)
+        department = self._departments.get(project, "")
+        closed = frozenset(
+            name
+            for name, group in self._groups.items()
+            if not is_open(group, project, department, interactive=interactive)
+        )
+        listed = listed_groups(self._allowed, project, interactive=interactive)
+        if listed is not None:
+            return listed - closed
+        inhabited = self._inhabited()
+        return self.node_groups() - closed if closed & inhabited else None
 
     @override
     def constrained(self, event: WorkloadQueued, claims: tuple[str, ...] = ()) -> WorkloadQueued:

@@ -14,6 +14,9 @@ from carrel_schema.names import NODE_GROUP
 
 LABEL: Final = "GPU type"
 """Told to the core as if it were a label of the node, in words that people read."""
+HOSTNAME: Final = "kubernetes.io/hostname"
+PRODUCT: Final = "nvidia.com/gpu.product"
+"""Labels of a machine, as nodes of a cluster have them."""
 UNTOLD: Final = "GPU"
 """What a GPU is called of which nobody tells the model."""
 _WORD: Final = re.compile(r"[a-z0-9]+")
@@ -31,10 +34,22 @@ def of_node(names: Iterable[str]) -> frozenset[str]:
     return models if len(models) == 1 and UNTOLD not in models else frozenset()
 
 
-def labels_of(model: str) -> tuple[tuple[str, str], ...]:
-    """What the core is told of a machine: the model of its GPUs, and the group called after it."""
-    group = "-".join(_WORD.findall(model.lower()))
-    return ((LABEL, model), (IN_GROUP, group), (NODE_GROUP, group))
+def labels_of(models: Collection[str], group: str = "") -> tuple[tuple[str, str], ...]:
+    """What the core is told of a machine: the model of its GPUs, and its group.
+
+    Args:
+        models: the one model, or none (see ``of_node``).
+        group: that selects the machine; empty: the one called after the model.
+    """
+    told = tuple((LABEL, model) for model in models)
+    named = group or "".join("-".join(_WORD.findall(model.lower())) for model in models)
+    return (*told, (IN_GROUP, named), (NODE_GROUP, named)) if named else told
+
+
+def selectable(node: str, models: Collection[str]) -> dict[str, str]:
+    """The labels by which groups may select a machine: its name, and the model of its GPUs."""
+    told = {PRODUCT: "".join(models)} if models else {}
+    return {HOSTNAME: node} | told
 
 
 def in_order(

@@ -27,6 +27,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.nodes import facts_of
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.watchers import ExternalPodRunner, Feeds
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader, StateFolderLock
+from carrel_scheduler.engines.kubernetes.node_group_store import ResourceNodeGroups
 from carrel_scheduler.engines.kubernetes.node_tokens import NodeTokens
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
@@ -194,6 +195,10 @@ class Cluster:
     def node_agents(self, enqueue: Callable[[LoopEvent], None]) -> NodeAgents:
         """The agents of the DaemonSet, known by their pods' tokens."""
         return ClusterNodeAgents(NodeTokens(self._client), self.engine.workload_of, enqueue)
+
+    def node_groups(self, _loop: Reconciler) -> ResourceNodeGroups:
+        """Custom resources of the cluster."""
+        return ResourceNodeGroups(self._client)
 
     async def facts(self) -> Sequence[NodeFacts]:
         """The nodes there are, as far as they can be read."""

@@ -12,6 +12,7 @@ import msgspec
 
 from carrel_scheduler.api.dependencies import NodeAgents, NoNodeAgents
 from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, ReconcilerAccess
+from carrel_scheduler.engines.node_group_store import LedgerNodeGroups
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
 from carrel_scheduler.node.mig import MigDevices
 from carrel_scheduler.node.processes import met_at
@@ -102,6 +103,10 @@ class OneMachine:
         """One machine looks at its devices itself."""
         return NoNodeAgents()
 
+    def node_groups(self, loop: Reconciler) -> LedgerNodeGroups:
+        """The ledger keeps them."""
+        return LedgerNodeGroups(loop.ledger.scoped, loop.enqueue)
+
     async def facts(self) -> Sequence[NodeFacts]:
         """This machine."""
         return [self._provider.facts()]
@@ -109,7 +114,8 @@ class OneMachine:
     async def begin(
         self, loop: Reconciler, group: asyncio.TaskGroup
     ) -> Sequence["asyncio.Task[None]"]:
-        """Sample devices, and watch the rendezvous of gangs."""
+        """Tell of groups of nodes, sample devices, and watch the rendezvous of gangs."""
+        await self.node_groups(loop).tell()
         return [
             group.create_task(sample_devices(self._provider, loop)),
             group.create_task(watch_rendezvous(met_here, loop)),

@@ -28,6 +28,7 @@ from carrel_scheduler.engines.files.pods import PodFiles
 from carrel_scheduler.engines.kubernetes.external_pods import executor
 from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.engines.local.accounts import Accounts
+from carrel_scheduler.engines.node_group_store import NodeGroupStore
 from carrel_scheduler.ids import new_id
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
@@ -112,6 +113,10 @@ class ServiceEnvironment(Protocol):
 
     def node_agents(self, enqueue: Callable[[LoopEvent], None], /) -> NodeAgents:
         """What reports the devices of other nodes."""
+        ...
+
+    def node_groups(self, loop: Reconciler, /) -> NodeGroupStore:
+        """Where definitions of groups of nodes are kept."""
         ...
 
     def trouble(self) -> str:
@@ -211,6 +216,7 @@ class Service:
                     prefix=settings.prefix,
                     reconciler_metrics=self.loop.metrics.registry,
                     node_agents=environment.node_agents(self.loop.enqueue),
+                    node_groups=environment.node_groups(self.loop),
                 )
             )
         )

@@ -18,6 +18,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
 from carrel_scheduler.api.http.app import make_app
 from carrel_scheduler.api.principals.jobs import JobLimits
 from carrel_scheduler.api.results import Results
+from carrel_scheduler.engines.node_group_store import LedgerNodeGroups
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
 from carrel_scheduler.service.listening import RequestLimits, http_server
@@ -289,6 +290,7 @@ async def running(
                 task_tokens=tokens,
                 results=Results(folder / "results"),
                 node_agents=desk.agents,
+                node_groups=LedgerNodeGroups(ledger.scoped, lambda _: None),
                 code=CodeStore(folder / "code", most_bytes=MOST_CODE_BYTES),
                 files=desk.files,
                 retention=RetentionRules(project_bytes=FolderFiles.ROOM),

@@ -14,6 +14,7 @@ from contract.api.test_roles import (
     CREATE,
     HIDDEN,
     NO,
+    NODE_GROUP,
     OF_THEIR_OWN,
     OK,
     RULES,
@@ -110,6 +111,7 @@ async def furnish(desk: Desk) -> None:
     for name in ("sciences", "arts"):
         await desk.ask("PUT", f"/departments/{name}", "root", json={})
     await desk.ask("PATCH", "/projects/vision", "root", json={"department": "sciences"})
+    await desk.ask("POST", "/node-groups", "root", json=NODE_GROUP)
     empty = {"name": "empty", "department": "sciences"}
     assert (await desk.ask("POST", "/projects", "root", json=empty)).status == 201
     await desk.add("vision", "digits", "ada", kind="inference")

@@ -32,6 +32,7 @@ RULES = {"rules": {"priority": {"message": "x", "required": False, "default": "t
 TEMPLATE = {"fields": {"gpus": 1.0}}
 RULE = {"subject": "dora", "role": "viewer", "scope": "project/vision"}
 CHANNEL = {"kind": "webhook", "url": "http://127.0.0.1:9/x"}
+NODE_GROUP = {"name": "a100", "node_names": ["n1"]}
 ASSET = {"type": "compute", "name": "ours"}
 OUTPUT = {"digest": sha256(b"an output").hexdigest()}
 
@@ -98,6 +99,10 @@ SAMPLES = {
     "put_department": Sample({"name": "sciences"}, {"rank": 1}),
     "preview_department": Sample({"name": "sciences"}, {"rank": 1}),
     "delete_department": Sample({"name": "arts"}),
+    "list_node_groups": Sample({}),
+    "create_node_group": Sample({}, {"name": "fresh", "node_names": ["n1"]}),
+    "replace_node_group": Sample({"name": "a100"}, {"node_names": ["n1"]}),
+    "delete_node_group": Sample({"name": "a100"}),
     "list_policies": Sample({}),
     "read_policy": Sample({"name": "small"}, query="?scope=project/vision"),
     "put_policy": Sample({"name": "new"}, RULES, "?scope=project/vision"),
@@ -275,6 +280,7 @@ OF_THEIR_OWN = {
     # A service has no password; the Hub reads the table of groups.
     ("change_own_password", "spawner"): NO,
     ("list_directory_groups", "spawner"): OK,
+    ("list_node_groups", "spawner"): OK,
     # There is no such rule.
     ("delete_directory_group", "admin"): HIDDEN,
     # Nobody's token, but let in.
@@ -366,6 +372,7 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
     """One role calls everything; what changes the furniture comes last, on a desk of its own."""
     await desk.ask("POST", "/projects", "root", json={"name": "empty"})
     await desk.ask("PUT", "/departments/arts", "root", json={})
+    await desk.ask("POST", "/node-groups", "root", json=NODE_GROUP)
     await desk.add("vision", "digits", "ada", kind="inference")
     await keep_files(desk)
     await desk.ask("PUT", "/policies/small?scope=project/vision", "root", json=RULES)

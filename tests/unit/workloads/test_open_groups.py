@@ -13,12 +13,14 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Ready,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
+from carrel_scheduler.engines.node_group_store import LedgerNodeGroups
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.policy.inherited_rules import node_groups
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.state.events import ProjectChanged
+from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import (
     DepartmentSpec,
@@ -110,6 +112,51 @@ async def test_the_group_of_one_machine_is_called_after_its_gpus(
         assert await desk.phase(await desk.submit("speech", "here", node_group="a10")) == "starting"
         with pytest.raises(NotAdmitted, match="left out: no group of nodes is open to it"):
             admit(asks("a10"), LiveView(desk.loop))
+
+
+async def test_a_group_that_selects_the_machine_holds_at_once_and_after_it_is_gone(
+    empty_ledger: Path, tmp_path: Path
+) -> None:
+    async with opened(empty_ledger, tmp_path, 4, MachineDesk) as desk:
+        await desk.recover()
+        await desk.project("vision", 8)
+        await desk.project("speech", 8, department="arts")
+        here = LiveView(desk.loop).nodes()[0].name
+        groups = LedgerNodeGroups(desk.loop.ledger.scoped, desk.loop.enqueue)
+        wanted = NodeGroupSpec(node_names=(here,), departments=("arts",), role="training")
+        await groups.create("night", wanted, "root")
+        await desk.settle()
+        assert LiveView(desk.loop).nodes()[0].group == "night"
+        theirs = await desk.submit("speech", "theirs", node_group="night")
+        assert await desk.phase(theirs) == "starting"
+        waits = await desk.submit("vision", "waits")
+        assert await desk.phase(waits) == "pending"
+        with pytest.raises(NotAdmitted, match="left out: no group of nodes is open to it"):
+            admit(asks("night"), LiveView(desk.loop))
+        model = NodeGroupSpec(match_labels={"nvidia.com/gpu.product": "other"}, projects=("x",))
+        await groups.replace("night", model, "root")
+        await desk.settle()
+        assert LiveView(desk.loop).nodes()[0].group == "a10"
+        assert await desk.phase(waits) == "starting"
+        await groups.delete("night")
+        await desk.settle()
+        assert await groups.all() == []
+        assert desk.loop.external_pods.node_groups() == {"a10"}
+
+
+async def test_a_group_is_made_of_nodes_by_name_and_kept_for_a_department(cluster: Desk) -> None:
+    cluster.loop.enqueue(
+        ExternalEvents((node("bare", 8), group("aa", nodeNames=["bare"], departments=["arts"])))
+    )
+    await cluster.project("speech", 8, department="arts")
+    theirs = await cluster.submit("speech", "theirs", gpus=8, node_group="aa")
+    ours = await cluster.submit("vision", "ours", gpus=1)
+    assert await cluster.phases(theirs, ours) == ["starting", "starting"]
+    assert {task.node for task in (await cluster.stored(theirs)).status.tasks} == {"bare"}
+    assert {task.node for task in (await cluster.stored(ours)).status.tasks} != {"bare"}
+    with pytest.raises(NotAdmitted) as refused:
+        admit(asks("aa"), LiveView(cluster.loop))
+    assert refused.value.code == "node_group_not_open"
 
 
 async def test_work_runs_in_its_group_only_a_gang_too(cluster: Desk) -> None:

@@ -17,6 +17,7 @@ from carrel_scheduler.api.services.governance.alerts import Alerts
 from carrel_scheduler.api.services.governance.assets import Assets
 from carrel_scheduler.api.services.governance.audit import AuditLog
 from carrel_scheduler.api.services.governance.budgets import Budgets
+from carrel_scheduler.api.services.governance.node_groups import NodeGroups
 from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.governance.secrets import Secrets
 from carrel_scheduler.api.services.governance.service_accounts import ServiceAccounts
@@ -41,6 +42,7 @@ class Services:
     changes: Changes
     projects: Projects
     departments: Departments
+    node_groups: NodeGroups
     policies: Policies
     templates: Templates
     assets: Assets
@@ -81,6 +83,7 @@ class Services:
             changes=Changes(deps, control, policies),
             projects=projects,
             departments=Departments(deps.ledger, deps.access_rules),
+            node_groups=NodeGroups(deps),
             policies=policies,
             templates=Templates(deps, assets),
             assets=assets,

@@ -20,6 +20,7 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.engines.core_state import place_of
+from carrel_scheduler.engines.external import ExternalPods
 from carrel_scheduler.node.contract import (
     Device,
     DeviceLink,
@@ -161,7 +162,7 @@ def observe(
     held = _held_on(changes.cache, facts.name)
     facts = with_lost(known.facts if known else None, facts, held)
     if known is None or known.facts != facts:
-        changes.state.apply(withheld.added_to(node_event(facts)))
+        changes.state.apply(withheld.added_to(node_event(facts, changes.external_pods)))
         changes.cache.node_seen(facts)
     node = nodes[facts.name] = known_as(known, facts)
     if use:
@@ -176,6 +177,17 @@ def observe(
         for entry in tuple(changes.cache.holding):
             if index in _devices(entry, facts.name):
                 _requeue_from_sick(changes, entry, index, facts.name, conditions)
+
+
+def follow_groups(
+    changes: PassChanges, nodes: Mapping[str, NodeState], withheld: WithheldDevices
+) -> None:
+    """Where groups of nodes changed, describe nodes again, and queue waiting work again."""
+    if changes.external_pods.take_regrouped():
+        for node in nodes.values():
+            event = node_event(node.facts, changes.external_pods)
+            changes.state.apply(withheld.added_to(event))
+        changes.cache.outdated = True
 
 
 def take_report(
@@ -247,9 +259,10 @@ def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:
     return replace(known, facts=facts)
 
 
-def node_event(facts: NodeFacts) -> NodeSet:
-    """The event that describes a node to the core."""
+def node_event(facts: NodeFacts, external_pods: ExternalPods) -> NodeSet:
+    """The event that describes a node to the core; ``external_pods`` knows the groups of nodes."""
     models = gpu_models.of_node(device.name for device in facts.devices)
+    group = external_pods.group_of(facts.name, gpu_models.selectable(facts.name, models))
     return NodeSet(
         name=facts.name,
         devices=len(facts.devices),
@@ -257,7 +270,7 @@ def node_event(facts: NodeFacts) -> NodeSet:
         memory_mib=facts.memory_mib,
         gpu_memory_mib=min((device.memory_mib for device in facts.devices), default=0),
         broken_devices=frozenset(device.index for device in facts.devices if device.broken),
-        labels=tuple(label for model in models for label in gpu_models.labels_of(model)),
+        labels=gpu_models.labels_of(models, group),
         links=tuple(Link(link.first, link.second, link.hops) for link in facts.links),
         mig_model=facts.mig_model,
     )

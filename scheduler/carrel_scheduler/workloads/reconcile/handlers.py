@@ -124,6 +124,7 @@ class EventHandlers:
                 self._of_devices(changes, event)
             case ExternalEvents(news):
                 changes.external_pods.handle(news, changes.now)
+                devices.follow_groups(changes, self.nodes, self._withheld)
                 task_events.follow_disruptions(changes)
             case UsedLately(average):
                 usage_history.take(self._state, average)
@@ -304,8 +305,10 @@ class EventHandlers:
         if not self._cache.outdated:
             return
         self._cache.outdated = False
+        projects = self._cache.projects
         changes.external_pods.allow_groups(
-            {name: node_groups(*self._cache.rules_of(name)) for name in self._cache.projects}
+            {name: node_groups(*self._cache.rules_of(name)) for name in projects},
+            {name: one.spec.department for name, one in projects.items() if one.spec.department},
         )
         for entry in tuple(self._cache):
             if entry.queued and not entry.holding:

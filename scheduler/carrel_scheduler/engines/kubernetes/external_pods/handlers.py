@@ -162,9 +162,11 @@ class EventHandlers:
         if self._pass.places.groups.set(group.metadata.name, group.spec):
             self._regroup()
 
-    def allow_groups(self, allowed: Mapping[str, NodeGroupLists]) -> None:
+    def allow_groups(
+        self, allowed: Mapping[str, NodeGroupLists], departments: Mapping[str, str]
+    ) -> None:
         """Projects keep their work to groups of nodes, pods of theirs too."""
-        if self._pass.places.groups.allow(allowed):
+        if self._pass.places.groups.allow(allowed, departments):
             self._regroup()
 
     def _levels(self, name: str, spec: TopologySpec | None) -> None:

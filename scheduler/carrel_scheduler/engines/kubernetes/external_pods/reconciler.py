@@ -325,9 +325,19 @@ class ExternalPodReconciler:
         """Names of all node groups."""
         return self.current.places.groups.names()
 
-    def allow_groups(self, allowed: Mapping[str, NodeGroupLists]) -> None:
+    def allow_groups(
+        self, allowed: Mapping[str, NodeGroupLists], departments: Mapping[str, str]
+    ) -> None:
         """Projects keep their work to groups of nodes."""
-        self._handlers.allow_groups(allowed)
+        self._handlers.allow_groups(allowed, departments)
+
+    def group_of(self, _node: str, _labels: Mapping[str, str]) -> str:
+        """The nodes of a cluster are described by their own resources."""
+        return ""
+
+    def take_regrouped(self) -> bool:
+        """Nodes follow their groups by themselves."""
+        return False
 
     def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
         """The node groups that a project's work may use."""

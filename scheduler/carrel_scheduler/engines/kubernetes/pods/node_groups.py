@@ -1,8 +1,9 @@
 """Groups of nodes: which a node is in, and which are open to whose work.
 
 A node is in the group that a resource selects it for, the first by name, else in the one that its
-label names. A group may be kept for projects, and for training or for interactive work; a node
-that is in no group is open to all. Work that asks for a group by name gets that one only.
+label names. A group may be kept for projects and departments, and for training or for interactive
+work; a node that is in no group is open to all. Work that asks for a group by name gets that one
+only.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from carrel_scheduler.engines.external import UNGROUPED, listed_groups
 from carrel_scheduler.engines.kubernetes.pods.nodes import node_group
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+from carrel_scheduler.engines.node_groups import is_open, selecting
 from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import NodeGroupLists
@@ -31,6 +33,7 @@ class NodeGroups:
         self._labelled: set[str] = set()
         self._groups: dict[str, NodeGroupSpec] = {}
         self._allowed: Mapping[str, NodeGroupLists] = {}
+        self._departments: Mapping[str, str] = {}
 
     def set(self, name: str, spec: NodeGroupSpec) -> bool:
         """A group appeared or changed; whether its nodes and all work are to be evaluated again."""
@@ -40,12 +43,12 @@ class NodeGroups:
         self.version += 1
         return True
 
-    def allow(self, allowed: Mapping[str, NodeGroupLists]) -> bool:
-        """Projects keep their work to groups; whether that is news."""
+    def allow(self, allowed: Mapping[str, NodeGroupLists], departments: Mapping[str, str]) -> bool:
+        """Projects keep their work to groups, and have departments; whether that is news."""
         kept = {name: lists for name, lists in allowed.items() if lists != NodeGroupLists()}
-        if kept == self._allowed:
+        if (kept, departments) == (self._allowed, self._departments):
             return False
-        self._allowed = kept
+        self._allowed, self._departments = kept, dict(departments)
         self.version += 1
         return True
 
@@ -60,9 +63,8 @@ class NodeGroups:
 
     def of(self, node: Node) -> str:
         """The group of a node; empty in none."""
-        labels = node.metadata.labels
-        found = (name for name in sorted(self._groups) if _has(labels, self._groups[name]))
-        return next(found, "") or self._named(node_group(node))
+        meta = node.metadata
+        return selecting(self._groups, meta.name, meta.labels) or self._named(node_group(node))
 
     def _named(self, name: str) -> str:
         if name and name not in self._labelled:
@@ -76,7 +78,9 @@ class NodeGroups:
         closed = {
             name
             for name, group in self._groups.items()
-            if not _is_open(group, project, interactive=interactive)
+            if not is_open(
+                group, project, self._departments.get(project, ""), interactive=interactive
+            )
         }
         if listed is not None:
             return listed - closed
@@ -102,15 +106,3 @@ def asked_group(pod: Pod, groups: frozenset[str] | None) -> frozenset[str] | Non
         names = ", ".join(sorted(groups - {UNGROUPED})) or "left out"
         raise PodRefused("group_not_open", NODE_GROUP, asked, f"a group open to it: {names}")
     return frozenset({asked})
-
-
-def _has(labels: Mapping[str, str], group: NodeGroupSpec) -> bool:
-    if not group.match_labels:
-        return False
-    return all(labels.get(key) == value for key, value in group.match_labels.items())
-
-
-def _is_open(group: NodeGroupSpec, project: str, *, interactive: bool) -> bool:
-    if group.projects and project not in group.projects:
-        return False
-    return group.role in ("", "interactive" if interactive else "training")

@@ -1,0 +1,57 @@
+"""Groups of nodes over REST: defined, changed, kept while work is kept to them."""
+
+from contract.api.service import Desk
+
+A100 = {"name": "a100", "match_labels": {"gpu": "a100"}, "role": "training", "projects": ["vision"]}
+
+
+async def test_a_group_is_defined_changed_and_removed(desk: Desk) -> None:
+    made = await desk.ask("POST", "/node-groups", "root", json=A100)
+    assert (made.status, made.headers["Location"].rpartition("/")[2]) == (201, "a100")
+    assert (made.body["defined"], made.body["projects"]) == (True, ["vision"])
+    again = await desk.ask("POST", "/node-groups", "root", json=A100)
+    assert (again.status, again.body["code"]) == (409, "already_exists")
+    wider = {"node_names": ["n1"], "expected_version": made.body["version"]}
+    changed = await desk.ask("PUT", "/node-groups/a100", "root", json=wider)
+    assert (changed.body["match_labels"], changed.body["node_names"]) == ({}, ["n1"])
+    assert (changed.body["role"], changed.body["projects"]) == ("", [])
+    stale = await desk.ask("PUT", "/node-groups/a100", "root", json=wider)
+    assert (stale.status, stale.body["code"]) == (409, "conflict")
+    assert (await desk.ask("PUT", "/node-groups/none", "root", json=wider)).status == 404
+    assert (await desk.ask("DELETE", "/node-groups/a100", "root")).status == 204
+    assert (await desk.ask("DELETE", "/node-groups/a100", "root")).status == 404
+
+
+async def test_what_is_wrong_is_told_by_its_field(desk: Desk) -> None:
+    async def wrong(**body: object) -> tuple[str, str]:
+        asked = {"name": "one", "node_names": ["n1"]} | body
+        refused = await desk.ask("POST", "/node-groups", "root", json=asked)
+        assert refused.status == 422, refused.body
+        return refused.body["errors"][0]["field"], refused.body["errors"][0]["code"]
+
+    assert await wrong(node_names=[]) == ("match_labels", "missing_field")
+    assert await wrong(projects=["nowhere"]) == ("projects.0", "unknown_project")
+    assert await wrong(departments=["nowhere"]) == ("departments.0", "unknown_department")
+    assert (await wrong(name="Capital"))[0] == "name"
+    assert (await wrong(role="other"))[0] == "role"
+
+
+async def test_a_group_to_which_work_is_kept_stays(desk: Desk) -> None:
+    await desk.ask("POST", "/node-groups", "root", json=A100)
+    lists = {"training": ["a100"], "interactive": []}
+    await desk.ask("PUT", "/departments/arts", "root", json={"node_groups": lists})
+    refused = await desk.ask("DELETE", "/node-groups/a100", "root")
+    assert (refused.status, refused.body["code"]) == (409, "node_group_in_use")
+    assert "the department `arts`" in refused.body["detail"]
+    await desk.ask("PUT", "/departments/arts", "root", json={})
+    assert (await desk.ask("DELETE", "/node-groups/a100", "root")).status == 204
+
+
+async def test_members_of_projects_do_not_see_whose_groups_there_are(desk: Desk) -> None:
+    await desk.ask("POST", "/node-groups", "root", json=A100)
+    for method, path in (("GET", ""), ("DELETE", "/a100")):
+        assert (await desk.ask(method, f"/node-groups{path}", "ada")).status == 403
+    body = {"subject": "ada", "role": "viewer", "scope": "platform"}
+    await desk.ask("POST", "/access-rules", "root", json=body)
+    assert (await desk.ask("GET", "/node-groups", "ada")).status == 200
+    assert (await desk.ask("POST", "/node-groups", "ada", json=A100)).status == 403
