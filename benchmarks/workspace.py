@@ -29,7 +29,7 @@ from benchmarks.report import Figure, median, show
 from benchmarks.stacks import PASSWORD, CarrelStack, Stack
 
 USER = "ada"
-GOAL_SECONDS = 0.5
+GOAL = 0.6
 PATIENCE_MS = 120_000
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 FLAGS = ["--disable-gpu", "--no-first-run", "--no-sandbox", "--disable-background-networking"]
@@ -131,14 +131,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7)
     given = parser.parse_args()
     ours, bare = asyncio.run(measure(given.runs))
-    beyond = median(ours) - median(bare)
+    share = median(ours) / median(bare)
     found = [
         Figure(
-            "click to usable Lab, warm, beyond plain JupyterHub",
-            beyond,
-            f"s (ours {median(ours):.2f} s, bare {median(bare):.2f} s)",
-            f"<= {GOAL_SECONDS}",
-            beyond <= GOAL_SECONDS,
+            "click to usable Lab, warm, of plain JupyterHub's",
+            share,
+            f"(ours {median(ours):.2f} s, bare {median(bare):.2f} s)",
+            f"<= {GOAL}",
+            share <= GOAL,
         )
     ]
     show("Click to usable Lab", found, as_json=given.json)

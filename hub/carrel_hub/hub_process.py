@@ -10,12 +10,12 @@ import socket
 import sqlite3
 from typing import Any, Final
 
-from jupyterhub.app import JupyterHub
 from sqlalchemy import Engine, event
 from tornado.httpserver import HTTPServer
 from typing_extensions import override
 
 from carrel_process import listening
+from carrel_process.late_imports import put_off_iri_checks
 
 HEAD_SECONDS: Final = 120.0
 """Until a request's head is complete; more than the 90 s for which Traefik keeps connections."""
@@ -55,6 +55,9 @@ def configure(listener: socket.socket | None, head_seconds: float = HEAD_SECONDS
 
 def main() -> None:
     """Run the Hub."""
+    put_off_iri_checks()
+    from jupyterhub.app import JupyterHub
+
     listener = listening.inherited()
     if listener is not None:
         event.listen(Engine, "connect", write_ahead)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ.update(workspace_side.environment())
         server = [*workspace_side.server_arguments(), *server]
     os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
-    command = [sys.executable, "-m", "jupyterhub.singleuser", *terminals(os.environ), *server]
+    command = [sys.executable, "-m", "carrel.workspace.server", *terminals(os.environ), *server]
     os.execv(sys.executable, command)  # noqa: S606 - there is no shell to start
 
 

@@ -159,7 +159,7 @@ def test_the_launcher_becomes_the_server(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", "")
     launch.main(["--demo", "--", "--debug"])
     plain_shell = "--ServerApp.terminado_settings={'shell_command': ['/bin/zsh']}"
-    assert became[0][1:] == ["-m", "jupyterhub.singleuser", plain_shell, "--debug"]
+    assert became[0][1:] == ["-m", "carrel.workspace.server", plain_shell, "--debug"]
     assert Path.cwd() == tmp_path
     assert list(tmp_path.glob("*.ipynb"))
     sockets = Path(os.environ["JUPYTER_RUNTIME_DIR"])

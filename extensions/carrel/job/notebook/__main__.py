@@ -7,11 +7,13 @@ import sys
 from carrel.job.notebook import reporting, spec
 from carrel.job.notebook.reporting import PREEMPTED, NotebookProblem, Preempted
 from carrel.job.task import warn
+from carrel_process.late_imports import put_off_iri_checks
 
 
 def main() -> int:
     """Run the notebook that the scheduler asks for; returns the exit code."""
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    put_off_iri_checks()
     try:
         _run()
     except Preempted:
