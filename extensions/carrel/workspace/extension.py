@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
-from carrel.workspace import recording, vscode
+from carrel.workspace import page_files, recording, vscode
 from carrel.workspace.handlers import rules
 from carrel.workspace.notifications import WorkFollower
 from carrel.workspace.reporter import ActivityReporter, PostTimer
@@ -64,6 +64,7 @@ class CarrelWorkspace(ExtensionApp):
             web_app.add_handlers(".*$", ports.port_rules(server))
         if self.record_outputs:
             self.recorder = recording.install(server)
+        page_files.install(web_app, server.base_url)
         try:
             self.client = AsyncClient(read_timeout=READ_SECONDS)
         except CarrelError as error:

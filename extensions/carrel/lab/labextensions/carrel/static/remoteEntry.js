@@ -4,8 +4,14 @@
 // package.json. What we use of JupyterLab comes out of that shared scope, so there is one copy of
 // each class; our own files are ordinary modules beside this one.
 (() => {
-  const here = new URL('.', document.currentScript.src);
+  const here = new URL(optionOfPage() ?? '.', document.currentScript.src);
   let scope = {};
+
+  /** Where the server has our files with leave to keep them; undefined where it does not say. */
+  function optionOfPage() {
+    const options = document.getElementById('jupyter-config-data')?.textContent;
+    return options ? JSON.parse(options).carrelFiles : undefined;
+  }
 
   /** A module that JupyterLab shares, or `null` where this application has no such thing. */
   async function shared(name) {
