@@ -1,34 +1,49 @@
-"""Our files of JupyterLab's page over HTTP: kept by browsers for good, and nothing beside them."""
+"""What a real JupyterLab's page loads: kept by browsers where nothing changes below its address."""
 
-from tornado.httpclient import AsyncHTTPClient
-from tornado.httpserver import HTTPServer
-from tornado.netutil import bind_sockets
-from tornado.web import Application
+import json
+import re
+import urllib.request
+from urllib.error import HTTPError
 
-from carrel.workspace.page_files import OPTION, OWN, install
+import pytest
 
-BASE = "/user/ada/"
+from carrel.workspace.page_files import OPTION, OWN
+from contract.notebook.lab import BASE, Lab
 
 
-async def test_our_files_are_kept_for_good_and_no_others_are_there() -> None:
-    app = Application()
-    install(app, BASE)
-    page = app.settings["page_config_data"]
-    assert page["buildCheck"] is False
-    (listener,) = bind_sockets(0, "127.0.0.1")
-    server = HTTPServer(app)
-    server.add_sockets([listener])
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    try:
-        client = AsyncHTTPClient()
-        got = await client.fetch(f"{address}{page[OPTION]}plugin.js")
-        assert got.body == (OWN / "plugin.js").read_bytes()
-        assert got.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-        for wrong in ("carrel/static/0000000000000000/plugin.js", "carrel/static/plugin.js"):
-            missing = await client.fetch(f"{address}{BASE}{wrong}", raise_error=False)
-            assert missing.code == 404
-        above = await client.fetch(f"{address}{page[OPTION]}..%2Fpackage.json", raise_error=False)
-        assert above.code in (403, 404)
-    finally:
-        server.stop()
-        await server.close_all_connections()
+def origin(lab: Lab) -> str:
+    return lab.url.removesuffix(BASE.strip("/") + "/").rstrip("/")
+
+
+def options_of(lab: Lab) -> dict[str, str]:
+    with urllib.request.urlopen(lab.page(), timeout=60) as answer:
+        page = answer.read().decode()
+    found = re.search(r'id="jupyter-config-data"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    options: dict[str, str] = json.loads(found[1])
+    return options
+
+
+def test_our_files_are_kept_for_good_and_no_others_are_there(lab: Lab) -> None:
+    options = options_of(lab)
+    assert options["buildCheck"] is False
+    place = f"{origin(lab)}{options[OPTION]}"
+    with urllib.request.urlopen(f"{place}plugin.js", timeout=60) as answer:
+        assert answer.read() == (OWN / "plugin.js").read_bytes()
+        assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    for wrong in (f"{place}..%2Fpackage.json", f"{lab.url}carrel/static/plugin.js"):
+        with pytest.raises(HTTPError) as refused:
+            urllib.request.urlopen(wrong, timeout=60)
+        with refused.value as answer:
+            assert answer.code in (403, 404)
+
+
+def test_files_with_a_hash_in_their_names_are_kept_and_others_are_not(lab: Lab) -> None:
+    told = options_of(lab)["federated_extensions"]
+    loads = {one["name"]: one["load"] for one in told}  # type: ignore[index]
+    kept = {}
+    for name in ("anywidget", "carrel"):
+        address = f"{lab.url}lab/extensions/{name}/{loads[name].removeprefix('./')}"
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            kept[name] = "immutable" in answer.headers["Cache-Control"]
+    assert kept == {"anywidget": True, "carrel": False}
