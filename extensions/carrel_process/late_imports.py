@@ -43,8 +43,7 @@ def put_off_iri_checks() -> None:
     if spec is None:
         return
     stand_in = _StandIn(IRI_CHECKS)
-    stand_in.__spec__ = spec
-    stand_in.__path__ = list(spec.submodule_search_locations or ())
+    vars(stand_in).update(__spec__=spec, __path__=list(spec.submodule_search_locations or ()))
     sys.modules[IRI_CHECKS] = stand_in
 
 
