@@ -11,7 +11,7 @@ def main() -> None:
     put_off_iri_checks()
     from jupyterhub.singleuser import main as serve
 
-    serve()
+    serve()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

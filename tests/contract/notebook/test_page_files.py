@@ -3,6 +3,7 @@
 import json
 import re
 import urllib.request
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
@@ -15,12 +16,12 @@ def origin(lab: Lab) -> str:
     return lab.url.removesuffix(BASE.strip("/") + "/").rstrip("/")
 
 
-def options_of(lab: Lab) -> dict[str, str]:
+def options_of(lab: Lab) -> dict[str, Any]:
     with urllib.request.urlopen(lab.page(), timeout=60) as answer:
         page = answer.read().decode()
     found = re.search(r'id="jupyter-config-data"[^>]*>(.*?)</script>', page, re.DOTALL)
     assert found is not None
-    options: dict[str, str] = json.loads(found[1])
+    options: dict[str, Any] = json.loads(found[1])
     return options
 
 
@@ -40,7 +41,7 @@ def test_our_files_are_kept_for_good_and_no_others_are_there(lab: Lab) -> None:
 
 def test_files_with_a_hash_in_their_names_are_kept_and_others_are_not(lab: Lab) -> None:
     told = options_of(lab)["federated_extensions"]
-    loads = {one["name"]: one["load"] for one in told}  # type: ignore[index]
+    loads = {one["name"]: one["load"] for one in told}
     kept = {}
     for name in ("anywidget", "carrel"):
         address = f"{lab.url}lab/extensions/{name}/{loads[name].removeprefix('./')}"
