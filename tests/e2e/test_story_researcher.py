@@ -72,6 +72,7 @@ EVERYBODYS = (
     f"{CONSOLE}analytics",
     f"{CONSOLE}templates/edit",
     f"{CONSOLE}help",
+    f"{CONSOLE}notifications",
     f"{CONSOLE}nothing-is-here",
 )
 ADAS = (

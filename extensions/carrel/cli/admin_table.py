@@ -134,6 +134,17 @@ def _group_alert() -> Verbs:
     }
 
 
+def _group_notify() -> Verbs:
+    from carrel.cli.commands.admin import alerts
+
+    return {
+        "show": alerts.show_own,
+        "set": alerts.set_own,
+        "test": alerts.test_own,
+        "delete": alerts.delete_own,
+    }
+
+
 def _group_service_account() -> Verbs:
     from carrel.cli.commands.admin import service_accounts
 
@@ -217,6 +228,7 @@ ADMIN_GROUPS: Final[Groups] = {
     "budget": ("Say how many GPU-hours may be used.", _group_budget),
     "asset": ("Keep environments, compute resources and data sources under names.", _group_asset),
     "alert": ("See what needs attention, and say who is told.", _group_alert),
+    "notify": ("Be told of your own work.", _group_notify),
     "service-account": ("Make callers for programs, such as pipelines.", _group_service_account),
     "role": ("Show what roles let people do.", _group_role),
     "access": ("Say who may do what, where.", _group_access),

@@ -112,6 +112,11 @@ class FakeScheduler:
         return self._state.budgets
 
     @property
+    def subscriptions(self) -> dict[str, Json]:
+        """How people are told of their own work, by name."""
+        return self._state.subscriptions
+
+    @property
     def retention(self) -> Json:
         """The report of retention, which tests fill."""
         return self._state.retention

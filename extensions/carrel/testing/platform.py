@@ -11,7 +11,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PlatformRoutes:
-    """Health and retention, for administrators."""
+    """Health and retention, for administrators; and how people are told of their own work."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -22,6 +22,10 @@ class PlatformRoutes:
             ("GET", "/health", self._health),
             ("GET", "/retention", self._retention),
             ("PUT", "/retention", self._put_retention),
+            ("GET", "/users/me/notifications", self._own),
+            ("PUT", "/users/me/notifications", self._put_own),
+            ("DELETE", "/users/me/notifications", self._delete_own),
+            ("POST", "/users/me/notifications/test", self._test_own),
         ]
 
     def _user(self, request: web.Request) -> str:
@@ -51,3 +55,24 @@ class PlatformRoutes:
         if request.query.get("dry_run") != "true":
             self._state.retention["settings"] = body
         return web.json_response({"settings": body, "kinds": kinds})
+
+    async def _own(self, request: web.Request) -> web.Response:
+        found = self._state.subscriptions.get(self._user(request), {})
+        return web.json_response(found | {"mail_domains": ["example.org"]})
+
+    async def _put_own(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if body["kind"] == "mail" and not body["address"].endswith("@example.org"):
+            raise Refusal(422, "wrong_form", "an address at example.org", "address")
+        self._state.subscriptions[self._user(request)] = body
+        return web.json_response(body)
+
+    async def _delete_own(self, request: web.Request) -> web.Response:
+        self._state.subscriptions.pop(self._user(request), None)
+        return web.Response(status=204)
+
+    async def _test_own(self, request: web.Request) -> web.Response:
+        found = self._state.subscriptions[self._user(request)]
+        if "broken" in found["url"]:
+            raise Refusal(409, "not_delivered", "Not sent: it answered 500")
+        return web.json_response(found)

@@ -75,6 +75,7 @@ class SchedulerState:
         self.node_groups: dict[str, Json] = {}
         self.samples: Json = {"step_seconds": 300, "times": [], "values": {}}
         self.alerting: dict[tuple[str, str], Json] = {}
+        self.subscriptions: dict[str, Json] = {}
         self.retention: Json = {
             "settings": {"sample_days": 14, "hourly_sample_days": 400},
             "kinds": [{"name": "decisions", "until": "for ever", "field": "decision_days"}],

@@ -37,6 +37,14 @@ AlertState = Literal["pending", "firing", "resolved"]
 ChannelKind = Literal["webhook", "slack", "alertmanager", "mail"]
 
 
+MailDomain = Annotated[
+    str, Constraint(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9-]+)+$")
+]
+SubscriptionKind = Literal["mail", "slack", "webhook"]
+WorkEvent = Literal["finished", "failed", "preempted", "long-pending", "idle-gpu"]
+"""What people can be told of their own work."""
+
+
 class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
     """When a condition is an alert.
 
@@ -256,6 +264,8 @@ class ChannelFields(msgspec.Struct, frozen=True, kw_only=True):
         severities: of alerts that it is told; none: all.
         send_resolved: whether it is told that an alert is over.
         weekly_report: whether mail or a Slack-type hook is sent what was used in each week.
+        people_domains: mail is sent through this server to people about their own work, at
+            addresses in these domains, as ``example.org``; none: it is not.
     """
 
     kind: ChannelKind
@@ -268,6 +278,7 @@ class ChannelFields(msgspec.Struct, frozen=True, kw_only=True):
     severities: Annotated[list[Severity], Constraint(max_length=3)] = []
     send_resolved: bool = True
     weekly_report: bool = False
+    people_domains: Annotated[list[MailDomain], Constraint(max_length=50)] = []
 
 
 class ChannelOut(Answer, frozen=True, kw_only=True):
@@ -282,6 +293,7 @@ class ChannelOut(Answer, frozen=True, kw_only=True):
     severities: Sequence[str] = ()
     send_resolved: bool = True
     weekly_report: bool = False
+    people_domains: Sequence[str] = ()
     waiting: int = 0
     sent_at: float = 0.0
     error: str = ""
@@ -292,3 +304,43 @@ class ChannelList(Answer, frozen=True, kw_only=True):
     """All channels."""
 
     items: Sequence[ChannelOut] = ()
+
+
+class SubscriptionFields(msgspec.Struct, frozen=True, kw_only=True):
+    """How somebody wants to be told of their own work.
+
+    Attributes:
+        kind: ``mail``, a Slack-type hook, or a webhook that gets JSON.
+        address: of mail, in a domain that administrators allow.
+        url: of a hook, in the public network.
+        events: of which; none: of nothing for now.
+    """
+
+    kind: SubscriptionKind
+    address: Annotated[
+        str, Constraint(max_length=254, pattern=r"^([A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,189})?$")
+    ] = ""
+    url: Annotated[str, Constraint(max_length=2048, pattern=r"^(https://[^\s\x00]+)?$")] = ""
+    events: Annotated[list[WorkEvent], Constraint(max_length=5)] = []
+
+
+class SubscriptionOut(Answer, frozen=True, kw_only=True):
+    """How the caller is told of their own work, and how sending goes.
+
+    Attributes:
+        kind: empty: they are not.
+        url: of a hook, without its path, which gives access.
+        mail_domains: that addresses of mail may be in; none: no mail is sent to people here.
+        waiting: messages that were not taken yet.
+        sent_at: when one was taken last, epoch seconds; 0: never.
+        error: why the last one was not; empty: it was.
+    """
+
+    kind: str = ""
+    address: str = ""
+    url: str = ""
+    events: Sequence[str] = ()
+    mail_domains: Sequence[str] = ()
+    waiting: int = 0
+    sent_at: float = 0.0
+    error: str = ""

@@ -18,6 +18,7 @@ from carrel_scheduler.alerts.delivery import Delivery
 from carrel_scheduler.alerts.health import LedgerFacts, report
 from carrel_scheduler.alerts.messages import NotDelivered, post, send, send_mail, title
 from carrel_scheduler.alerts.states import AlertStates, silenced_until
+from carrel_scheduler.alerts.subscriptions import WorkSubscriptions
 from carrel_scheduler.ledger.errors import SecretsUnreadable
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
@@ -50,6 +51,9 @@ class AlertController:
         clock: epoch seconds.
         address: of the page that shows alerts.
         budgets: what of budgets is used; ``None``: there are none.
+
+    Attributes:
+        subscriptions: tell people of their own work; run beside it.
     """
 
     def __init__(
@@ -65,6 +69,9 @@ class AlertController:
         self._session: aiohttp.ClientSession | None = None
         self._budgets = budgets
         self.delivery = Delivery(self.tell, clock)
+        self.subscriptions = WorkSubscriptions(
+            ledger, self.channels, self._secret, clock, address.removesuffix("/alerts")
+        )
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -80,6 +87,7 @@ class AlertController:
 
     async def close(self) -> None:
         """Close its connections."""
+        await self.subscriptions.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -98,6 +106,7 @@ class AlertController:
                 log.info("alert %s of %s is %s", alert.rule, alert.subject, alert.state)
                 if not silenced_until(alert, silences, self._clock()):
                     self.delivery.put(channels, alert)
+                    self.subscriptions.alerted(alert)
         await self.delivery.flush(channels)
 
     async def _gathered(self, channels: Mapping[str, ChannelFields]) -> Facts:

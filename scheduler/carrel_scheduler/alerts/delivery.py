@@ -75,6 +75,8 @@ class Delivery:
                 continue
             if alert.state == "resolved" and not channel.send_resolved:
                 continue
+            if channel.kind == "mail" and not channel.to:
+                continue  # it is for people's own mail
             if alert.subject == f"channel/{name}":
                 continue  # that it does not take anything is for others
             state = self.state(name)

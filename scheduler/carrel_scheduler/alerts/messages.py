@@ -108,6 +108,8 @@ def send_mail(channel: ChannelFields, subject: str, text: str, secret: Mapping[s
     """Send a mail; blocks. Raises ``NotDelivered``."""
     parts = urlsplit(channel.url)
     host, context = parts.hostname or "", ssl.create_default_context()
+    if not channel.to:
+        raise NotDelivered("it has no addresses of its own")
     near = host in ("localhost", "127.0.0.1", "::1")
     try:
         message = EmailMessage()

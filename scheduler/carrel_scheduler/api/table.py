@@ -37,7 +37,7 @@ from carrel_scheduler.api.operations.governance import (
     users,
 )
 from carrel_scheduler.api.operations.paths import WORKLOAD
-from carrel_scheduler.api.operations.platform import health, retention
+from carrel_scheduler.api.operations.platform import health, retention, subscriptions
 from carrel_scheduler.api.principals.access import Access
 
 TERMINAL: Final = Operation(
@@ -113,6 +113,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *audit.OPERATIONS,
     *health.OPERATIONS,
     *retention.OPERATIONS,
+    *subscriptions.OPERATIONS,
     *budgets.OPERATIONS,
     *caller.OPERATIONS,
     *gateway.OPERATIONS,

@@ -63,5 +63,13 @@ class Monitoring:
 
     def begin(self, group: asyncio.TaskGroup) -> Sequence["asyncio.Task[None]"]:
         """Begin to look, until the tasks are cancelled."""
-        parts = (self.alerts, self._probes, self._sampler, self._weekly, self._aggregation)
+        own_work = self.alerts.subscriptions
+        parts = (
+            self.alerts,
+            own_work,
+            self._probes,
+            self._sampler,
+            self._weekly,
+            self._aggregation,
+        )
         return [group.create_task(one.run()) for one in parts]

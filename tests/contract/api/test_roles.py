@@ -138,6 +138,10 @@ SAMPLES = {
     "test_notification_channel": Sample({"name": "none"}),
     "delete_notification_channel": Sample({"name": "ops"}),
     "read_health": Sample({}),
+    "read_own_notifications": Sample({}),
+    "put_own_notifications": Sample({}, {"kind": "slack", "url": "https://hooks.example.org/x"}),
+    "delete_own_notifications": Sample({}),
+    "test_own_notifications": Sample({}),
     "read_retention": Sample({}),
     "put_retention": Sample({}, {"decision_days": 90}),
     "put_directory_sync": Sample({}, {"reported_at": 1.0, "succeeded_at": 1.0}),
@@ -277,8 +281,14 @@ OF_THEIR_OWN = {
         for name in ("delete_model", "delete_kept_checkpoint")
         for role in ("colleague", "spawner")
     },
-    # A service has no password; the Hub reads the table of groups.
+    # A service has no password and is told of nothing; the Hub reads the table of groups.
     ("change_own_password", "spawner"): NO,
+    ("read_own_notifications", "spawner"): NO,
+    ("put_own_notifications", "spawner"): NO,
+    # Told of nothing, but let in.
+    **{("test_own_notifications", role): HIDDEN for role in EXPECTED["user"]},
+    ("test_own_notifications", "spawner"): NO,
+    ("delete_own_notifications", "spawner"): NO,
     ("list_directory_groups", "spawner"): OK,
     ("list_node_groups", "spawner"): OK,
     # There is no such rule.

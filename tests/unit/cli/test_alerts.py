@@ -33,3 +33,19 @@ def test_rules_silences_and_channels_are_written(run: Run, fake: FakeScheduler) 
     assert (refused.code, "answered 500" in refused.err) == (1, True)
     run("alert", "delete-channel", "ops")
     assert ("notification-channels", "ops") not in fake.alerting
+
+
+def test_one_is_told_of_ones_own_work(run: Run, fake: FakeScheduler) -> None:
+    assert "You are told of nothing" in run("notify", "show").out
+    refused = run("notify", "set", "--kind", "mail", "--address", "ada@elsewhere.org")
+    assert (refused.code, "an address at example.org" in refused.err) == (1, True)
+    done = run("notify", "set", "--kind", "mail", "--address", "ada@example.org")
+    assert done.out.startswith("You are told of finished, failed, preempted, long-pending, idle-g")
+    run("notify", "set", "--kind", "slack", "--url", "https://h/x", "--event", "failed")
+    assert fake.subscriptions["ada"] == {
+        "kind": "slack", "address": "", "url": "https://h/x", "events": ["failed"],
+    }  # fmt: skip
+    assert "Told by:         slack" in run("notify", "show").out
+    assert run("notify", "test").out == "A message was taken.\n"
+    assert run("notify", "delete").code == 0
+    assert fake.subscriptions == {}

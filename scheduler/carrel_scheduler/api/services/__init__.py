@@ -26,6 +26,7 @@ from carrel_scheduler.api.services.governance.users import DirectoryGroups, User
 from carrel_scheduler.api.services.metrics import Metrics
 from carrel_scheduler.api.services.platform.health import Health
 from carrel_scheduler.api.services.platform.retention import RetentionTimes
+from carrel_scheduler.api.services.platform.subscriptions import Subscriptions
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import Submission
 
@@ -56,6 +57,7 @@ class Services:
     alerts: Alerts
     health: Health
     retention: RetentionTimes
+    subscriptions: Subscriptions
     streams: EventStreams
     metrics: Metrics
     audit: AuditLog
@@ -96,6 +98,7 @@ class Services:
             alerts=Alerts(deps),
             health=Health(deps),
             retention=RetentionTimes(deps),
+            subscriptions=Subscriptions(deps),
             secrets=Secrets(deps),
             streams=EventStreams(deps),
             metrics=Metrics(deps),

@@ -1,14 +1,25 @@
-"""``carrel alert``: what needs attention, when it does, and who is told."""
+"""``carrel alert``: what needs attention, and who is told; ``carrel notify``: oneself."""
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from carrel.cli import units
-from carrel.cli.common import NoHeaders, Output, OutputOption, connected, say, show
+from carrel.cli.common import (
+    NoHeaders,
+    Output,
+    OutputOption,
+    connected,
+    document,
+    fields,
+    for_programs,
+    say,
+    show,
+)
 from carrel.errors import BadSetting
 from carrel.wording import duration
+from carrel_schema.governance.alerts import WorkEvent
 
 Rule = Annotated[str, typer.Argument(metavar="RULE", help="As `carrel alert rules` names it.")]
 Channel = Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel.")]
@@ -158,10 +169,14 @@ def set_channel(
     weekly_report: Annotated[
         bool, typer.Option("--weekly-report", help="Also send what was used in each week.")
     ] = False,
+    people_domain: Annotated[
+        list[str] | None,
+        typer.Option("--people-domain", help="People may be sent mail here; may be repeated."),
+    ] = None,
 ) -> None:
     """Tell somebody of alerts: make a channel, or replace it."""
     fields: dict[str, Any] = {"kind": kind, "url": url, "secret": secret, "sender": sender}
-    fields |= {"weekly_report": weekly_report}
+    fields |= {"weekly_report": weekly_report, "people_domains": people_domain or []}
     with connected() as client:
         client.put_channel(name, fields | {"to": to or [], "severities": severity or []})
     say(f"Channel {name} is told of alerts; try it: carrel alert test-channel {name}")
@@ -179,3 +194,55 @@ def delete_channel(name: Channel) -> None:
     with connected() as client:
         client.delete_channel(name)
     say(f"Channel {name} is deleted.")
+
+
+def show_own(*, output: OutputOption = Output.TABLE) -> None:
+    """Show how you are told of your own work, and how sending goes."""
+    with connected() as client:
+        found = client.own_notifications()
+    if for_programs(output):
+        document(found, output)
+        return
+    if not found.kind:
+        say("You are told of nothing: `carrel notify set` says where and of what.")
+    sent = duration(time.time() - found.sent_at) + " ago" if found.sent_at else ""
+    facts = [("Told by", found.kind), ("At", found.address or found.url)]
+    facts += [("Of", ", ".join(found.events) or "nothing" if found.kind else "")]
+    facts += [("Last sent", sent), ("Not sent", found.error)]
+    fields([*facts, ("Mail may go to", ", ".join(found.mail_domains))])
+
+
+def set_own(
+    *,
+    kind: Annotated[str, typer.Option("--kind", help="mail, slack or webhook.")],
+    address: Annotated[str, typer.Option("--address", help="Your address of mail.")] = "",
+    url: Annotated[str, typer.Option("--url", help="Your hook, an https address.")] = "",
+    event: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--event",
+            help="finished, failed, preempted, long-pending or idle-gpu; may be repeated. All.",
+        ),
+    ] = None,
+) -> None:
+    """Be told of your own work: say where and of what."""
+    events = event or list(get_args(WorkEvent))
+    with connected() as client:
+        client.put_own_notifications(
+            {"kind": kind, "address": address, "url": url, "events": events}
+        )
+    say(f"You are told of {', '.join(events)} by {kind}; try it: carrel notify test")
+
+
+def test_own() -> None:
+    """Be sent a message now."""
+    with connected() as client:
+        client.test_own_notifications()
+    say("A message was taken.")
+
+
+def delete_own() -> None:
+    """Be told of nothing any more."""
+    with connected() as client:
+        client.delete_own_notifications()
+    say("You are told of nothing any more.")

@@ -13,10 +13,12 @@ from carrel_schema.governance.alerts import (
     ChannelOut,
     SilenceList,
     SilenceOut,
+    SubscriptionOut,
 )
 from carrel_schema.governance.health import HealthReport
 
 CHANNELS = "/notification-channels"
+OWN = "/users/me/notifications"
 
 
 class AlertMethods:
@@ -82,3 +84,19 @@ class AlertMethods:
     async def delete_channel(self, name: str) -> None:
         """Remove a channel."""
         await self._transport.send("DELETE", f"{CHANNELS}/{segment(name)}")
+
+    async def own_notifications(self) -> SubscriptionOut:
+        """How the caller is told of their own work, and how sending goes."""
+        return await self._transport.ask("GET", OWN, SubscriptionOut)
+
+    async def put_own_notifications(self, fields: Mapping[str, Any]) -> SubscriptionOut:
+        """Say where (``kind``, ``address`` or ``url``) and of what (``events``) to be told."""
+        return await self._transport.ask("PUT", OWN, SubscriptionOut, body=dict(fields))
+
+    async def delete_own_notifications(self) -> None:
+        """Be told of nothing any more."""
+        await self._transport.send("DELETE", OWN)
+
+    async def test_own_notifications(self) -> SubscriptionOut:
+        """Be sent a message now; an error says why it was not taken."""
+        return await self._transport.ask("POST", f"{OWN}/test", SubscriptionOut, body={})

@@ -18,7 +18,9 @@ KINDS: Final = {
     "alertmanager": "Alertmanager",
     "mail": "Mail",
 }
-FIELDS: Final = {name: name for name in ("url", "secret", "to", "sender", "name", "until")}
+FIELDS: Final = {
+    name: name for name in ("url", "secret", "to", "sender", "people_domains", "name", "until")
+}
 
 
 class AlertsPage(SignedInPage):
@@ -83,6 +85,7 @@ class AlertsPage(SignedInPage):
             "secret": form.value("secret"),
             "to": [one.strip() for one in form.value("to").split(",") if one.strip()],
             "sender": form.value("sender"),
+            "people_domains": form.names("people_domains"),
         }
         await self.client.put_channel(name, fields)
         return f"{name} is told of alerts."

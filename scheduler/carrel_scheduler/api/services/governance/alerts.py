@@ -107,7 +107,13 @@ class Alerts:
         if "@" in fields.url:
             right = "an address without credentials: name a `secret` that has them"
             raise problems.invalid_field("url", Code.WRONG_FORM, "...", right)
-        if fields.kind == "mail" and not fields.to:
+        if fields.people_domains and fields.kind != "mail":
+            right = "none: people are told through a channel of mail"
+            raise problems.invalid_field(
+                "people_domains", Code.INVALID, fields.people_domains, right
+            )
+        lacking = not fields.to and (fields.weekly_report or not fields.people_domains)
+        if fields.kind == "mail" and lacking:
             raise problems.invalid_field("to", Code.MISSING_FIELD, None, "addresses to send to")
         if fields.weekly_report and fields.kind not in ("mail", "slack"):
             right = "false: mail and Slack-type hooks are sent reports"
@@ -157,6 +163,7 @@ class Alerts:
             severities=channel.severities,
             send_resolved=channel.send_resolved,
             weekly_report=channel.weekly_report,
+            people_domains=channel.people_domains,
             waiting=len(state.waiting),
             sent_at=state.sent_at,
             error=state.error,

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from carrel_scheduler.alerts.subscriptions import KIND as WORK_SUBSCRIPTION
+from carrel_scheduler.alerts.subscriptions import NAME as OWN
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.identity import Principal
@@ -118,6 +120,8 @@ class UserAccounts:
         scope = identities.scope_of(name)
         if scope is not None:
             await self._remove_identity(scope)
+            with contextlib.suppress(NotFound):
+                await self._deps.ledger.scoped.remove(WORK_SUBSCRIPTION, scope, OWN)
         await self._deps.access_rules.revoke_all("user", name)
         await self._note("delete", name, before, None)
 
