@@ -154,8 +154,14 @@ class DepartmentFields(Answer, frozen=True, kw_only=True):
 
 
 class ProjectFields(DepartmentFields, frozen=True, kw_only=True):
-    """What an admin sets for a project, complete; ``department`` may be null for none."""
+    """What an admin sets for a project, complete; ``department`` may be null for none.
 
+    Attributes:
+        max_gpus_per_user: GPUs that the work of each of its users may have at a time, what it may
+            grow to included; null: no limit.
+    """
+
+    max_gpus_per_user: QuotaGpus | None = None
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
     department: Name | None = None

@@ -18,6 +18,7 @@ from carrel_schema.constraints import (
     LevelName,
     Port,
     PositiveSeconds,
+    QuotaGpus,
     Seconds,
     ShortText,
     Text,
@@ -465,6 +466,8 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
             above.
         node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
             the department says.
+        max_gpus_per_user: GPUs that the work of each of its users may have at a time, what it may
+            grow to included; null: no limit.
     """
 
     description: Text = ""
@@ -479,6 +482,7 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     patience_seconds: Seconds | None = None
     placement: Placement | None = None
     node_groups: NodeGroupLists = NodeGroupLists()
+    max_gpus_per_user: QuotaGpus | None = None
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
     color: int = 0

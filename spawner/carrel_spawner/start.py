@@ -21,7 +21,7 @@ _STARTING: Final = "Starting"
 _WAITS_FOR_ROOM: Final = "WaitsForRoom"
 _NEVER_FITS: Final = "NeverFits"
 _QUOTA_TOKENS: Final = frozenset(
-    {"QuotaUsed", "OverLimit", "NonPreemptibleBeyondQuota", "OverQuotaOff"}
+    {"QuotaUsed", "OverUserLimit", "OverLimit", "NonPreemptibleBeyondQuota", "OverQuotaOff"}
 )
 
 T = TypeVar("T")

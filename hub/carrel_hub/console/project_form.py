@@ -46,6 +46,7 @@ FIELDS = {
     "weight": "weight",
     "over_quota": "over_quota",
     "rank": "rank",
+    "max_gpus_per_user": "user_gpus",
     "placement": "placement",
     **_WAITS,
     **{f"node_groups.{api}": name for api, name in _NODE_GROUPS.items()},
@@ -66,6 +67,7 @@ def form_of(project: Project) -> Form:
         "over_quota": "on" if project.over_quota else "",
         "weight": "" if project.weight is None else str(project.weight),
         "rank": str(project.rank),
+        "user_gpus": "" if project.max_gpus_per_user is None else f"{project.max_gpus_per_user:g}",
         "placement": project.placement or "",
         "max_extensions": str(project.interactive.max_extensions),
     }
@@ -97,6 +99,7 @@ def rules_of(form: Form) -> dict[str, Any]:
         "over_quota": form.checked("over_quota"),
         "weight": _weight(form),
         "rank": form.rank("rank"),
+        "max_gpus_per_user": form.amount("user_gpus"),
         "placement": form.value("placement") or None,
         **{api: form.seconds(name) for api, name in _WAITS.items()},
         "node_groups": {api: form.names(name) for api, name in _NODE_GROUPS.items()},

@@ -196,7 +196,8 @@ def _department_fields(spec: DepartmentSpec | ProjectSpec) -> dict[str, Any]:
 
 
 def _project_fields(spec: ProjectSpec) -> dict[str, Any]:
-    rules = {"interactive": spec.interactive, "training": spec.training}
+    names = ("interactive", "training", "max_gpus_per_user")
+    rules = {name: getattr(spec, name) for name in names}
     return _department_fields(spec) | rules | {"department": spec.department or None}
 
 

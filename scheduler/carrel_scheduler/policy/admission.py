@@ -15,9 +15,13 @@ from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.mig_resources import PREFIX
 from carrel_scheduler.workloads.contract import Live, UnsupportedField
+from carrel_scheduler.workloads.state.reasons import OVER_USER_LIMIT
 from carrel_schema.objects import ReasonInfo, Workload, WorkloadSpec
 
-_CODES: Final[dict[str, str]] = {Token.OVER_LIMIT: "limit_never_met"}
+_CODES: Final[dict[str, str]] = {
+    Token.OVER_LIMIT: "limit_never_met",
+    OVER_USER_LIMIT: "limit_never_met",
+}
 _WAITS: Final = frozenset(
     {Token.QUOTA_USED, Token.OVER_QUOTA_OFF, Token.NON_PREEMPTIBLE_BEYOND_QUOTA}
 )

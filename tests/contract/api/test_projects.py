@@ -7,6 +7,19 @@ from carrel_schema.objects import Project, Workload
 from contract.api.service import Desk
 
 
+async def test_the_most_gpus_of_each_user_is_set_and_taken_away(desk: Desk) -> None:
+    assert (await desk.ask("GET", "/projects/vision", "ada")).body["max_gpus_per_user"] is None
+    most = {"max_gpus_per_user": 1.5}
+    set_to = await desk.ask("PATCH", "/projects/vision", "root", json=most)
+    assert set_to.body["max_gpus_per_user"] == 1.5
+    wrong = await desk.ask("PATCH", "/projects/vision", "root", json={"max_gpus_per_user": -1})
+    assert wrong.body["errors"][0]["field"] == "max_gpus_per_user"
+    none = {"max_gpus_per_user": None}
+    assert (await desk.ask("PATCH", "/projects/vision", "ada", json=none)).status == 403
+    removed = await desk.ask("PATCH", "/projects/vision", "root", json=none)
+    assert removed.body["max_gpus_per_user"] is None
+
+
 async def test_a_project_is_made_with_its_group_and_a_colour_of_its_own(desk: Desk) -> None:
     body = {"name": "robots", "quota": {"gpus": 2}, "interactive": {"idle_timeout_seconds": 3600}}
     reply = await desk.ask("POST", "/projects", "root", json=body)

@@ -113,6 +113,7 @@ async def test_saving_sends_only_what_was_changed(site: Site, root: Visitor) -> 
     data = await rules(
         root, quota_gpus="2", limit_gpus="", weight="5", time_limit="8 h", action="save"
     )
+    data["user_gpus"] = "1.5"
     del data["over_quota"]
     page = await root.post("projects/vision", data)
     assert page.address == site.url("projects/vision?note=saved")
@@ -121,6 +122,7 @@ async def test_saving_sends_only_what_was_changed(site: Site, root: Visitor) -> 
     assert after["quota"]["gpus"] == 2
     assert after["limit"]["gpus"] is None
     assert after["weight"] == 5
+    assert after["max_gpus_per_user"] == 1.5
     assert after["over_quota"] is False
     assert after["interactive"] == before["interactive"] | {"time_limit_seconds": 28_800.0}
 

@@ -123,6 +123,10 @@ class ProjectOptions(RuleOptions):
     department: Annotated[
         Text, Option("--department", help="The department it belongs to, or none.")
     ] = None
+    max_gpus_per_user: Annotated[
+        Text,
+        Option("--max-gpus-per-user", help="GPUs that each user may have at a time, or none."),
+    ] = None
     interactive_time_limit: Annotated[
         Text, Option("--interactive-time-limit", help="Workspaces stop after 8h, or none.")
     ] = None
@@ -163,7 +167,11 @@ class ProjectOptions(RuleOptions):
 
     @override
     def body(self) -> dict[str, Any]:
-        return RuleOptions.body(self) | _given({"department": self.department})
+        most = _bound(
+            self.max_gpus_per_user, lambda text: _number(text, "--max-gpus-per-user", float)
+        )
+        own = {"department": self.department, "max_gpus_per_user": most}
+        return RuleOptions.body(self) | _given(own)
 
     @override
     def groups(self) -> dict[str, dict[str, Any]]:
@@ -286,6 +294,7 @@ def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
             ("Department", project.department or ""),
             ("Guaranteed", cells.amounts(project.quota)),
             ("Limit", cells.amounts(project.limit)),
+            ("GPUs of each user", cells.amount(project.max_gpus_per_user)),
             ("Over quota", "yes" if project.over_quota else "no"),
             ("Weight", "by its quota" if project.weight is None else str(project.weight)),
             ("Rank", str(project.rank)),

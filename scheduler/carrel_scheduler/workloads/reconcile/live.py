@@ -30,6 +30,7 @@ from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.lifecycle import session_limits
 from carrel_scheduler.workloads.nodes import health
 from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, NodeState
+from carrel_scheduler.workloads.reconcile import user_limits
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state import reasons
 from carrel_scheduler.workloads.state.cache import (
@@ -145,6 +146,8 @@ class LiveView:
         """
         if workload.meta.project not in self._loop.cache.projects:
             return None
+        if (beyond := user_limits.never(self._loop.cache, workload)) is not None:
+            return beyond
         queued = self._queued(workload)
         reason = speculation.never(self._loop.state, queued)
         return None if reason is None else reasons.from_core(reason, workload.meta.project)
@@ -154,6 +157,8 @@ class LiveView:
         loop = self._loop
         if workload.meta.project not in loop.cache.projects:
             return reasons.project_is_coming(workload.meta.project)
+        if (held_back := user_limits.forecast(loop.cache, workload)) is not None:
+            return held_back
         queued = self._queued(workload, loop.external_pods.claims_of(workload))
         reason = speculation.forecast(loop.state, queued, loop.clock())
         found = reasons.from_core(reason, workload.meta.project)

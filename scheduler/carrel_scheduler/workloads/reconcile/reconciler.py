@@ -38,7 +38,7 @@ from carrel_scheduler.workloads.gangs.membership import CLAIM_SECONDS
 from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement, GpuMemoryWatch
-from carrel_scheduler.workloads.reconcile import deciding, plan_execution
+from carrel_scheduler.workloads.reconcile import deciding, plan_execution, user_limits
 from carrel_scheduler.workloads.reconcile.adoption import rebuild
 from carrel_scheduler.workloads.reconcile.deciding import Decider
 from carrel_scheduler.workloads.reconcile.executor import Executor
@@ -202,6 +202,8 @@ class Reconciler:
             if self.external_pods.reconcile(changes.now):
                 self.decider.ask_again()
             self.handlers.follow_rules(changes)
+            with self.steps.step(changes, "decision", "user limits"):
+                user_limits.follow(changes)
             # 4. Ask the core for a plan and put it into the pass.
             self._decide(changes)
             # 5. Write reasons of pending workloads; 6. record everything; 7. carry it out.

@@ -19,6 +19,7 @@ _RESUME: Final = "Resume it to put it back in the queue; it goes on from its las
 STALLED: Final = "Stalled"
 TIMED_OUT: Final = "TimedOut"
 WAITS_FOR: Final = "WaitsForWork"
+OVER_USER_LIMIT: Final = "OverUserLimit"
 NEVER_SATISFIED: Final = "DependencyNeverSatisfied"
 GANG_LOST: Final = "GangLost"
 GPU_MEMORY_EXCEEDED: Final = "GpuMemoryExceeded"
@@ -418,6 +419,37 @@ def lost(how: str, pause: float) -> ReasonInfo:
         cls="held-back",
         sentence=f"Its process was lost ({how}); it starts again{when} from its last checkpoint.",
         data={"seconds": pause},
+    )
+
+
+def over_user_limit(workload: Workload, limit: int, held: int, asked: int) -> ReasonInfo:
+    """Its user would have more GPUs than each user of the project may.
+
+    Args:
+        workload: that asks.
+        limit: GPU thousandths of each user.
+        held: those that its user has, or will get before.
+        asked: those that it may come to hold.
+    """
+    user, project = workload.spec.user, workload.meta.project
+    most, has, more = (f"{number / 1000:g}" for number in (limit, held, asked))
+    alone = asked > limit
+    return ReasonInfo(
+        token=OVER_USER_LIMIT,
+        cls="never" if alone else "held-back",
+        sentence=f"Each user of the project `{project}` may have {most} GPUs at a time; this asks"
+        f" for {more}"
+        + ("." if alone else f", and {user} has {has} in use or before it in the queue."),
+        help=f"Ask for {most} GPUs or less in all."
+        if alone
+        else f"It goes on once other work of {user} has ended.",
+        data={
+            "resource": "gpu",
+            "user": user,
+            "limit_gpus": limit / 1000,
+            "held_gpus": held / 1000,
+            "asked_gpus": asked / 1000,
+        },
     )
 
 

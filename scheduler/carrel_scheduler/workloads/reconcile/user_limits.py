@@ -1,0 +1,107 @@
+"""The most GPUs that each user of a project may have: whose waiting work is in the core's queue.
+
+Work of a user is in the queue as long as it stays within the limit together with what the user
+holds and with what is in the queue before it, by priority, then age; what is smaller may pass what
+does not fit. The rest is held back with a reason that says so. Work that grows counts with all that
+it may grow to, so the core, which knows no users' limits, cannot exceed one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.workloads.reconcile.handlers import wants_resources
+from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache, priority_of
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
+from carrel_schema.objects import ReasonInfo, Workload
+
+
+def follow(changes: PassChanges) -> None:
+    """Let waiting work into the core's queue, or take it out, by the limits of users."""
+    cache = changes.cache
+    limits = {
+        name: round(most * MILLI)
+        for name, project in cache.projects.items()
+        if (most := project.spec.max_gpus_per_user) is not None and name not in cache.draining
+    }
+    if not limits:
+        return
+    work: defaultdict[tuple[str, str], list[CachedWorkload]] = defaultdict(list)
+    for entry in cache:
+        project = entry.workload.meta.project
+        if project in limits and (entry.holding or wants_resources(entry.workload)):
+            work[project, entry.workload.spec.user].append(entry)
+    for (project, _), entries in work.items():
+        _follow_user(changes, entries, limits[project])
+
+
+def never(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
+    """Why the limit of its project's users could never hold this work alone; else ``None``."""
+    limit, asked = limit_milli(cache, workload.meta.project), _most_milli(cache, workload)
+    if limit is None or asked <= limit:
+        return None
+    return reasons.over_user_limit(workload, limit, 0, asked)
+
+
+def forecast(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
+    """Why this work would be held back now; ``None`` where it would not."""
+    limit, asked = limit_milli(cache, workload.meta.project), _most_milli(cache, workload)
+    if limit is None or not asked:
+        return None
+    key = (workload.meta.project, workload.spec.user)
+    theirs = (
+        entry
+        for entry in cache
+        if (entry.workload.meta.project, entry.workload.spec.user) == key
+        and (entry.holding or (entry.queued and _turn(entry.workload) <= _turn(workload)))
+    )
+    held = _sum(cache, theirs)
+    if held + asked <= limit:
+        return None
+    return reasons.over_user_limit(workload, limit, held, asked)
+
+
+def limit_milli(cache: WorkloadCache, project: str) -> int | None:
+    """What each user of a project may have, in GPU thousandths; ``None``: no limit."""
+    known = cache.projects.get(project)
+    most = None if known is None else known.spec.max_gpus_per_user
+    return None if most is None else round(most * MILLI)
+
+
+def _follow_user(changes: PassChanges, entries: Sequence[CachedWorkload], limit: int) -> None:
+    cache = changes.cache
+    held = _sum(cache, (one for one in entries if one.holding))
+    waiting = (one for one in entries if not one.holding)
+    for entry in sorted(waiting, key=lambda one: _turn(one.workload)):
+        asked = _most_milli(cache, entry.workload)
+        if not asked or held + asked <= limit or _partly_done(changes, entry):
+            held += asked
+            if not entry.queued:
+                changes.enqueue(entry)
+            continue
+        changes.dequeue(entry)
+        reason = reasons.over_user_limit(entry.workload, limit, held, asked)
+        if entry.workload.status.reason != reason:
+            entry.workload.status.reason = reason
+            changes.mark(entry)
+
+
+def _partly_done(changes: PassChanges, entry: CachedWorkload) -> bool:
+    """Whether the core alone knows which of its tasks need no place any more."""
+    job = changes.state.jobs.by_uid.get(entry.uid)
+    return entry.queued and job is not None and bool(job.spec.gated)
+
+
+def _turn(workload: Workload) -> tuple[int, float, str]:
+    return -priority_of(workload), workload.meta.created_at, workload.meta.uid
+
+
+def _sum(cache: WorkloadCache, entries: Iterable[CachedWorkload]) -> int:
+    return sum(_most_milli(cache, one.workload) for one in entries)
+
+
+def _most_milli(cache: WorkloadCache, workload: Workload) -> int:
+    """GPU thousandths that it may come to hold."""
+    parts = shape.most_parts(workload.spec, cache.largest_gpus)
+    return shape.held_by(workload.spec, range(parts)).gpu_milli

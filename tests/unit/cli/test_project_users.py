@@ -1,0 +1,16 @@
+"""The most GPUs of each user of a project, from a shell."""
+
+from carrel.testing import FakeScheduler
+from unit.cli.conftest import Run
+
+
+def test_the_limit_of_users_is_set_shown_and_taken_away(run: Run, fake: FakeScheduler) -> None:
+    update = ("project", "update", "vision", "--max-gpus-per-user")
+    assert run(*update, "1.5", user="root").code == 0
+    assert fake.project("vision")["max_gpus_per_user"] == 1.5
+    shown = run("project", "describe", "vision").out.splitlines()
+    assert ["GPUs", "of", "each", "user:", "1.5"] in [line.split() for line in shown]
+    assert run(*update, "none", user="root").code == 0
+    assert fake.project("vision")["max_gpus_per_user"] is None
+    wrong = run(*update, "few", user="root")
+    assert "'few' is no number; write one, or" in " ".join(wrong.err.replace("│", "").split())
