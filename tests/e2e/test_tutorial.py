@@ -19,6 +19,7 @@ import requests
 from nbclient import NotebookClient
 from playwright.sync_api import Page
 
+import carrel.notebook.demo
 from carrel import Client
 from carrel.models import Workload
 from contract.experiments.running import most_at_once
@@ -26,7 +27,7 @@ from e2e.stack import People, Stack, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(2400)]
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.ipynb"
+TUTORIAL = Path(carrel.notebook.demo.__file__).with_name("carrel-tutorial.ipynb")
 CELL_SECONDS = 600
 JOBS = {"digits-pair", "digits-search", "digits-api", "digits-curves"}
 ACCURACY = 0.9

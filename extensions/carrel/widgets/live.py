@@ -9,6 +9,7 @@ more, so that a saved notebook keeps the last state. ``QueryView`` requests its 
 import asyncio
 import concurrent.futures
 import contextlib
+import os
 from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Final
@@ -33,16 +34,18 @@ class LiveView(anywidget.AnyWidget):
 
     Attributes:
         trouble: why it does not move any more, empty while all is well.
+        console_url: where the web console is, for links to pages of work; empty where not known.
         silent_since: epoch seconds when the scheduler was last heard, 0 while it is.
         pause: seconds between two updates, at least.
     """
 
     trouble = traitlets.Unicode("").tag(sync=True)
     silent_since = traitlets.Float(0.0).tag(sync=True)
+    console_url = traitlets.Unicode("").tag(sync=True)
     pause = 0.5
 
     def __init__(self, client: Client, **traits: Any) -> None:
-        super().__init__(**traits)
+        super().__init__(console_url=os.environ.get("CARREL_CONSOLE_URL", ""), **traits)
         self._client = client
         self._shown, self._unseen, self._published = 0, 0, False
         self._touched: asyncio.Event | None = None

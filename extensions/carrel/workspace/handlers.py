@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 from jupyter_server.base.handlers import APIHandler
-from jupyter_server.utils import url_path_join
+from jupyter_server.utils import ensure_async, url_path_join
 from tornado import web
 from typing_extensions import override
 
@@ -22,11 +22,12 @@ from carrel.client.resources.workloads import ACTIONS
 from carrel.errors import ApiError, BadSetting, CarrelError, NotSignedIn, Unreachable
 from carrel.models import Workload
 from carrel.widgets import form_requests
-from carrel.workspace import gateway
+from carrel.workspace import PACKAGE, gateway
 from carrel.workspace.gateway import path_of
 from carrel.workspace.notifications import WorkFollower
 from carrel.workspace.status import NotAWorkspace, WorkspaceStatus
 
+TUTORIAL: Final = PACKAGE / "notebook" / "demo" / "carrel-tutorial.ipynb"
 NAME: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
@@ -172,6 +173,21 @@ def _form_request(body: Any) -> tuple[dict[str, Any], str]:
     return given, folder
 
 
+class TutorialHandler(CarrelHandler):
+    """POST: put the tutorial into the server's folder, unless it is there."""
+
+    @override
+    @web.authenticated
+    async def post(self) -> None:
+        """Answer ``{"path"}`` of the notebook, which is the user's own from then on."""
+        contents: Any = self.contents_manager
+        if not await ensure_async(contents.file_exists(TUTORIAL.name)):
+            content = json.loads(TUTORIAL.read_text(encoding="utf-8"))
+            model = {"type": "notebook", "format": "json", "content": content}
+            await ensure_async(contents.save(model, TUTORIAL.name))
+        self.answer({"path": TUTORIAL.name})
+
+
 class TensorBoardHandler(CarrelHandler):
     """POST: find or start a TensorBoard of a job. GET: its address once it runs."""
 
@@ -231,6 +247,7 @@ def rules(
         "jobs": JobsHandler,
         f"jobs/{job}/({action})": ActionHandler,
         "work": WorkHandler,
+        "tutorial": TutorialHandler,
         "forms/([a-z]+)": FormHandler,
         f"jobs/{job}/tensorboard": TensorBoardHandler,
         f"experiments/{job}/best": BestHandler,

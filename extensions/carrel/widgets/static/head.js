@@ -1,7 +1,7 @@
 // What the views of all kinds of work begin with: state, name, place, reason, buttons.
 import { clockTime } from './words.js';
 import { actions } from './actions.js';
-import { node, progressOf, setSentence, setText, sinceWords, stateChip, troubleLine } from './parts.js';
+import { nameOf, node, pageOf, progressOf, setSentence, setText, sinceWords, stateChip, troubleLine } from './parts.js';
 
 /** Progress as a bar and in words. */
 function progressBar() {
@@ -81,7 +81,9 @@ export function frame(model, noun, extra = []) {
       state.replaceChildren(stateChip(job));
     }
     root.dataset.phase = job.phase;
-    setText(name, job.name);
+    if (name.textContent !== job.name) {
+      name.replaceChildren(nameOf(job, pageOf(model.get('console_url'), job)));
+    }
     setText(place, placeWords(job));
     setSentence(reason, [job.reason, job.help].filter(Boolean).join(' '));
     setSentence(past, preemptionWords(job));

@@ -1,6 +1,6 @@
 // The live table of somebody's work; rows stay what they are, only what changed is drawn.
 import { actions } from './actions.js';
-import { node, progressOf, setSentence, setText, sinceWords, stateChip, tellShown, troubleLine } from './parts.js';
+import { nameOf, node, pageOf, progressOf, setSentence, setText, sinceWords, stateChip, tellShown, troubleLine } from './parts.js';
 
 const COLUMNS = ['Name', 'Type', 'Project', 'State', 'GPUs', 'Progress', 'Why'];
 const NUMBERS = ['GPUs', 'Progress'];
@@ -32,8 +32,7 @@ function tableRow(model, first, steer, link) {
   if (steering) {
     element.append(node('td', 'carrel-act', {}, steering.bar, steering.problem));
   }
-  const address = link?.(job);
-  name.append(address ? node('a', 'carrel-link', { href: address, target: '_blank', rel: 'noopener' }, job.name) : job.name);
+  name.append(nameOf(job, link?.(job)));
   setText(type, job.type);
   setText(project, job.project);
 
@@ -127,7 +126,7 @@ export function jobsTable(model, options = {}) {
 }
 
 function render({ model, el }) {
-  const table = jobsTable(model);
+  const table = jobsTable(model, { link: job => pageOf(model.get('console_url'), job) });
   el.append(table.root);
   const hidden = tellShown(model, table.root);
   return () => {

@@ -1,7 +1,7 @@
 // What opens in JupyterLab's main area: forms, and the table of one's work.
 import { formView } from './form.js';
 import { jobsTable } from './jobs.js';
-import { node } from './parts.js';
+import { node, pageOf } from './parts.js';
 import { ask } from './server.js';
 
 const EMPTY = 'Nothing yet: submit a training from the launcher, or begin a cell with %%train.';
@@ -24,7 +24,7 @@ function feedModel(feed) {
 
 /** `{ element, end }`: all of one's work. */
 export function jobsPanel(feed) {
-  const link = job => feed.now.console_url && `${feed.now.console_url}jobs/${job.project}/${job.name}`;
+  const link = job => pageOf(feed.now.console_url, job);
   const table = jobsTable(feedModel(feed), { title: 'Your jobs', none: EMPTY, steer: true, link });
   return { element: node('div', 'carrel-panel', {}, table.root), end: table.end };
 }

@@ -34,6 +34,21 @@ export function setSentence(element, sentence) {
   );
 }
 
+/** The address of a job's page in the web console; empty where it is not known. */
+export function pageOf(consoleUrl, job) {
+  if (!consoleUrl) {
+    return '';
+  }
+  const page = new URL(`jobs/${job.project}/${job.name}`, new URL(consoleUrl, window.location.href));
+  return ['http:', 'https:'].includes(page.protocol) ? page.href : '';
+}
+
+/** A job's name, as a link to its page where there is an address. */
+export function nameOf(job, address) {
+  const attributes = { href: address, target: '_blank', rel: 'noopener' };
+  return address ? node('a', 'carrel-link', attributes, job.name) : job.name;
+}
+
 /** Icon and word of a state. */
 export function stateChip(job) {
   return node(

@@ -1,15 +1,18 @@
 // The plugin for one's work: notifications, the Running panel, launcher cards, "Run as job".
+import { iconsOf } from './icons.js';
 import { node } from './parts.js';
 import { notices } from './notices.js';
 import { toolbarExtension } from './notebookjob.js';
 import { formPanel, jobsPanel } from './panels.js';
 import { queueItem } from './queue.js';
 import { runningJobs } from './running.js';
+import { ask } from './server.js';
 import { workFeed } from './work.js';
 
 const CATEGORY = 'Carrel';
-const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><g class="jp-icon3" fill="#616161">
-<path d="M3 4h18v2H3zM3 18h18v2H3z"/><path d="M5 8h14v8H5zm2 2v4h4v-4z" fill-rule="evenodd"/></g></svg>`;
+// JupyterLab's own: Notebook 0, Console 20, Other 100.
+const CATEGORY_RANK = 10;
+const CONSOLE_PATH = '/services/console/';
 const CARDS = [
   { id: 'training', label: 'Train', title: 'Submit a training' },
   { id: 'distributed', label: 'Train on several workers', title: 'Submit distributed training' },
@@ -19,7 +22,7 @@ const CARDS = [
 ];
 
 /** Opens elements as tabs; one that is open already is only shown. */
-function tabs(app, { apputils, widgets, icon }) {
+function tabs(app, { apputils, widgets, icons }) {
   const { MainAreaWidget, Dialog, showDialog } = apputils;
   const open = new Map();
   if (app.name !== 'JupyterLab') {
@@ -30,7 +33,7 @@ function tabs(app, { apputils, widgets, icon }) {
       void showDialog({ title: label, body, buttons: [Dialog.cancelButton({ label: 'Close' })] }).then(end);
     };
   }
-  return (id, label, make, mode = 'tab-after') => {
+  return (id, label, make, { mode = 'tab-after', kind = 'job' } = {}) => {
     const known = open.get(id);
     if (known && !known.isDisposed) {
       app.shell.activateById(known.id);
@@ -40,7 +43,7 @@ function tabs(app, { apputils, widgets, icon }) {
     const content = new widgets.Widget({ node: element });
     const tab = new MainAreaWidget({ content });
     tab.id = `carrel-${id}`;
-    Object.assign(tab.title, { label, icon, closable: true });
+    Object.assign(tab.title, { label, icon: icons[kind], closable: true });
     tab.disposed.connect(end);
     open.set(id, tab);
     app.shell.add(tab, 'main', { mode });
@@ -49,19 +52,28 @@ function tabs(app, { apputils, widgets, icon }) {
   };
 }
 
-function addCommands(app, launcher, show, feed) {
+function addCommands(app, launcher, { show, icons, feed, notification }) {
   const jobs = () => show('jobs', 'Jobs', () => jobsPanel(feed));
-  app.commands.addCommand('carrel:jobs', { label: 'Jobs', caption: 'Your jobs and what they do', icon: show.icon, execute: jobs });
+  const add = (id, label, caption, icon, execute) => app.commands.addCommand(id, { label, caption, icon, execute });
+  add('carrel:jobs', 'Jobs', 'Your jobs and what they do', icons.job, jobs);
   for (const { id, label, title } of CARDS) {
-    app.commands.addCommand(`carrel:new-${id}`, {
-      label,
-      caption: title,
-      icon: show.icon,
-      execute: args => show(`new-${id}`, label, () => formPanel({ kind: id, title, folder: args.cwd ?? '', done: feed.soon }))
-    });
+    const form = args => () => formPanel({ kind: id, title, folder: args.cwd ?? '', done: feed.soon });
+    add(`carrel:new-${id}`, label, title, icons[id], args => show(`new-${id}`, label, form(args), { kind: id }));
   }
-  ['carrel:jobs', ...CARDS.map(({ id }) => `carrel:new-${id}`)].forEach((command, rank) => {
-    launcher?.add({ command, category: CATEGORY, rank });
+  add('carrel:console', 'Web console', 'Your work, the queue and the cluster in the web console', icons.console, () => {
+    window.open(feed.now.console_url || CONSOLE_PATH, '_blank', 'noopener');
+  });
+  add('carrel:tutorial', 'Tutorial', 'A notebook that goes through all kinds of work', icons.tutorial, async () => {
+    try {
+      const { path } = await ask('tutorial', 'POST');
+      await app.commands.execute('docmanager:open', { path });
+    } catch (error) {
+      notification.error(`The tutorial cannot be opened: ${error.message}`, { autoClose: false });
+    }
+  });
+  const commands = ['jobs', ...CARDS.map(({ id }) => `new-${id}`), 'console', 'tutorial'];
+  commands.forEach((command, rank) => {
+    launcher?.add({ command: `carrel:${command}`, category: CATEGORY, categoryRank: CATEGORY_RANK, rank });
   });
   return jobs;
 }
@@ -79,13 +91,10 @@ export function makeWorkPlugin(modules) {
       const managers = running ? services.shift() : null;
       const bar = statusbar ? services.shift() : null;
       const feed = workFeed();
-      const icon = new components.LabIcon({ name: 'carrel:job', svgstr: ICON });
-      const show = Object.assign(
-        tabs(app, { apputils, widgets, icon }),
-        { icon }
-      );
-      const jobs = addCommands(app, launch, show, feed);
-      managers?.add(runningJobs({ Signal: signaling.Signal, icon, feed, open: jobs }));
+      const icons = iconsOf(components.LabIcon);
+      const show = tabs(app, { apputils, widgets, icons });
+      const jobs = addCommands(app, launch, { show, icons, feed, notification: apputils.Notification });
+      managers?.add(runningJobs({ Signal: signaling.Signal, icon: icons.job, feed, open: jobs }));
       bar?.registerStatusItem('carrel:work', {
         item: new widgets.Widget({ node: node('div', '', {}, queueItem(feed, jobs)) }),
         align: 'right',
@@ -94,10 +103,10 @@ export function makeWorkPlugin(modules) {
       notices(apputils.Notification, feed, jobs);
       const open = options =>
         show(`run-${options.preset.notebook}`, 'Run as job', () =>
-          formPanel({ kind: 'notebook', done: feed.soon, ...options }), 'split-right');
+          formPanel({ kind: 'notebook', done: feed.soon, ...options }), { mode: 'split-right' });
       app.docRegistry.addWidgetExtension(
         'Notebook',
-        toolbarExtension({ ToolbarButton: apputils.ToolbarButton, icon, open })
+        toolbarExtension({ ToolbarButton: apputils.ToolbarButton, icon: icons.job, open })
       );
       void app.restored.then(feed.start);
     }
