@@ -27,11 +27,16 @@ if TYPE_CHECKING:
 
 def view_of(client: Client, workload: Workload) -> "WorkView":
     """The live view of a workload."""
+    from carrel.widgets.board import TensorBoardView
     from carrel.widgets.endpoint import EndpointView
     from carrel.widgets.experiment import ExperimentView
     from carrel.widgets.job import JobView
 
-    views = {"experiment": ExperimentView, "inference": EndpointView}
+    views: dict[str, Callable[[Client, Workload], WorkView]] = {
+        "experiment": ExperimentView,
+        "inference": EndpointView,
+        "tensorboard": TensorBoardView,
+    }
     return views.get(workload.spec.kind, JobView)(client, workload)
 
 

@@ -6,12 +6,14 @@ refusal and redirect is raised as ``EarlyResponse``.
 """
 
 from dataclasses import dataclass
+from typing import NoReturn
 from urllib.parse import unquote
 
 from aiohttp.web import BaseRequest, Response
 
 from carrel_hub.front.origins import MAIN
-from carrel_hub.gateway.headers import from_same_origin, wants_websocket
+from carrel_hub.front.rules import host_of
+from carrel_hub.gateway.headers import from_same_origin, is_framed, wants_websocket
 from carrel_hub.gateway.identity import Principal, TokenReviewer
 from carrel_hub.gateway.responses import EarlyResponse, redirect, refuse, wants_page
 from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable
@@ -28,6 +30,7 @@ class RouteMatch:
         prefix: path of the route without a slash at the end.
         rest: path and query below the prefix, as sent.
         own_origin: its pages share their origin with no other program.
+        framed_by: the only other origin whose pages may show it in a frame; empty: not said.
     """
 
     principal: Principal
@@ -37,6 +40,7 @@ class RouteMatch:
     prefix: str
     rest: str
     own_origin: bool
+    framed_by: str = ""
 
 
 class AccessControl:
@@ -48,8 +52,13 @@ class AccessControl:
         self._settings, self._tokens, self._sign_in, self._table = settings, tokens, sign_in, table
         self._origins = sign_in.origins
 
-    async def principal(self, request: BaseRequest) -> Principal:
-        """Who asks. Raises ``EarlyResponse`` and ``HubUnavailable``."""
+    async def principal(self, request: BaseRequest, *, framed: bool = False) -> Principal:
+        """Who asks. Raises ``EarlyResponse`` and ``HubUnavailable``.
+
+        Args:
+            request: of the visitor.
+            framed: it may be the content of a frame; the caller checks of what.
+        """
         given = _bearer_token(request)
         token = given or self._sign_in.token(request)
         principal = await self._tokens.principal(token) if token else None
@@ -67,19 +76,14 @@ class AccessControl:
                 "This token has no right to use endpoints: it needs the scope "
                 f"access:services!service={self._settings.service}.",
             )
-        if not given and not from_same_origin(request, websocket=wants_websocket(request)):
-            refuse(
-                request,
-                403,
-                "cross_site",
-                "A page of another site asked for this. Programs send a token as "
-                "`Authorization: Bearer ...` instead of the browser's cookie.",
-            )
+        alike = framed or from_same_origin(request, websocket=wants_websocket(request))
+        if not given and not alike:
+            _refuse_other_sites(request)
         return principal
 
     async def issue_pass(self, request: BaseRequest) -> Response:
         """Let a browser in at the origin of a route, with the sign-in on the Hub's origin."""
-        await self.principal(request)
+        await self.principal(request, framed=is_framed(request))
         token = self._sign_in.token(request)
         return self._sign_in.issue_pass(request, token) if token else self._sign_in.begin(request)
 
@@ -102,10 +106,14 @@ class AccessControl:
         path, question, query = request.raw_path.partition("?")
         if not path.startswith("/"):
             refuse(request, 400, "bad_address", "The path of an address begins with /.")
-        principal = await self.principal(request)
+        framed = is_framed(request)
+        principal = await self.principal(request, framed=framed)
         known, route_name = self._table.at_origin(of_route)
         shown = f"{known.project}/{known.name}" if known is not None else ""
         workload, route_name = _authorize(request, principal, known, route_name, shown)
+        board = workload.kind == "tensorboard"
+        if framed and not board:
+            _refuse_other_sites(request)
         route = workload.routes[route_name]
         own = f"{self._settings.prefix}{shown}"
         if workload.routes.get(MAIN) is not route:
@@ -122,7 +130,13 @@ class AccessControl:
             prefix=own if inside or route.keep_prefix else "",
             rest=behind + question + query,
             own_origin=True,
+            framed_by=self._servers_of(principal) if board else "",
         )
+
+    def _servers_of(self, principal: Principal) -> str:
+        """The origin of a visitor's own servers."""
+        host = host_of(principal.name, self._origins.netloc, "user")
+        return f"{self._origins.scheme}://{host}"
 
     async def _by_path(self, request: BaseRequest) -> RouteMatch:
         """On the Hub's origin: for programs, and for browsers where there is no other one."""
@@ -165,6 +179,16 @@ class AccessControl:
             rest=(behind or "/") + question + query,
             own_origin=False,
         )
+
+
+def _refuse_other_sites(request: BaseRequest) -> NoReturn:
+    refuse(
+        request,
+        403,
+        "cross_site",
+        "A page of another site asked for this. Programs send a token as "
+        "`Authorization: Bearer ...` instead of the browser's cookie.",
+    )
 
 
 def allowed(workload: RoutedWorkload, route: Route, principal: Principal) -> bool:

@@ -74,6 +74,7 @@ class Exchange(ABC):
             base=target.base,
             keep_prefix=self.match.route.keep_prefix,
             sandboxed=not self.match.own_origin,
+            framed_by=self.match.framed_by,
             refused_websocket=self.websocket,
         )
 

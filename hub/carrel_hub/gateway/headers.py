@@ -2,7 +2,8 @@
 
 * Headers of one connection are not passed on (RFC 9110, 7.6.1).
 * What proves who somebody is stays here: tokens and the Hub's cookies never reach a target.
-* A cookie signs in only what the same origin asks for; other sites can at most follow a link.
+* A cookie signs in only what the same origin asks for; other sites can at most follow a link, and
+  visitors' own servers show a TensorBoard in a frame.
 * On the Hub's origin every answer of a program, whoever's it is, runs in a sandbox without that
   origin, so it cannot act as whoever looks at it. On its own origin it runs as it is.
 * A target sets cookies below its own path only, and none of the Hub's names.
@@ -78,6 +79,17 @@ def from_same_origin(request: BaseRequest, *, websocket: bool) -> bool:
     return bool(origin) and urlsplit(origin).netloc == request.headers.get("Host", "")
 
 
+def is_framed(request: BaseRequest) -> bool:
+    """Whether a page of another host of the same site asks for this as the content of a frame."""
+    headers = request.headers
+    return (
+        request.method in ("GET", "HEAD")
+        and headers.get("Sec-Fetch-Site") == "same-site"
+        and headers.get("Sec-Fetch-Mode") == "navigate"
+        and headers.get("Sec-Fetch-Dest") == "iframe"
+    )
+
+
 def for_target(
     request: BaseRequest, user: str, prefix: str, *, websocket: bool = False
 ) -> CIMultiDict[str]:
@@ -114,6 +126,7 @@ def for_browser(
     base: str,
     keep_prefix: bool,
     sandboxed: bool,
+    framed_by: str = "",
     refused_websocket: bool = False,
 ) -> CIMultiDict[str]:
     """The headers of a target's answer, kept within its path.
@@ -124,6 +137,7 @@ def for_browser(
         base: The target's own address.
         keep_prefix: The target knows the path it is reached by.
         sandboxed: The program shares its origin with others.
+        framed_by: The only other origin whose pages may show it in a frame; empty: nothing is said.
         refused_websocket: The gateway answers with a body of its own.
     """
     found: CIMultiDict[str] = CIMultiDict()
@@ -139,6 +153,8 @@ def for_browser(
             found.add(name, cookie)
     if sandboxed:
         found.add("Content-Security-Policy", SANDBOX)
+    if framed_by:
+        found.add("Content-Security-Policy", f"frame-ancestors 'self' {framed_by}")
     return found
 
 
