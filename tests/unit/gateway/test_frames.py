@@ -20,10 +20,16 @@ TARGETS: dict[str, Any] = {}
 
 def routed(name: str, kind: str) -> RoutedWorkload:
     routes = {"main": Route(port=6006, access="project")}
-    facts = {"uid": name, "version": 1, "project": "vision", "name": name, "user": "ada"}
+    facts: dict[str, Any] = {
+        "uid": name,
+        "version": 1,
+        "project": "vision",
+        "name": name,
+        "user": "ada",
+    }
     return RoutedWorkload(
         **facts, kind=kind, phase="running", reason=None, routes=routes, targets=TARGETS
-    )  # type: ignore[arg-type]
+    )
 
 
 class Table:
