@@ -231,6 +231,7 @@ class Client:
     delete_template = blocking(AsyncClient.delete_template)
     usage_report = blocking(AsyncClient.usage_report)
     usage_series = blocking(AsyncClient.usage_series)
+    usage_table = blocking(AsyncClient.usage_table)
     prices = blocking(AsyncClient.prices)
     put_prices = blocking(AsyncClient.put_prices)
     list_service_accounts = blocking(AsyncClient.list_service_accounts)

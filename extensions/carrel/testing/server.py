@@ -89,6 +89,7 @@ class Server:
             ("GET", "/faults", self._faults),
             ("GET", "/queue", self._queue),
             ("GET", "/usage", self._usage),
+            ("GET", "/usage-table", self._usage_table),
             ("GET", "/gpu-use", self._gpu_use),
             ("POST", "/workspaces/activity", self._activity),
             ("GET", "/departments", self._list_departments),
@@ -550,6 +551,12 @@ class Server:
         by = request.query.get("by", "project")
         items = [{"key": name} for name in self._visible(request)] if by == "project" else []
         return web.json_response({"items": items, **self.state.usage_facts})
+
+    async def _usage_table(self, request: web.Request) -> web.Response:
+        """The keys of the lines alone, whatever the format."""
+        lines = [request.query.get("by", "project")]
+        lines += [one["key"] for one in self.state.usage_facts.get("items", [])]
+        return web.Response(body="\n".join(lines).encode())
 
     async def _gpu_use(self, request: web.Request) -> web.Response:
         asked, known = request.query.getall("uid", []), self.state.gpu_use

@@ -173,7 +173,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (r"analytics\.csv", analytics.AnalyticsTable),
         ("usage", consumption.ConsumptionPage),
         ("usage-curves", consumption.ConsumptionCurves),
-        (r"usage\.csv", consumption.ConsumptionTable),
+        (r"usage\.(csv|parquet)", consumption.ConsumptionTable),
         ("policies", policies.PoliciesPage),
         (r"(policies|templates|assets)/edit", policies.DocumentPage),
         ("catalogue", catalogue.CataloguePage),

@@ -176,6 +176,7 @@ SAMPLES = {
     "read_queue": Sample({}),
     "read_usage": Sample({}),
     "read_usage_series": Sample({}),
+    "read_usage_table": Sample({}),
     "read_prices": Sample({}),
     "put_prices": Sample({}, {"periods": [{"gpu_hour": 1.0}]}),
     "read_gpu_use": Sample({}),

@@ -42,9 +42,11 @@ async def test_curves_and_csv_are_of_the_same_time(ada: Visitor) -> None:
     points = drawn[0]["curves"]["GPU-hours per hour, until now"]
     assert points == [[-1, START - 7200, 1.0], [0, START - 3600, 1.5]]
     table = await ada.get("usage.csv?by=project&days=7")
-    lines = table.text.splitlines()
-    assert lines[0].startswith("project,gpu_seconds,borrowed_gpu_seconds")
-    assert lines[1].startswith("'=vision,9000.0,1800.0")
+    assert table.text.splitlines() == ["project", "speech", "=vision"]
+    assert table.headers["Content-Type"] == "text/csv; charset=utf-8"
+    binary = await ada.get("usage.parquet?by=project&days=7")
+    assert binary.headers["Content-Type"] == "application/vnd.apache.parquet"
+    assert 'filename="usage-by-project-7-days.parquet"' in binary.headers["Content-Disposition"]
 
 
 async def test_gpu_types_and_groups_of_nodes_are_offered(ada: Visitor) -> None:
@@ -52,7 +54,7 @@ async def test_gpu_types_and_groups_of_nodes_are_offered(ada: Visitor) -> None:
     assert (page.status, "GPU type GPU-hours Over quota" in page.words) == (200, True)
     assert all(f"usage?by={by}" in page.text for by in ("gpu-type", "node-group", "workload"))
     table = await ada.get("usage.csv?by=node-group&days=7")
-    assert table.text.startswith("node-group,gpu_seconds")
+    assert table.text.startswith("node-group\n")
 
 
 @pytest.mark.parametrize("query", ["by=planet&days=7", "by=user&days=8", "by=user&days=x"])

@@ -1,6 +1,8 @@
 """Commands about what everybody shares: nodes, projects, the queue, use."""
 
+import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,6 +57,13 @@ class By(StrEnum):
     KIND = "kind"
     GPU_TYPE = "gpu-type"
     NODE_GROUP = "node-group"
+
+
+class Form(StrEnum):
+    """What a file of use is written as."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
 
 
 def list_nodes(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
@@ -217,6 +226,14 @@ def usage(
     by: Annotated[By, typer.Option("--by", help="What to sum up by.")] = By.PROJECT,
     since: Annotated[str, typer.Option("--since", help="How far back: 12h, 7d.")] = "7d",
     until: Annotated[str, typer.Option("--until", help="Not the last: 1d.")] = "0s",
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="A file for other programs, the largest lines first."),
+    ] = None,
+    file: Annotated[
+        str,
+        typer.Option("--file", help="Where --format writes it, if not to the standard output."),
+    ] = "",
     output: OutputOption = Output.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
@@ -227,6 +244,9 @@ def usage(
     )
     if ends > begins:
         raise BadSetting(f"--until {until} is longer ago than --since {since}.")
+    if form is not None or file:
+        _write_table(by, at - begins, at - ends, form, file)
+        return
     with connected() as client:
         report = client.usage_report(by.value, since=at - begins, until=at - ends)
     cost = (f"COST ({report.currency})",) if report.currency else ()
@@ -234,6 +254,22 @@ def usage(
     rows = [[*_use_row(one), *([f"{one.cost:,.2f}"] if cost else [])] for one in report.items]
     headers = (by.value.upper(), *columns)
     show(report.items, output, headers, rows, no_headers=no_headers, right=columns)
+
+
+def _write_table(by: By, since: float, until: float, form: Form | None, file: str) -> None:
+    if form is None:
+        raise BadSetting(f"--file {file} says where --format writes: give --format, too.")
+    if form is Form.PARQUET and not file and sys.stdout.isatty():
+        raise BadSetting("--format parquet is not for terminals: give --file, or redirect it.")
+    with connected() as client:
+        content = client.usage_table(by.value, since=since, until=until, form=form.value)
+    if not file:
+        typer.echo(content, nl=False)
+        return
+    try:
+        Path(file).write_bytes(content)
+    except OSError as error:
+        raise BadSetting(f"--file {file} cannot be written: {error.strerror}.") from error
 
 
 def _use_row(entry: "Usage") -> list[str]:

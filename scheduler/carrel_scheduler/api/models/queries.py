@@ -143,6 +143,12 @@ class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
     until: EpochSeconds | None = None
 
 
+class UsageTableQuery(UsageQuery, frozen=True, kw_only=True):
+    """``format``: of the file; without it the header Accept says it, else it is CSV."""
+
+    format: Literal["csv", "parquet"] | None = None
+
+
 class UsageSeriesQuery(UsageQuery, frozen=True, kw_only=True):
     """``buckets``: into how many equal parts the span of time is divided."""
 

@@ -33,6 +33,22 @@ class AccountingMethods:
         parameters = {"by": by, "since": since, "until": until}
         return await self._transport.ask("GET", "/usage", UsageReport, parameters=parameters)
 
+    async def usage_table(
+        self,
+        by: str = "project",
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        form: str = "csv",
+    ) -> bytes:
+        """The same as a file, in ``csv`` or ``parquet``.
+
+        Raises ``ApiError`` with the code ``library_missing`` where the service cannot write
+        Parquet.
+        """
+        parameters = {"by": by, "since": since, "until": until, "format": form}
+        return await self._transport.send("GET", "/usage-table", parameters=parameters)
+
     async def usage_series(
         self,
         by: str = "project",

@@ -1,7 +1,5 @@
 """Consumption: what was used in a span of time, by whom, over time, and what it cost."""
 
-import csv
-import io
 import json
 from typing import Final
 
@@ -18,7 +16,10 @@ DAYS: Final = (1, 7, 30, 90, 365)
 SECONDS_OF_A_DAY: Final = 86_400.0
 MOST_CURVES: Final = 12
 MOST_ROWS: Final = 200
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+MEDIA_TYPES: Final = {
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}
 
 
 class _Consumption(SignedInPage):
@@ -93,23 +94,18 @@ class ConsumptionCurves(_Consumption):
 
 
 class ConsumptionTable(_Consumption):
-    """The table as a CSV file."""
+    """The table as a file, as the scheduler writes it."""
 
     @override
-    async def get(self) -> None:
-        """Answer."""
+    async def get(self, form: str) -> None:
+        """Answer with ``csv`` or ``parquet``."""
         by, days = self.asked()
-        report, text = await self.report(), io.StringIO()
-        writer = csv.writer(text)
-        names = [name for name in Usage.__struct_fields__ if name != "key"]
-        writer.writerow([by, *names])
-        for one in report.items:
-            key = f"'{one.key}" if one.key.startswith(_FORMULA) else one.key
-            writer.writerow([key, *(getattr(one, name) for name in names)])
-        self.set_header("Content-Type", "text/csv; charset=utf-8")
-        name = f"usage-by-{by}-{days}-days.csv"
+        since = self.console.clock() - days * SECONDS_OF_A_DAY
+        content = await self.client.usage_table(by, since=since, form=form)
+        self.set_header("Content-Type", MEDIA_TYPES[form])
+        name = f"usage-by-{by}-{days}-days.{form}"
         self.set_header("Content-Disposition", f'attachment; filename="{name}"')
-        self.finish(text.getvalue())
+        self.finish(content)
 
 
 def _sums(report: UsageReport) -> Usage:

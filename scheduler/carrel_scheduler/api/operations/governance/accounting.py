@@ -3,8 +3,10 @@
 from typing import Final
 
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation
+from carrel_scheduler.api.operations.files import attachment
 from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.services.governance import usage_tables
 from carrel_schema.governance.prices import PriceFields, PricesOut
 from carrel_schema.history import UsageSeries
 
@@ -21,6 +23,27 @@ PRICES: Final = "/prices"
 async def read_usage(call: Call) -> Answer:
     """Use and its cost in a span of time, which ends now at the latest."""
     return Answer(await call.services.accounting.usage(call.query, call.visitor.person))
+
+
+@Operation(
+    "GET",
+    "/usage-table",
+    access=Access.USER,
+    query=queries.UsageTableQuery,
+    answers={200: bytes},
+    media=BYTES,
+    problems=(409,),
+)
+async def read_usage_table(call: Call) -> Answer:
+    """Use and its cost as a table, in CSV or Parquet."""
+    query = call.query
+    parquet = query.format == "parquet" or (
+        query.format is None and usage_tables.PARQUET in call.header("Accept")
+    )
+    content = await call.services.accounting.table(query, call.visitor.person, parquet=parquet)
+    name = f"usage-by-{query.by}.{'parquet' if parquet else 'csv'}"
+    media = usage_tables.PARQUET if parquet else f"{usage_tables.CSV}; charset=utf-8"
+    return Answer(content, headers=attachment(name), media=media)
 
 
 @Operation(
@@ -54,4 +77,4 @@ async def put_prices(call: Call) -> Answer:
     return Answer(await call.services.accounting.put_prices(call.body, call.visitor.person))
 
 
-OPERATIONS: Final = (read_usage, read_usage_series, read_prices, put_prices)
+OPERATIONS: Final = (read_usage, read_usage_table, read_usage_series, read_prices, put_prices)

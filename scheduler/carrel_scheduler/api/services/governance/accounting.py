@@ -4,6 +4,7 @@ Everybody hears of the projects that they see. All is computed from the ledger's
 nothing is counted beside them.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ from carrel_scheduler.api.models.answers import UsageList
 from carrel_scheduler.api.models.queries import UsageQuery, UsageSeriesQuery
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services.governance import usage_tables
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import NotFound
 from carrel_schema.governance.prices import PriceFields, PricesOut
@@ -53,6 +55,12 @@ class Accounting:
         )
         currency = prices.currency if prices.periods else ""
         return UsageList(items=items, currency=currency, since=since, until=until)
+
+    async def table(self, query: UsageQuery, principal: Principal, *, parquet: bool) -> bytes:
+        """The same as a file of CSV or Parquet. Raises ``Conflicting`` without pyarrow."""
+        found = await self.usage(query, principal)
+        write = usage_tables.as_parquet if parquet else usage_tables.as_csv
+        return await asyncio.to_thread(write, query.by, found.items)
 
     async def series(self, query: UsageSeriesQuery, principal: Principal) -> UsageSeries:
         """GPU-hours in equal parts of a span of time."""
