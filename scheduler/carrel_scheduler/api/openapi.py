@@ -56,9 +56,11 @@ _PROBLEM_WORDS: Final[Mapping[int, str]] = {
 
 _SCHEMAS_OF_MEDIA: Final[Mapping[str, Mapping[str, str]]] = {
     "text/plain": {"type": "string"},
+    "text/csv": {"type": "string"},
     "text/event-stream": {"type": "string"},
     BYTES: {"type": "string", "format": "binary"},
     "application/x-tar": {"type": "string", "format": "binary"},
+    "application/vnd.apache.parquet": {"type": "string", "format": "binary"},
 }
 
 
@@ -201,8 +203,10 @@ def _answer(operation: Operation, status: int) -> dict[str, Any]:
     found: dict[str, Any] = {"description": _WORDS[status]}
     kind = operation.answers[status]
     if kind is not None:
-        schema = _SCHEMAS_OF_MEDIA.get(operation.media) or _reference(kind)
-        found["content"] = {operation.media: {"schema": schema}}
+        found["content"] = {
+            media: {"schema": _SCHEMAS_OF_MEDIA.get(media) or _reference(kind)}
+            for media in (operation.media, *operation.other_media)
+        }
     return found
 
 

@@ -96,6 +96,7 @@ class Operation:
         answers: what each success status carries: a msgspec type, or ``None`` for no content.
         problems: statuses it may be refused with, beside those that its access and input imply.
         body: the request; of a PATCH, what its changes are to.
+        other_media: types of content that it answers with instead, as the caller asks.
         templated: templates fill what its body leaves open, before it is validated.
         raw_bytes: it takes bytes as they are, at most so many, instead of a ``body``.
         also_scope: a scope that opens it as well.
@@ -123,6 +124,7 @@ class Operation:
     project_in: Literal["path", "body", "query"] = "path"
     problems: Sequence[int] = ()
     media: str = "application/json"
+    other_media: Sequence[str] = ()
     headers: Sequence[str] = ()
     also_scope: str = ""
     for_jobs: bool = False

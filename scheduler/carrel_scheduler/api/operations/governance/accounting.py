@@ -3,7 +3,7 @@
 from typing import Final
 
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation
+from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.files import attachment
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.services.governance import usage_tables
@@ -31,7 +31,8 @@ async def read_usage(call: Call) -> Answer:
     access=Access.USER,
     query=queries.UsageTableQuery,
     answers={200: bytes},
-    media=BYTES,
+    media=usage_tables.CSV,
+    other_media=(usage_tables.PARQUET,),
     problems=(409,),
 )
 async def read_usage_table(call: Call) -> Answer:
