@@ -160,6 +160,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (rf"{one_job}/delete", job.JobDeletion),
         (rf"{one_job}/log", log.LogFile),
         ("projects", projects.ProjectsPage),
+        (r"projects\.csv", projects.ProjectsTable),
         ("new-project", projects.ProjectCreation),
         ("new-department", departments.DepartmentPage),
         (rf"departments/{_NAME}", departments.DepartmentPage),

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from carrel.errors import ApiError
 from carrel.models import Identity, Project, ProjectImpact, by_department
-from carrel_hub.console import project_form
+from carrel_hub.console import project_columns, project_form
 from carrel_hub.console.forms import SHOWN_BACK, Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.handlers.overview import ACTIVE, MOST_SHOWN
@@ -29,7 +29,11 @@ class ProjectsPage(SignedInPage):
     @override
     async def get(self) -> None:
         """Show them."""
-        identity, projects = await asyncio.gather(self.client.whoami(), self.client.list_projects())
+        identity, everything = await asyncio.gather(
+            self.client.whoami(), self.client.list_projects()
+        )
+        search = searched(self)
+        projects = project_columns.found(everything, search)
         groups = by_department(projects)
         known = await self.client.list_departments()
         departments = {one.name: in_all(one, dict(groups).get(one.name, [])) for one in known}
@@ -41,10 +45,32 @@ class ProjectsPage(SignedInPage):
             groups=groups,
             departments=departments,
             scale=max(map(scale_of, (*projects, *departments.values())), default=1.0),
-            empty_departments=sorted(departments.keys() - {name for name, _ in groups}),
+            empty_departments=[]
+            if search
+            else sorted(departments.keys() - {name for name, _ in groups}),
+            search=search,
+            columns=project_columns.COLUMNS,
+            chosen=sum(column.chosen for column in project_columns.COLUMNS),
             permissions=identity.permissions,
             admin="projects:create" in identity.permissions,
         )
+
+
+class ProjectsTable(SignedInPage):
+    """The same projects as a CSV file, with all columns."""
+
+    @override
+    async def get(self) -> None:
+        """Answer."""
+        projects = project_columns.found(await self.client.list_projects(), searched(self))
+        self.set_header("Content-Type", "text/csv; charset=utf-8")
+        self.set_header("Content-Disposition", 'attachment; filename="projects.csv"')
+        self.finish(project_columns.csv_text(projects))
+
+
+def searched(page: SignedInPage) -> str:
+    """What the address asks for, in words."""
+    return page.get_query_argument("search", "").strip()[:100]
 
 
 class ProjectPage(SignedInPage):
