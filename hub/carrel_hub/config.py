@@ -25,7 +25,7 @@ def install(c: Any, settings: Settings, keys: Keys) -> None:
     """Fill the traitlets configuration ``c`` of a Hub."""
     _addresses(c, settings, keys)
     _identity(c, settings, keys)
-    product.rights(c)
+    product.rights(c, keys)
     product.registered(c, settings, keys)
     workspaces = product.workspaces(c, CarrelSpawner, settings, keys)
     # A poll is one cheap question on loopback, and an idle stop should show at once.

@@ -20,6 +20,8 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
         proxy: between Hub and proxy.
         scheduler, console, gateway, spawner: Hub tokens of these services.
         setup: Hub token of the person at the machine: `carrel up` and `carrel user` use it.
+        metrics: Hub token with which Prometheus reads metrics and nothing else; empty: there is
+            none.
     """
 
     cookie: str
@@ -30,6 +32,7 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
     gateway: str
     spawner: str
     setup: str
+    metrics: str = ""
 
     @classmethod
     def generate(cls) -> Self:
@@ -57,8 +60,14 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """From a folder with a file for each, as secrets are mounted. Raises ``OSError``."""
-        return cls(**{name: cls.read_one(folder, name) for name in cls.__struct_fields__})
+        """From a folder with a file for each, as secrets are mounted. Raises ``OSError``.
+
+        ``metrics`` may be missing: an installation made before it was there goes on without.
+        """
+        names = [*cls.__struct_fields__]
+        if not (folder / "metrics").exists():
+            names.remove("metrics")
+        return cls(**{name: cls.read_one(folder, name) for name in names})
 
     @staticmethod
     def read_one(folder: Path, name: str) -> str:

@@ -61,14 +61,14 @@ def hashed(key: str) -> str:
     return bcrypt.hashpw(key.encode(), bcrypt.gensalt(_ROUNDS)).decode("ascii")
 
 
-def rights(c: Any) -> None:
+def rights(c: Any, keys: Keys) -> None:
     """Scopes and roles; groups are changed by the API while the Hub runs.
 
     ``load_groups`` stays empty on purpose: what it names would come back at every start.
     """
     c.JupyterHub.custom_scopes = scopes.CUSTOM_SCOPES
     c.JupyterHub.extra_user_scopes = scopes.user_scopes()
-    c.JupyterHub.load_roles = scopes.load_roles()
+    c.JupyterHub.load_roles = scopes.load_roles(scraped=bool(keys.metrics))
 
 
 def registered(c: Any, places: Places, keys: Keys) -> None:

@@ -19,6 +19,7 @@ CONSOLE: Final = "console"
 GATEWAY: Final = "gateway"
 SPAWNER: Final = "carrel-spawner"
 SETUP: Final = "carrel-setup"
+PROMETHEUS: Final = "prometheus"
 
 CUSTOM_SCOPES: Final = {
     USE: {"description": "Use Carrel: workspaces, trainings and everything of your projects."},
@@ -52,8 +53,8 @@ def user_scopes() -> set[str]:
     return {USE, MANAGE, *ACCESS}
 
 
-def load_roles() -> list[dict[str, Any]]:
-    """Roles of admins and of our services.
+def load_roles(*, scraped: bool = False) -> list[dict[str, Any]]:
+    """Roles of admins and of our services; ``scraped``: Prometheus is one of them.
 
     The Hub's own admin role cannot be added to, so ours comes with a group.
     """
@@ -64,7 +65,12 @@ def load_roles() -> list[dict[str, Any]]:
             "scopes": [ADMIN, METRICS],
             "groups": [ADMIN_GROUP],
         },
-        {"name": "carrel-metrics", "description": "Read Carrel's metrics", "scopes": [METRICS]},
+        {
+            "name": "carrel-metrics",
+            "description": "Read the metrics of the scheduler, the gateway and the Hub",
+            "scopes": [METRICS, "read:metrics", f"access:services!service={GATEWAY}"],
+            **({"services": [PROMETHEUS]} if scraped else {}),
+        },
         {
             "name": "carrel-scheduler",
             "description": "Membership of projects; starting a workspace whose turn has come",

@@ -108,13 +108,16 @@ def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
     else:
         for service in (scheduler, console, gateway):
             service["timeout"] = AWAITED_SECONDS
-    return [
+    found = [
         scheduler,
         console,
         gateway,
         {"name": scopes.SPAWNER, "api_token": keys.spawner, "display": False},
         {"name": scopes.SETUP, "api_token": keys.setup, "display": False},
     ]
+    if keys.metrics:
+        found.append({"name": scopes.PROMETHEUS, "api_token": keys.metrics, "display": False})
+    return found
 
 
 def carrel_environment(settings: Places, service: str) -> dict[str, str]:

@@ -59,7 +59,7 @@ def install(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     """Fill the traitlets configuration ``c`` of a Hub; ``settings.traits`` have the last word."""
     _addresses(c, settings, keys)
     _identity(c, settings, keys)
-    product.rights(c)
+    product.rights(c, keys)
     product.registered(c, settings, keys)
     _workspaces(c, settings, keys)
     local = settings.sign_in is None and settings.authenticator == ACCOUNTS

@@ -84,6 +84,7 @@ class ApiDependencies:
         loads: what gateways tell of requests.
         trouble: what is in the way of work as a whole, in words; empty for nothing.
         reconciler_metrics: shown with the API's own.
+        runai_metrics: whether metrics have Run:ai's names as well.
         job_limits: what jobs may submit.
         node_agents: what reports the devices of a cluster's nodes.
         node_groups: where definitions of groups of nodes are kept.
@@ -118,6 +119,7 @@ class ApiDependencies:
     loads: Loads = field(default_factory=lambda: Loads(time.time))
     job_limits: JobLimits = field(default_factory=JobLimits)
     reconciler_metrics: Collector | None = None
+    runai_metrics: bool = False
     node_agents: NodeAgents = field(default_factory=NoNodeAgents)
 
     @property

@@ -1,7 +1,8 @@
 """``python -m carrel_scheduler.manifests``: write what follows from the models, or check it.
 
 Run in the repository: the files are those of ``deploy/kubernetes/crds``, the named priorities
-beside them, the cluster roles of our roles, and the tables of the page about roles. With
+beside them, the cluster roles of our roles, the rules of alerts and the boards of
+``components/monitoring``, and the tables of the page about roles. With
 ``--check`` nothing is written, and the command fails when a file is not what it should be.
 """
 
@@ -17,6 +18,7 @@ from typing_extensions import override
 
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.manifests.crds import everything
+from carrel_scheduler.manifests.monitoring.files import COMPONENT, boards, rules
 from carrel_scheduler.manifests.pages import PAGE, roles_page
 from carrel_scheduler.manifests.rights import cluster_roles
 
@@ -46,7 +48,9 @@ def files() -> Mapping[str, str]:
     }
     made["kustomization.yaml"] = _text(listed)
     found = {f"{_CRDS}/{name}": text for name, text in made.items()}
-    return found | {_PRIORITIES: _text(*_priorities()), _ROLES: _text(*cluster_roles())}
+    found |= {name: _text(one) for name, one in rules().items()}
+    found |= {_PRIORITIES: _text(*_priorities()), _ROLES: _text(*cluster_roles())}
+    return {**found, **boards()}
 
 
 def _priorities() -> list[dict[str, Any]]:
@@ -72,6 +76,8 @@ def differing(folder: Path) -> list[str]:
     """Files that are not what they should be, are missing, or should not be there."""
     wanted = files()
     paths = [*(folder / _CRDS).glob("*.yaml"), folder / _PRIORITIES, folder / _ROLES]
+    paths += [*(folder / COMPONENT / "boards").iterdir()] if (folder / COMPONENT).exists() else []
+    paths += [folder / name for name in rules()]
     there = {
         path.relative_to(folder).as_posix(): path.read_text("utf-8")
         for path in paths
@@ -98,7 +104,7 @@ def main() -> None:
         sys.exit(f"not what they should be: {', '.join(wrong)}" if wrong else 0)
     asked.folder.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():
-        (asked.folder / name).parent.mkdir(exist_ok=True)
+        (asked.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (asked.folder / name).write_text(text, "utf-8")
     asked.page.write_text(roles_page(asked.page.read_text("utf-8")), "utf-8")
 

@@ -215,6 +215,7 @@ class Service:
                     retention=retention,
                     prefix=settings.prefix,
                     reconciler_metrics=self.loop.metrics.registry,
+                    runai_metrics=settings.runai_metrics,
                     node_agents=environment.node_agents(self.loop.enqueue),
                     node_groups=environment.node_groups(self.loop),
                 )

@@ -21,6 +21,8 @@ variable                        meaning
                                 still; default 1800, 0: never
 ``CARREL_STALLED_GANGS``        ``tell`` their owners (default), or ``restart`` the workers, which
                                 counts as a failure
+``CARREL_RUNAI_METRICS``        ``on``: metrics have Run:ai's names as well (docs/monitoring.md);
+                                default: ``off``
 ``CARREL_JOB_DEPTH``            generations of jobs that jobs submit; default 2, 0: none
 ``CARREL_JOB_DESCENDANTS``      live jobs below one that a person submitted; default 100
 ``CARREL_ARTIFACT_DAYS``        so long after the end of their work artifacts are kept; default 90,
@@ -189,6 +191,7 @@ class Settings:
     alerts_address: str = ""
     front_url: str = ""
     public_url: str = ""
+    runai_metrics: bool = False
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -213,7 +216,7 @@ class Settings:
             gpus=int(gpus) if gpus else None,
             gpu_memory_mib=int(env.get("CARREL_GPU_MEMORY_MIB") or 24 * 1024),
             gpu_name=env.get("CARREL_GPU_NAME") or "A10",
-            mig=_mig(env),
+            mig=_switch(env, "CARREL_MIG"),
             engine=engine,
             cluster=_cluster(env, host, port, prefix) if engine == "kubernetes" else None,
             past_use=_past_use(env),
@@ -233,6 +236,7 @@ class Settings:
             network=_network(env, state_dir) if engine == "local" else None,
             job_limits=_job_limits(env),
             retention=_retention(env),
+            runai_metrics=_switch(env, "CARREL_RUNAI_METRICS"),
         )
 
     @property
@@ -296,14 +300,14 @@ def _enforcement(env: Mapping[str, str]) -> Literal["off", "warn", "end"]:
             raise BadSetting("CARREL_GPU_MEMORY_ENFORCEMENT", other, "`off`, `warn` or `end`")
 
 
-def _mig(env: Mapping[str, str]) -> bool:
-    match env.get("CARREL_MIG") or "off":
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    match env.get(name) or "off":
         case "on":
             return True
         case "off":
             return False
         case other:
-            raise BadSetting("CARREL_MIG", other, "`on` or `off`")
+            raise BadSetting(name, other, "`on` or `off`")
 
 
 def _path(text: str) -> Path | None:

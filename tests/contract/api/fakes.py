@@ -155,6 +155,8 @@ def device(index: int, *holders: DeviceHolder) -> DeviceView:
         memory_mib=24_576,
         memory_used_mib=1024,
         utilization=0.5,
+        power_watts=200.0,
+        temperature_c=60,
         simulated=True,
         broken=False,
         message="",

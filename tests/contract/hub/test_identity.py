@@ -79,6 +79,7 @@ async def test_an_admins_tokens_carry_the_admins_right(stack: Stack) -> None:
         ("spawner", {scopes.SPAWN, scopes.USE}, {scopes.ADMIN, "admin:groups", "list:users"}),
         ("console", set(), {scopes.ADMIN, scopes.USE, "list:users", "admin:groups"}),
         ("gateway", {scopes.GATE, "read:users:groups"}, {scopes.USE, "list:users"}),
+        ("metrics", {scopes.METRICS, "read:metrics"}, {scopes.USE, scopes.ADMIN, "list:users"}),
         ("setup", {scopes.ADMIN, "admin:users"}, {scopes.SPAWN, "admin:servers"}),
     ],
 )  # fmt: skip
@@ -88,6 +89,18 @@ def test_services_hold_what_they_need(
     held = set(token_model(stack, getattr(stack.keys, service))["scopes"])
     assert has <= held
     assert not has_not & held
+
+
+async def test_prometheus_reads_the_hubs_metrics_with_its_own_key_only(stack: Stack) -> None:
+    address = f"{stack.settings.public_url}/hub/metrics"
+    async with aiohttp.ClientSession() as session:
+        given = {"Authorization": f"Bearer {stack.keys.metrics}"}
+        async with session.get(address, headers=given) as answer:
+            assert answer.status == 200
+            assert "jupyterhub_running_servers" in await answer.text()
+        given = {"Authorization": f"Bearer {stack.keys.console}"}
+        async with session.get(address, headers=given) as answer:
+            assert answer.status == 403
 
 
 async def test_a_wrong_password_and_an_unknown_name(stack: Stack) -> None:

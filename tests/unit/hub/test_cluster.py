@@ -82,7 +82,7 @@ def test_workspaces_are_pods_with_the_rights_they_have_on_one_machine(
     assert section.image == "registry.lab.example/carrel/workspace:1"
     assert section.image_pull_secrets == ["registry"]
     assert section.priority_class_name == "carrel-build"
-    assert c.JupyterHub.load_roles == scopes.load_roles()
+    assert c.JupyterHub.load_roles == scopes.load_roles(scraped=True)
 
 
 def test_the_file_has_the_last_word(settings: ClusterSettings, keys: Keys) -> None:

@@ -8,7 +8,7 @@ from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.principals.identity import METRICS
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.api.services.metrics import MEDIA_TYPE
+from carrel_scheduler.api.services.prometheus.metrics import MEDIA_TYPE
 from carrel_scheduler.workloads.contract import Activity
 from carrel_schema.answers import WhoAmI
 from carrel_schema.governance.roles import ALL

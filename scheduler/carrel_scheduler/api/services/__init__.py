@@ -23,11 +23,11 @@ from carrel_scheduler.api.services.governance.secrets import Secrets
 from carrel_scheduler.api.services.governance.service_accounts import ServiceAccounts
 from carrel_scheduler.api.services.governance.templates import Templates
 from carrel_scheduler.api.services.governance.users import DirectoryGroups, UserAccounts
-from carrel_scheduler.api.services.metrics import Metrics
 from carrel_scheduler.api.services.platform.health import Health
 from carrel_scheduler.api.services.platform.retention import RetentionTimes
 from carrel_scheduler.api.services.platform.subscriptions import Subscriptions
 from carrel_scheduler.api.services.projects import Projects
+from carrel_scheduler.api.services.prometheus.metrics import Metrics
 from carrel_scheduler.api.services.submission import Submission
 
 

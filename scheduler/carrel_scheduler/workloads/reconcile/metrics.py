@@ -66,6 +66,7 @@ class ReconcilerMetrics:
     Args:
         timer: monotonic seconds.
         inbox_length: how many events wait.
+        inbox_age: seconds that the oldest of them has waited.
 
     Attributes:
         registry: to be collected.
@@ -77,6 +78,7 @@ class ReconcilerMetrics:
         timer: Callable[[], float] = time.perf_counter,
         *,
         inbox_length: Callable[[], int] = int,
+        inbox_age: Callable[[], float] = float,
     ) -> None:
         self._timer = timer
         self._figures = PassFigures(0, 0.0, 0.0)
@@ -98,6 +100,10 @@ class ReconcilerMetrics:
         )
         inbox = Gauge("carrel_inbox_events", "Events that wait now", registry=registry)
         inbox.set_function(inbox_length)
+        age = Gauge(
+            "carrel_inbox_age_seconds", "Time that the oldest event has waited", registry=registry
+        )
+        age.set_function(inbox_age)
         ages = Gauge(
             "carrel_watch_age_seconds",
             "Time since a watch last delivered anything",

@@ -108,7 +108,9 @@ class Reconciler:
         self._failures = self._in_a_row = 0
         self._borrowing: int | None = None
         self._inbox = Inbox()
-        self.metrics = ReconcilerMetrics(inbox_length=self._inbox.__len__)
+        self.metrics = ReconcilerMetrics(
+            inbox_length=self._inbox.__len__, inbox_age=lambda: self._inbox.age_seconds
+        )
         self.timers = deciding.Timers()
         self._clock_skew = deciding.ClockSkew()
         self.quarantine = quarantine or Quarantine(clock)

@@ -12,9 +12,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import Metric
 
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.services.gauges import Snapshot, families
+from carrel_scheduler.api.services.prometheus.gauges import Snapshot, families
+from carrel_scheduler.api.services.prometheus.runai import runai_families
 from carrel_scheduler.ledger.records import Transition
-from carrel_schema.objects import Project
+from carrel_schema.objects import Department, Project
 
 MEDIA_TYPE: Final = "text/plain; version=1.0.0; charset=utf-8; escaping=underscores"
 REQUEST_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -38,7 +39,7 @@ class Metrics:
             registry=self._registry,
         )
         self._rows = _Rows(deps, self._registry)
-        self._gauges = _Gauges()
+        self._gauges = _Gauges(deps.runai_metrics)
         self._registry.register(self._gauges)
         if deps.reconciler_metrics is not None:
             self._registry.register(deps.reconciler_metrics)
@@ -53,6 +54,8 @@ class Metrics:
         async with self._scraping:
             await self._rows.read()
             projects = await self._deps.ledger.list(Project)
+            departments = await self._deps.ledger.list(Department)
+            alerts = self._deps.alerts
             live = self._deps.live
             self._gauges.snapshot = Snapshot(
                 now=self._deps.clock(),
@@ -62,6 +65,8 @@ class Metrics:
                 nodes=list(live.nodes()),
                 pods=live.pods(),
                 faults=live.faults(),
+                departments=list(departments.items),
+                alerts=() if alerts is None else await alerts.alerts(),
             )
             return generate_latest(self._registry)
 
@@ -69,11 +74,16 @@ class Metrics:
 class _Gauges:
     """The collector that Prometheus' registry asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, runai: bool) -> None:
         self.snapshot: Snapshot | None = None
+        self._runai = runai
 
     def collect(self) -> Iterable[Metric]:
-        return () if self.snapshot is None else families(self.snapshot)
+        if self.snapshot is None:
+            return
+        yield from families(self.snapshot)
+        if self._runai:
+            yield from runai_families(self.snapshot)
 
 
 class _Rows:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from carrel_scheduler.alerts.conditions import READY
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.workloads.contract import Faults, ProjectUse, QueueEntry
 from carrel_schema.answers import NodeView
-from carrel_schema.objects import Project
+from carrel_schema.governance.alerts import AlertOut
+from carrel_schema.objects import Department, Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Snapshot:
     nodes: Sequence[NodeView]
     faults: Faults
     pods: PodCounts | None = None
+    departments: Sequence[Department] = ()
+    alerts: Sequence[AlertOut] = ()
 
 
 def families(found: Snapshot) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
@@ -31,10 +35,13 @@ def families(found: Snapshot) -> Iterator[GaugeMetricFamily | CounterMetricFamil
     if found.pods is not None:
         yield from _pods(found.pods)
     yield from _faults(found.faults)
+    yield from _alerts(found.alerts)
     yield from _projects(found)
+    yield from _departments(found)
     yield from _queue(found)
     yield from _nodes(found.nodes)
     yield from _devices(found.nodes)
+    yield from _allocation(found.now, found.nodes)
     yield from _work_on_devices(found.nodes)
 
 
@@ -82,6 +89,39 @@ def _projects(found: Snapshot) -> Iterator[GaugeMetricFamily]:
     yield running
 
 
+def _departments(found: Snapshot) -> Iterator[GaugeMetricFamily]:
+    """What departments have, and which projects are in them, to sum up what projects use."""
+    info = _gauge("project_info", "1 for each project, by its department", "project", "department")
+    for project in found.projects:
+        info.add_metric([project.meta.name, project.spec.department], 1.0)
+    yield info
+    guaranteed = _gauge(
+        "department_guaranteed_gpus", "Guaranteed GPUs; no sample where all are", "department"
+    )
+    limit = _gauge(
+        "department_limit_gpus", "GPUs never exceeded; no sample without limit", "department"
+    )
+    for department in found.departments:
+        if department.spec.quota.gpu_milli is not None:
+            guaranteed.add_metric([department.meta.name], department.spec.quota.gpu_milli / MILLI)
+        if department.spec.limit.gpu_milli is not None:
+            limit.add_metric([department.meta.name], department.spec.limit.gpu_milli / MILLI)
+    yield guaranteed
+    yield limit
+
+
+def _alerts(alerts: Sequence[AlertOut]) -> Iterator[GaugeMetricFamily]:
+    """Alerts that fire, for rules of Prometheus about what only the scheduler knows."""
+    firing = _gauge(
+        "firing_alerts", "1 for each alert that fires", "rule", "severity", "subject", "silenced"
+    )
+    for one in alerts:
+        if one.state == "firing":
+            silenced = "true" if one.silenced_until else "false"
+            firing.add_metric([one.rule, one.severity, one.subject, silenced], 1.0)
+    yield firing
+
+
 def _pods(pods: PodCounts) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
     """By the names that schedulers of Kubernetes use, so that dashboards for them work."""
     pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait", labels=["queue"])
@@ -125,6 +165,11 @@ def _nodes(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
             family.add_metric([node.name], getattr(node, value) / divisor)
         yield family
 
+    ready = _gauge("node_ready", "0 when the node is silent, gone or not ready", "node")
+    for node in nodes:
+        ready.add_metric([node.name], float(node.status in READY))
+    yield ready
+
 
 def _devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
     for name, words, value in (
@@ -156,9 +201,34 @@ def _devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
     yield condition
 
 
+def _allocation(now: float, nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
+    """What of each device is allocated, and since when it does nothing."""
+    allocated = _gauge("gpu_allocated_per_gpu", "GPUs allocated of it, 0 to 1", "node", "gpu")
+    idle = _gauge(
+        "gpu_idle_seconds_per_gpu", "Time since it last did anything; 0 in use", "node", "gpu"
+    )
+    for node in nodes:
+        for device in node.devices:
+            labels = [node.name, str(device.index)]
+            allocated.add_metric(labels, device.allocated_milli / MILLI)
+            if device.utilization is not None:
+                idle.add_metric(labels, max(0.0, now - (device.idle_since or now)))
+    yield allocated
+    yield idle
+
+
 def _work_on_devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
-    """What each workload's processes do, by node: no sample while it is not measured."""
+    """What each workload has and does, by node: no sample of what is not measured."""
     labels = ("project", "workload", "node")
+    allocated = _gauge("workload_allocated_gpus", "GPUs allocated to it", *labels)
+    milli: Counter[tuple[str, str, str]] = Counter()
+    for node in nodes:
+        for holder in (one for device in node.devices for one in device.holders):
+            if holder.name:
+                milli[holder.project, holder.name, node.name] += holder.gpu_milli
+    for key, amount in sorted(milli.items()):
+        allocated.add_metric(key, amount / MILLI)
+    yield allocated
     for name, words, value, factor in (
         ("workload_gpu_utilization", "Utilization of its GPUs, summed up", "utilization", 1),
         ("workload_gpu_memory_used_bytes", "Memory of GPUs in use", "memory_used_mib", 1 << 20),
@@ -170,8 +240,8 @@ def _work_on_devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
                 found = getattr(holder, value)
                 if found is not None and holder.name:
                     sums[holder.project, holder.name, node.name] += found * factor
-        for key, amount in sorted(sums.items()):
-            family.add_metric(key, amount)
+        for key, used in sorted(sums.items()):
+            family.add_metric(key, used)
         yield family
 
 
