@@ -114,18 +114,21 @@ async def test_every_rule_finds_something_of_a_scrape(scraped: Scraped) -> None:
         for rule in group["rules"]:
             there = labels(rule["expr"], scraped)
             assert there is not None
-            assert set(LEGEND.findall(rule["annotations"]["summary"])) <= there, rule
+            texts = f"{rule['annotations']['summary']} {rule['labels']['severity']}"
+            assert set(LEGEND.findall(texts)) <= there, rule
 
 
 def test_every_rule_of_the_scheduler_has_one_of_prometheus() -> None:
     rules = {rule["alert"]: rule for group in groups() for rule in group["rules"]}
     for name, about in ABOUT.items():
         rule = rules[alert_name(name)]
-        assert rule["labels"]["severity"] == about.default.severity
         assert rule["annotations"]["description"] == about.action
+        severity = rule["labels"]["severity"]
         if name in EXPRESSIONS:
+            assert severity == about.default.severity
             assert rule["for"] == f"{about.default.for_seconds:g}s"
         else:
+            assert severity == "{{ $labels.severity }}"
             assert f'rule="{name}"' in rule["expr"]
 
 

@@ -86,6 +86,8 @@ _PARTS: Final[Mapping[str, tuple[str, str, str, str]]] = {
         "Read the logs of its servers: `carrel logs`.",
     ),
 }
+_SEVERITY: Final = "{{ $labels.severity }}"
+"""Of what the scheduler tells: the one that administrators set there."""
 _SEVERITIES: Final = {"CarrelSchedulerDown": "critical"}
 
 
@@ -124,7 +126,7 @@ def _told(name: RuleName, about: RuleDescription) -> dict[str, Any]:
         f'(carrel_firing_alerts{{rule="{name}",silenced="false"}}) == 1'
     )
     summary = f"{about.description} ({{{{ $labels.subject }}}})"
-    return _rule(alert_name(name), expression, "0s", about.default.severity, summary, about.action)
+    return _rule(alert_name(name), expression, "0s", _SEVERITY, summary, about.action)
 
 
 def _rule(
