@@ -50,11 +50,10 @@ def gpus(*, client: Client | None = None) -> "ClusterView":
 
 
 def quota(*, client: Client | None = None) -> "QuotaView":
-    """The quota lines of the caller's projects. Raises ``CarrelError``."""
+    """The quota lines of the caller's projects, with their budgets. Raises ``CarrelError``."""
     from carrel.widgets.tables import QuotaView
 
-    used = client or Client()
-    return QuotaView(used, used.list_projects())
+    return QuotaView.of(client or Client())
 
 
 def jobs(*, client: Client | None = None) -> "JobsView":

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from carrel_schema.governance.budgets import WHEN
+
 if TYPE_CHECKING:
     from carrel.models import Project, Workload
+    from carrel_schema.governance.budgets import BudgetOut
 
 PHASES: Final[Mapping[str, tuple[str, str]]] = {
     "pending": ("◷", "Pending"),
@@ -107,6 +110,14 @@ def quota_words(project: "Project") -> str:
     if use.gpus_waiting > 0:
         parts.append(f"{amount(use.gpus_waiting)} pending")
     return " · ".join(parts)
+
+
+def budget_words(budget: "BudgetOut") -> str:
+    """``budget: 37.5 left of the 50 GPU-hours of this month``; a wider scope is named."""
+    left = max(0.0, budget.gpu_hours - budget.used_gpu_hours)
+    whose = "" if budget.scope.startswith("project/") else f" of {budget.scope}"
+    when = WHEN.get(budget.period, "")
+    return f"budget{whose}: {left:,.1f} left of the {budget.gpu_hours:,g} GPU-hours {when}".rstrip()
 
 
 def quota_bar(project: "Project", width: int = 12) -> str:

@@ -45,15 +45,15 @@ class LineMagics(CarrelMagics):
 
     @line_magic
     def quota(self, line: str) -> Any:
-        """The quota line of your projects, live."""
-        parsed = self.read(parser("%quota", "GPUs of your projects, live."), line)
+        """The quota line of your projects and what of their budgets is left, live."""
+        parsed = self.read(parser("%quota", "GPUs and budgets of your projects, live."), line)
         if isinstance(parsed, PlainText):
             return parsed
         from carrel.widgets.tables import QuotaView
 
         with one_line():
             client = self.connection.client
-            return QuotaView(client, client.list_projects())
+            return QuotaView.of(client)
 
     @line_magic
     def gpus(self, line: str) -> Any:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Self
 
 import traitlets
 from typing_extensions import override
@@ -14,6 +14,8 @@ from carrel.models import Project, Workload, by_department
 from carrel.widgets import bundle, static_html
 from carrel.widgets.job_state import describe
 from carrel.widgets.live import LiveView, QueryView
+from carrel_schema.governance.budgets import BudgetOut
+from carrel_schema.scopes import scopes_over
 
 CODE = ("words.js", "quota.js", "server.js", "parts.js", "actions.js")
 
@@ -78,20 +80,50 @@ NO_JOBS = "No jobs yet: begin a cell with %%train to send it away."
 
 
 class QuotaView(QueryView):
-    """The quota line of each of the caller's projects."""
+    """The quota line of each of the caller's projects, and what of budgets over it is left.
+
+    Args:
+        client: the scheduler.
+        projects: the caller's.
+        budgets: that the caller may see.
+        user: the caller, whose own budget counts in every project.
+    """
 
     _esm = bundle.module(*CODE, "quotas.js")
     _css = bundle.text("views.css")
 
     projects: Any = traitlets.List().tag(sync=True)
 
-    def __init__(self, client: Client, projects: Sequence[Project]) -> None:
-        self._projects = list(projects)
+    def __init__(
+        self,
+        client: Client,
+        projects: Sequence[Project],
+        budgets: Sequence[BudgetOut] = (),
+        user: str = "",
+    ) -> None:
+        self._projects, self._budgets, self._user = list(projects), list(budgets), user
         super().__init__(client, **self.present())
+
+    @classmethod
+    def of(cls, client: Client) -> Self:
+        """The caller's, as the service knows them now."""
+        return cls(client, client.list_projects(), client.list_budgets(), client.whoami().user)
 
     @override
     def present(self) -> Mapping[str, Any]:
-        return {"projects": [_quota(project) for project in self._ordered()]}
+        return {
+            "projects": [
+                {**_quota(project), "budgets": self._left(project)} for project in self._ordered()
+            ]
+        }
+
+    def _left(self, project: Project) -> list[str]:
+        """What is left of the budgets over the caller's work in a project, the widest first."""
+        department = project.department or ""
+        over = scopes_over(project=project.name, department=department, user=self._user)
+        known = {one.scope: one for one in self._budgets}
+        scopes = (str(scope) for scope in over)
+        return [wording.budget_words(known[scope]) for scope in scopes if scope in known]
 
     def _ordered(self) -> list[Project]:
         """By department, those of none last."""
@@ -100,6 +132,7 @@ class QuotaView(QueryView):
     @override
     async def ask(self, client: AsyncClient) -> None:
         self._projects = await client.list_projects()
+        self._budgets = list(await client.list_budgets())
 
     @override
     def fallback(self) -> dict[str, Any]:
@@ -109,24 +142,32 @@ class QuotaView(QueryView):
             [static_html.escape(project.name), static_html.escape(wording.quota_words(project))]
             for project in ordered
         ]
+        left = {project.name: self._left(project) for project in ordered}
+        if any(left.values()):
+            columns = (*columns, "Budget")
+            words = (static_html.escape("; ".join(left[one.name])) for one in ordered)
+            rows = [[*row, budget] for row, budget in zip(rows, words, strict=True)]
         if any(project.department for project in ordered):
             columns = ("Department", *columns)
             owners = (static_html.escape(project.department or "") for project in ordered)
             rows = [[owner, *row] for owner, row in zip(owners, rows, strict=True)]
-        lines = [line for group in by_department(ordered) for line in _lines(*group)]
+        lines = [line for group in by_department(ordered) for line in _lines(*group, left)]
         return {
             "text/plain": "\n".join(lines) or "You are in no project yet.",
             "text/html": static_html.table("GPUs of your projects", columns, rows),
         }
 
 
-def _lines(department: str, projects: Sequence[Project]) -> list[str]:
-    """The department, if there is one, and below it a line for each project."""
+def _lines(
+    department: str, projects: Sequence[Project], left: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """The department, if there is one, and below it a line for each project and its budgets."""
     begin = "  " if department else ""
-    lines = [
-        f"{begin}{project.name}  {wording.quota_bar(project)}  {wording.quota_words(project)}"
-        for project in projects
-    ]
+    lines = []
+    for project in projects:
+        bar, words = wording.quota_bar(project), wording.quota_words(project)
+        lines.append(f"{begin}{project.name}  {bar}  {words}")
+        lines += [f"{begin}  {one}" for one in left[project.name]]
     return [f"{department}:", *lines] if department else lines
 
 

@@ -6,7 +6,7 @@ what is used up refuses new work where the budget says so. Running work goes on.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -15,6 +15,15 @@ from carrel_schema.constraints import Constraint, Text
 
 Period = Literal["week", "month", "quarter", "year", "total", "sliding-week"]
 AtEnd = Literal["warn", "refuse"]
+WHEN: Final = {
+    "week": "of this week",
+    "month": "of this month",
+    "quarter": "of this quarter",
+    "year": "of this year",
+    "total": "in all",
+    "sliding-week": "in the last seven days",
+}
+"""Of which time a budget is, in words, by its period."""
 
 
 class BudgetFields(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,19 +1,22 @@
 """The magics in a real IPython shell."""
 
 import secrets
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from IPython.core.error import UsageError
 
-from carrel.client import Client
+from carrel import wording
+from carrel.client import AsyncClient, Client
 from carrel.magics.base import stream
 from carrel.notebook.cell import capture, cell_body
 from carrel.notebook.job import Job
 from carrel.options import RequestFields
 from carrel.testing import FakeScheduler
 from carrel.widgets.tables import JobsView, QuotaView
+from carrel.workspace.status import ServerIdentity, WorkspaceStatus
 
 
 def test_train_sends_the_cell_and_returns_the_job(
@@ -193,6 +196,37 @@ def test_jobs_and_quota_show_themselves(ipython: Any, scheduler: FakeScheduler) 
     assert grouped.fallback()["text/plain"].startswith("science:\n  vision  ████|▒  4 of 4")
     assert "Department</th>" in grouped.fallback()["text/html"]
     assert grouped.projects[0]["department"] == "science"
+
+
+async def test_quota_says_the_same_as_the_service_and_the_status_bar(
+    ipython: Any, scheduler: FakeScheduler, client: Client
+) -> None:
+    scheduler.project("vision", department="lab")
+    for scope, period in (("project/vision", "month"), ("department/lab", "sliding-week")):
+        client.put_budget(scope, {"gpu_hours": 50.0, "period": period})
+    client.put_budget("user/ada", {"gpu_hours": 10.0, "period": "total"})
+    client.put_budget("user/bob", {"gpu_hours": 99.0})
+    quota = ipython.run_line_magic("quota", "")
+    (shown,) = quota.projects
+    assert shown["budgets"] == [
+        "budget of department/lab: 37.5 left of the 50 GPU-hours in the last seven days",
+        "budget: 37.5 left of the 50 GPU-hours of this month",
+        "budget of user/ada: 0.0 left of the 10 GPU-hours in all",
+    ]
+    told = {one.scope: one for one in client.list_budgets()}
+    assert shown["budgets"][1] == wording.budget_words(told["project/vision"])
+    assert all(words in quota.fallback()["text/plain"] for words in shown["budgets"])
+    assert "Budget</th>" in quota.fallback()["text/html"]
+    by_rest = client.get_project("vision")
+    assert shown["words"] == wording.quota_words(by_rest)
+    async with AsyncClient(scheduler.url, scheduler.token("ada")) as own:
+        status = WorkspaceStatus(own, ServerIdentity("ada", "", ""), time.monotonic)
+        scheduler.submit("vision", "workspace-ada", kind="workspace", server_name="")
+        scheduler.run("vision", "workspace-ada")
+        bar = (await status.view())["project"]
+    for name, value in shown["use"].items():
+        assert value == bar["use"][name] == getattr(by_rest.use, name)
+    assert shown["quota"]["gpus"] == bar["quota"]["gpus"] == by_rest.quota.gpus
 
 
 def test_gpus(ipython: Any, scheduler: FakeScheduler) -> None:

@@ -9,7 +9,8 @@ function line(project) {
     {},
     node('strong', 'carrel-name', {}, project.name),
     quotaBar(project, 200, 14),
-    node('span', 'carrel-quota-words', {}, project.words)
+    node('span', 'carrel-quota-words', {}, project.words),
+    ...project.budgets.map(words => node('span', 'carrel-quota-words', {}, words))
   );
 }
 

@@ -1,7 +1,6 @@
 """Budgets as people read and write them."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -12,17 +11,8 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.policy.budgets import KIND, NAME, BudgetUse
-from carrel_schema.governance.budgets import BudgetFields, BudgetOut
+from carrel_schema.governance.budgets import WHEN, BudgetFields, BudgetOut
 from carrel_schema.scopes import Scope
-
-WHEN: Final = {
-    "week": "of this week",
-    "month": "of this month",
-    "quarter": "of this quarter",
-    "year": "of this year",
-    "total": "in all",
-    "sliding-week": "in the last seven days",
-}
 
 
 class Budgets:
