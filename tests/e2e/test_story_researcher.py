@@ -195,6 +195,14 @@ def test_a_typo_fails_at_once_with_its_exception_and_is_run_again_corrected(
     page.close()
 
 
+def test_administrators_read_that_all_parts_answer(team: People, stack: Stack) -> None:
+    found = stack.client(team.token("admin")).health()
+    said = {one.name: one.summary for one in found.checks}
+    assert said["parts"] == "Answering: Hub, proxy, gateway."
+    assert "its last decision was" in said["scheduler"]
+    assert {one.state for one in found.checks if one.name not in ("ledger", "nodes")} == {"ok"}
+
+
 def test_every_page_is_accessible_and_fits(team: People, stack: Stack, ada: Client) -> None:
     for name, work in KINDS.items():
         ada.create_workload({"project": "vision", "name": name, **work})

@@ -111,7 +111,7 @@ def _of_engine(facts: Facts, _ledger: LedgerFacts) -> str:
 
 def _of_nodes(facts: Facts, _ledger: LedgerFacts) -> str:
     gpus = sum(len(one.devices) for one in facts.nodes)
-    return f"{len(facts.nodes)} nodes with {gpus} GPUs are known."
+    return f"{_count(len(facts.nodes), 'node')} with {_count(gpus, 'GPU')} in all."
 
 
 def _of_parts(facts: Facts, _ledger: LedgerFacts) -> str:
@@ -162,6 +162,10 @@ def _ago(seconds: float) -> str:
     if seconds < 2 * HOUR:
         return f"{seconds / MINUTE:.0f} min ago"
     return f"{seconds / HOUR:.0f} h ago" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days ago"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _size(count: int) -> str:

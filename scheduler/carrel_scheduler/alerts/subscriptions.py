@@ -138,6 +138,10 @@ class WorkSubscriptions:
     async def _transitions(self, wanted: Mapping[str, SubscriptionFields]) -> list[Message]:
         """What became of work since the last look; where it was read to is written first."""
         stored: dict[str, Any] = (await self._ledger.settings()).get(READ) or {}
+        if not wanted:
+            if stored:  # whoever asks later is told of what comes after that
+                await self._ledger.put_setting(READ, {})
+            return []
         now = self._clock()
         since = stored.get("at", now)
         rows = await self._ledger.transitions(since=since - OVERLAP_SECONDS, limit=AT_ONCE)

@@ -36,7 +36,6 @@ async def work(desk: Desk) -> AsyncIterator[WorkSubscriptions]:
         desk.ledger, alerts.channels, alerts._secret, desk.clock, "https://c/console", public=False
     )
     alerts.subscriptions = made
-    await made.once()  # what was before is not told
     yield made
     await made.close()
 
@@ -56,6 +55,7 @@ async def subscribed(desk: Desk, hook: Hook, *events: str, user: str = "ada") ->
     """Through the ledger's own record: the API takes no hook on loopback."""
     made = SubscriptionFields(kind="webhook", url=hook.url, events=list(events))  # type: ignore[arg-type]
     await desk.ledger.scoped.put(record_of(user, made), actor=user)
+    await desk.alerts.subscriptions.once()  # from here on
 
 
 def bodies(hook: Hook) -> list[dict[str, Any]]:
@@ -99,6 +99,23 @@ async def test_ends_are_told_once_to_whom_they_concern(
     await again.once()
     assert len(hook.took) == 3, "a new scheduler tells nothing again"
     await again.close()
+
+
+async def test_what_was_before_one_asked_is_not_told(
+    desk: Desk, hook: Hook, work: WorkSubscriptions
+) -> None:
+    await subscribed(desk, hook, "finished")
+    await work.once()
+    await desk.ask("DELETE", OWN, "ada")
+    await work.once()
+    await becomes(desk, "succeeded")
+    await work.once()
+    desk.clock.now += 5
+    await subscribed(desk, hook, "finished")
+    assert hook.took == []
+    await becomes(desk, "succeeded")
+    await work.once()
+    assert len(hook.took) == 1
 
 
 async def test_alerts_of_own_work_are_told_without_what_others_do(
@@ -234,6 +251,7 @@ async def test_mail_goes_to_domains_of_the_administrators(
         right = own | {"address": "Ada@H.org"}
         assert (await desk.ask("PUT", OWN, "ada", json=right)).body["mail_domains"] == ["h.org"]
         assert (await desk.ask("POST", f"{OWN}/test", "ada")).status == 200
+        await work.once()
         await becomes(desk, "succeeded")
         await work.once()
         await desk.ask("DELETE", "/notification-channels/people", "root")

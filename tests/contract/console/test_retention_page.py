@@ -14,7 +14,7 @@ async def test_a_change_is_previewed_and_saved(site: Site) -> None:
     site.scheduler.retention["kinds"] = [decisions, artifacts]
     async with Visitor(site, "root") as root:
         page = await root.get("retention")
-        for said in ("for ever", "1,200", "5 MiB", "90 days", "CARREL_ARTIFACT_DAYS"):
+        for said in ("for ever", "1,200", "5.0 MiB", "90 days", "CARREL_ARTIFACT_DAYS"):
             assert said in page.words
         seen = await root.post("retention", TYPED | {"action": "preview"})
         assert "With these times 20 rows" in seen.words
