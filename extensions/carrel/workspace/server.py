@@ -1,17 +1,36 @@
-"""The program of a workspace's server: JupyterHub's, which starts sooner without unused imports.
+"""The program of a workspace's server: JupyterHub's, which starts sooner without what nobody uses.
 
 ``python -m carrel.workspace.server [arguments]``, in place of ``python -m jupyterhub.singleuser``.
+JupyterLab asks yarn for its settings when it is imported, where Node.js is installed: up to a
+second for the address of a registry, from which builds would take packages. A workspace makes none.
 """
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 from carrel_process.late_imports import put_off_iri_checks
 
 
 def main() -> None:
     """Run the server; returns when it has ended."""
-    put_off_iri_checks()
+    prepare()
     from jupyterhub.singleuser import main as serve
 
     serve()  # type: ignore[no-untyped-call]
+
+
+def prepare() -> None:
+    """Spare the imports that follow what is not needed; called before JupyterLab is imported."""
+    put_off_iri_checks()
+    if find_spec("jupyterlab") is not None:
+        commands: Any = import_module("jupyterlab.commands")
+        commands._yarn_config = _yarn_settings  # noqa: SLF001 - there is no setting for it
+
+
+def _yarn_settings(*_: Any) -> dict[str, dict[str, str]]:
+    """What JupyterLab itself takes where there is no Node.js."""
+    return {"yarn config": {}, "npm config": {}}
 
 
 if __name__ == "__main__":
