@@ -92,14 +92,15 @@ def test_services_hold_what_they_need(
 
 
 async def test_prometheus_reads_the_hubs_metrics_with_its_own_key_only(stack: Stack) -> None:
-    address = f"{stack.settings.public_url}/hub/metrics"
+    """At the Hub itself, as on a cluster, and without being sent elsewhere."""
+    address = f"{stack.settings.hub_url}/hub/metrics"
     async with aiohttp.ClientSession() as session:
         given = {"Authorization": f"Bearer {stack.keys.metrics}"}
-        async with session.get(address, headers=given) as answer:
+        async with session.get(address, headers=given, allow_redirects=False) as answer:
             assert answer.status == 200
             assert "jupyterhub_running_servers" in await answer.text()
         given = {"Authorization": f"Bearer {stack.keys.console}"}
-        async with session.get(address, headers=given) as answer:
+        async with session.get(address, headers=given, allow_redirects=False) as answer:
             assert answer.status == 403
 
 

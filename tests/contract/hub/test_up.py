@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import psutil
 import pytest
+import yaml
 
 from benchmarks.ports import free_port
 from carrel.client import AsyncClient
@@ -23,6 +24,9 @@ from carrel_hub.keys import Keys
 from carrel_hub.settings import Settings
 from contract.hub.stack import Person, until, wait_until
 
+SCRAPING = (
+    Path(__file__).parents[3] / "deploy/kubernetes/components/monitoring/prometheus/prometheus.yml"
+)
 START_SECONDS = 300
 PATIENCE_SECONDS = 120
 
@@ -147,6 +151,26 @@ async def test_parts_that_die_come_back(running: Up) -> None:
     await until(lambda: _answers(f"{running.url}/hub/api/"), PATIENCE_SECONDS, "the Hub")
     async with running.client() as client:
         assert [one.name for one in await client.list_projects()] == ["research"]
+    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
+
+
+async def test_prometheus_scrapes_it_as_its_file_says(running: Up) -> None:
+    await asyncio.to_thread(running.start)
+    key = Keys.load_or_create(running.folder / "keys.json").metrics
+    jobs = yaml.safe_load(SCRAPING.read_text())["scrape_configs"]
+    assert len(jobs) == 3
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as prometheus:
+        for job in jobs:
+            assert job["static_configs"] == [{"targets": ["localhost:8000"]}]
+            address = running.url + job["metrics_path"]
+            async with prometheus.get(address, allow_redirects=False) as answer:
+                assert answer.status == 200, job
+                assert "# TYPE " in await answer.text()
+            async with aiohttp.request("GET", address, allow_redirects=False) as answer:
+                assert answer.status in (302, 401, 403), job
+        for path in ("/services/carrel/api/v1/workloads", "/hub/api/users", "/hub/api/groups"):
+            async with prometheus.get(running.url + path, allow_redirects=False) as answer:
+                assert answer.status == 403, path
     assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
 
 
