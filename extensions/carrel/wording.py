@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from carrel_schema.governance.budgets import WHEN
+from carrel_schema.governance.budgets import WHEN, parts_of
 
 if TYPE_CHECKING:
     from carrel.models import Project, Workload
@@ -114,10 +114,13 @@ def quota_words(project: "Project") -> str:
 
 def budget_words(budget: "BudgetOut") -> str:
     """``budget: 37.5 left of the 50 GPU-hours of this month``; a wider scope is named."""
-    left = max(0.0, budget.gpu_hours - budget.used_gpu_hours)
+    left = " and ".join(
+        f"{max(0.0, part.allowed - part.used):,.1f} left of the {part.allowed:,g} {part.unit}"
+        for part in parts_of(budget)
+    )
     whose = "" if budget.scope.startswith("project/") else f" of {budget.scope}"
     when = WHEN.get(budget.period, "")
-    return f"budget{whose}: {left:,.1f} left of the {budget.gpu_hours:,g} GPU-hours {when}".rstrip()
+    return f"budget{whose}: {left} {when}".rstrip()
 
 
 def quota_bar(project: "Project", width: int = 12) -> str:

@@ -262,6 +262,7 @@ class DocumentRoutes:
 
     async def _put_budget(self, request: web.Request) -> web.Response:
         made = await request.json() | {"scope": request.query["scope"], "used_gpu_hours": 12.5}
+        made |= {"used_cost": 30.0, "currency": "EUR"}
         self._state.budgets[request.query["scope"]] = made
         return web.json_response(made)
 

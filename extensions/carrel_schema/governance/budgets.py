@@ -1,4 +1,4 @@
-"""Budgets: how many GPU-hours a department, a project or a user may use in a period.
+"""Budgets: GPU-hours or money that a department, a project or a user may use in a period.
 
 What was used is what accounting says. From shares of it on somebody is told (the alert ``budget``);
 what is used up refuses new work where the budget says so. Running work goes on.
@@ -6,9 +6,10 @@ what is used up refuses new work where the budget says so. Running work goes on.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
+from typing_extensions import override
 
 from carrel_schema.answers import Answer
 from carrel_schema.constraints import Constraint, Text
@@ -27,33 +28,69 @@ WHEN: Final = {
 
 
 class BudgetFields(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget as it is written.
+    """A budget as it is written: GPU-hours, money or both; it ends with the first.
 
     Attributes:
-        gpu_hours: that may be used in a period.
+        gpu_hours: that may be used in a period; ``None``: any.
+        cost: by the price list, in its currency, of all that is allocated; ``None``: any.
         period: of the calendar (UTC), Monday begins a week; ``total``: since the first work;
             ``sliding-week``: the last seven days at any time.
         at_end: what happens to new work when it is used up.
         description: for people.
     """
 
-    gpu_hours: Annotated[float, Constraint(ge=0, le=1e9)]
+    gpu_hours: Annotated[float, Constraint(ge=0, le=1e9)] | None = None
+    cost: Annotated[float, Constraint(ge=0, le=1e12)] | None = None
     period: Period = "month"
     at_end: AtEnd = "warn"
     description: Annotated[Text, Constraint(max_length=1000)] = ""
 
 
 class BudgetOut(Answer, frozen=True, kw_only=True):
-    """A budget, and what of it was used since ``began_at``."""
+    """A budget, and what of it was used since ``began_at``.
+
+    ``currency`` is that of ``cost`` and ``used_cost``, empty without prices.
+    """
 
     scope: str
-    gpu_hours: float
+    gpu_hours: float | None = None
+    cost: float | None = None
     period: str = "month"
     at_end: str = "warn"
     description: str = ""
     used_gpu_hours: float = 0.0
+    used_cost: float = 0.0
+    currency: str = ""
     began_at: float = 0.0
     changed_by: str = ""
+
+
+class BudgetPart(NamedTuple):
+    """One amount of a budget: how much of it is used, what is allowed, and of what."""
+
+    used: float
+    allowed: float
+    unit: str
+
+    @property
+    def used_up(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.used >= self.allowed
+
+    @override
+    def __str__(self) -> str:
+        """``12.5 of 50 GPU-hours``."""
+        return f"{self.used:,.1f} of {self.allowed:,g} {self.unit}"
+
+
+def parts_of(budget: BudgetOut) -> list[BudgetPart]:
+    """What a budget limits, GPU-hours first."""
+    found = []
+    if budget.gpu_hours is not None:
+        found.append(BudgetPart(budget.used_gpu_hours, budget.gpu_hours, "GPU-hours"))
+    if budget.cost is not None:
+        found.append(BudgetPart(budget.used_cost, budget.cost, budget.currency or "of cost"))
+    return found
 
 
 class BudgetList(Answer, frozen=True, kw_only=True):

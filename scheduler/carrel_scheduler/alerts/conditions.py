@@ -6,6 +6,7 @@ from typing import Final
 
 from carrel_schema.answers import NodeView
 from carrel_schema.governance.alerts import AlertRule, RuleName
+from carrel_schema.governance.budgets import BudgetPart
 from carrel_schema.governance.health import DirectorySync
 from carrel_schema.objects import Workload
 
@@ -35,7 +36,7 @@ class Facts:
         lag_seconds: since the scheduler last looked at its inputs.
         disk_used: share of the state folder's disk; ``None``: not known.
         set_aside: inputs that were set aside, and violated invariants.
-        budgets: GPU-hours used and allowed, by scope.
+        budgets: what of each is used and allowed, by scope.
         certificate_ends: when the front's certificate expires; ``None``: it has none.
         disk_free_bytes: of the state folder's disk; ``None``: not known.
         engine: ``local`` or ``kubernetes``.
@@ -56,7 +57,7 @@ class Facts:
     disk_used: float | None = None
     set_aside: int = 0
     certificate_ends: float | None = None
-    budgets: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    budgets: Mapping[str, Sequence[BudgetPart]] = field(default_factory=dict)
     disk_free_bytes: int | None = None
     engine: str = ""
     trouble: str = ""
@@ -152,10 +153,12 @@ def _of_queues(facts: Facts) -> Iterator[Condition]:
 
 
 def _of_budgets(facts: Facts, rules: Rules) -> Iterator[Condition]:
-    for scope, (used, allowed) in facts.budgets.items():
-        if used * 100 >= allowed * rules["budget"].threshold:
-            summary = f"{used:.1f} of {allowed:g} GPU-hours of {scope} are used."
-            yield Condition("budget", scope, summary)
+    threshold = rules["budget"].threshold
+    for scope, parts in facts.budgets.items():
+        near = [one for one in parts if one.used * 100 >= one.allowed * threshold]
+        if near:
+            words = " and ".join(map(str, near))
+            yield Condition("budget", scope, f"{words} of {scope} are used.")
 
 
 def _of_platform(facts: Facts, rules: Rules) -> Iterator[Condition]:

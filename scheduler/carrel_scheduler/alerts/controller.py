@@ -30,7 +30,7 @@ from carrel_schema.governance.alerts import (
     RuleName,
     SilenceOut,
 )
-from carrel_schema.governance.budgets import BudgetOut
+from carrel_schema.governance.budgets import BudgetOut, parts_of
 from carrel_schema.governance.health import DIRECTORY_SETTING, DirectorySync, HealthCheck
 from carrel_schema.scopes import PLATFORM
 
@@ -121,7 +121,7 @@ class AlertController:
         if self._budgets is None:
             return facts
         found = await self._budgets()
-        used = {one.scope: (one.used_gpu_hours, one.gpu_hours) for one in found}
+        used = {one.scope: parts_of(one) for one in found}
         return replace(facts, budgets=used)
 
     async def health(self) -> Sequence[HealthCheck]:

@@ -13,7 +13,7 @@ from typing import Final
 from carrel_scheduler.alerts.messages import NotDelivered
 from carrel_scheduler.ledger.records import Ledger
 from carrel_schema.governance.alerts import ChannelFields
-from carrel_schema.governance.budgets import BudgetOut, began_at
+from carrel_schema.governance.budgets import BudgetOut, began_at, parts_of
 from carrel_schema.history import Usage
 
 log = logging.getLogger(__name__)
@@ -108,8 +108,7 @@ def report_of(
         ]
         parts.append("\n".join([f"{title}:", *(rows or ["  none"])]))
     used = [
-        f"  {one.scope}: {one.used_gpu_hours:,.1f} of {one.gpu_hours:,g} GPU-hours ({one.period})"
-        for one in budgets
+        f"  {one.scope}: {' and '.join(map(str, parts_of(one)))} ({one.period})" for one in budgets
     ]
     if used:
         parts.append("\n".join(["Budgets:", *used]))

@@ -10,14 +10,17 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.cached_value import CachedValue
-from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.records import Ledger, Usage
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_schema.governance.budgets import BudgetFields, BudgetOut, began_at
+from carrel_schema.governance.budgets import BudgetFields, BudgetOut, began_at, parts_of
+from carrel_schema.governance.prices import PriceFields
 from carrel_schema.objects import Project
 from carrel_schema.scopes import scopes_over
 
 KIND: Final = "budget"
 NAME: Final = "gpu-hours"
+PRICES: Final = "prices"
+"""The kind of record that has the price list."""
 KNOWN_SECONDS: Final = 60.0
 SECONDS_OF_AN_HOUR: Final = 3600.0
 
@@ -48,7 +51,8 @@ class BudgetUse:
         records = await self._ledger.scoped.list(KIND)
         projects = (await self._ledger.list(Project)).items if records else ()
         departments = {one.meta.name: one.spec.department for one in projects}
-        used: dict[tuple[str, float], dict[str, float]] = {}
+        prices = await self.prices() if records else PriceFields()
+        used: dict[tuple[str, float], dict[str, Usage]] = {}
         found = []
         for record in records:
             fields = read(record)
@@ -60,12 +64,20 @@ class BudgetUse:
                     since=since,
                     until=now,
                     departments=departments,
+                    prices=prices.periods,
                 )
-                used[level, since] = {one.key: one.gpu_seconds for one in lines}
+                used[level, since] = {one.key: one for one in lines}
             known = used[level, since]
-            seconds = sum(known.values()) if level == "platform" else known.get(record.scope.name)
-            found.append(out(record, (seconds or 0.0) / SECONDS_OF_AN_HOUR, since))
+            counted = [
+                one for key, one in known.items() if level == "platform" or key == record.scope.name
+            ]
+            found.append(_out(record, counted, prices, since))
         return found, departments
+
+    async def prices(self) -> PriceFields:
+        """The price list; empty where none was written."""
+        found = await self._ledger.scoped.list(PRICES)
+        return msgspec.json.decode(found[0].content, type=PriceFields) if found else PriceFields()
 
     async def used_up(self, project: str, user: str) -> BudgetOut | None:
         """A budget that refuses new work of a user in a project; ``None``: there is room."""
@@ -75,7 +87,7 @@ class BudgetUse:
         over = scopes_over(project=project, department=departments.get(project, ""), user=user)
         scopes = {str(one) for one in over}
         for one in budgets:
-            full = one.used_gpu_hours >= one.gpu_hours
+            full = any(part.used_up for part in parts_of(one))
             if full and one.scope in scopes and one.at_end == "refuse":
                 return one
         return None
@@ -86,16 +98,20 @@ def read(record: ScopedRecord) -> BudgetFields:
     return msgspec.json.decode(record.content, type=BudgetFields)
 
 
-def out(record: ScopedRecord, used_gpu_hours: float, since: float) -> BudgetOut:
-    """A budget as people see it."""
+def _out(
+    record: ScopedRecord, counted: Sequence[Usage], prices: PriceFields, since: float
+) -> BudgetOut:
     fields = read(record)
     return BudgetOut(
         scope=str(record.scope),
         gpu_hours=fields.gpu_hours,
+        cost=fields.cost,
         period=fields.period,
         at_end=fields.at_end,
         description=fields.description,
-        used_gpu_hours=used_gpu_hours,
+        used_gpu_hours=sum(one.gpu_seconds for one in counted) / SECONDS_OF_AN_HOUR,
+        used_cost=sum(one.cost for one in counted),
+        currency=prices.currency if prices.periods else "",
         began_at=since,
         changed_by=record.changed_by,
     )

@@ -81,3 +81,28 @@ async def test_use_leaves_a_sliding_week_after_seven_days(desk: Desk) -> None:
         desk.clock.now += hours * HOUR
         used.append((await desk.ask("GET", "/budgets", "root")).body["items"][0]["used_gpu_hours"])
     assert [round(one) for one in used] == [10, 34, 168]
+
+
+async def test_a_budget_in_money_follows_the_price_list(desk: Desk) -> None:
+    await use(desk, "ada", "vision", 10)
+    body: dict[str, Any] = {"cost": 50, "period": "total", "at_end": "refuse"}
+    address = "/budget?scope=project/vision"
+    without = await desk.ask("PUT", address, "root", json=body)
+    assert (without.status, "carrel prices set" in without.body["detail"]) == (409, True)
+    empty = await desk.ask("PUT", address, "root", json={"period": "total"})
+    assert (empty.status, empty.fields) == (422, {"gpu_hours": "missing_field"})
+    prices = {"currency": "EUR", "periods": [{"gpu_hour": 2.0}]}
+    await desk.ask("PUT", "/prices", "root", json=prices)
+    made = await desk.ask("PUT", address, "root", json=body)
+    assert (made.status, made.body["currency"]) == (200, "EUR")
+    assert round(made.body["used_cost"]) == 20
+    assert (await desk.ask("POST", "/workloads", "ada", json=JOB)).status == 201
+    await desk.ask("PUT", "/prices", "root", json=prices | {"periods": [{"gpu_hour": 6.0}]})
+    desk.clock.now += 61
+    refused = await desk.ask("POST", "/workloads", "ada", json=JOB | {"name": "b"})
+    assert (refused.status, refused.code) == (403, "budget_used_up")
+    assert "60.3 of 50 EUR in all." in refused.body["detail"]
+    both = await desk.ask("PUT", address, "root", json=body | {"cost": 100, "gpu_hours": 10})
+    assert both.status == 200
+    refused = await desk.ask("POST", "/workloads", "ada", json=JOB | {"name": "b"})
+    assert "10.0 of 10 GPU-hours in all." in refused.body["detail"]

@@ -60,3 +60,12 @@ async def test_gpu_types_and_groups_of_nodes_are_offered(ada: Visitor) -> None:
 @pytest.mark.parametrize("query", ["by=planet&days=7", "by=user&days=8", "by=user&days=x"])
 async def test_what_is_not_offered_is_refused(ada: Visitor, query: str) -> None:
     assert (await ada.get(f"usage?{query}")).status == 400
+
+
+async def test_budgets_are_told_in_hours_and_in_money(site: Site, ada: Visitor) -> None:
+    amounts = {"gpu_hours": 50.0, "used_gpu_hours": 12.5, "cost": 100.0, "used_cost": 30.0}
+    scope = "project/vision"
+    site.scheduler.budgets[scope] = {"scope": scope, "currency": "EUR", **amounts}
+    words = (await ada.get("usage?by=project&days=7")).words
+    assert f"{scope} 12.5 50 GPU-hours 25% month" in words
+    assert f"{scope} 30.0 100 EUR 30% month" in words

@@ -22,6 +22,7 @@ from carrel_schema.governance.alerts import (
     Severity,
     SilenceOut,
 )
+from carrel_schema.governance.budgets import BudgetPart
 from carrel_schema.governance.health import DirectorySync
 from carrel_schema.objects import Failure, Meta, Workload, WorkloadSpec, WorkloadStatus
 
@@ -58,7 +59,7 @@ BROKEN: dict[RuleName, Callable[[float], dict[str, Any]]] = {
     "scheduler-lag": lambda _: {"lag_seconds": 31.0},
     "disk-full": lambda _: {"disk_used": 0.95},
     "set-aside": lambda _: {"set_aside": 1},
-    "budget": lambda _: {"budgets": {"project/vision": (81.0, 100.0)}},
+    "budget": lambda _: {"budgets": {"project/vision": [BudgetPart(81.0, 100.0, "EUR")]}},
     "certificate-expiring": lambda now: {"certificate_ends": now + 10 * 86_400},
     "not-ready": lambda _: {"trouble": "The disk of the ledger is full."},
     "part-unreachable": lambda _: {"parts": {"Hub": "", "gateway": "answered 502"}},
@@ -72,7 +73,7 @@ WELL: dict[str, Any] = {
     "queues": {"vision": QueueFacts(2000, 2000, 1000), "speech": QueueFacts(2000, 0, 0)},
     "mean_use": {"u1": 0.5},
     "disk_used": 0.5,
-    "budgets": {"project/vision": (79.0, 100.0)},
+    "budgets": {"project/vision": [BudgetPart(79.0, 100.0, "EUR")]},
     "certificate_ends": START + 90 * 86_400,
     "parts": {"Hub": "", "proxy": ""},
     "channels": {"ops": ""},

@@ -8,6 +8,15 @@ def test_a_budget_is_set_listed_and_deleted(run: Run, fake: FakeScheduler) -> No
     made = run("budget", "set", "project/vision", "--gpu-hours", "50", "--refuse")
     assert made.out == "project/vision has used 12.5 of 50 GPU-hours (month).\n"
     assert fake.budgets["project/vision"]["at_end"] == "refuse"
-    assert "project/vision  12.5  50         25%    month   refuse" in run("budget", "list").out
+    assert "project/vision  12.5  50 GPU-hours  25%    month   refuse" in run("budget", "list").out
     assert run("budget", "delete", "project/vision").code == 0
     assert fake.budgets == {}
+
+
+def test_a_budget_may_be_money(run: Run, fake: FakeScheduler) -> None:
+    made = run("budget", "set", "user/ada", "--cost", "120", "--period", "year")
+    assert made.out == "user/ada has used 30.0 of 120 EUR (year).\n"
+    assert fake.budgets["user/ada"]["gpu_hours"] is None
+    assert "user/ada  30.0  120 EUR  25%    year    warn" in run("budget", "list").out
+    none = run("budget", "set", "user/ada")
+    assert (none.code, "needs --gpu-hours, --cost or both" in none.err) == (2, True)

@@ -1,10 +1,12 @@
-"""``carrel budget``: GPU-hours that departments, projects and users may use in a period."""
+"""``carrel budget``: what departments, projects and users may use in a period."""
 
 from typing import Annotated
 
 import typer
 
 from carrel.cli.common import NoHeaders, Output, OutputOption, connected, say, show
+from carrel.errors import BadSetting
+from carrel_schema.governance.budgets import parts_of
 
 Scope = Annotated[
     str, typer.Argument(metavar="SCOPE", help="project/NAME, department/NAME or user/NAME.")
@@ -18,15 +20,16 @@ def list_budgets(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders =
     rows = (
         [
             one.scope,
-            f"{one.used_gpu_hours:.1f}",
-            f"{one.gpu_hours:g}",
-            f"{one.used_gpu_hours / one.gpu_hours:.0%}" if one.gpu_hours else "-",
+            f"{part.used:.1f}",
+            f"{part.allowed:g} {part.unit}",
+            f"{part.used / part.allowed:.0%}" if part.allowed else "-",
             one.period,
             one.at_end,
         ]
         for one in found
+        for part in parts_of(one)
     )
-    headers = ["SCOPE", "USED", "GPU-HOURS", "SHARE", "PERIOD", "AT THE END"]
+    headers = ["SCOPE", "USED", "BUDGET", "SHARE", "PERIOD", "AT THE END"]
     show(found, output, headers, rows, no_headers=no_headers)
 
 
@@ -34,8 +37,12 @@ def set_budget(
     scope: Scope,
     *,
     gpu_hours: Annotated[
-        float, typer.Option("--gpu-hours", min=0, help="That may be used in a period.")
-    ],
+        float | None, typer.Option("--gpu-hours", min=0, help="That may be used in a period.")
+    ] = None,
+    cost: Annotated[
+        float | None,
+        typer.Option("--cost", min=0, help="Money in a period, by the price list."),
+    ] = None,
     period: Annotated[
         str, typer.Option("--period", help="week, month, quarter, year, total or sliding-week.")
     ] = "month",
@@ -45,10 +52,12 @@ def set_budget(
     description: Annotated[str, typer.Option("--description", help="For people.")] = "",
 ) -> None:
     """Give a scope a budget, or another one."""
-    body = {"gpu_hours": gpu_hours, "period": period, "description": description}
+    if gpu_hours is None and cost is None:
+        raise BadSetting("A budget needs --gpu-hours, --cost or both.")
+    body = {"period": period, "description": description, "gpu_hours": gpu_hours, "cost": cost}
     with connected() as client:
         made = client.put_budget(scope, body | {"at_end": "refuse" if refuse else "warn"})
-    say(f"{scope} has used {made.used_gpu_hours:.1f} of {gpu_hours:g} GPU-hours ({period}).")
+    say(f"{scope} has used {' and '.join(map(str, parts_of(made)))} ({period}).")
 
 
 def delete_budget(scope: Scope) -> None:

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from carrel.client.resources.governance.accounting import UsageReport
 from carrel_hub.console.handlers.base import SignedInPage
+from carrel_schema.governance.budgets import parts_of
 from carrel_schema.history import Usage
 
 KEYS: Final = ("project", "user", "department", "kind", "workload", "gpu-type", "node-group")
@@ -59,7 +60,9 @@ class ConsumptionPage(_Consumption):
             report=report,
             shown=report.items[:MOST_ROWS],
             sums=_sums(report),
-            budgets=await self.client.list_budgets(),
+            budgets=[
+                (one, part) for one in await self.client.list_budgets() for part in parts_of(one)
+            ],
         )
 
 

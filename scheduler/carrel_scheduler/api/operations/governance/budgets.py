@@ -26,7 +26,7 @@ async def list_budgets(call: Call) -> Answer:
     query=InScope,
     body=BudgetFields,
     answers={200: BudgetOut},
-    problems=(404,),
+    problems=(404, 409),
 )
 async def put_budget(call: Call) -> Answer:
     """Give a scope a budget, or another one."""

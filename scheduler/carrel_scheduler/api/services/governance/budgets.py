@@ -11,7 +11,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.policy.budgets import KIND, NAME, BudgetUse
-from carrel_schema.governance.budgets import WHEN, BudgetFields, BudgetOut
+from carrel_schema.governance.budgets import WHEN, BudgetFields, BudgetOut, parts_of
 from carrel_schema.scopes import Scope
 
 
@@ -28,10 +28,24 @@ class Budgets:
         return [one for one in found if principal.may("usage:read", Scope.parse(one.scope))]
 
     async def put(self, scope: Scope, fields: BudgetFields, principal: Principal) -> BudgetOut:
-        """Give a scope a budget. Raises ``Missing`` for one that is not there."""
+        """Give a scope a budget.
+
+        Raises ``Missing`` for a scope that is not there, ``Invalid`` without an amount,
+        ``Conflicting`` for money without prices.
+        """
         if not await scope_exists(self._deps.ledger, scope):
             raise problems.Missing(
                 Code.NOT_FOUND, f"There is no {scope.level} `{scope.name}` that you can see"
+            )
+        if fields.gpu_hours is None and fields.cost is None:
+            raise problems.invalid_field(
+                "gpu_hours", Code.MISSING_FIELD, None, "`gpu_hours`, `cost` or both"
+            )
+        if fields.cost is not None and not (await self._use.prices()).periods:
+            raise problems.Conflicting(
+                Code.CONFLICT,
+                "cost: a budget in money needs prices, and there are none: write them first "
+                "(`carrel prices set`, PUT /prices)",
             )
         content = msgspec.Raw(msgspec.json.encode(fields))
         record = ScopedRecord(kind=KIND, scope=scope, name=NAME, content=content)
@@ -51,9 +65,9 @@ class Budgets:
         """Refuse new work where a budget is used up. Raises ``Forbidden``."""
         found = await self._use.used_up(project, user)
         if found is not None:
+            full = next(part for part in parts_of(found) if part.used_up)
             raise problems.Forbidden(
                 Code.BUDGET_USED_UP,
-                f"The budget of {found.scope} is used up: {found.used_gpu_hours:.1f} of "
-                f"{found.gpu_hours:g} GPU-hours {WHEN.get(found.period, '')}. Who administers it "
-                "can raise it; running work goes on",
+                f"The budget of {found.scope} is used up: {full} {WHEN.get(found.period, '')}. Who "
+                "administers it can raise it; running work goes on",
             )
