@@ -205,6 +205,8 @@ class Client:
     members = blocking(AsyncClient.members)
     add_member = blocking(AsyncClient.add_member)
     remove_member = blocking(AsyncClient.remove_member)
+    update_projects = blocking(AsyncClient.update_projects)
+    preview_projects = blocking(AsyncClient.preview_projects)
     list_departments = blocking(AsyncClient.list_departments)
     quota_findings = blocking(AsyncClient.quota_findings)
     preview_department = blocking(AsyncClient.preview_department)

@@ -80,6 +80,7 @@ class Server:
             ("POST", "/projects", self._create_project),
             ("GET", "/projects/{project}", self._get_project),
             ("PATCH", "/projects/{project}", self._update_project),
+            ("POST", "/project-changes", self._update_projects),
             ("DELETE", "/projects/{project}", self._delete_project),
             ("GET", "/projects/{project}/members", self._list_members),
             ("PUT", "/projects/{project}/members/{user}", self._add_member),
@@ -453,6 +454,17 @@ class Server:
             merged(self.state.projects[name], body)
             return web.json_response({"would_start": [], "would_give_way": []})
         return web.json_response(self.state.change_project(name, body))
+
+    async def _update_projects(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        asked = await request.json()
+        names, changes = asked["projects"], asked["changes"]
+        for name in names:
+            merged(self.state.projects[name], changes)
+        if request.query.get("dry_run") == "true":
+            return web.json_response({"would_start": [], "would_give_way": []})
+        items = [self.state.change_project(name, changes) for name in names]
+        return web.json_response({"items": items})
 
     async def _delete_project(self, request: web.Request) -> web.Response:
         self._admin(request)

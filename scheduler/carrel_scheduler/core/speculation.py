@@ -101,9 +101,9 @@ def forecast(state: "Columns", queued: WorkloadQueued | str, now: float) -> Reas
 
 
 def impact(
-    state: "Columns", queue: QueueSet, now: float
+    state: "Columns", queue: QueueSet, now: float, *others: QueueSet
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What new rules of a queue would change at once.
+    """What new rules of a queue would change at once, together with those of others.
 
     Returns:
         The uids that would start (or get a reservation) and those that would be
@@ -114,7 +114,7 @@ def impact(
     """
     before = decide(state, now)
     served, already = _served(before), {eviction.uid for eviction in before.evictions}
-    with rules_for_now(state, queue):
+    with rules_for_now(state, queue, *others):
         after = decide(state, now)
         would_start = [uid for uid in _served(after) if uid not in served]
         would_give_way = [e.uid for e in after.evictions if e.uid not in already]
@@ -181,12 +181,13 @@ def queued_for_now(state: "Columns", queued: WorkloadQueued) -> Iterator["Job"]:
 
 
 @contextmanager
-def rules_for_now(state: "Columns", queue: QueueSet) -> Iterator[None]:
-    """A queue has other rules inside the block."""
+def rules_for_now(state: "Columns", *queues: QueueSet) -> Iterator[None]:
+    """Queues have other rules inside the block."""
     columns = state.queues
     state.queues = columns.copy()
     try:
-        queue_set(state, queue)
+        for queue in queues:
+            queue_set(state, queue)
         yield
     finally:
         state.queues = columns

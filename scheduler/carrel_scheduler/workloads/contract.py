@@ -180,6 +180,10 @@ class Live(Protocol):
         """The changes that a project with this ``ProjectSpec`` (JSON) would make now."""
         ...
 
+    def preview_projects(self, specs_json: Mapping[str, bytes]) -> ProjectImpact:
+        """The changes that several projects, by name, would make now together."""
+        ...
+
     def preview_department(self, department: Department) -> ProjectImpact:
         """The changes that a department with these rules would make now."""
         ...

@@ -319,6 +319,10 @@ class FakeLive:
         self.previewed.append(spec_json)
         return ProjectImpact(would_start=("vision/a",), would_give_way=("speech/b",))
 
+    def preview_projects(self, specs_json: Mapping[str, bytes]) -> ProjectImpact:
+        self.previewed += specs_json.values()
+        return ProjectImpact(would_start=("vision/a",), would_give_way=("speech/b",))
+
     def preview_department(self, department: Department) -> ProjectImpact:
         self.previewed.append(msgspec.json.encode(department.spec))
         return ProjectImpact(would_start=("vision/a",), would_give_way=("speech/b",))

@@ -30,6 +30,7 @@ from contract.api.test_roles import (
 PERMISSIONS: dict[str, frozenset[str]] = {name: one.permissions for name, one in ROLES.items()}
 WHERE = {
     "create_project": "department/sciences",
+    "change_projects": "project/vision",
     "put_department": "department/sciences",
     "put_budget": "project/vision",
     "delete_budget": "project/vision",

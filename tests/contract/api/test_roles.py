@@ -90,6 +90,7 @@ SAMPLES = {
     "create_project": Sample({}, {"name": "robots"}),
     "read_project": Sample(IN_VISION),
     "change_project": Sample(IN_VISION, {"description": "x"}),
+    "change_projects": Sample({}, {"projects": ["vision"], "changes": {"description": "x"}}),
     "delete_project": Sample({"project": "empty"}),
     "list_members": Sample(IN_VISION),
     "add_member": Sample(IN_VISION | {"user": "dora"}),

@@ -45,3 +45,37 @@ async def test_only_own_projects_are_in_the_file(site: Site) -> None:
     names = {row["Project"] for row in csv.DictReader(io.StringIO(answer.text))}
     assert "speech" in names
     assert "vision" not in names
+
+
+async def test_marked_projects_are_previewed_and_saved_together(site: Site) -> None:
+    async with Visitor(site, "root") as root:
+        page = await root.get("projects")
+        assert 'name="project" value="vision" aria-label="Mark vision"' in page.text
+        marked = {"project": "vision\nspeech"}
+        form = await root.post("projects-edit", marked, form_at="projects")
+        assert "Edit 2 projects" in form.words
+        typed = marked | {"quota_gpus": "1", "limit_gpus": "none", "reset_ranks": "on"}
+        told = await root.post("projects-edit", typed | {"action": "preview"}, form_at="projects")
+        assert "all of this together would at once" in told.words
+        assert site.scheduler.project("vision")["quota"]["gpus"] == 4
+        saved = await root.post("projects-edit", typed | {"action": "save"}, form_at="projects")
+        assert "All of them were saved." in saved.words
+    for name in ("vision", "speech"):
+        project = site.scheduler.project(name)
+        assert (project["quota"]["gpus"], project["limit"]["gpus"]) == (1, None)
+        assert project["rank"] == 0
+
+
+async def test_what_was_typed_wrong_changes_no_project(site: Site) -> None:
+    before = site.scheduler.project("vision")["quota"]["gpus"]
+    async with Visitor(site, "root") as root:
+        typed = {"project": "vision", "quota_gpus": "many", "action": "save"}
+        wrong = await root.post("projects-edit", typed, form_at="projects")
+        assert (wrong.status, "This should be a number" in wrong.words) == (422, True)
+        nothing = {"project": "vision", "action": "save"}
+        empty = await root.post("projects-edit", nothing, form_at="projects")
+        assert "Say at least one change." in empty.words
+        assert (await root.post("projects-edit", {}, form_at="projects")).status == 400
+    assert site.scheduler.project("vision")["quota"]["gpus"] == before
+    async with Visitor(site, "ada") as ada:
+        assert "Edit the marked projects" not in (await ada.get("projects")).words

@@ -14,3 +14,14 @@ def test_the_limit_of_users_is_set_shown_and_taken_away(run: Run, fake: FakeSche
     assert fake.project("vision")["max_gpus_per_user"] is None
     wrong = run(*update, "few", user="root")
     assert "'few' is no number; write one, or" in " ".join(wrong.err.replace("│", "").split())
+
+
+def test_several_projects_are_changed_together(run: Run, fake: FakeScheduler) -> None:
+    both = ("project", "update", "vision", "speech", "--rank", "3")
+    told = run(*both, "--dry-run", user="root").out
+    assert told.startswith("Nothing was changed in vision, speech.")
+    assert fake.project("vision")["rank"] == 0
+    done = run(*both, user="root")
+    assert "Project vision updated successfully." in done.out
+    assert [fake.project(name)["rank"] for name in ("vision", "speech")] == [3, 3]
+    assert ("POST", "/project-changes") in fake.requests

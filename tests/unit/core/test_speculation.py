@@ -157,6 +157,22 @@ def test_impact_of_less_quota_elsewhere() -> None:
     assert told(decide(state, 10.0)) == before
 
 
+def test_impact_of_several_queues_is_that_of_all_of_them_together() -> None:
+    """Neither of the changes alone does anything."""
+    state = state_of(
+        node("n", 1),
+        queue("a", 1),
+        queue("b", 0),
+        *running(training("x", "a"), "n", 0),
+        workspace("desk", "b"),
+    )
+    before = digest(state)
+    assert impact(state, queue("a", 0), 10.0) == ((), ())
+    assert impact(state, queue("b", 1), 10.0) == ((), ())
+    assert impact(state, queue("a", 0), 10.0, queue("b", 1)) == (("desk",), ("x",))
+    assert digest(state) == before
+
+
 def test_impact_of_a_new_queue_above() -> None:
     state = state_of(node("n", 1), queue("a", 1), training("x", "a"))
     before = digest(state)

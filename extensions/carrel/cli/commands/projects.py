@@ -250,24 +250,37 @@ def create(name: Name, *, options: ProjectOptions) -> None:
 
 @with_record(ProjectOptions)
 def update(
-    name: Name,
+    names: Annotated[
+        list[str], typer.Argument(metavar="PROJECT...", help="One, or several to change alike.")
+    ],
     *,
     options: ProjectOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say who would start and who would be preempted.")
     ] = False,
 ) -> None:
-    """Change a project; what is not named stays."""
+    """Change projects, all of them or none; what is not named stays."""
     body = options.body()
     if not body:
         raise typer.BadParameter("name what to change, such as --gpus 4.")
+    said = ", ".join(names)
     with connected() as client:
         if dry_run:
-            show_impact(name, client.update_project(name, body, dry_run=True))
+            several = len(names) > 1
+            show_impact(
+                said,
+                client.preview_projects(names, body)
+                if several
+                else client.update_project(names[0], body, dry_run=True),
+            )
             return
-        client.update_project(name, body)
-        say(f"Project {name} updated successfully.")
-        tell_findings(client, name)
+        if len(names) > 1:
+            client.update_projects(names, body)
+        else:
+            client.update_project(names[0], body)
+        for name in names:
+            say(f"Project {name} updated successfully.")
+        tell_findings(client, *names)
 
 
 def show_impact(name: str, impact: "ProjectImpact") -> None:
@@ -316,10 +329,10 @@ def check(*, output: OutputOption = Output.TABLE) -> None:
         say("All guarantees can be kept at the same time, and every limit and weight counts.")
 
 
-def tell_findings(client: "Client", name: str) -> None:
-    """After a change of a project or department: what does not fit, of it or of the whole."""
+def tell_findings(client: "Client", *names: str) -> None:
+    """After a change of projects or a department: what does not fit, of them or of the whole."""
     for finding in client.quota_findings():
-        if finding.name in ("", name):
+        if finding.name in ("", *names):
             say(f"{finding.severity.capitalize()}: {finding.sentence}")
 
 

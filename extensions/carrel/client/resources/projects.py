@@ -77,6 +77,24 @@ class ProjectMethods:
             )
         return await self._transport.ask("PATCH", path, Project, body=changes)
 
+    async def update_projects(
+        self, projects: Sequence[str], changes: Mapping[str, Any]
+    ) -> list[Project]:
+        """Change several projects alike (merge patch, admins): all of them or none."""
+        body = {"projects": list(projects), "changes": changes}
+        found = await self._transport.ask("POST", "/project-changes", _Items, body=body)
+        return [self._transport.read(bytes(raw), Project) for raw in found.items]
+
+    async def preview_projects(
+        self, projects: Sequence[str], changes: Mapping[str, Any]
+    ) -> ProjectImpact:
+        """What such changes would start and preempt at once, all together."""
+        body = {"projects": list(projects), "changes": changes}
+        parameters = {"dry_run": True}
+        return await self._transport.ask(
+            "POST", "/project-changes", ProjectImpact, parameters=parameters, body=body
+        )
+
     async def delete_project(self, project: str) -> None:
         """Remove an empty project (admins)."""
         await self._transport.send("DELETE", _project(project))

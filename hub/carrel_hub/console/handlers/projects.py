@@ -19,7 +19,12 @@ from carrel_hub.console.handlers.overview import ACTIVE, MOST_SHOWN
 from carrel_hub.console.pictures.quota_line import in_all, scale_of
 
 _USER = re.compile(r"(?!\.+$)[^\s/\\?#%]{1,255}")
-NOTES = {"saved": "Saved.", "created": "Created.", "same": "Nothing was different: not saved."}
+NOTES = {
+    "saved": "Saved.",
+    "created": "Created.",
+    "changed": "All of them were saved.",
+    "same": "Nothing was different: not saved.",
+}
 _SHOWN_BACK = SHOWN_BACK - {403, 404}
 
 
@@ -49,6 +54,7 @@ class ProjectsPage(SignedInPage):
             if search
             else sorted(departments.keys() - {name for name, _ in groups}),
             search=search,
+            note=NOTES.get(self.get_query_argument("note", ""), ""),
             columns=project_columns.COLUMNS,
             chosen=sum(column.chosen for column in project_columns.COLUMNS),
             permissions=identity.permissions,

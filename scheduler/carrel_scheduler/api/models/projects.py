@@ -4,13 +4,27 @@ A field that is left out stays, objects are merged, and ``null`` means "no bound
 be missing.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
+
+import msgspec
 
 from carrel_schema.answers import ProjectFields
-from carrel_schema.constraints import Constraint
+from carrel_schema.constraints import Constraint, ProjectName
 
 
 class ProjectChanges(ProjectFields, frozen=True, kw_only=True):
     """``resource_version`` refuses them if it is no longer the stored one."""
 
     resource_version: Annotated[int, Constraint(ge=0, le=2**53)] | None = None
+
+
+class ProjectsChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One merge patch for several projects.
+
+    Attributes:
+        projects: their names, each once.
+        changes: what each of them gets; what is left out stays.
+    """
+
+    projects: Annotated[list[ProjectName], Constraint(min_length=1, max_length=200)]
+    changes: dict[str, Any]

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from carrel_scheduler.api import convert
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.models.projects import ProjectChanges
+from carrel_scheduler.api.models.projects import ProjectChanges, ProjectsChange
 from carrel_scheduler.api.operation import Answer, Call, Operation
-from carrel_scheduler.api.operations.governance.scoped import of_new_project
+from carrel_scheduler.api.operations.governance.scoped import anywhere, of_new_project
 from carrel_scheduler.api.operations.paths import PROJECT, PROJECTS
 from carrel_scheduler.api.principals.access import Access
 from carrel_schema.answers import ProjectCreate, ProjectImpact, ProjectOut
@@ -79,6 +79,27 @@ async def change_project(call: Call) -> Answer:
 
 
 @Operation(
+    "POST",
+    "/project-changes",
+    access=Access.ADMIN,
+    permission="projects:update",
+    scope=anywhere,
+    query=queries.DryRun,
+    body=ProjectsChange,
+    answers={200: (answers.ProjectList, ProjectImpact)},
+    problems=(404, 409),
+)
+async def change_projects(call: Call) -> Answer:
+    """Change several projects alike, all or none; a dry run says what all of it would do."""
+    body: ProjectsChange = call.body
+    projects, person = call.services.projects, call.visitor.person
+    if call.query.dry_run:
+        return Answer(await projects.preview_many(body.projects, body.changes, person))
+    changed = await projects.change_many(body.projects, body.changes, person)
+    return Answer(answers.ProjectList(items=[_shown(call, one) for one in changed]))
+
+
+@Operation(
     "DELETE",
     PROJECT,
     access=Access.ADMIN,
@@ -123,6 +144,7 @@ OPERATIONS: Final = (
     create_project,
     read_project,
     change_project,
+    change_projects,
     delete_project,
     list_members,
     add_member,

@@ -15,11 +15,13 @@ from pydantic import ValidationError
 
 from carrel_scheduler.api import convert, problems, refusals
 from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.models import validators
+from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.principals.authentication import asking_the_hub
 from carrel_scheduler.api.principals.identity import Principal, UnknownHubUser
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
 from carrel_schema.answers import ProjectCreate, ProjectImpact
 from carrel_schema.objects import Department, Project, ProjectSpec, Workload
 from carrel_schema.scopes import PLATFORM, Scope
@@ -147,6 +149,70 @@ class Projects:
         project = self._patched(await self.get(name), patch)
         return self._deps.live.preview_project(name, msgspec.json.encode(project.spec))
 
+    async def preview_many(
+        self, names: Sequence[str], patch: Mapping[str, Any], principal: Principal
+    ) -> ProjectImpact:
+        """What a patch of several projects would do at once, all of them together."""
+        wanted = [new for _, new in await self._all_patched(names, patch, principal)]
+        specs = {one.meta.name: msgspec.json.encode(one.spec) for one in wanted}
+        return self._deps.live.preview_projects(specs)
+
+    async def change_many(
+        self, names: Sequence[str], patch: Mapping[str, Any], principal: Principal
+    ) -> Sequence[Project]:
+        """Apply a patch to all of these projects, or to none.
+
+        All are checked before one is written; where one cannot be written, those that were get
+        their rules back. Raises ``Conflicting`` then.
+        """
+        pairs = await self._all_patched(names, patch, principal)
+        written: list[tuple[Project, ProjectSpec]] = []
+        for old, new in pairs:
+            try:
+                written.append((await self._deps.ledger.update(new), old.spec))
+            except StoreError as error:
+                await self._put_back(written)
+                if isinstance(error, Conflict | NotFound):
+                    raise _changed_meanwhile(new.meta.name) from error
+                raise
+        self._moved()
+        return [project for project, _ in written]
+
+    async def _put_back(self, written: Sequence[tuple[Project, ProjectSpec]]) -> None:
+        """Give projects their rules back, unless somebody has changed them since."""
+        for project, before in written:
+            project.spec = before
+            with contextlib.suppress(Conflict, NotFound):
+                await self._deps.ledger.update(project)
+
+    async def _all_patched(
+        self, names: Sequence[str], patch: Mapping[str, Any], principal: Principal
+    ) -> list[tuple[Project, Project]]:
+        """Each project as it is, and as it would be; nothing is written."""
+        if len(set(names)) < len(names):
+            raise problems.invalid_field("projects", Code.INVALID, list(names), "each name once")
+        if not patch or "resource_version" in patch:
+            right = "fields of a project, at least one, without `resource_version`"
+            raise problems.invalid_field("changes", Code.INVALID, dict(patch), right)
+        try:
+            validators.patch_of(ProjectChanges).model_validate_json(msgspec.json.encode(patch))
+        except ValidationError as error:
+            raise _of_changes(refusals.from_validation(error, patch)) from error
+        pairs = []
+        for name in names:
+            if not principal.may_in(name, "projects:update"):
+                raise problems.not_permitted("projects:update", f"project/{name}")
+            old, new = await self.get(name), await self.get(name)
+            try:
+                new = self._patched(new, patch)
+                if new.spec.department != old.spec.department:
+                    _check_move(new.spec.department, principal)
+                    await self._check_department(new.spec)
+            except problems.Invalid as error:
+                raise _of_changes(error) from error
+            pairs.append((old, new))
+        return pairs
+
     def _patched(self, project: Project, patch: Mapping[str, Any]) -> Project:
         changes = dict(patch)
         expected = changes.pop("resource_version", None)
@@ -254,6 +320,12 @@ class Projects:
                 await membership.create_group(name)
             else:
                 await membership.delete_group(name)
+
+
+def _of_changes(error: problems.Invalid) -> problems.Invalid:
+    """The same about the fields of a request that has them in ``changes``."""
+    errors = [msgspec.structs.replace(one, field=f"changes.{one.field}") for one in error.errors]
+    return problems.Invalid(error.code, error.detail, errors=errors)
 
 
 def _check_move(department: str, principal: Principal) -> None:

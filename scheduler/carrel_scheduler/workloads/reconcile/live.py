@@ -172,13 +172,18 @@ class LiveView:
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
         """The changes that a project with this specification would make now."""
-        loop = self._loop
-        spec = msgspec.json.decode(spec_json, type=ProjectSpec)
-        known = loop.cache.projects.get(name)
-        if known is None:
-            raise NotFound(f"project {name}")
-        project = Project(meta=known.meta, spec=spec)
-        return self._impact(project_event(project, loop.cache.departments))
+        return self.preview_projects({name: spec_json})
+
+    def preview_projects(self, specs_json: Mapping[str, bytes]) -> ProjectImpact:
+        """The changes that several projects, by name, would make now together."""
+        cache, events = self._loop.cache, []
+        for name, spec_json in specs_json.items():
+            known = cache.projects.get(name)
+            if known is None:
+                raise NotFound(f"project {name}")
+            spec = msgspec.json.decode(spec_json, type=ProjectSpec)
+            events.append(project_event(Project(meta=known.meta, spec=spec), cache.departments))
+        return self._impact(*events)
 
     def preview_department(self, department: Department) -> ProjectImpact:
         """The changes that a department with these rules would make now."""
@@ -186,9 +191,9 @@ class LiveView:
             return ProjectImpact()  # no project is in it yet
         return self._impact(department_event(department))
 
-    def _impact(self, event: QueueSet) -> ProjectImpact:
+    def _impact(self, event: QueueSet, *others: QueueSet) -> ProjectImpact:
         loop = self._loop
-        starts, gives_way = speculation.impact(loop.state, event, loop.clock())
+        starts, gives_way = speculation.impact(loop.state, event, loop.clock(), *others)
         return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
 
     async def report(self, workload_uid: str, report: Report) -> None:
