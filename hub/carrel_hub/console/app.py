@@ -162,7 +162,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         (rf"{one_job}/log", log.LogFile),
         ("projects", projects.ProjectsPage),
         (r"projects\.csv", projects.ProjectsTable),
-        ("projects-edit", project_changes.ProjectsEdit),
+        ("projects-edit", project_changes.MarkedProjectsForm),
         ("new-project", projects.ProjectCreation),
         ("new-department", departments.DepartmentPage),
         (rf"departments/{_NAME}", departments.DepartmentPage),

@@ -29,7 +29,7 @@ FIELDS: Final = {
 }
 
 
-class ProjectsEdit(SignedInPage):
+class MarkedProjectsForm(SignedInPage):
     """The form for marked projects."""
 
     @override
