@@ -87,7 +87,7 @@ def test_status_bar_and_warning(lab: Lab, scheduler: FakeScheduler, page: Page) 
             lost.append(route.request.url)
             route.abort()
 
-    page.route(re.compile(r"/carrel/static/plugin\.js"), lose_the_first)
+    page.route(re.compile(r"/carrel/static/\w+/plugin\.js"), lose_the_first)
     page.goto(lab.page())
     status = page.locator(".carrel-status")
     expect(status).to_contain_text(re.compile("Stops in 4[12] min: time limit of vision"))
