@@ -35,7 +35,7 @@ PAGES = {
     ),
     "root": (
         *("projects", "projects/vision", "new-project", "projects/speech/delete"),
-        *("service-accounts", "assets", "assets/edit?type=compute"),
+        *("service-accounts", "assets", "assets/edit?type=compute", "node-groups"),
     ),
     "new": ("", "projects"),
 }
@@ -268,3 +268,19 @@ async def test_without_javascript_pages_read_and_forms_work(chrome: Browser, sit
     await expect(page).to_have_url(site.url("jobs"))
     await page.goto(site.url("cluster"))
     await expect(page.locator("main")).to_contain_text("Largest job that would start now")
+
+
+async def test_the_columns_of_projects_are_a_choice_that_the_browser_keeps(
+    chrome: Browser, site: Site
+) -> None:
+    page = await opened(chrome, site, "projects", "root")
+    limit = page.locator('#project-table th[data-column="limit-gpus"]')
+    await expect(limit).to_be_hidden()
+    await page.get_by_text("Columns", exact=True).click()
+    await page.get_by_label("GPU limit").check()
+    await expect(limit).to_be_visible()
+    await page.reload()
+    await expect(limit).to_be_visible()
+    await page.get_by_text("Columns", exact=True).click()
+    await page.get_by_label("GPU limit").uncheck()
+    await expect(limit).to_be_hidden()
