@@ -247,7 +247,7 @@ async def test_a_server_without_room_gets_every_write_once(
     config = breakable.plane.kubeconfig(tmp_path / "worker", breakable.worker_token)
     worker = KubeClient(from_kubeconfig(config), pause=shortened)
     await is_allowed(worker)
-    async with Writer(4) as writer:
+    async with Writer(16) as writer:
         names = [f"crowded-{number}" for number in range(100)]
         await asyncio.gather(*(writer.submit(partial(put, worker, name)) for name in names))
     await worker.close()

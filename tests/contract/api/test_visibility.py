@@ -75,7 +75,7 @@ async def test_the_queue_keeps_its_order_with_nameless_foreign_entries(desk: Des
     assert foreign["reason"] == {
         "token": "WaitsForRoom",
         "cls": "not-now",
-        "sentence": "",
+        "sentence": "It waits for room: what it asks for is not free in one place.",
         "help": "",
         "data": {},
     }
