@@ -232,7 +232,7 @@ def test_work_runs_as_the_settings_say(follower: Follower) -> None:
     assert training["spec"]["containers"][0]["image"] == f"{REGISTRY}/trainer:1"
     assert training["metadata"]["annotations"]["carrel.dev/devices"] == "0"
     keys = follower.plane.get(f"/api/v1/namespaces/{SYSTEM}/secrets/carrel-keys")["data"]
-    assert len(set(keys.values())) == len(keys) == 8
+    assert len(set(keys.values())) == len(keys) == 9
     settings = ClusterSettings.load(follower.desk.folder / "my-cluster" / "settings.yaml")
     assert settings.public_url == follower.url
 

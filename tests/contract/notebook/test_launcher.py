@@ -38,6 +38,9 @@ def test_kinds_of_work_come_before_consoles_and_none_looks_like_another(page: Pa
 def test_the_tutorial_opens_and_stays_what_its_reader_made_of_it(page: Page, lab: Lab) -> None:
     page.locator(".jp-LauncherCard", has_text="Tutorial").click()
     expect(page.locator(".jp-NotebookPanel .jp-Cell").first).to_be_visible()
+    # A server that is told to end while a kernel starts waits a minute for it.
+    while [one["execution_state"] for one in lab.ask("api/kernels")] != ["idle"]:
+        page.wait_for_timeout(100)
     copy = lab.folder / TUTORIAL
     changed = copy.read_text().replace("Carrel", "Our Carrel", 1)
     copy.write_text(changed)
