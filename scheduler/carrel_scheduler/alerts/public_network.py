@@ -14,8 +14,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
 TRANSLATED: Final = tuple(
-    ip_network(one)
-    for one in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
+    ip_network(one) for one in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
 )
 """IPv6 addresses that stand for IPv4 ones, of any network."""
 
