@@ -68,7 +68,7 @@ def load_roles(*, scraped: bool = False) -> list[dict[str, Any]]:
         {
             "name": "carrel-metrics",
             "description": "Read the metrics of the scheduler, the gateway and the Hub",
-            "scopes": [METRICS, "read:metrics", f"access:services!service={GATEWAY}"],
+            "scopes": [METRICS, "read:metrics"],
             **({"services": [PROMETHEUS]} if scraped else {}),
         },
         {

@@ -52,12 +52,16 @@ class AccessControl:
         self._settings, self._tokens, self._sign_in, self._table = settings, tokens, sign_in, table
         self._origins = sign_in.origins
 
-    async def principal(self, request: BaseRequest, *, framed: bool = False) -> Principal:
+    async def principal(
+        self, request: BaseRequest, *, framed: bool = False, uses_endpoints: bool = True
+    ) -> Principal:
         """Who asks. Raises ``EarlyResponse`` and ``HubUnavailable``.
 
         Args:
             request: of the visitor.
             framed: it may be the content of a frame; the caller checks of what.
+            uses_endpoints: the token needs the right to use endpoints; the caller checks another
+                right where it does not.
         """
         given = _bearer_token(request)
         token = given or self._sign_in.token(request)
@@ -68,7 +72,7 @@ class AccessControl:
             unknown = "The Hub does not know this token (expired or revoked?)."
             missing = "Send a JupyterHub token as `Authorization: Bearer ...`."
             refuse(request, 401, "unauthenticated", unknown if given else missing)
-        if not principal.may_use(self._settings.service):
+        if uses_endpoints and not principal.may_use(self._settings.service):
             refuse(
                 request,
                 403,

@@ -119,7 +119,7 @@ class Gateway:
         return None
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        principal = await self.access.principal(request)
+        principal = await self.access.principal(request, uses_endpoints=False)
         if not principal.scopes & METRIC_SCOPES:
             needed = "Metrics need the scope custom:carrel:metrics."
             refuse(request, 403, "missing_scope", needed)

@@ -29,7 +29,7 @@ def accounts() -> dict[str, Account]:
         "carl": Account("carl", (USE, COME), {"project-speech"}),
         "narrow": Account("narrow", (USE,), {"project-vision"}),
         "gate": Account("gate", ("custom:carrel:gateway",)),
-        "scraper": Account("scraper", ("custom:carrel:metrics", COME)),
+        "scraper": Account("scraper", ("custom:carrel:metrics",)),
     }
 
 

@@ -65,6 +65,7 @@ async def _lets_in_only_whom_it_is_for(served: House) -> None:
         ("carl", "vision/digits/", 403, "not_shared"),
         ("carl", "vision/nothing/", 403, "not_shared"),
         ("narrow", "vision/digits/", 403, "missing_scope"),
+        ("scraper", "vision/digits/", 403, "missing_scope"),
         ("bea", "vision/nothing/", 404, "not_found"),
         ("ada", "vision/digits/~other/", 404, "not_found"),
         ("ada", "vision/digits-r1/", 404, "not_found"),

@@ -79,7 +79,7 @@ async def test_an_admins_tokens_carry_the_admins_right(stack: Stack) -> None:
         ("spawner", {scopes.SPAWN, scopes.USE}, {scopes.ADMIN, "admin:groups", "list:users"}),
         ("console", set(), {scopes.ADMIN, scopes.USE, "list:users", "admin:groups"}),
         ("gateway", {scopes.GATE, "read:users:groups"}, {scopes.USE, "list:users"}),
-        ("metrics", {scopes.METRICS, "read:metrics"}, {scopes.USE, scopes.ADMIN, "list:users"}),
+        ("metrics", {scopes.METRICS, "read:metrics"}, {scopes.USE, scopes.ADMIN, *scopes.ACCESS}),
         ("setup", {scopes.ADMIN, "admin:users"}, {scopes.SPAWN, "admin:servers"}),
     ],
 )  # fmt: skip
