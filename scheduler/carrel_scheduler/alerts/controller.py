@@ -22,6 +22,7 @@ from carrel_scheduler.alerts.subscriptions import WorkSubscriptions
 from carrel_scheduler.ledger.errors import SecretsUnreadable
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.periodic import run_periodically
 from carrel_schema.governance.alerts import (
     ABOUT,
     AlertOut,
@@ -76,12 +77,7 @@ class AlertController:
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         try:
-            while True:
-                try:
-                    await self.once()
-                except Exception:  # must not end the scheduler
-                    log.warning("alerts were not looked for", exc_info=True)
-                await asyncio.sleep(PAUSE_SECONDS)
+            await run_periodically(self.once, PAUSE_SECONDS, log, "alerts were not looked for")
         finally:
             await self.close()
 

@@ -21,6 +21,7 @@ from carrel_scheduler.alerts.public_network import NotPublic, PublicResolver, ch
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.periodic import run_periodically
 from carrel_schema.governance.alerts import AlertOut, ChannelFields, SubscriptionFields, WorkEvent
 from carrel_schema.kinds import PARTS
 from carrel_schema.objects import Workload
@@ -86,12 +87,9 @@ class WorkSubscriptions:
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         try:
-            while True:
-                try:
-                    await self.once()
-                except Exception:  # must not end the scheduler
-                    log.warning("people were not told of their work", exc_info=True)
-                await asyncio.sleep(PAUSE_SECONDS)
+            await run_periodically(
+                self.once, PAUSE_SECONDS, log, "people were not told of their work"
+            )
         finally:
             await self.close()
 

@@ -4,7 +4,6 @@ It is sent on Mondays from 6:00 UTC on, once: when it was sent last is kept in t
 that does not take it is tried again at the next look, until the next week.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Final
 
 from carrel_scheduler.alerts.messages import NotDelivered
 from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.periodic import run_periodically
 from carrel_schema.governance.alerts import ChannelFields
 from carrel_schema.governance.budgets import BudgetOut, began_at, parts_of
 from carrel_schema.history import Usage
@@ -51,12 +51,7 @@ class WeeklyReports:
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
-        while True:
-            try:
-                await self.once()
-            except Exception:  # must not end the scheduler
-                log.warning("the weekly report was not sent", exc_info=True)
-            await asyncio.sleep(PAUSE_SECONDS)
+        await run_periodically(self.once, PAUSE_SECONDS, log, "the weekly report was not sent")
 
     async def once(self) -> None:
         """Send what is due."""

@@ -20,13 +20,12 @@ from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.gpu_series import GpuSeries
+from carrel_schema.governance.health import LAST_BACKUP_FILE
 
 log = logging.getLogger(__name__)
 WINDOW_SECONDS: Final = 3600.0
 MEASURED_SECONDS: Final = 1800.0
 """Work that was measured for less than this is not judged."""
-BACKUP_FILE: Final = "last-backup.json"
-"""In the state folder; `carrel backup` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,9 @@ class AlertFacts:
 
     def _backup_at(self) -> float | None:
         try:
-            return float(msgspec.json.decode((self._sources.folder / BACKUP_FILE).read_bytes()))
+            return float(
+                msgspec.json.decode((self._sources.folder / LAST_BACKUP_FILE).read_bytes())
+            )
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:

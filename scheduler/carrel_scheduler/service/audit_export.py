@@ -15,6 +15,7 @@ import msgspec
 
 from carrel_scheduler.ledger.audit.contract import AuditFilter
 from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.periodic import run_periodically
 from carrel_schema.governance.audit import SETTING, AuditEntry, AuditSettings
 from carrel_schema.governance.syslog import message
 
@@ -43,12 +44,9 @@ class AuditExport:
 
     async def run(self) -> None:
         """Do it again and again, until cancelled."""
-        while True:
-            try:
-                await self.once()
-            except Exception:  # must not end the scheduler
-                log.warning("the audit log was not exported or pruned", exc_info=True)
-            await asyncio.sleep(PAUSE_SECONDS)
+        await run_periodically(
+            self.once, PAUSE_SECONDS, log, "the audit log was not exported or pruned"
+        )
 
     async def once(self) -> None:
         """Send what is new, and remove what is too old if it is time to."""

@@ -5,14 +5,17 @@ server counts. What they answer is not read.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from carrel_scheduler.periodic import run_periodically
 from carrel_scheduler.service.settings import Settings
 
+log = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 5.0
 
@@ -52,9 +55,7 @@ class PartProbes:
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        while True:
-            await self.once()
-            await asyncio.sleep(PAUSE_SECONDS)
+        await run_periodically(self.once, PAUSE_SECONDS, log, "other parts were not asked")
 
     async def once(self) -> None:
         """Ask each part once."""

@@ -4,13 +4,13 @@ Off the path of decisions: it reads what pages read. Means of five minutes are w
 complete, those of an hour from them; what a restart cuts off is the mean of what was seen.
 """
 
-import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from carrel_scheduler.ledger.samples import Samples
+from carrel_scheduler.periodic import run_periodically
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_schema.answers import NodeView
@@ -50,12 +50,7 @@ class Sampler:
 
     async def run(self) -> None:
         """Sample again and again, until cancelled."""
-        while True:
-            try:
-                await self.once()
-            except Exception:  # must not end the scheduler
-                log.warning("no sample was taken", exc_info=True)
-            await asyncio.sleep(PAUSE_SECONDS)
+        await run_periodically(self.once, PAUSE_SECONDS, log, "no sample was taken")
 
     async def once(self) -> None:
         """Take a sample; write the means of spans that are over."""

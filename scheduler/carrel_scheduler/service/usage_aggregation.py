@@ -4,12 +4,12 @@ A few transitions at a time, with pauses many times as long as that took: whoeve
 ledger waits for a short moment at most, also after an update that finds a year to sum up.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
 
 from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.periodic import run_periodically
 
 log = logging.getLogger(__name__)
 AT_ONCE: Final = 1000
@@ -27,13 +27,7 @@ class UsageAggregation:
 
     async def run(self) -> None:
         """Aggregate again and again, until cancelled."""
-        while True:
-            pause = PAUSE_SECONDS
-            try:
-                pause = await self.once()
-            except Exception:  # must not end the scheduler
-                log.warning("finished work was not summed up", exc_info=True)
-            await asyncio.sleep(pause)
+        await run_periodically(self.once, PAUSE_SECONDS, log, "finished work was not summed up")
 
     async def once(self) -> float:
         """Aggregate some transitions; returns after how many seconds to go on."""

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.ledger.errors import LedgerUnavailable
-from carrel_scheduler.service import usage_aggregation
 from carrel_scheduler.service.usage_aggregation import (
     AT_ONCE,
     PAUSE_SECONDS,
@@ -55,7 +54,7 @@ async def test_a_ledger_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatc
         if len(rests) == 3:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(usage_aggregation, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("carrel_scheduler.periodic.asyncio.sleep", sleep)
     with pytest.raises(asyncio.CancelledError):
         await aggregation(SimpleNamespace(aggregate_usage=fails, now=0.0)).run()
     assert asked == [AT_ONCE] * 3
