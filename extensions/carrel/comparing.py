@@ -17,12 +17,12 @@ from carrel.client import AsyncClient
 from carrel.errors import ApiError, BadSetting
 from carrel.models import Workload
 from carrel_schema.answers import TrialOut
+from carrel_schema.text.csv_cells import csv_cell
 
 MOST_RUNS: Final = 500
 MOST_CURVES: Final = 60
 POINTS: Final = 400
 _AT_ONCE: Final = 8
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 Curve = list[tuple[int, float, float]]
 
 
@@ -225,8 +225,6 @@ def drawable(runs: Iterable[Run]) -> list[dict[str, Any]]:
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
     if isinstance(value, Mapping | list):
         return repr(value)
-    return "" if value is None else value
+    return "" if value is None else csv_cell(value)

@@ -227,12 +227,11 @@ def _write_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _csv_cell(value: Any) -> Any:
-    """A value that no spreadsheet takes for a formula."""
+    from carrel_schema.text.csv_cells import csv_cell
+
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return "" if value is None else value
+    return "" if value is None else csv_cell(value)
 
 
 def for_programs(output: Output) -> bool:

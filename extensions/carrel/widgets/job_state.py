@@ -8,7 +8,7 @@ from typing import Any, Final
 from carrel import wording
 from carrel.models import Event, MetricPoint, Preemption, Task, Workload
 from carrel.options.kinds import type_word
-from carrel_schema.preemption_cost import preemption_cost
+from carrel_schema.text.preemption_cost import preemption_cost
 
 LINES: Final = 12
 LINE_LENGTH: Final = 400

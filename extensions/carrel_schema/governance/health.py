@@ -12,6 +12,8 @@ from carrel_schema.answers import Answer
 from carrel_schema.constraints import Constraint, Text
 
 DIRECTORY_SETTING: Final = "directory_sync"
+LAST_BACKUP_FILE: Final = "last-backup.json"
+"""In the state folder: when `carrel backup` ran last, in epoch seconds."""
 HealthState = Literal["ok", "warning", "failed"]
 
 

@@ -11,12 +11,11 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from carrel_hub.state_folder import LOCK, default_state_dir
+from carrel_schema.governance.health import LAST_BACKUP_FILE
 
 LEDGER_ELSEWHERE: Final = (
     "the ledger, which is not in this folder: pg_dump --format=custom, where it is in PostgreSQL"
 )
-LAST_BACKUP: Final = "last-backup.json"
-"""When a backup was made last, in epoch seconds; the scheduler reads it."""
 FILES_OF_USERS: Final = "homes, checkpoints and event files: copy the folder engine/ for these"
 
 StateDir = Annotated[Path | None, typer.Option(help="The state folder of `carrel up`.")]
@@ -87,7 +86,7 @@ def restore(
 
 def _note_backup(state: Path, made_at: float) -> None:
     """Tell the scheduler, whose health report says when the last backup was made."""
-    place = state / LAST_BACKUP
+    place = state / LAST_BACKUP_FILE
     fresh = place.with_suffix(".new")
     try:
         fresh.write_text(json.dumps(made_at))

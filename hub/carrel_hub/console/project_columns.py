@@ -12,9 +12,7 @@ from typing import Final
 from carrel.models import Project
 from carrel_hub.console import words
 from carrel_hub.console.format import number
-
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What spreadsheets take for a formula at the beginning of a text."""
+from carrel_schema.text.csv_cells import csv_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +78,5 @@ def csv_text(projects: Iterable[Project]) -> str:
     writer.writerow(["Project", "Department", *(column.label for column in COLUMNS)])
     for one in projects:
         cells = [one.name, one.department or "", *(column.value(one) for column in COLUMNS)]
-        writer.writerow([_harmless(cell) for cell in cells])
+        writer.writerow(map(csv_cell, cells))
     return text.getvalue()
-
-
-def _harmless(cell: float | str | None) -> float | str | None:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

@@ -24,8 +24,8 @@ from carrel.models import (
 from carrel_hub.console import format as fmt
 from carrel_hub.console.kinds import noun
 from carrel_hub.console.pictures.timeline import Span
-from carrel_schema.preemption_cost import lost_time
-from carrel_schema.preemption_cost import preemption_cost as preemption_cost  # noqa: PLC0414
+from carrel_schema.text.preemption_cost import lost_time
+from carrel_schema.text.preemption_cost import preemption_cost as preemption_cost  # noqa: PLC0414
 
 _NAME = re.compile(r"`([^`]+)`")
 _IDLE = {"workspace": "nobody has used it", "training": "its GPUs have done nothing"}

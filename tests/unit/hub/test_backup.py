@@ -21,7 +21,7 @@ from carrel_hub.backup.command import backup, restore
 from carrel_hub.backup.contents import MANIFEST
 from carrel_hub.backup.encryption import MAGIC, WrongPassphrase, decrypt
 from carrel_hub.state_folder import LOCK
-from carrel_scheduler.service.alert_facts import BACKUP_FILE
+from carrel_schema.governance.health import LAST_BACKUP_FILE
 
 PLAIN = {
     "keys.json": b'{"cookie": "00"}',
@@ -82,7 +82,7 @@ def secret(folder: Path, text: str) -> Path:
 def test_the_health_report_is_told_of_a_backup(state: Path) -> None:
     before = time.time()
     backed_up(state)
-    assert before <= json.loads((state / BACKUP_FILE).read_text()) <= time.time()
+    assert before <= json.loads((state / LAST_BACKUP_FILE).read_text()) <= time.time()
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_schema.objects import Preemption
-from carrel_schema.preemption_cost import lost_time, preemption_cost
+from carrel_schema.text.preemption_cost import lost_time, preemption_cost
 
 
 @pytest.mark.parametrize(

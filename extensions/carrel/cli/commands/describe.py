@@ -9,8 +9,8 @@ from carrel.cli import cells, units
 from carrel.cli.common import fields, say, table
 from carrel.models import History, Task, Transition, Workload
 from carrel.options import type_word
-from carrel_schema.preemption_cost import preemption_cost
 from carrel_schema.sections import EndpointStatus
+from carrel_schema.text.preemption_cost import preemption_cost
 
 Facts = list[tuple[str, str]]
 OWNER_LABEL: Final = "carrel.dev/owner"

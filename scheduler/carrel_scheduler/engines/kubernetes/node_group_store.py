@@ -31,7 +31,7 @@ class ResourceNodeGroups(NodeGroupStore):
 
     @override
     async def all(self) -> Sequence[StoredNodeGroup]:
-        with _told(""):
+        with _as_ledger_errors(""):
             found = (await self._client.list(RESOURCE, NodeGroup)).items
         return [_stored(one) for one in sorted(found, key=lambda one: one.metadata.name)]
 
@@ -43,14 +43,14 @@ class ResourceNodeGroups(NodeGroupStore):
             "metadata": {"name": name},
             "spec": msgspec.to_builtins(spec),
         }
-        with _told(name):
+        with _as_ledger_errors(name):
             return _stored(await self._client.create(RESOURCE, body, type=NodeGroup))
 
     @override
     async def replace(
         self, name: str, spec: NodeGroupSpec, actor: str, version: str | None = None
     ) -> StoredNodeGroup:
-        with _told(name):
+        with _as_ledger_errors(name):
             there = await self._client.get(RESOURCE, name, type=NodeGroup)
             wanted: dict[str, Any] = msgspec.to_builtins(spec)
             gone = there.spec.match_labels.keys() - spec.match_labels.keys()
@@ -61,12 +61,12 @@ class ResourceNodeGroups(NodeGroupStore):
 
     @override
     async def delete(self, name: str) -> None:
-        with _told(name):
+        with _as_ledger_errors(name):
             await self._client.delete(RESOURCE, name)
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _as_ledger_errors(name: str) -> Iterator[None]:
     """Errors of the cluster in the words of the ledger."""
     try:
         yield

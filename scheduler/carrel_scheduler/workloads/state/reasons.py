@@ -12,8 +12,8 @@ from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Failure, Preemption, ReasonInfo, Workload, WorkloadSpec
-from carrel_schema.preemption_cost import preemption_cost
 from carrel_schema.sections import Dependency
+from carrel_schema.text.preemption_cost import preemption_cost
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
 STALLED: Final = "Stalled"

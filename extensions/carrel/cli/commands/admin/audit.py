@@ -187,6 +187,7 @@ def export(
     import msgspec
 
     from carrel_schema.governance import syslog
+    from carrel_schema.text.csv_cells import csv_cell
 
     wanted = _filters(user, kind, verb, project, department, outcome, since)
     table = csv.writer(sys.stdout)
@@ -202,12 +203,7 @@ def export(
             elif form is Format.SYSLOG:
                 say(syslog.message(entry, host))
             else:
-                table.writerow([_cell(getattr(entry, name)) for name in names])
-
-
-def _cell(value: Any) -> Any:
-    """What no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+                table.writerow([csv_cell(getattr(entry, name)) for name in names])
 
 
 def settings(

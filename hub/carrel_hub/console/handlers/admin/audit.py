@@ -15,6 +15,7 @@ from carrel.errors import ApiError
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import SignedInPage
 from carrel_schema.governance.audit import AuditEntry
+from carrel_schema.text.csv_cells import csv_cell
 
 PAGE: Final = 50
 MOST_ROWS: Final = 20_000
@@ -139,12 +140,7 @@ class AuditTable(_AuditPage):
 def _row(entry: AuditEntry) -> list[Any]:
     at = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
     values = [at if name == "at" else getattr(entry, name) for name in COLUMNS]
-    return [_harmless(value) for value in values]
-
-
-def _harmless(value: Any) -> Any:
-    """What no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+    return [csv_cell(value) for value in values]
 
 
 def _lines(rows: list[list[Any]]) -> str:

@@ -44,14 +44,14 @@ class NodeGroups:
     async def create(self, body: NodeGroupCreate, principal: Principal) -> NodeGroupOut:
         """Define one. Raises ``Invalid``, ``Conflicting``."""
         await self._check(body)
-        with _told(body.name):
+        with _as_problems(body.name):
             await self._store.create(body.name, _spec(body), principal.name)
         return await self._one(body.name)
 
     async def replace(self, name: str, body: NodeGroupChange, principal: Principal) -> NodeGroupOut:
         """Define one anew. Raises ``Invalid``, ``Missing``, ``Conflicting``."""
         await self._check(body)
-        with _told(name):
+        with _as_problems(name):
             version = body.expected_version
             await self._store.replace(name, _spec(body), principal.name, version)
         return await self._one(name)
@@ -72,7 +72,7 @@ class NodeGroups:
                         f"Work of the {kind} `{owner.meta.name}` is kept to `{name}`; change that"
                         " first",
                     )
-        with _told(name):
+        with _as_problems(name):
             await self._store.delete(name)
 
     async def _one(self, name: str) -> NodeGroupOut:
@@ -102,7 +102,7 @@ def _check_known(field: str, names: Sequence[str], known: Collection[str], code:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _as_problems(name: str) -> Iterator[None]:
     try:
         yield
     except NotFound:

@@ -13,12 +13,12 @@ from typing import Final
 
 from carrel_scheduler.api.problems import Code, Conflicting
 from carrel_schema.history import Usage
+from carrel_schema.text.csv_cells import csv_cell
 
 CSV: Final = "text/csv"
 PARQUET: Final = "application/vnd.apache.parquet"
 AMOUNTS: Final = tuple(name for name in Usage.__struct_fields__ if name != "key")
 COUNTS: Final = frozenset({"preemptions", "workloads"})
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def largest_first(items: Sequence[Usage]) -> list[Usage]:
@@ -32,8 +32,7 @@ def as_csv(by: str, items: Sequence[Usage]) -> bytes:
     writer = csv.writer(text)
     writer.writerow([by, *AMOUNTS])
     for one in largest_first(items):
-        key = f"'{one.key}" if one.key.startswith(_FORMULA) else one.key
-        writer.writerow([key, *(getattr(one, name) for name in AMOUNTS)])
+        writer.writerow([csv_cell(one.key), *(getattr(one, name) for name in AMOUNTS)])
     return text.getvalue().encode()
 
 

@@ -1,0 +1,1 @@
+"""Texts that several parts write alike."""
