@@ -78,11 +78,11 @@ def _group_template() -> Verbs:
 
 
 def _group_prices() -> Verbs:
-    from carrel.cli.commands.admin import prices
+    from carrel.cli.commands.admin import costs
 
     return {
-        "show": prices.show_prices,
-        "set": prices.set_prices,
+        "show": costs.show_prices,
+        "set": costs.set_prices,
     }
 
 
@@ -97,12 +97,12 @@ def _group_secret() -> Verbs:
 
 
 def _group_budget() -> Verbs:
-    from carrel.cli.commands.admin import budgets
+    from carrel.cli.commands.admin import costs
 
     return {
-        "list": budgets.list_budgets,
-        "set": budgets.set_budget,
-        "delete": budgets.delete_budget,
+        "list": costs.list_budgets,
+        "set": costs.set_budget,
+        "delete": costs.delete_budget,
     }
 
 

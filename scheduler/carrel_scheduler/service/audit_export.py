@@ -17,7 +17,7 @@ from carrel_scheduler.ledger.audit.contract import AuditFilter
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.periodic import run_periodically
 from carrel_schema.governance.audit import SETTING, AuditEntry, AuditSettings
-from carrel_schema.governance.syslog import message
+from carrel_schema.text.syslog import message
 
 log = logging.getLogger(__name__)
 SENT: Final = "audit_sent"

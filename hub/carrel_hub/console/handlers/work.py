@@ -1,10 +1,12 @@
 """Lists of work: one's own or all that one may see, searched, by state and kind, page by page.
 
 A page is what the service answers to one question, so it is as quick with many jobs as with few.
-Marked work is suspended, resumed, deleted or compared together; deleting asks first.
+Marked work is suspended, resumed, deleted or compared together; deleting asks first. The command
+palette finds work by name.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +17,7 @@ from typing_extensions import override
 
 from carrel.errors import ApiError
 from carrel.models import Workload
-from carrel_hub.console import words
+from carrel_hub.console import kinds, words
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.handlers.overview import ACTIVE
 from carrel_hub.console.kinds import PLURALS
@@ -29,6 +31,7 @@ FILTERS: Final[dict[str, tuple[str, ...]]] = {
     "stopped": ("stopped",),
 }
 PAGE: Final = 50
+MOST_FOUND: Final = 12
 _MOST_MARKED: Final = 500
 _AT_ONCE: Final = 8
 _DONE: Final = {"suspend": "suspended", "resume": "resumed", "delete": "deleted"}
@@ -157,3 +160,23 @@ class MarkedWork(SignedInPage):
         if len(refused) > 1:
             note += f" And {len(refused) - 1} more."
         self.see_other(f"{self.console.urls.page('jobs')}?{urlencode({'note': note})}")
+
+
+class FindWork(SignedInPage):
+    """Work whose name, or whose user's, holds a text, as JSON for the palette."""
+
+    @override
+    async def get(self) -> None:
+        """Answer."""
+        search = self.get_query_argument("search", "").strip().lower()[:63]
+        page = await self.client.workload_page(search=search, newest_first=True, limit=MOST_FOUND)
+        found = [
+            {
+                "text": job.name,
+                "about": f"{job.status.phase} {kinds.noun(job)} in {job.project}",
+                "address": self.console.urls.job(job.project, job.name),
+            }
+            for job in page.items
+        ]
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(json.dumps({"found": found}))

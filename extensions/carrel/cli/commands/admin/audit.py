@@ -186,7 +186,7 @@ def export(
 
     import msgspec
 
-    from carrel_schema.governance import syslog
+    from carrel_schema.text import syslog
     from carrel_schema.text.csv_cells import csv_cell
 
     wanted = _filters(user, kind, verb, project, department, outcome, since)

@@ -1,37 +1,16 @@
-"""Finding work by name for the command palette, and the page Help."""
+"""The page Help, and the reference of the REST API.
 
-import json
+The reference is the scheduler's own OpenAPI document, shown by Swagger UI, which is served from
+here. The page only shows: it takes no token and sends no requests but for the document.
+"""
+
 import time
 from importlib.metadata import version
-from typing import Final
 
 from typing_extensions import override
 
 from carrel.errors import CarrelError
-from carrel_hub.console import kinds
-from carrel_hub.console.handlers.base import SignedInPage
-
-MOST_FOUND: Final = 12
-
-
-class FindWork(SignedInPage):
-    """Work whose name, or whose user's, holds a text, as JSON for the palette."""
-
-    @override
-    async def get(self) -> None:
-        """Answer."""
-        search = self.get_query_argument("search", "").strip().lower()[:63]
-        page = await self.client.workload_page(search=search, newest_first=True, limit=MOST_FOUND)
-        found = [
-            {
-                "text": job.name,
-                "about": f"{job.status.phase} {kinds.noun(job)} in {job.project}",
-                "address": self.console.urls.job(job.project, job.name),
-            }
-            for job in page.items
-        ]
-        self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.finish(json.dumps({"found": found}))
+from carrel_hub.console.handlers.base import POLICY, SignedInPage
 
 
 class HelpPage(SignedInPage):
@@ -59,3 +38,25 @@ class HelpPage(SignedInPage):
             version=version("jupyter-carrel"),
             hub_version=version("jupyterhub"),
         )
+
+
+class ReferencePage(SignedInPage):
+    """The page."""
+
+    @override
+    async def get(self) -> None:
+        """Show it; Swagger UI's style sheet has its icons as `data:` images in it."""
+        pictures = POLICY.replace("img-src 'self'", "img-src 'self' data:")
+        self.set_header("Content-Security-Policy", pictures)
+        self.show("reference.html", section="help")
+
+
+class ReferenceDocument(SignedInPage):
+    """The document, asked for with the reader's own token."""
+
+    @override
+    async def get(self) -> None:
+        """Answer with it as the scheduler does."""
+        content = await self.client.openapi()
+        self.set_header("Content-Type", "application/json")
+        self.finish(content)
