@@ -10,6 +10,8 @@ from unit.workloads.test_lost_gpus import on_device, shown
 
 XID = HealthCondition(key="xid:79:5", severity="failed", message="Xid 79: fallen off the bus")
 LATER = HealthCondition(key="xid:79:9", severity="failed", message="Xid 79: fallen off the bus")
+ECC = HealthCondition(key="ecc:2", severity="failed", message="2 uncorrectable memory errors")
+MORE_ECC = HealthCondition(key="ecc:3", severity="failed", message="3 uncorrectable memory errors")
 SLOW = HealthCondition(key="throttle", severity="degraded", message="clocks are held down")
 
 
@@ -68,6 +70,43 @@ async def test_an_admin_returns_it_until_there_is_new_trouble(desk: Desk) -> Non
     await condition(desk, 0, XID, LATER)
     assert shown(desk)[0].message == LATER.message
     assert desk.engine.stopping
+
+
+async def test_a_restart_of_either_side_does_not_uncordon_a_gpu(desk: Desk) -> None:
+    """An Xid is an event: whoever starts again has not heard of it."""
+    await desk.project("vision", 4)
+    await condition(desk, 0, XID)
+    await condition(desk, 0)  # the agent started again
+    assert shown(desk)[0].message == XID.message
+    await desk.recover()
+    assert shown(desk)[0].message == XID.message
+    uid = await desk.submit("vision", "job", gpus=4)
+    assert await desk.phase(uid) == "pending"
+    assert LiveView(desk.loop).uncordon(NODE, 0)
+    await desk.settle()
+    assert await desk.phase(uid) == "starting"
+    await desk.recover()
+    assert not shown(desk)[0].broken
+
+
+async def test_what_an_admin_acknowledged_is_known_after_a_restart(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    await condition(desk, 0, ECC)
+    assert LiveView(desk.loop).uncordon(NODE, 0)
+    await desk.settle()
+    await desk.recover()
+    assert not shown(desk)[0].broken
+    await condition(desk, 0, MORE_ECC)
+    assert shown(desk)[0].message == MORE_ECC.message
+
+
+async def test_a_cordon_that_cannot_be_read_is_set_aside(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    await desk.ledger.put_setting("device_cordons", [{"node": 5}])
+    await desk.recover()
+    assert desk.loop.quarantine.counts
+    uid = await desk.submit("vision", "job", gpus=4)
+    assert await desk.phase(uid) == "starting"
 
 
 async def test_a_workspace_stays_on_a_slow_gpu_and_stops_on_one_that_failed(desk: Desk) -> None:

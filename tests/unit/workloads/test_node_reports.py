@@ -102,7 +102,7 @@ async def test_a_sick_gpu_ends_the_work_whose_processes_are_there(cluster: Desk)
     await cluster.project("vision", 4)
     uids = [await cluster.submit("vision", f"job-{number}") for number in range(2)]
     await cluster.runs(*uids)
-    sick = HealthCondition(key="xid:79:1", severity="failed", message="Xid 79: off the bus")
+    sick = HealthCondition(key="ecc:1", severity="failed", message="memory error")
     devices = (*REAL[:3], msgspec.structs.replace(REAL[3], conditions=(sick,)))
     other = on_device(cluster, 0).workload_uid
     theirs = on_device(cluster, 1)

@@ -171,8 +171,10 @@ def observe(
         account, where = changes.cache.gpu_account, place_of(changes.state, facts.name)
         for entry in changes.cache.holding:
             gpu_use.take_readings(entry, facts.name, by_index, changes.now, account, where=where)
-    sick = withheld.check(facts.name, facts.devices, changes.state)
     _requeue_lost(changes, facts)
+    if facts.counted:
+        return  # the node's agent reports the health of its devices
+    sick = withheld.check(facts.name, facts.devices, changes.state)
     for index, conditions in sick.items():
         for entry in tuple(changes.cache.holding):
             if index in _devices(entry, facts.name):

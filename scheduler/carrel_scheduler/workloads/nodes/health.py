@@ -2,46 +2,75 @@
 
 A device with a condition is cordoned: nothing new starts there. It returns when the condition
 ends, or when an admin uncordons it: that is about the conditions of that moment, so a new one
-cordons it again. What is acknowledged is kept for as long as the scheduler runs.
+cordons it again.
+
+An Xid is an event, which only the process that heard of it reports. So its condition, and what an
+admin acknowledged, are kept here by the device's UUID and written to the ledger (``record``,
+``restore``): neither a restart of the scheduler nor one of the node's agent uncordons a device.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
 
 from carrel_scheduler.node.contract import Device, HealthCondition
 
+SETTING: Final = "device_cordons"
+"""The ledger's setting that holds the record."""
+EVENT_PREFIX: Final = "xid:"
+MOST_KEPT: Final = 10_000
+"""Devices that are remembered; of more, the oldest are forgotten."""
+
+DeviceKey = tuple[str, str]
+"""The node, and the UUID of the device there."""
+
+
+class CordonRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered of a device over restarts.
+
+    Attributes:
+        index: where the node showed it last.
+        events: conditions that no check reports again.
+        acknowledged: keys of conditions with which an admin returned it to service.
+    """
+
+    node: str
+    uuid: str
+    index: int
+    events: Sequence[HealthCondition] = ()
+    acknowledged: Sequence[str] = ()
+
 
 class Cordons:
-    """Conditions by node and device index."""
+    """Conditions by node and device.
+
+    Attributes:
+        changed: something that ``record`` returns changed since the attribute was last unset.
+    """
 
     def __init__(self) -> None:
+        self.changed = False
         self._found: dict[str, dict[int, tuple[HealthCondition, ...]]] = {}
-        self._acknowledged: dict[tuple[str, str], frozenset[str]] = {}
+        self._kept: dict[DeviceKey, CordonRecord] = {}
 
     def see(self, node: str, devices: Iterable[Device]) -> Mapping[int, Sequence[HealthCondition]]:
         """The devices of a node as they are now; returns what is wrong, by index."""
         found = {}
         for device in devices:
-            key = (node, device.uuid)
-            present = {one.key for one in device.conditions}
-            self._acknowledged[key] = self._acknowledged.get(key, frozenset()) & present
-            if not self._acknowledged[key]:
-                del self._acknowledged[key]
-            left = self._left(node, device)
+            left = self._follow(node, device)
             if left:
                 found[device.index] = left
         self._found[node] = found
         return found
 
-    def _left(self, node: str, device: Device) -> tuple[HealthCondition, ...]:
-        known = self._acknowledged.get((node, device.uuid), frozenset())
-        return tuple(one for one in device.conditions if one.key not in known)
-
     def acknowledge(self, node: str, device: Device) -> bool:
         """An admin returns a device to service; whether anything was wrong with it."""
         if not self._found.get(node, {}).pop(device.index, ()):
             return False
-        present = frozenset(one.key for one in device.conditions)
-        self._acknowledged[node, device.uuid] = present
+        present = tuple(sorted(one.key for one in device.conditions))
+        self._keep(node, device, events=(), acknowledged=present)
         return True
 
     def on(self, node: str) -> frozenset[int]:
@@ -51,6 +80,70 @@ class Cordons:
     def of(self, node: str, index: int) -> Sequence[HealthCondition]:
         """What is wrong with a device."""
         return self._found.get(node, {}).get(index, ())
+
+    def record(self) -> Sequence[CordonRecord]:
+        """What has to be known after a restart."""
+        return tuple(self._kept.values())
+
+    def restore(self, kept: Iterable[CordonRecord]) -> None:
+        """Cordon devices as they were, until their nodes are seen."""
+        for one in kept:
+            self._kept[one.node, one.uuid] = one
+            if one.events:
+                self._found.setdefault(one.node, {})[one.index] = tuple(one.events)
+
+    def _follow(self, node: str, device: Device) -> tuple[HealthCondition, ...]:
+        """What is wrong with a device now and was not acknowledged."""
+        known = self._kept.get(_key(node, device))
+        present = {one.key: one for one in device.conditions}
+        done = set(known.acknowledged if known else ()).intersection(present)
+        events = {_kind(one): one for one in (known.events if known else ())}
+        for condition in device.conditions:
+            if condition.key.startswith(EVENT_PREFIX) and condition.key not in done:
+                events[_kind(condition)] = condition
+        checks = [one for one in device.conditions if not one.key.startswith(EVENT_PREFIX)]
+        lasting = tuple(events.values())
+        self._keep(node, device, events=lasting, acknowledged=tuple(sorted(done)))
+        return (*lasting, *(one for one in checks if one.key not in done))
+
+    def _keep(
+        self,
+        node: str,
+        device: Device,
+        *,
+        events: Sequence[HealthCondition],
+        acknowledged: Sequence[str],
+    ) -> None:
+        key = _key(node, device)
+        before = self._kept.get(key)
+        if not events and not acknowledged:
+            if before is not None:
+                del self._kept[key]
+                self.changed = True
+            return
+        now = CordonRecord(
+            node=node,
+            uuid=key[1],
+            index=device.index,
+            events=events,
+            acknowledged=acknowledged,
+        )
+        if now == before:
+            return
+        self._kept[key] = now
+        self.changed = True
+        for oldest in tuple(islice(self._kept, max(0, len(self._kept) - MOST_KEPT))):
+            del self._kept[oldest]
+
+
+def _key(node: str, device: Device) -> DeviceKey:
+    """A device without a UUID is known by its index."""
+    return node, device.uuid or str(device.index)
+
+
+def _kind(condition: HealthCondition) -> str:
+    """An event without its time: a later one of the same kind replaces it."""
+    return condition.key.rpartition(":")[0]
 
 
 def in_words(conditions: Sequence[HealthCondition]) -> str:

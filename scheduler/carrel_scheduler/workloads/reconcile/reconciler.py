@@ -38,6 +38,7 @@ from carrel_scheduler.workloads.gangs.membership import CLAIM_SECONDS
 from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement, GpuMemoryWatch
+from carrel_scheduler.workloads.nodes.health import SETTING as CORDONS
 from carrel_scheduler.workloads.reconcile import deciding, plan_execution, user_limits
 from carrel_scheduler.workloads.reconcile.adoption import rebuild
 from carrel_scheduler.workloads.reconcile.deciding import Decider
@@ -245,6 +246,7 @@ class Reconciler:
         self.handlers.input_version = max(self.handlers.input_version, version)
         await self._record_reports(changes.now)
         await self._record_gpu_use(changes.now)
+        await self._record_cordons()
         for uid in changes.unrecorded:
             self.rebuilds.damaged(uid)
         for uid in (*changes.finished, *changes.removed):
@@ -354,6 +356,15 @@ class Reconciler:
         if pieces:
             with self.quarantine.guard("record", "gpu use", fatal=FATAL):
                 await self.ledger.add_gpu_use(pieces)
+
+    async def _record_cordons(self) -> None:
+        """Write which devices are cordoned by events; tried again in the next pass."""
+        cordons = self.withheld.cordons
+        if not cordons.changed:
+            return
+        with self.quarantine.guard("record", "cordons", fatal=FATAL) as guard:
+            await self.ledger.put_setting(CORDONS, msgspec.to_builtins(cordons.record()))
+        cordons.changed = guard.failed
 
     async def _rebuild_due(self) -> None:
         for uid in self.rebuilds.take_due():

@@ -8,12 +8,15 @@ goes on.
 import logging
 from collections.abc import Sequence
 
+import msgspec
+
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import purge
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads.faults.guarding import Savepoint
 from carrel_scheduler.workloads.lifecycle import task_events
+from carrel_scheduler.workloads.nodes import health
 from carrel_scheduler.workloads.reconcile import adoption
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state.events import (
@@ -43,6 +46,7 @@ async def recover(
         The versions from which projects (departments with them) and workloads are to be watched.
     """
     loop.epoch = loop.composites.epoch = await loop.ledger.begin_epoch()
+    await _restore_cordons(loop)
     for node in facts:
         loop.enqueue(DevicesSampled(node, ()))
     projects = await loop.ledger.list(Project)
@@ -60,6 +64,12 @@ async def recover(
     await loop.finish(changes)
     log.info("recovered %d workloads and %d tasks", len(tuple(loop.cache)), len(tasks))
     return projects.version, workloads.version
+
+
+async def _restore_cordons(loop: Reconciler) -> None:
+    stored = (await loop.ledger.settings()).get(health.SETTING, [])
+    with loop.quarantine.guard("record", "cordons"):
+        loop.withheld.cordons.restore(msgspec.convert(stored, list[health.CordonRecord]))
 
 
 def _take_all(
