@@ -68,7 +68,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
     ``cpu_milli`` is its share of the processors while others want them, too; idle ones it may use
     up to ``cpu_limit_milli`` (0: all). Memory is both: what is set aside, and never more.
-    ``mig_profile`` asks for one MIG instance, as ``1g.10gb``, in place of GPUs.
+    ``mig_profile`` asks for one MIG instance, as ``1g.10gb``, in place of GPUs. ``mig_milli`` is
+    the part of a GPU that it is, where that is another than its name alone tells; else 0.
     ``gpu_memory_mib`` is the part of a GPU's memory that was asked for in place of GPUs, 0: none;
     ``gpu_milli`` is then the share of a GPU that has it. A share is taken of each of
     ``gpu_devices`` GPUs of one node.
@@ -81,6 +82,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     cpu_limit_milli: int = 0
     memory_bytes: int = 1024**3
     mig_profile: str = ""
+    mig_milli: int = 0
 
 
 class Work(msgspec.Struct, kw_only=True):

@@ -11,10 +11,10 @@ import msgspec
 from carrel_scheduler.api.models import answers, validators
 from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.api.principals.identity import Principal, group_of
+from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.workloads.contract import ProjectUse, QueueEntry
 from carrel_scheduler.workloads.launch import builtin_programs
-from carrel_scheduler.workloads.state import shape
 from carrel_schema.answers import (
     Amounts,
     DepartmentFields,
@@ -238,7 +238,7 @@ def queue_entry_out(entry: QueueEntry) -> QueueEntryOut:
         user=entry.user,
         kind=entry.kind,
         resources=RequestOut(
-            gpus=gpus(shape.gpu_milli_of(entry.resources)),
+            gpus=gpus(counted_gpu_milli(entry.resources)),
             cpu_millicores=entry.resources.cpu_milli,
             memory_bytes=entry.resources.memory_bytes,
         ),

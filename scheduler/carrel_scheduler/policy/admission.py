@@ -16,7 +16,7 @@ from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.mig_resources import PREFIX
 from carrel_scheduler.workloads.contract import Live, UnsupportedField
 from carrel_scheduler.workloads.state.reasons import OVER_USER_LIMIT
-from carrel_schema.objects import ReasonInfo, Workload, WorkloadSpec
+from carrel_schema.objects import ReasonInfo, Resources, Workload, WorkloadSpec
 
 _CODES: Final[dict[str, str]] = {
     Token.OVER_LIMIT: "limit_never_met",
@@ -84,22 +84,24 @@ class Admission:
 def find_share(spec: WorkloadSpec, live: Live) -> None:
     """Set the share of the smallest GPU that has the memory which is asked for.
 
-    Where GPUs are divided, a share becomes the smallest MIG instance of that size.
+    Where GPUs are divided, a share becomes the smallest MIG instance of that size, and an instance
+    is told what part of these GPUs it is.
 
     Raises:
         NotAdmitted: no GPU has that memory.
     """
     asked, milli = spec.resources.gpu_memory_mib, spec.resources.gpu_milli
-    if not asked and not 0 < milli < MILLI:
+    divided = live.mig_model()
+    found = _instance_for(spec.resources, mig.model_of(divided)) if divided else None
+    if found is not None:
+        spec.resources = msgspec.structs.replace(
+            spec.resources,
+            gpu_milli=0,
+            gpu_memory_mib=0,
+            mig_profile=found.name,
+            mig_milli=mig.unnamed_milli(found),
+        )
         return
-    if divided := live.mig_model():
-        model = mig.model_of(divided)
-        found = mig.smallest_profile(model, asked) if asked else mig.profile_of_share(model, milli)
-        if found is not None:
-            spec.resources = msgspec.structs.replace(
-                spec.resources, gpu_milli=0, gpu_memory_mib=0, mig_profile=found.name
-            )
-            return
     if not asked or milli:
         return
     there = {device.memory_mib for node in live.nodes() for device in node.devices}
@@ -115,6 +117,15 @@ def find_share(spec: WorkloadSpec, live: Live) -> None:
             f"No GPU here has {asked} MiB of memory to share; {right} is right",
         )
     spec.resources = msgspec.structs.replace(spec.resources, gpu_milli=max(shares))
+
+
+def _instance_for(resources: Resources, model: mig.Model) -> mig.Profile | None:
+    """The MIG instance that a share is on a divided GPU, or that is asked for by name."""
+    if resources.gpu_memory_mib:
+        return mig.smallest_profile(model, resources.gpu_memory_mib)
+    if 0 < resources.gpu_milli < MILLI:
+        return mig.profile_of_share(model, resources.gpu_milli)
+    return model.profiles.get(resources.mig_profile)
 
 
 def check_priority(priority: str | int) -> None:

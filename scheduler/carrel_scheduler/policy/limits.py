@@ -68,7 +68,7 @@ def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
         return StayRule(idle_timeout_seconds=visited(work), warn_before_seconds=0.0)
     if rules == "interactive":
         return project.interactive
-    holds_gpus = counted_gpu_milli(work.resources.gpu_milli, work.resources.mig_profile) > 0
+    holds_gpus = counted_gpu_milli(work.resources) > 0
     return StayRule(
         time_limit_seconds=project.training.time_limit_seconds,
         idle_timeout_seconds=project.training.idle_gpu_seconds if holds_gpus else None,

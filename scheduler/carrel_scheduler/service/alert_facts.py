@@ -15,9 +15,9 @@ import msgspec
 from cryptography import x509
 
 from carrel_scheduler.alerts.conditions import Facts, QueueFacts
+from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
-from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.gpu_series import GpuSeries
 from carrel_schema.governance.health import LAST_BACKUP_FILE
@@ -127,7 +127,7 @@ class AlertFacts:
 def gpus_of(entry: CachedWorkload) -> float:
     """GPUs of all tasks of a workload."""
     spec = entry.workload.spec
-    return shape.gpu_milli_of(spec.resources) * spec.tasks / 1000
+    return counted_gpu_milli(spec.resources) * spec.tasks / 1000
 
 
 def mean_use(series: GpuSeries, now: float, gpus: float) -> float | None:

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.api.services.changes import changed
+from carrel_scheduler.core.mig import MODELS, counted_gpu_milli
+from carrel_scheduler.policy.admission import NotAdmitted, admit, find_share
+from carrel_scheduler.workloads.state.shape import held_by
 from carrel_schema.objects import Meta, ReasonInfo, Resources, Workload, WorkloadSpec
 
 
@@ -16,7 +19,9 @@ def asks(priority: str | int = "") -> Workload:
 
 
 def says(reason: ReasonInfo | None) -> Any:
-    return SimpleNamespace(never=lambda workload: reason, misfit=lambda workload: None)
+    return SimpleNamespace(
+        never=lambda workload: reason, misfit=lambda workload: None, mig_model=lambda: ""
+    )
 
 
 @pytest.mark.parametrize("priority", ["", 0, 77, "train", "very-high"])
@@ -78,3 +83,28 @@ def test_a_part_of_a_gpu_is_an_instance_where_gpus_are_divided(
         assert (spec.resources.gpu_milli, spec.resources.gpu_memory_mib) == (0, 0)
     else:
         assert spec.resources == asked
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_instance_is_recorded_as_the_part_that_the_core_books(model: str) -> None:
+    """`1g.10gb` is a quarter of an A100 with 40 GB and an eighth of one with 80 GB."""
+    live = says(None)
+    live.mig_model = lambda: model
+    for profile in MODELS[model].profiles.values():
+        spec = WorkloadSpec(resources=Resources(mig_profile=profile.name))
+        find_share(spec, live)
+        assert spec.resources.mig_profile == profile.name
+        assert counted_gpu_milli(spec.resources) == profile.milli
+        assert held_by(spec, range(3)).gpu_milli == 3 * profile.milli
+
+
+def test_what_part_an_instance_was_is_forgotten_with_it() -> None:
+    live = says(None)
+    live.mig_model = lambda: "A100-40GB"
+    spec = WorkloadSpec(resources=Resources(mig_profile="1g.10gb"))
+    find_share(spec, live)
+    assert counted_gpu_milli(spec.resources) == 250
+    after = changed(spec, {"gpus": 1}, live)
+    assert counted_gpu_milli(after.resources) == 1000
+    after = changed(spec, {"gpus": 0.1}, live)
+    assert (after.resources.mig_profile, counted_gpu_milli(after.resources)) == ("1g.5gb", 125)

@@ -186,7 +186,7 @@ def changed(spec: WorkloadSpec, patch: Mapping[str, Any], live: Live) -> Workloa
     amounts = {inside: patch[name] for name, inside in AMOUNTS.items() if name in patch}
     if "gpus" in patch:
         share = {"gpu_milli": convert.gpu_milli(patch["gpus"]), "gpu_memory_mib": 0}
-        amounts = {"gpu_devices": 1, "mig_profile": "", **share, **amounts}
+        amounts = {"gpu_devices": 1, "mig_profile": "", "mig_milli": 0, **share, **amounts}
     resources = msgspec.structs.replace(spec.resources, **amounts)
     before = spec.inference or InferenceSpec()
     try:

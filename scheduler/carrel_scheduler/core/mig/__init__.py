@@ -30,11 +30,13 @@ from carrel_scheduler.core.mig.instances import (
 from carrel_scheduler.core.mig.models import (
     MEDIA,
     MODELS,
+    GpuRequest,
     Model,
     Profile,
     counted_gpu_milli,
     full_slots,
     has_profile,
+    instance_milli,
     is_profile,
     milli_of_profile,
     model_code,
@@ -42,6 +44,7 @@ from carrel_scheduler.core.mig.models import (
     profile_of_share,
     slots_of,
     smallest_profile,
+    unnamed_milli,
     whole_device,
 )
 
@@ -50,6 +53,7 @@ __all__ = [
     "MEDIA",
     "MODELS",
     "Clearing",
+    "GpuRequest",
     "Instance",
     "InstanceUser",
     "Model",
@@ -62,6 +66,7 @@ __all__ = [
     "fitting",
     "full_slots",
     "has_profile",
+    "instance_milli",
     "is_profile",
     "memory_rows",
     "milli_of_profile",
@@ -73,5 +78,6 @@ __all__ = [
     "removals",
     "slots_of",
     "smallest_profile",
+    "unnamed_milli",
     "whole_device",
 ]

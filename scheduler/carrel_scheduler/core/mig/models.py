@@ -4,8 +4,9 @@ Geometry as in NVIDIA's MIG user guide: most models have 8 memory slots and 7 co
 smaller ones 4 and 4. The last memory slot has no compute slice of its own, so instances of one
 slot never start there. Memory is as measured, else understated by the profile's name.
 
-Where another operator divides the GPUs, only profile names are known: an instance then counts as
-the smallest part that models with this profile name give it (``milli_of_profile``).
+An instance counts as its part of the memory slots. Where another operator divides the GPUs, only
+profile names are known: it then counts as the smallest part that models with this profile name give
+it (``milli_of_profile``).
 """
 
 import re
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.resources import MILLI
@@ -256,13 +257,44 @@ def milli_of_profile(name: str) -> int:
     return -(-whole * int(of_compute) // int(slices)) if of_compute else whole
 
 
-def counted_gpu_milli(gpu_milli: int, mig_profile: str, devices: int = 1) -> int:
-    """Thousandths of GPUs that a task counts as for its project.
+class GpuRequest(Protocol):
+    """What one task asks for of GPUs."""
 
-    Args:
-        gpu_milli: its GPUs, or its share of each of ``devices`` GPUs.
-        mig_profile: its MIG instance, which counts as its part of a GPU; empty: none.
-        devices: how many GPUs a share is taken of.
-    """
-    whole = gpu_milli * devices if gpu_milli < MILLI else gpu_milli
-    return whole + (milli_of_profile(mig_profile) if mig_profile else 0)
+    @property
+    def gpu_milli(self) -> int:
+        """Its GPUs, or its share of each of ``gpu_devices`` GPUs."""
+        ...
+
+    @property
+    def gpu_devices(self) -> int:
+        """Of how many GPUs it has its share."""
+        ...
+
+    @property
+    def mig_profile(self) -> str:
+        """Its MIG instance; empty: none."""
+        ...
+
+    @property
+    def mig_milli(self) -> int:
+        """The part of a GPU that its instance is, where that is not what the name tells; else 0."""
+        ...
+
+
+def instance_milli(asked: GpuRequest) -> int:
+    """Thousandths of a GPU that its MIG instance counts as; 0 where it has none."""
+    if not asked.mig_profile:
+        return 0
+    return asked.mig_milli or milli_of_profile(asked.mig_profile)
+
+
+def counted_gpu_milli(asked: GpuRequest) -> int:
+    """Thousandths of GPUs that a task counts as for its project."""
+    milli = asked.gpu_milli
+    whole = milli * asked.gpu_devices if milli < MILLI else milli
+    return whole + instance_milli(asked)
+
+
+def unnamed_milli(profile: Profile) -> int:
+    """``GpuRequest.mig_milli`` of an instance: 0 where its name says the same."""
+    return profile.milli if profile.milli != milli_of_profile(profile.name) else 0

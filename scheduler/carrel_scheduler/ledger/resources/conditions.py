@@ -84,7 +84,7 @@ def shown(workload: Workload) -> dict[str, str]:
     held = [task for task in status.tasks if task.place in ("held", "leaving")]
     present = held if status.phase in HOLDING else []
     asked = spec.resources
-    each = counted_gpu_milli(asked.gpu_milli, asked.mig_profile, asked.gpu_devices)
+    each = counted_gpu_milli(asked)
     gpus = len(present) * each / _MILLI
     running = sum(task.started_at is not None and task.ended_at is None for task in present)
     nodes = sorted({task.node for task in present})

@@ -121,9 +121,8 @@ def _place_use(held: PlaceUse, nodes: set[str], last: Transition) -> tuple[Place
 
 def _gpu_milli(resources: Resources, devices: Sequence[int]) -> int:
     """Of whole devices there may be fewer than were asked for."""
-    milli, profile = resources.gpu_milli, resources.mig_profile
-    if milli < _MILLI:
-        return counted_gpu_milli(milli, profile, resources.gpu_devices)
+    if resources.gpu_milli < _MILLI:
+        return counted_gpu_milli(resources)
     return len(devices) * _MILLI
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.core.mig import counted_gpu_milli
+from carrel_scheduler.core.mig import counted_gpu_milli, instance_milli
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.node.contract import DeviceUse, OwnerUse
 from carrel_scheduler.workloads.state.cache import CachedWorkload, GpuReading
@@ -28,8 +28,7 @@ STALE_SECONDS: Final = 60.0
 
 def holds_gpus(entry: CachedWorkload) -> bool:
     """Whether it was given GPUs, parts of one, or an instance."""
-    resources = entry.workload.spec.resources
-    return counted_gpu_milli(resources.gpu_milli, resources.mig_profile) > 0
+    return counted_gpu_milli(entry.workload.spec.resources) > 0
 
 
 def named(use: DeviceUse, name_of: Callable[[str], str | None]) -> DeviceUse:
@@ -101,7 +100,7 @@ def take_readings(
     )
     if before is not None and now - before.at <= STALE_SECONDS:
         asked = entry.workload.spec.resources
-        milli = counted_gpu_milli(asked.gpu_milli, asked.mig_profile)
+        milli = asked.gpu_milli or instance_milli(asked)
         held = len(devices) * (milli if 0 < milli < MILLI else MILLI) / MILLI
         idle = 0.0 if busy else held
         account.add(

@@ -171,12 +171,6 @@ def amounts_of(resources: Resources) -> Amounts:
     return Amounts(resources.gpu_milli, resources.cpu_milli, -(-resources.memory_bytes // MIB))
 
 
-def gpu_milli_of(resources: Resources) -> int:
-    """Thousandths of GPUs that one task counts as."""
-    milli, profile = resources.gpu_milli, resources.mig_profile
-    return counted_gpu_milli(milli, profile, resources.gpu_devices)
-
-
 def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:
     """The resources that so many placed parts hold together."""
     one, many = spec.resources, len(parts)
@@ -185,7 +179,7 @@ def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:
         gpu_milli = many * MILLI
     else:
         tasks = many
-        gpu_milli = gpu_milli_of(one) * many
+        gpu_milli = counted_gpu_milli(one) * many
     return Resources(
         gpu_milli=gpu_milli,
         cpu_milli=one.cpu_milli * tasks,
