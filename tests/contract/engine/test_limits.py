@@ -76,7 +76,11 @@ async def test_groups_of_a_lost_task_go_too(engines: LocalEngines) -> None:
 
     await engines.no_supervisors()
     again = await engines.open()
-    assert [status.lost for status in await again.list()] == [True]
+    seen = again.watch()
+    [status] = await again.list()
+    while status.phase is not TaskPhase.ENDED:  # its orphans are being killed
+        status = await next_status(seen, task)
+    assert status.lost
     assert groups(engines) == []
     del stream
 
