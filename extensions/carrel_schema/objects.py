@@ -41,7 +41,9 @@ Priority = (
     Annotated[int, Constraint(ge=0, le=1_000_000)] | Annotated[str, Constraint(max_length=64)]
 )
 Tasks = Annotated[int, Constraint(ge=1, le=10_000)]
-FailureClass = Literal["application", "memory", "crash", "lost"]
+FailureClass = Literal["application", "memory", "crash", "gpu", "node", "lost"]
+LossCause = Literal["", "gpu", "node"]
+"""What went away under a task that was lost; empty where nobody knows."""
 
 
 class Meta(msgspec.Struct, kw_only=True):
@@ -230,6 +232,7 @@ class TaskInfo(StatusPart, frozen=True, kw_only=True):
     Attributes:
         ports: those it was given, by the names of its routes.
         lost: it ended without anybody having seen how.
+        loss: what went away under it, of a lost one.
         place: ``held``; ``leaving`` while it ends to give its place back to others;
             ``given-back`` once it has, and may come again; ``done`` when it ended well.
         returns: those of ``devices`` that it gives back while it goes on with the others.
@@ -250,6 +253,7 @@ class TaskInfo(StatusPart, frozen=True, kw_only=True):
     message: str = ""
     ports: dict[str, int] = {}
     lost: bool = False
+    loss: LossCause = ""
     place: Literal["held", "leaving", "given-back", "done"] = "held"
     returns: tuple[int, ...] = ()
     address: str = ""
@@ -289,7 +293,8 @@ class Failure(StatusPart, frozen=True, kw_only=True):
 
     Attributes:
         cls: ``application``: another attempt would fail alike; ``memory``: it used more than it
-            asked for; ``crash``: any other exit; ``lost``: with its node or GPU.
+            asked for; ``crash``: any other exit; ``gpu``, ``node``: with its GPU or its node;
+            ``lost``: nobody knows how.
         cause: the exception, or the last line of its output.
         again: the attempt before ended in the same way, both within seconds.
         ran_seconds: how long the attempt ran.
@@ -372,6 +377,8 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
         attempt: number of the present or next run, from 0.
         failures: attempts that failed and count against ``backoff_limit``.
         losses: attempts in a row that were lost soon after they began, with their node or GPU.
+        failed_nodes: where the last attempts crashed or were lost, the latest first; other nodes
+            are taken first.
         queue_position: place among all waiting workloads, from 1.
         borrowed: runs beyond its project's guaranteed quota.
         rule: the project's limits that it was started under.
@@ -389,6 +396,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     attempt: int = 0
     failures: int = 0
     losses: int = 0
+    failed_nodes: tuple[str, ...] = ()
     preemptions: int = 0
     queue_position: int | None = None
     borrowed: bool = False

@@ -59,12 +59,17 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
             for, as many as that.
         memory: more memory used than asked for; usually the backoff limit.
         crash: any other exit; usually the backoff limit.
-        lost: its node or GPU went away; usually 50 in a row.
+        gpu: its GPU failed or went away; usually as ``lost``.
+        node: its node failed, went away or was drained; usually as ``lost``.
+        lost: it vanished, nobody knows how; usually 50. Losses, of whichever class, are counted in
+            a row.
     """
 
     application: Retry | None = None
     memory: Retry | None = None
     crash: Retry | None = None
+    gpu: Retry | None = None
+    node: Retry | None = None
     lost: Retry | None = None
 
 

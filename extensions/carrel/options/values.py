@@ -304,7 +304,7 @@ def _dependency(found: str) -> dict[str, str]:
     return {"name": name, **({"condition": condition} if sign else {})}
 
 
-FAILURES: Final = ("application", "memory", "crash", "lost")
+FAILURES: Final = ("application", "memory", "crash", "gpu", "node", "lost")
 GIT: Final = re.compile(
     r"(?P<url>(?:https?|git)://[^/@\s-][^/@\s]*/[^@\s]+|ssh://(?:[\w.-]+@)?[^/@\s-][^/@\s]*/[^@\s]+"
     r"|\w[\w.-]*@[^/@:\s-][^/@:\s]*:[^@\s]+)(?:@(?P<rev>[^\s-]\S*))?"

@@ -21,6 +21,7 @@ class NodeConstraint:
         nodes: when given, only these.
         labels: required, all of them: the node's value of the key is one of the values.
         preferred: nodes that satisfy more of these are taken first; never a condition.
+        avoided: names of nodes that are taken last, whatever they satisfy; never a condition.
         tolerations: taints that do not keep the task away, ``key`` or ``key=value``; ``*`` all.
         apart: members of one workload go to different values of this label key (``HOST``: to
             different nodes); empty means that they may share.
@@ -30,6 +31,7 @@ class NodeConstraint:
     nodes: frozenset[str] | None = None
     labels: tuple[tuple[str, frozenset[str]], ...] = ()
     preferred: tuple[tuple[str, frozenset[str]], ...] = ()
+    avoided: frozenset[str] = frozenset()
     tolerations: frozenset[str] = frozenset()
     apart: str = ""
     spread: bool | None = None

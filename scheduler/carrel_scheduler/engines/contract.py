@@ -14,6 +14,7 @@ import msgspec
 from typing_extensions import override
 
 from carrel_schema.governance.people import PosixIdentity
+from carrel_schema.objects import LossCause
 
 LATE_SECONDS: Final = 60.0
 """So long after its grace period a terminating task counts as stuck."""
@@ -146,6 +147,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
         last_output: of a task that failed, the end of its output, at most 2 KiB.
         lost: it ended and nothing recorded how (its supervisor was killed, the machine went
             down); such a task may be run again.
+        loss: what went away under a lost task, where that is known.
         misplaced: it did not start because it could not run on that node then.
         address: where its servers listen for others, where it has an address of its own.
     """
@@ -161,6 +163,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     last_output: str = ""
     lost: bool = False
+    loss: LossCause = ""
     misplaced: bool = False
     devices: tuple[int, ...] = ()
     address: str = ""

@@ -58,6 +58,8 @@ def test_wishes_go_before_packing() -> None:
     wish = NodeConstraint(preferred=(("x", frozenset({"1"})),))
     assert world.pick(Request(gpus=1, where=wish)) == "b"
     assert world.pick(Request(gpus=1)) == "a"
+    assert world.pick(Request(gpus=1, where=NodeConstraint(avoided=frozenset("a")))) == "b"
+    assert world.pick(Request(gpus=1, where=NodeConstraint(avoided=frozenset("abc")))) == "a"
 
 
 def test_shares_gather_on_shared_devices() -> None:

@@ -78,6 +78,10 @@ def test_wishes_are_counted() -> None:
     assert wishes is not None
     assert wishes[: len(world.nodes.slots)].tolist() == [2, 1]
     assert world.eligible.preferred(NodeConstraint()) is None
+    last = NodeConstraint(preferred=both.preferred, avoided=frozenset({"a", "gone"}))
+    wishes = world.eligible.preferred(last)
+    assert wishes is not None
+    assert wishes[: len(world.nodes.slots)].tolist() == [-1, 1]
 
 
 def test_masks_follow_changes_of_nodes() -> None:

@@ -84,23 +84,45 @@ def test_told_to_end_before_it_began() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("told", "words", "loss"),
     [
-        ({"reason": "Evicted", "message": "low on memory."}, "short of resources (low on memory)"),
-        ({"reason": "NodeShutdown"}, "shut down"),
+        (
+            {"reason": "Evicted", "message": "low on memory."},
+            "short of resources (low on memory)",
+            "node",
+        ),
+        ({"reason": "NodeShutdown"}, "shut down", "node"),
         (
             {"conditions": [
                 {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
             ]},
             "node is gone",
+            "node",
         ),
-        ({"metadata": {"deletionTimestamp": ENDED}}, "was deleted"),
+        (
+            {"conditions": [
+                {"type": "DisruptionTarget", "status": "True", "reason": "GpuReservationLost"}
+            ]},
+            "its GPU may be given to others",
+            "gpu",
+        ),
+        (
+            {"conditions": [
+                {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+            ]},
+            "another scheduler",
+            "",
+        ),
+        ({"metadata": {"deletionTimestamp": ENDED}}, "was deleted", ""),
     ],
 )  # fmt: skip
-def test_ended_by_others_is_lost_and_says_by_whom(told: dict[str, Any], words: str) -> None:
+def test_ended_by_others_is_lost_and_says_by_whom(
+    told: dict[str, Any], words: str, loss: str
+) -> None:
     found = read(a_pod(phase="Failed", state=terminated(143), **told))
     assert found.lost
     assert words in found.message
+    assert found.loss == loss
     done = read(a_pod(phase="Succeeded", state=terminated(0), **told))
     assert not done.lost, "work that is done is done"
 

@@ -1,12 +1,13 @@
 """What fails, is lost or does not end, in virtual time: tried again, elsewhere, or given up."""
 
+import msgspec
 import pytest
 
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import LATE_SECONDS
 from carrel_scheduler.workloads.reconcile import executor
-from carrel_scheduler.workloads.state.events import Wake
-from unit.workloads.desk import Desk
+from carrel_scheduler.workloads.state.events import DevicesSampled, Wake
+from unit.workloads.desk import NODE, Desk, node_facts
 
 
 async def test_nobody_waits_for_ever_for_a_task_that_does_not_end(desk: Desk) -> None:
@@ -61,6 +62,25 @@ async def test_a_failing_training_is_tried_again_and_then_given_up(desk: Desk) -
     await desk.runs(uid)
     await desk.ends(uid, 1)
     assert await desk.phase(uid) == "failed"
+
+
+async def test_after_a_crash_another_node_is_taken_where_one_has_room(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    other = msgspec.structs.replace(node_facts(4), name="other")
+    desk.loop.enqueue(DevicesSampled(other, ()))
+    await desk.settle()
+    uid = await desk.submit("vision", "train-1", gpus=4, backoff_limit=3)
+    nodes = []
+    for _ in range(2):
+        await desk.runs(uid)
+        [task] = desk.tasks_of(uid)
+        nodes.append(desk.engine.specs[task].node)
+        await desk.wait(60.0)
+        await desk.ends(uid, None, signal=11)
+        await desk.wait(60.0)
+    assert sorted(nodes) == sorted((NODE, "other"))
+    assert (await desk.stored(uid)).status.failed_nodes == (nodes[1], nodes[0])
+    assert await desk.phase(uid) == "starting", "both failed: it waits for neither"
 
 
 async def test_an_exit_that_comes_twice_within_seconds_is_not_tried_again(desk: Desk) -> None:

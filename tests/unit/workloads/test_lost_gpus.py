@@ -10,6 +10,7 @@ from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, with_lost
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.answers import DeviceView
+from carrel_schema.sections import Retries
 from unit.workloads.desk import NODE, Desk, node_facts
 
 
@@ -93,6 +94,19 @@ async def test_a_gang_on_a_lost_gpu_starts_again_together(desk: Desk) -> None:
     await desk.ends(uid, None, signal=15)
     stored = await desk.stored(uid)
     assert (stored.status.phase, stored.status.failures) == ("pending", 0)
+
+
+async def test_a_job_that_may_lose_no_gpu_fails(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "job", gpus=4, retries=Retries(gpu=0))
+    await desk.runs(uid)
+    desk.loop.enqueue(DevicesSampled(node_facts(2), ()))
+    await desk.settle()
+    await desk.ends(uid, None, signal=15)
+    status = (await desk.stored(uid)).status
+    assert status.phase == "failed"
+    assert status.reason is not None
+    assert status.reason.sentence == "Failed: its process was lost (GPUs 2, 3 of desk were lost)."
 
 
 async def test_a_device_that_says_it_is_lost_counts_as_lost(desk: Desk) -> None:

@@ -17,11 +17,23 @@ from carrel_scheduler.workloads.state.phases import (
     IllegalTransition,
     check_transition,
 )
-from carrel_schema.objects import Preemption, ReasonInfo, WorkloadSpec, WorkloadStatus
+from carrel_schema.objects import (
+    LossCause,
+    Preemption,
+    ReasonInfo,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from carrel_schema.sections import Retries
 
 
 def ended(
-    exit_code: int | None = 0, *, signal: int = 0, lost: bool = False, message: str = ""
+    exit_code: int | None = 0,
+    *,
+    signal: int = 0,
+    lost: bool = False,
+    loss: LossCause = "",
+    message: str = "",
 ) -> TaskStatus:
     return TaskStatus(
         id=TaskId("u", 0, 0),
@@ -30,6 +42,7 @@ def ended(
         exit_code=exit_code,
         signal=signal,
         lost=lost,
+        loss=loss,
         message=message,
     )
 
@@ -102,6 +115,43 @@ def test_losses_in_a_row_are_tried_again_ever_later_and_not_for_ever() -> None:
     assert result.failure is None
     assert result.reason is not None
     assert result.reason.token == "LostTooOften"
+
+
+@pytest.mark.parametrize(
+    ("retries", "loss", "lost_before", "phase"),
+    [
+        (Retries(gpu=1), "gpu", 0, "pending"),
+        (Retries(gpu=1), "gpu", 1, "failed"),
+        (Retries(gpu=1), "node", 1, "pending"),
+        (Retries(gpu=0), "gpu", 0, "failed"),
+        (Retries(node=2, lost=0), "node", 1, "pending"),
+        (Retries(lost=0), "node", 0, "failed"),
+        (Retries(gpu=0, node=0), "", 3, "pending"),
+    ],
+)
+def test_losses_of_a_gpu_and_of_a_node_have_limits_of_their_own(
+    retries: Retries, loss: LossCause, lost_before: int, phase: str
+) -> None:
+    status = WorkloadStatus(phase="running", started_at=90.0, losses=lost_before)
+    task = ended(None, lost=True, loss=loss)
+    result = outcome(WorkloadSpec(retries=retries), status, [task], 100.0)
+    assert result.phase == phase
+    assert result.failure is None
+
+
+@pytest.mark.parametrize(
+    ("task", "node"),
+    [
+        (ended(139), "n"),
+        (ended(None, lost=True, loss="gpu"), "n"),
+        (ended(127), ""),
+        (ended(137, message="killed for memory"), ""),
+        (ended(0), ""),
+    ],
+)
+def test_a_node_is_avoided_after_what_another_node_may_not_do(task: TaskStatus, node: str) -> None:
+    result = outcome(WorkloadSpec(), WorkloadStatus(phase="running"), [task], 0.0)
+    assert result.failed_node == node
 
 
 def test_what_ran_for_long_before_it_was_lost_counts_anew() -> None:

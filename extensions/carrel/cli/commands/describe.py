@@ -235,6 +235,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Volumes", ", ".join(volume.spelt for volume in spec.volumes)),
         ("Inputs", ", ".join(spec.inputs)),
         ("Attempts", _attempts(workload)),
+        ("Avoids", ", ".join(status.failed_nodes)),
         ("Progress", _progress(workload)),
         ("Metrics", ", ".join(f"{key} {value:.6g}" for key, value in status.metrics.items())),
         ("Checkpoint", _checkpoint(workload, now)),

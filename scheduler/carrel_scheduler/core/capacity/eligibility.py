@@ -59,7 +59,7 @@ class Eligible:
         self._models: Codes = np.zeros(0, np.uint8)
         self._masks: dict[tuple[object, ...], Bools] = {}
         self._ever: dict[tuple[object, ...], Bools] = {}
-        self._wishes: dict[tuple[tuple[str, frozenset[str]], ...], Counts] = {}
+        self._wishes: dict[tuple[object, ...], Counts] = {}
 
     def mask(self, where: NodeConstraint) -> Bools:
         """(N,) the nodes that take new work and satisfy the conditions. Do not change it."""
@@ -108,16 +108,19 @@ class Eligible:
         return (where.nodes, where.labels, where.tolerations, form)
 
     def preferred(self, where: NodeConstraint) -> Counts | None:
-        """(N,) how many wishes each node satisfies; ``None`` without wishes."""
-        if not where.preferred:
+        """(N,) how many wishes each node satisfies, below 0 where avoided; ``None`` without."""
+        if not (where.preferred or where.avoided):
             return None
         self._follow()
-        found = self._wishes.get(where.preferred)
+        wishes = (where.preferred, where.avoided)
+        found = self._wishes.get(wishes)
         if found is None:
             found = np.zeros(len(self._nodes.schedulable), np.int64)
             for key, values in where.preferred:
                 found += self._labelled(key, values)
-            self._wishes[where.preferred] = found
+            if where.avoided:
+                found -= (len(where.preferred) + 1) * self._named(where.avoided)
+            self._wishes[wishes] = found
         return found
 
     def _serving(self, kind: GpuKind) -> Bools:

@@ -13,7 +13,7 @@ from carrel_scheduler.core.events import Outcome
 from carrel_scheduler.workloads.state import reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
-from carrel_schema.objects import ReasonInfo
+from carrel_schema.objects import LossCause, ReasonInfo
 
 CLAIM_SECONDS = 120.0
 
@@ -131,14 +131,16 @@ def lose(
     how: str,
     *,
     lost: bool = False,
+    loss: LossCause = "",
     index: int | None = None,
 ) -> None:
     """A gang cannot go on: all its members are to end, to start again together.
 
-    ``index``: of the member that failed, where one did.
+    ``index``: of the member that failed, where one did; ``loss``: what went away under it.
     """
     alone = entry.workload.spec.tasks == 1
-    entry.workload.status.reason = reasons.gang_lost(how, lost=lost, alone=alone, index=index)
+    reason = reasons.gang_lost(how, lost=lost, loss=loss, alone=alone, index=index)
+    entry.workload.status.reason = reason
     end_all(changes, entry)
 
 

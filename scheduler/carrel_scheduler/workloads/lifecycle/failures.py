@@ -79,7 +79,7 @@ def _is_exception(line: str) -> bool:
 
 def _class_of(task: TaskStatus, error: str) -> FailureClass:
     if task.lost:
-        return "lost"
+        return task.loss or "lost"
     if task.message.startswith(_OUT_OF_MEMORY):
         return "memory"
     if task.exit_code is None and not task.signal:

@@ -5,7 +5,7 @@ convention: 0 is done, anything else asks to be run again).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import TaskStatus
@@ -37,7 +37,7 @@ class Outcome:
     """The next phase, why, and for another attempt not before which instant.
 
     ``losses``: as many attempts in a row were lost. ``failure``: what counts against the back-off
-    limit.
+    limit. ``failed_node``: where another attempt might fail alike.
     """
 
     phase: Phase
@@ -45,6 +45,7 @@ class Outcome:
     failure: Failure | None = None
     losses: int = 0
     not_before: float | None = None
+    failed_node: str = ""
 
 
 def pause_seconds(failures: int) -> float:
@@ -78,19 +79,23 @@ def outcome(
     if status.phase == "preempting":
         return Outcome("pending", status.reason)
     worst = _worst(ended, broken)
-    how, lost = how_task_ended(spec, worst), worst.lost
+    how, lost, loss = how_task_ended(spec, worst), worst.lost, worst.loss
     if broken is not None:
-        how, lost = broken.data["how"], broken.data["lost"]
+        data = broken.data
+        how, lost, loss = data["how"], data["lost"], data.get("loss", "")
     said = ""
     if broken is None and worst.exit_code and status.notebook is not None:
         said = status.notebook.error  # by the program that ran its cells
     if any(task.misplaced for task in ended):
         return Outcome("pending", reasons.not_begun(how), not_before=now + ELSEWHERE_SECONDS)
     if lost:
-        return _loss(spec, status, how, now)
-    return _failure(
-        spec, status, failure_of(worst, status, now, said), said.rstrip(".") or how, now
-    )
+        result = _loss(spec, status, how, loss or "lost", now)
+    else:
+        failure = failure_of(worst, status, now, said)
+        result = _failure(spec, status, failure, said.rstrip(".") or how, now)
+        lost = failure.cls == "crash"
+    named = broken is None or broken.data.get("index") is not None
+    return replace(result, failed_node=worst.node if lost and named else "")
 
 
 def _worst(ended: Sequence[TaskStatus], broken: ReasonInfo | None) -> TaskStatus:
@@ -106,15 +111,19 @@ def retry_limit(spec: WorkloadSpec, cls: FailureClass) -> int:
     asked: int | None = None if spec.retries is None else getattr(spec.retries, cls)
     if asked is not None:
         return asked
+    if cls in ("gpu", "node"):
+        return retry_limit(spec, "lost")
     usual = {"application": APPLICATION_RETRIES, "lost": LOSSES_AT_MOST}
     return usual.get(cls, spec.backoff_limit)
 
 
-def _loss(spec: WorkloadSpec, status: WorkloadStatus, how: str, now: float) -> Outcome:
+def _loss(
+    spec: WorkloadSpec, status: WorkloadStatus, how: str, cls: FailureClass, now: float
+) -> Outcome:
     """The outcome of a loss: another attempt, after a pause that grows while losses go on."""
     began = status.started_at if status.started_at is not None else now
     losses = 1 if now - began >= STEADY_SECONDS else status.losses + 1
-    if losses > retry_limit(spec, "lost"):
+    if losses > retry_limit(spec, cls):
         reason = reasons.lost_too_often(how, losses)
         return Outcome("failed", reason, losses=losses)
     pause = loss_pause_seconds(losses)

@@ -144,14 +144,14 @@ def _as_lost(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> T
         return task
     how = how_task_ended(entry.workload.spec, task)
     told = f"{how}, while {place.node} offers fewer GPUs than are in use there"
-    return msgspec.structs.replace(task, lost=True, message=told)
+    return msgspec.structs.replace(task, lost=True, loss="gpu", message=told)
 
 
 def _one_less(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
     """A member ended while others go on."""
     if task.exit_code != 0:
         how = how_task_ended(entry.workload.spec, task)
-        membership.lose(changes, entry, how, lost=task.lost, index=task.id.index)
+        membership.lose(changes, entry, how, lost=task.lost, loss=task.loss, index=task.id.index)
     elif task.id.index == 0 and shape.is_mpi(entry.workload.spec):
         membership.end_all(changes, entry)  # the others were there for the first
     else:
@@ -165,6 +165,9 @@ def _settle(changes: PassChanges, entry: CachedWorkload) -> None:
         status.failures += 1
         status.last_failure = result.failure
     status.losses = result.losses
+    if result.failed_node:
+        before = (node for node in status.failed_nodes if node != result.failed_node)
+        status.failed_nodes = (result.failed_node, *before)[:AVOIDED_NODES]
     ended_at = max((task.ended_at for task in entry.ended.values()), default=0.0)
     count_loss(entry, ended_at or changes.now, done=result.phase == "succeeded")
     at_once = result.phase == "pending" and result.not_before is None
@@ -198,12 +201,15 @@ def _show(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None
         signal=task.signal,
         message=task.message,
         lost=task.lost,
+        loss=task.loss,
         address=task.address or known.address,
     )
     changes.ports.let_go(task.id)
     changes.put_tasks(entry, tasks.values())
 
 
+AVOIDED_NODES = 3
+"""Of so many nodes where attempts failed, the latest, others are taken first."""
 DRAIN, EVICT = "drain", "evict"
 """What such a preemption is called in the ledger: its node is being emptied, or anything else."""
 _AWAY = (NodeHealth.SILENT, NodeHealth.GONE)

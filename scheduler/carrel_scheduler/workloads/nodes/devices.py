@@ -365,4 +365,4 @@ def _end_lost(changes: PassChanges, entry: CachedWorkload, how: str) -> None:
     if entry.workload.spec.kind == "workspace" or not entry.alive:
         stop_for(changes, entry, reasons.stopped_by_loss(how))
     else:
-        membership.lose(changes, entry, how, lost=True)
+        membership.lose(changes, entry, how, lost=True, loss="gpu")

@@ -195,6 +195,7 @@ def _as_recorded(entry: CachedWorkload, info: TaskInfo) -> TaskStatus:
         signal=info.signal,
         message=info.message,
         lost=info.lost,
+        loss=info.loss,
         devices=info.devices,
     )
 

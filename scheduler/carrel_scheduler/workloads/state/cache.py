@@ -299,7 +299,9 @@ def queued_event(
     """
     meta, spec = workload.meta, workload.spec
     rules = cache.rules_of(meta.project)
-    where = shape.where_of(spec, cache.gpu_models, inherited_rules.spread(*rules))
+    where = shape.where_of(
+        spec, cache.gpu_models, inherited_rules.spread(*rules), workload.status.failed_nodes
+    )
     return WorkloadQueued(
         uid=meta.uid,
         name=meta.name,

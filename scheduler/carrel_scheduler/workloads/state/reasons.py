@@ -11,7 +11,14 @@ import msgspec
 from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
 from carrel_schema.kinds import WorkloadKind
-from carrel_schema.objects import Failure, Preemption, ReasonInfo, Workload, WorkloadSpec
+from carrel_schema.objects import (
+    Failure,
+    LossCause,
+    Preemption,
+    ReasonInfo,
+    Workload,
+    WorkloadSpec,
+)
 from carrel_schema.sections import Dependency
 from carrel_schema.text.preemption_cost import preemption_cost
 
@@ -327,7 +334,14 @@ def member_ended(index: int, how: str) -> str:
     return f"worker {index}: {how}"
 
 
-def gang_lost(how: str, *, lost: bool, alone: bool = False, index: int | None = None) -> ReasonInfo:
+def gang_lost(
+    how: str,
+    *,
+    lost: bool,
+    loss: LossCause = "",
+    alone: bool = False,
+    index: int | None = None,
+) -> ReasonInfo:
     """A gang, or a task ``alone``, cannot go on; what of it still runs is being ended."""
     return ReasonInfo(
         token=GANG_LOST,
@@ -337,7 +351,7 @@ def gang_lost(how: str, *, lost: bool, alone: bool = False, index: int | None = 
         help="It starts again from its last checkpoint."
         if alone
         else "They start again together from the last checkpoint.",
-        data={"how": how, "lost": lost, "index": index},
+        data={"how": how, "lost": lost, "loss": loss, "index": index},
     )
 
 
@@ -491,7 +505,9 @@ def lost_too_often(how: str, losses: int) -> ReasonInfo:
     return ReasonInfo(
         token="LostTooOften",
         cls="failed",
-        sentence=f"Failed: its process was lost {losses} times in a row, lastly because: {how}.",
+        sentence=f"Failed: its process was lost ({how})."
+        if losses == 1
+        else f"Failed: its process was lost {losses} times in a row, lastly because: {how}.",
         help="An administrator should look at the nodes and GPUs that it ran on.",
         data={"losses": losses},
     )

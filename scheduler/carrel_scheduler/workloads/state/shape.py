@@ -129,7 +129,10 @@ def level_key(name: str) -> str:
 
 
 def where_of(
-    spec: WorkloadSpec, models: Collection[str] = (), spread: bool | None = None
+    spec: WorkloadSpec,
+    models: Collection[str] = (),
+    spread: bool | None = None,
+    failed_nodes: Collection[str] = (),
 ) -> NodeConstraint:
     """The nodes that it asks for itself.
 
@@ -137,6 +140,7 @@ def where_of(
         spec: of the work.
         models: of GPUs that nodes have.
         spread: whether its project spreads work over nodes; ``None``: as the cluster does.
+        failed_nodes: where its last attempts failed; it is placed there only if no other fits.
     """
     labels: tuple[tuple[str, frozenset[str]], ...] = ()
     if spec.node_group:
@@ -144,7 +148,12 @@ def where_of(
     preferred = gpu_models.in_order(spec.gpu_types, models)
     if preferred:
         labels = (*labels, preferred[-1])
-    return NodeConstraint(labels=labels, preferred=preferred[:-1], spread=spread)
+    return NodeConstraint(
+        labels=labels,
+        preferred=preferred[:-1],
+        avoided=frozenset(failed_nodes),
+        spread=spread,
+    )
 
 
 def request_of(

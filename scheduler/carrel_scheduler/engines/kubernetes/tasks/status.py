@@ -11,6 +11,7 @@ from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.kubernetes.pods.types import Terminated
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod, moment
 from carrel_schema import names
+from carrel_schema.objects import LossCause
 
 SIGNALS: Final = range(128 + 1, 128 + 65)
 SIGTERM: Final = 15
@@ -19,6 +20,7 @@ SILENT_SECONDS: Final = 30.0
 """A pod that should be gone since so long is on a node that does not answer."""
 DEADLINE: Final = "DeadlineExceeded"
 _UNKNOWN: Final = "ContainerStatusUnknown"
+_GPU_LOST: Final = "GpuReservationLost"
 _REASONS: Final = {
     "Evicted": "its node ran short of resources",
     "NodeLost": "its node does not answer",
@@ -31,9 +33,10 @@ _REASONS: Final = {
     "DeletionByTaintManager": "its node does not answer or was taken out of service",
     "EvictionByEvictionAPI": "it was evicted, as when a node is drained",
     "DeletionByPodGC": "its node is gone",
-    "GpuReservationLost": "its GPU may be given to others",
+    _GPU_LOST: "its GPU may be given to others",
     "TerminationByKubelet": "its node ran short of resources or was shut down",
 }
+_NOT_THE_NODE: Final = frozenset({_GPU_LOST, "PreemptionByScheduler"})
 _WAITING: Final = {
     "ErrImagePull": "its image cannot be pulled",
     "ImagePullBackOff": "its image cannot be pulled",
@@ -62,7 +65,9 @@ def read(pod: TaskPod, task: TaskId, now: float, *, asked: str = "") -> TaskStat
     if leaving and not pod.spec.node_name:
         return _never_began(pod, task, moment(leaving), asked)
     if leaving and now >= moment(leaving) + SILENT_SECONDS:
-        return _lost(pod, task, now, _because(pod) or _REASONS["NodeLost"])
+        return _lost(
+            pod, task, now, _because(pod) or _REASONS["NodeLost"], loss=_loss(pod) or "node"
+        )
     running = pod.state.running
     if running is None:
         return _status(pod, task, TaskPhase.STARTING, message=_waits(pod))
@@ -101,6 +106,7 @@ def _ended(pod: TaskPod, task: TaskId, *, asked: str) -> TaskStatus:
         message=message,
         last_output=end.message if code and not message else "",
         lost=lost,
+        loss=_loss(pod) if lost else "",
     )
 
 
@@ -111,11 +117,25 @@ def _never_began(pod: TaskPod, task: TaskId, at: float, asked: str) -> TaskStatu
     return _status(pod, task, TaskPhase.ENDED, ended_at=at, signal=signal, message=message)
 
 
-def _lost(pod: TaskPod, task: TaskId, at: float, why: str, *, lost: bool = True) -> TaskStatus:
+def _lost(
+    pod: TaskPod,
+    task: TaskId,
+    at: float,
+    why: str,
+    *,
+    lost: bool = True,
+    loss: LossCause | None = None,
+) -> TaskStatus:
     running = pod.state.running
-    began = moment(running.started_at) if running else 0.0
     return _status(
-        pod, task, TaskPhase.ENDED, started_at=began, ended_at=at, message=why, lost=lost
+        pod,
+        task,
+        TaskPhase.ENDED,
+        started_at=moment(running.started_at) if running else 0.0,
+        ended_at=at,
+        message=why,
+        lost=lost,
+        loss=(_loss(pod) if loss is None else loss) if lost else "",
     )
 
 
@@ -131,6 +151,7 @@ def _status(
     message: str = "",
     last_output: str = "",
     lost: bool = False,
+    loss: LossCause = "",
 ) -> TaskStatus:
     ended = phase is TaskPhase.ENDED
     return TaskStatus(
@@ -144,6 +165,7 @@ def _status(
         message=message,
         last_output=last_output,
         lost=lost,
+        loss=loss,
         devices=devices(pod),
         address=pod.status.pod_ip,
     )
@@ -167,13 +189,26 @@ def _of_end(end: Terminated) -> str:
 
 def _because(pod: TaskPod) -> str:
     """Why another part of the cluster ended it, as a sentence; empty if unknown."""
+    reason, message = _disruption(pod)
+    return _said(_REASONS.get(reason, reason), message) if reason else ""
+
+
+def _loss(pod: TaskPod) -> LossCause:
+    """What went away under it; empty where nobody says."""
+    reason, _ = _disruption(pod)
+    if reason == _GPU_LOST:
+        return "gpu"
+    return "node" if reason in _REASONS and reason not in _NOT_THE_NODE else ""
+
+
+def _disruption(pod: TaskPod) -> tuple[str, str]:
+    """The reason, and its message, for which another part of the cluster ended it."""
     if pod.status.reason in _REASONS:
-        return _said(_REASONS[pod.status.reason], pod.status.message)
+        return pod.status.reason, pod.status.message
     for condition in pod.status.conditions:
         if condition.type == "DisruptionTarget" and condition.status == "True":
-            words = _REASONS.get(condition.reason, condition.reason)
-            return _said(words, condition.message)
-    return ""
+            return condition.reason, condition.message
+    return "", ""
 
 
 def _said(words: str, message: str) -> str:
