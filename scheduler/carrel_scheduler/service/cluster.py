@@ -29,6 +29,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.watchers import ExternalP
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader, StateFolderLock
 from carrel_scheduler.engines.kubernetes.node_group_store import ResourceNodeGroups
 from carrel_scheduler.engines.kubernetes.node_tokens import NodeTokens
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import Inventory
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
@@ -179,7 +181,10 @@ class Cluster:
         self._external_pods = ExternalPodReconciler(
             access,
             stale_grace_s=self._cluster.stale_gang_s,
-            places=PlacementConstraints(by_role=self._cluster.by_role),
+            places=PlacementConstraints(
+                devices=DeviceClaims(Inventory(self._cluster.gpu_drivers)),
+                by_role=self._cluster.by_role,
+            ),
             storage_claim=self._cluster.pods.storage_claim,
         )
         return self._external_pods

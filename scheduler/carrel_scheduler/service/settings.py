@@ -74,6 +74,8 @@ variable                        meaning
 ``CARREL_NODE_ROLES``           ``strict``: work with GPUs runs on nodes with the role of GPU
                                 workers only, other work on CPU workers only; ``open`` (default):
                                 roles do not matter
+``CARREL_GPU_DRIVERS``          drivers of dynamic resource allocation whose devices are GPUs, comma
+                                separated; default gpu.nvidia.com,gpu.amd.com,gpu.intel.com
 ``CARREL_STALE_GANG_SECONDS``   so long a gang of pods that others made may run with fewer than it
                                 needs before it releases its capacity; default 60
 ``CARREL_LOST_AFTER_SECONDS``   so long a node may be out of reach before trainings that run there
@@ -82,6 +84,7 @@ variable                        meaning
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, ip_network
@@ -94,6 +97,7 @@ from carrel_scheduler.core.settings import DEFAULTS as CORE
 from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.core.settings import Strategy
 from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import STALE_SECONDS
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import GPU_DRIVERS
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
 from carrel_scheduler.engines.local.images.store import StoreSettings
 from carrel_scheduler.engines.local.network.addressing import (
@@ -121,6 +125,9 @@ class MissingSetting(Exception):  # noqa: N818
         )
 
 
+_DRIVER = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+
+
 class BadSetting(Exception):  # noqa: N818
     """A variable has a value that it cannot have."""
 
@@ -138,6 +145,7 @@ class ClusterSettings:
         pods: how they are made.
         storage: the claim that is made for each project.
         by_role: nodes take only work of their roles.
+        gpu_drivers: drivers of dynamic resource allocation whose devices are GPUs.
         stale_gang_s: so long a gang of other people's pods may run with too few of them.
         closed_networks: that pods of projects do not reach.
     """
@@ -147,6 +155,7 @@ class ClusterSettings:
     pods: PodSettings
     storage: Checkpoints
     by_role: bool = False
+    gpu_drivers: tuple[str, ...] = GPU_DRIVERS
     stale_gang_s: float = STALE_SECONDS
     closed_networks: tuple[str, ...] = ()
 
@@ -405,6 +414,7 @@ def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> Clust
     return ClusterSettings(
         storage=_storage(env, wanted=claim == CHECKPOINTS_CLAIM),
         by_role=_by_role(env),
+        gpu_drivers=_gpu_drivers(env),
         closed_networks=_closed_networks(env),
         stale_gang_s=_number(env, "CARREL_STALE_GANG_SECONDS", STALE_SECONDS, least=0.0),
         namespace=env.get("CARREL_NAMESPACE") or SYSTEM_NAMESPACE,
@@ -433,6 +443,15 @@ def _closed_networks(env: Mapping[str, str]) -> tuple[str, ...]:
     except ValueError as error:
         right = f"networks such as 10.0.0.0/16, comma separated ({error})"
         raise BadSetting("CARREL_CLOSED_NETWORKS", said, right) from None
+
+
+def _gpu_drivers(env: Mapping[str, str]) -> tuple[str, ...]:
+    said = env.get("CARREL_GPU_DRIVERS", "")
+    names = tuple(name for one in said.split(",") if (name := one.strip()))
+    if not all(_DRIVER.fullmatch(name) for name in names):
+        right = "names of drivers such as gpu.nvidia.com, comma separated,"
+        raise BadSetting("CARREL_GPU_DRIVERS", said, right)
+    return names or GPU_DRIVERS
 
 
 def _by_role(env: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from carrel_scheduler.core.requests import ANYWHERE, NodeConstraint
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
+    CLAIMED_GPUS,
     Needs,
     Share,
     needs_of,
@@ -128,10 +129,14 @@ def test_two_kinds_of_gpu_are_refused() -> None:
         needs_of(pod(containers=[container(requests={"nvidia.com/gpu": "1", "amd.com/gpu": "1"})]))
 
 
-def test_resource_claims_are_refused_with_what_to_do_instead() -> None:
-    with pytest.raises(PodRefused) as refused:
-        needs_of(pod(resourceClaims=[{"name": "gpu"}]))
-    assert "nvidia.com/gpu" in refused.value.sentence
+def test_gpus_of_claims_count_and_no_others_beside_them() -> None:
+    found = needs_of(pod(), 2)
+    assert (found.gpus, found.gpu_resource) == (2, CLAIMED_GPUS)
+    assert request_of(found, ANYWHERE).gpus == 2
+    with pytest.raises(PodRefused, match="two_kinds_of_gpu"):
+        needs_of(pod(containers=[container(requests={"nvidia.com/gpu": "1"})]), 1)
+    with pytest.raises(PodRefused, match="share_and_gpus"):
+        needs_of(pod(annotations={"gpu-fraction": "0.5"}), 1)
 
 
 def test_requests_that_differ_by_little_are_one_class() -> None:

@@ -15,8 +15,9 @@ from typing import Final
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes import notifications
+from carrel_scheduler.engines.kubernetes import device_claims, notifications
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind, prepare
+from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated
 from carrel_scheduler.engines.kubernetes.eviction import Protected, evict
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Bind,
@@ -30,6 +31,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     ReportPending,
 )
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import share_of
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import binding_annotations
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
@@ -111,6 +113,7 @@ class PodExecutor:
         self._sharing = asyncio.Semaphore(limits.bindings)
         self._binds: deque[Bind] = deque()
         self._evictions: deque[Evict] = deque()
+        self._releases: asyncio.Queue[ReleaseClaim] = asyncio.Queue()
         self._refusals: Counter[str] = Counter()
         self._notifications: dict[tuple[type, str], Notification] = {}
         self._rows: list[Transition] = []
@@ -122,6 +125,8 @@ class PodExecutor:
         """Take orders; returns at once."""
         self._binds += orders.binds
         self._evictions += orders.evictions
+        for release in orders.releases:
+            self._releases.put_nowait(release)
         for _ in orders.binds:
             self._binding.release()
         for _ in orders.evictions:
@@ -147,6 +152,7 @@ class PodExecutor:
             for _ in range(self._limits.evictions):
                 group.create_task(self._evict_all())
             group.create_task(self._notify_all())
+            group.create_task(self._release_all())
             group.create_task(self._write_rows())
 
     async def flush(self) -> None:
@@ -192,6 +198,8 @@ class PodExecutor:
         try:
             for decision in order.first:
                 await prepare(self._client, decision)
+            for claim in order.claims:
+                await device_claims.allocate(self._client, claim)
             await self._bind(order)
         except KubeError as error:
             self.counts.failed += 1
@@ -202,7 +210,7 @@ class PodExecutor:
                 raise Fenced(str(error)) from error
             self.counts.failed += 1
             self._report(BindingFailed(pod, str(error), error.final))
-        except EngineError as error:  # its GPUs cannot be held at present
+        except (EngineError, NotAllocated) as error:  # its GPUs cannot be held at present
             self.counts.failed += 1
             self._report(BindingFailed(pod, str(error), final=False))
         except Exception as error:
@@ -224,6 +232,21 @@ class PodExecutor:
             said = binding_annotations(hold.gpus, share.milli, share.memory_mib)
             await bind(self._client, _target(order, said), self.epoch)
             hold.pod = order.seen.metadata
+
+    async def _release_all(self) -> None:
+        """Take claims back from pods that were not bound; the first that fails is tried again."""
+        while True:
+            order, tries = await self._releases.get(), 0
+            while True:
+                try:
+                    await device_claims.release(self._client, order)
+                except (Unavailable, TooManyRequests):
+                    await asyncio.sleep(EVICT_PAUSES.after(tries))
+                    tries += 1
+                    continue
+                except KubeError as error:
+                    log.warning("resource claim %s is not released: %s", order.claim, error)
+                break
 
     async def _evict_all(self) -> None:
         while True:

@@ -150,16 +150,25 @@ class EventHandlers:
 
     def _node(self, node: Node) -> None:
         name, groups = node.metadata.name, self._pass.places.groups.version
-        self._pass.places.set_node(node)
+        new = self._pass.nodes.see(node)
+        self._pass.places.set_node(self._pass.nodes.described(name))
         if groups != self._pass.places.groups.version:
             confine_waiting(self._pass.state, self._pass.places.groups, self._pass.index.workloads)
-        if self._pass.nodes.see(node):
+        if new:
             self._touch_pods(name)
         elif self._pass.nodes.is_lost(name):
             self._lose_pods(name, ending_only=True)
 
     def _group(self, group: NodeGroup) -> None:
         if self._pass.places.groups.set(group.metadata.name, group.spec):
+            self._regroup()
+
+    def follow_devices(self) -> None:
+        """Devices of nodes, or their use, changed; our own work keeps off GPUs of claims."""
+        for node in self._pass.nodes.follow_devices():
+            self._pass.places.set_node(node)
+        claimed = self._pass.places.devices.has_gpus
+        if self._pass.places.groups.set_claimed_gpus(there=claimed):
             self._regroup()
 
     def allow_groups(
@@ -256,6 +265,7 @@ class EventHandlers:
             return
         log.warning("pod %s/%s was not bound: %s", news.pod.namespace, news.pod.name, news.text)
         reconcile_pass.release(self._pass, workload, task, Outcome.AGAIN)
+        self.report_missing(task)
         self._pass.attempts[ERROR] += 1
         task.failures += 1
         if news.final or task.failures >= MOST_FAILURES:

@@ -6,6 +6,7 @@ PodOrders are carried out after the pass (``executor``).
 from dataclasses import dataclass, field
 
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import AllocateClaim, ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Decision
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup, Pod, Topology
 from carrel_scheduler.ledger.records import Transition
@@ -125,9 +126,10 @@ ExternalEvent = (
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind a pod to a node, with devices, after what was decided about its volumes is written.
+    """Bind a pod to a node, with devices, after what was decided about its claims is written.
 
-    ``seen`` is the pod as it was decided on, ``counted`` whom it counts for (``pods.counted``).
+    ``first`` is about its volumes, ``claims`` about devices; ``seen`` is the pod as it was decided
+    on, ``counted`` whom it counts for (``pods.counted``).
     """
 
     pod: PodRef
@@ -136,6 +138,7 @@ class Bind:
     seen: Pod
     first: tuple[Decision, ...] = ()
     counted: str = ""
+    claims: tuple[AllocateClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,7 @@ class PodOrders:
     pending_reports: list[ReportPending] = field(default_factory=list)
     event_reports: list[ReportEvent] = field(default_factory=list)
     nominations: list[Nominate] = field(default_factory=list)
+    releases: list[ReleaseClaim] = field(default_factory=list)
     rows: list[Transition] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -198,5 +202,6 @@ class PodOrders:
             or self.pending_reports
             or self.event_reports
             or self.nominations
+            or self.releases
             or self.rows
         )

@@ -15,6 +15,8 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.core_state import close_node
 from carrel_scheduler.engines.external import NodeHealth
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     UnmanagedUse,
@@ -23,7 +25,8 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import (
     health_of,
     node_set,
 )
-from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.quantities import NANO, PodRefused
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import CLAIMED_GPUS
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.quarantine import Quarantine
@@ -33,8 +36,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ClusterNode:
-    """A node as it was last seen, and how it is."""
+    """A node as it was last seen, and how it is.
 
+    Attributes:
+        seen: as the cluster shows it.
+        object: the same with the GPUs that claims ask for.
+        health: how it is.
+    """
+
+    seen: Node
     object: Node
     health: NodeHealth
 
@@ -42,8 +52,15 @@ class ClusterNode:
 class ClusterNodes:
     """All nodes. Changes are gathered, and applied once a current."""
 
-    def __init__(self, groups: NodeGroups, withheld: Callable[[NodeSet], NodeSet]) -> None:
+    def __init__(
+        self,
+        groups: NodeGroups,
+        withheld: Callable[[NodeSet], NodeSet],
+        devices: DeviceClaims,
+        holds: Callable[[str], bool],
+    ) -> None:
         self._groups, self._withheld = groups, withheld
+        self._devices, self._holds = devices, holds
         self._known: dict[str, ClusterNode] = {}
         self._unmanaged = UnmanagedUse()
         self._changed: set[str] = set()
@@ -90,12 +107,32 @@ class ClusterNodes:
         name = node.metadata.name
         self._followed = True
         before = self._known.get(name)
-        known = self._known[name] = ClusterNode(node, health_of(node))
+        described = self._devices.described(node)
+        known = self._known[name] = ClusterNode(node, described, health_of(node))
         self._changed.add(name)
         self._left.discard(name)
         if before is None or before.health is not known.health:
             self._health_changes[name] = known.health
         return before is None
+
+    def follow_devices(self) -> list[Node]:
+        """Nodes whose devices, or their use, changed: as they are now."""
+        found = []
+        for name in sorted(self._devices.take_changed() & self._known.keys()):
+            known = self._known[name]
+            known.object = self._devices.described(known.seen)
+            self._changed.add(name)
+            found.append(known.object)
+        return found
+
+    def claims_changed(self, pod: ExternalPod | None, node: str) -> None:
+        """What the claims of a pod were given belongs to somebody else from now on."""
+        if pod is not None and pod.manifest.spec.resource_claims:
+            self._changed.add(node)
+
+    def described(self, name: str) -> Node:
+        """A known node with the GPUs that claims ask for."""
+        return self._known[name].object
 
     def regroup(self) -> list[Node]:
         """The groups changed: all nodes are updated again."""
@@ -177,7 +214,10 @@ class ClusterNodes:
         taken = () if slot is None else _taken(state, slot)
         broken = () if before is None else before.broken_devices
         group = self._groups.of(known.object)
-        fact = node_set(known.object, self._unmanaged.of(name), taken, broken, group)
+        used = dict(self._unmanaged.of(name))
+        if claimed := self._devices.used_by_others(name, self._holds):
+            used[CLAIMED_GPUS] = claimed * NANO
+        fact = node_set(known.object, used, taken, broken, group)
         fact = self._withheld(fact)
         return None if fact == before else fact
 

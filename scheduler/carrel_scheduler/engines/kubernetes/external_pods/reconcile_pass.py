@@ -20,6 +20,7 @@ from carrel_scheduler.core.events import (
     TaskStuck,
     WorkloadRemoved,
 )
+from carrel_scheduler.core.requests import Request
 from carrel_scheduler.engines.contract import LATE_SECONDS
 from carrel_scheduler.engines.core_state import place_of
 from carrel_scheduler.engines.external import ReconcilerAccess
@@ -85,9 +86,12 @@ def release(
     current.state.apply(TaskReleased(workload.uid, task.index, outcome, current.now))
     current.row(workload, task, "pending" if outcome is Outcome.AGAIN else "ended")
     current.left(task)
+    current.nodes.claims_changed(task.pod, task.allocation.node)
     task.allocation, task.releasing, task.sent, task.stuck_at = None, False, False, None
     if outcome is Outcome.AGAIN:
         workload.evicted_at = current.now
+        if task.pod is not None and not task.pod.node:
+            current.pending_requests.read(workload, task)
     else:
         workload.changed = True
     if not workload.single and current.stale_grace_s >= 0:
@@ -112,6 +116,10 @@ def bind_pod(current: "ReconcilePass", workload: ExternalWorkload, task: Externa
         return
     if not current.requests_unchanged(task):
         current.requeue_changed(workload, task)
+        return
+    if not current.has_devices(task.pod, task.allocation.node, task.counted):
+        release(current, workload, task, Outcome.AGAIN)
+        current.index.touch(workload)
         return
     task.sent = True
     current.order_binding(task.pod, workload.grouping, task.allocation)
@@ -277,7 +285,9 @@ class ReconcilePass:
         self.orders = PodOrders()
         self.places = places
         self.topologies: dict[str, tuple[str, ...]] = {}
-        self.nodes = ClusterNodes(self.places.groups, access.withheld)
+        self.nodes = ClusterNodes(
+            self.places.groups, access.withheld, self.places.devices, self.holds
+        )
         self.pending_requests = PendingRequests(self.places)
         self.volumes = WorkloadVolumes(self.places, storage_claim)
         self.quarantine = access.quarantine or Quarantine(lambda: self.now)
@@ -312,7 +322,22 @@ class ReconcilePass:
 
     def requests_unchanged(self, task: ExternalTask) -> bool:
         """Whether the pod of a task still requests what was allocated."""
-        return task.pod is not None and asks_for(task.pod.manifest, task.counted)
+        one = task.pod
+        return one is not None and asks_for(one.manifest, task.counted, self.places.devices)
+
+    def has_devices(self, pod: ExternalPod, node: str, counted: Request) -> bool:
+        """Whether a node has what the claims of a pod ask for free, as many GPUs as counted."""
+        if not pod.manifest.spec.resource_claims:
+            return True
+        return self.places.devices.fit(pod.manifest, node, counted.gpus) is not None
+
+    def holds(self, uid: str) -> bool:
+        """Whether what a pod's claims were given is counted as its workload's."""
+        home = self.index.task_of(uid)
+        if home is None:
+            return False
+        task = home[1]
+        return task.allocation is not None or (task.pod is not None and bool(task.pod.node))
 
     def requeue_changed(self, workload: ExternalWorkload, task: ExternalTask) -> None:
         """Requeue a task whose pod requests something else than was allocated.
@@ -329,16 +354,16 @@ class ReconcilePass:
                 self.pending_requests.read(*home)
         else:
             workload.changed = True
-            self.pending_requests.read(workload, task)
         self.index.touch(workload)
 
     def order_binding(self, pod: ExternalPod, grouping: Grouping, place: Allocation) -> None:
         """Order a binding; placement constraints see the pod there from now on."""
         self.places.put_pod(pod.manifest, place.node)
         first = self.places.decide(pod.manifest, place.node)
+        claims = self.places.devices.decide(pod.manifest, place.node, len(place.devices))
         whom = labels.counted_annotation(grouping)
         self.orders.binds.append(
-            Bind(pod.ref, place.node, place.devices, pod.manifest, first, whom)
+            Bind(pod.ref, place.node, place.devices, pod.manifest, first, whom, claims)
         )
 
     def left(self, task: ExternalTask) -> None:
@@ -360,6 +385,7 @@ class ReconcilePass:
         one = task.pod
         self.index.close(workload, task)
         if one is not None:
+            self.nodes.claims_changed(one, one.node)
             self.nodes.put_unmanaged(one.manifest)
 
     def evict(

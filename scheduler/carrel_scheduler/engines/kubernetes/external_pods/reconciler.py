@@ -138,6 +138,7 @@ class ExternalPodReconciler:
         if not self.current.ready:
             return False
         due = self._due(now)
+        self._handlers.follow_devices()
         self._clear_leaving_nodes()
         if self.current.index.touched or self.current.nodes.changed:
             self.current.notify()
@@ -222,6 +223,7 @@ class ExternalPodReconciler:
             self.current.wake(task.awaits_until, workload)
         elif not self.current.pending_requests.fits(task, binding.node):
             reconcile_pass.release(self.current, workload, task, Outcome.AGAIN)
+            self._handlers.report_missing(task)
             self.current.index.touch(workload)
         else:
             reconcile_pass.bind_pod(self.current, workload, task)
@@ -269,6 +271,9 @@ class ExternalPodReconciler:
         """Have carried out what was decided."""
         if self.current.ready:
             self._over_quota.update(self.current)
+        releases = self.current.places.devices.releases
+        self.current.orders.releases += releases.values()
+        releases.clear()
         if self.current.orders:
             orders, self.current.orders = self.current.orders, PodOrders()
             self.current.execute(orders)

@@ -22,6 +22,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
     ExternalTask,
     ExternalWorkload,
 )
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import (
     PlacementConstraints,
@@ -85,10 +86,10 @@ def devices_wanted(request: Request, memory_mib: int) -> tuple[int, int]:
 log = logging.getLogger(__name__)
 
 
-def asks_for(pod: Pod, counted: Request) -> bool:
+def asks_for(pod: Pod, counted: Request, devices: DeviceClaims) -> bool:
     """Whether a pod asks for the amounts of a request, wherever it may run."""
     try:
-        asked = request_of(needs_of(pod), ANYWHERE)
+        asked = request_of(needs_of(pod, devices.access(pod).gpus), ANYWHERE)
     except PodRefused:
         return False
     return asked == replace(counted, where=ANYWHERE)
@@ -136,7 +137,8 @@ class PendingRequests:
         """A pod that runs holds what its containers ask for, whatever else it says."""
         bare = msgspec.structs.replace(pod.metadata, annotations={})
         try:
-            needs = needs_of(msgspec.structs.replace(pod, metadata=bare))
+            claimed = self._places.devices.access(pod).gpus
+            needs = needs_of(msgspec.structs.replace(pod, metadata=bare), claimed)
         except PodRefused as error:
             log.warning("what pod %s uses is not counted: %s", pod.metadata.name, error)
             return

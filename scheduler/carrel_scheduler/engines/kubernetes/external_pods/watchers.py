@@ -37,6 +37,14 @@ from carrel_scheduler.engines.kubernetes.external_pods.reading import (
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.usage import close_left_open
 from carrel_scheduler.engines.kubernetes.external_pods.workload_pods import DisruptionAnnouncer
+from carrel_scheduler.engines.kubernetes.pods.devices.types import (
+    DEVICE_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+)
 from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
@@ -53,7 +61,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import (
 )
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.errors import KubeError
+from carrel_scheduler.kube.errors import KubeError, NotFound
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.reflector import Change, ChangeKind
 from carrel_scheduler.kube.resources import (
@@ -68,7 +76,16 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.resources.kinds import NODE_GROUP, POD_GROUP, TOPOLOGY
 from carrel_scheduler.quarantine import Quarantine
 
-T = TypeVar("T", Namespace, PersistentVolumeClaim, PersistentVolume, StorageClass)
+T = TypeVar(
+    "T",
+    Namespace,
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
+    DeviceClass,
+    ResourceSlice,
+    ResourceClaim,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +110,43 @@ class StorageFeeds:
         await asyncio.gather(self.claims.close(), self.volumes.close(), self.classes.close())
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceFeeds:
+    """Everything about devices that claims ask for."""
+
+    classes: Feed[DeviceClass]
+    slices: Feed[ResourceSlice]
+    claims: Feed[ResourceClaim]
+
+    @classmethod
+    def of(cls, client: KubeClient) -> "DeviceFeeds":
+        """New feeds of the whole cluster."""
+        return cls(
+            Feed(client, DEVICE_CLASSES, DeviceClass),
+            Feed(client, RESOURCE_SLICES, ResourceSlice),
+            Feed(client, RESOURCE_CLAIMS, ResourceClaim),
+        )
+
+    async def close(self) -> None:
+        """Stop watching."""
+        await asyncio.gather(self.classes.close(), self.slices.close(), self.claims.close())
+
+
+async def has_device_claims(client: KubeClient) -> bool:
+    """Whether the cluster has dynamic resource allocation, as those from 1.34 on have."""
+    try:
+        await client.raw("GET", f"/apis/{DEVICE_CLASSES.api_version}")
+    except NotFound:
+        return False
+    return True
+
+
 class PlacementWatcher:
     """Carries changes into ``places``.
 
     Args:
         places: asked by the loop.
-        namespaces, storage: what is watched.
+        namespaces, storage, devices: what is watched.
         wake: makes the loop current.
     """
 
@@ -107,12 +155,13 @@ class PlacementWatcher:
         places: PlacementConstraints,
         namespaces: Feed[Namespace],
         storage: StorageFeeds,
+        devices: DeviceFeeds,
         wake: Callable[[], None],
         quarantine: Quarantine,
     ) -> None:
         self._quarantine = quarantine
         self._places, self._namespaces, self._storage = places, namespaces, storage
-        self._wake = wake
+        self._wake, self._devices = wake, devices
         self._volumes = Volumes()
         self._unsynced = 0
         self._synced = asyncio.Event()
@@ -122,9 +171,9 @@ class PlacementWatcher:
         """Wait until the initial lists are complete."""
         await self._synced.wait()
 
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        watches = self._watches()
+    async def run(self, *, devices: bool) -> None:
+        """Watch until cancelled; ``devices``: the cluster has claims for devices."""
+        watches = (*self._watches(), *(self._watches_of_devices() if devices else ()))
         self._unsynced = len(watches)
         async with asyncio.TaskGroup() as group:
             for pump in watches:
@@ -153,6 +202,15 @@ class PlacementWatcher:
                 volumes.set_class,
                 lambda one: volumes.drop_class(one.metadata.name),
             ),
+        )
+
+    def _watches_of_devices(self) -> tuple[Coroutine[None, None, None], ...]:
+        claims, feeds = self._places.devices, self._devices
+        slices = claims.inventory
+        return (
+            self._watch(feeds.classes, claims.set_class, claims.drop_class),
+            self._watch(feeds.slices, slices.set_slice, slices.drop_slice),
+            self._watch(feeds.claims, claims.set_claim, claims.drop_claim),
         )
 
     async def _watch(
@@ -280,6 +338,7 @@ class Feeds:
     nodes: Feed[Node]
     namespaces: Feed[Namespace]
     storage: StorageFeeds
+    devices: DeviceFeeds
     groups: Feed[NodeGroup] | None = None
     pod_groups: Feed[PodGroup] | None = None
     topologies: Feed[Topology] | None = None
@@ -292,6 +351,7 @@ class Feeds:
             Feed(client, NODES, Node),
             Feed(client, NAMESPACES, Namespace),
             StorageFeeds.of(client),
+            DeviceFeeds.of(client),
             Feed(client, NODE_GROUP.resource, NodeGroup) if ours else None,
             Feed(client, POD_GROUP.resource, PodGroup) if ours else None,
             Feed(client, TOPOLOGY.resource, Topology) if ours else None,
@@ -300,7 +360,11 @@ class Feeds:
     async def close(self) -> None:
         """Stop watching."""
         await asyncio.gather(
-            self.pods.close(), self.nodes.close(), self.namespaces.close(), self.storage.close()
+            self.pods.close(),
+            self.nodes.close(),
+            self.namespaces.close(),
+            self.storage.close(),
+            self.devices.close(),
         )
         for feed in (self.groups, self.pod_groups, self.topologies):
             if feed is not None:
@@ -352,6 +416,7 @@ class ExternalPodRunner:
             pods.current.places,
             feeds.namespaces,
             feeds.storage,
+            feeds.devices,
             lambda: deliver(ExternalEvents(())),
             pods.current.quarantine,
         )
@@ -359,9 +424,10 @@ class ExternalPodRunner:
     async def run(self, began: asyncio.Event, ledger_epoch: int) -> None:
         """Watch and act until cancelled; ``began`` is set once the reconciler may run."""
         await self._feeds.namespaces.synced()
+        devices = await has_device_claims(self._client)
         groups, nodes, pods = asyncio.Event(), asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._circumstances.run())
+            group.create_task(self._circumstances.run(devices=devices))
             await self._circumstances.synced()
             if self._feeds.groups is not None:
                 group.create_task(watch_groups(self._feeds.groups, self._deliver, groups))

@@ -19,15 +19,20 @@ from carrel_scheduler.engines.external import IN_GROUP
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     CPU_WORKER,
+    GPU_RESOURCE,
     GPU_WORKER,
     role_for,
 )
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
+    CLAIMED_GPUS,
+    GPU_RESOURCES,
+)
 from carrel_schema.names import namespace_of
 from carrel_schema.objects import Workload, WorkloadSpec
 
 Labels = tuple[tuple[str, frozenset[str]], ...]
-_OURS: Final = (IN_GROUP, GPU_WORKER, CPU_WORKER)
+_OURS: Final = (IN_GROUP, GPU_RESOURCE, GPU_WORKER, CPU_WORKER)
 """Labels that only this module adds to workloads."""
 
 
@@ -37,6 +42,8 @@ def confined(event: WorkloadQueued, groups: NodeGroups) -> WorkloadQueued:
     if found is None and not groups.version and not groups.by_role:
         return event
     labels: Labels = () if found is None else ((IN_GROUP, found),)
+    if groups.claimed_gpus and _has_gpus(event):
+        labels = (*labels, (GPU_RESOURCE, frozenset(GPU_RESOURCES) - {CLAIMED_GPUS}))
     if groups.by_role:
         labels = (*labels, role_for(gpus=_has_gpus(event)))
     gang = None if event.gang is None else _labelled_gang(event.gang, labels)

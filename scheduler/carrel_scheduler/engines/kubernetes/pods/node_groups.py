@@ -21,7 +21,8 @@ from carrel_schema.objects import NodeGroupLists
 class NodeGroups:
     """The groups that resources describe, and those that only labels of nodes name.
 
-    ``version`` changes with them. A group without a resource is open to all.
+    ``version`` changes with them. A group without a resource is open to all. ``claimed_gpus`` says
+    whether the GPUs of some nodes are asked for by claims: only pods with claims can use those.
 
     Args:
         by_role: nodes take only work of their roles, beside that.
@@ -30,6 +31,7 @@ class NodeGroups:
     def __init__(self, *, by_role: bool = False) -> None:
         self.version = 0
         self.by_role = by_role
+        self.claimed_gpus = False
         self._labelled: set[str] = set()
         self._groups: dict[str, NodeGroupSpec] = {}
         self._allowed: Mapping[str, NodeGroupLists] = {}
@@ -40,6 +42,14 @@ class NodeGroups:
         if self._groups.get(name) == spec:
             return False
         self._groups[name] = spec
+        self.version += 1
+        return True
+
+    def set_claimed_gpus(self, *, there: bool) -> bool:
+        """Whether there are GPUs that claims ask for; returns whether that is news."""
+        if self.claimed_gpus == there:
+            return False
+        self.claimed_gpus = there
         self.version += 1
         return True
 

@@ -117,7 +117,9 @@ MEMORY: Final = "memory"
 PODS: Final = "pods"
 STORAGE: Final = "ephemeral-storage"
 HUGE_PAGES: Final = "hugepages-"
-GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
+CLAIMED_GPUS: Final = "resource.kubernetes.io/gpu"
+"""GPUs that claims of dynamic resource allocation ask for; no container can ask by this name."""
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", CLAIMED_GPUS)
 """Resources that are whole GPUs; a node offers one of them."""
 _OF_POD: Final = (CPU, MEMORY)
 MOST_CORES: Final = 1_000_000
@@ -150,15 +152,19 @@ class Needs:
     extended: tuple[tuple[str, int], ...] = ((PODS, 1),)
 
 
-def needs_of(pod: Pod) -> Needs:
+def needs_of(pod: Pod, claimed_gpus: int = 0) -> Needs:
     """The resource needs of a pod.
 
+    Args:
+        pod: of whomever.
+        claimed_gpus: so many GPUs its claims of dynamic resource allocation ask for.
+
     Raises:
-        PodRefused: a quantity or annotation that means nothing, more than any node has, or claims
-            of dynamic resource allocation, which are not supported.
+        PodRefused: a quantity or annotation that means nothing, or more than any node has.
     """
-    _refuse_claims(pod)
     total = _total(pod)
+    if claimed_gpus:
+        total[CLAIMED_GPUS] = claimed_gpus * NANO
     _refuse_too_much(total)
     share = share_of(pod.metadata.annotations)
     gpu = [name for name in GPU_RESOURCES if total.get(name)]
@@ -205,16 +211,6 @@ def _most(name: str) -> int:
     if name in GPU_RESOURCES:
         return MOST_GPUS
     return MOST_BYTES if name == MEMORY or in_bytes(name) else MOST_PIECES
-
-
-def _refuse_claims(pod: Pod) -> None:
-    if pod.spec.resource_claims:
-        names = ", ".join(claim.name for claim in pod.spec.resource_claims)
-        expected = (
-            "empty: claims of dynamic resource allocation are not supported, GPUs are asked for "
-            f"by {GPU_RESOURCES[0]} in the limits of a container"
-        )
-        raise PodRefused("resource_claims", "spec.resourceClaims", names, expected)
 
 
 def total_of(pod: Pod) -> Nanos:

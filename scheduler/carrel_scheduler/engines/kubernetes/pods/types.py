@@ -325,9 +325,18 @@ class SchedulingGate(Kube, frozen=True):
 
 
 class PodResourceClaim(Kube, frozen=True):
-    """A claim of dynamic resource allocation."""
+    """A claim of dynamic resource allocation: one that is there, or one made from a template."""
 
     name: str
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class PodResourceClaimStatus(Kube, frozen=True):
+    """The claim that was made from a template; empty where none is needed."""
+
+    name: str
+    resource_claim_name: str = ""
 
 
 class PodSpec(Kube, frozen=True):
@@ -405,6 +414,7 @@ class PodStatus(Kube, frozen=True):
     start_time: datetime | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class Pod(Kube, frozen=True):

@@ -14,6 +14,7 @@ import msgspec
 from cachetools import LRUCache
 
 from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.labels import level_key
 from carrel_scheduler.engines.kubernetes.pods.node_groups import (
     NodeGroups,
@@ -116,6 +117,7 @@ class Known(Protocol):
     neighbours: Neighbours
     ports: HostPorts
     volumes: Volumes | None
+    devices: DeviceClaims
 
 
 class NeighbourConstraints:
@@ -161,6 +163,10 @@ class NeighbourConstraints:
         if known.volumes is not None and claims_of(pod):
             reach = known.volumes.reach(pod, known.nodes)
             yield reach.nodes, reach.waits, "reaches all its volumes"
+        if pod.spec.resource_claims:
+            claims = known.devices.access(pod)
+            what = "has the devices that its resource claims ask for"
+            yield claims.nodes, claims.waits, what
         if ports := ports_of(pod):
             yield known.nodes.all() - known.ports.taken(ports), "", "has its ports free"
         for found in spread_nodes(pod, known.nodes, known.neighbours):
@@ -257,15 +263,23 @@ class PlacementConstraints:
 
     Args:
         volumes: claims and volumes, if they are followed; else claims do not matter.
+        devices: claims for devices.
         by_role: nodes take only work of their roles.
     """
 
-    def __init__(self, volumes: Volumes | None = None, *, by_role: bool = False) -> None:
+    def __init__(
+        self,
+        volumes: Volumes | None = None,
+        devices: DeviceClaims | None = None,
+        *,
+        by_role: bool = False,
+    ) -> None:
         self.nodes = NodeIndex()
         self.neighbours = Neighbours()
         self.ports = HostPorts()
         self.attached = ClaimUsers()
         self.volumes = volumes
+        self.devices = devices or DeviceClaims()
         self.groups = NodeGroups(by_role=by_role)
         self._around = NeighbourConstraints(self)
         self._kept: LRUCache[tuple[object, ...], _Kept] = LRUCache(MOST_KEPT)
@@ -282,13 +296,14 @@ class PlacementConstraints:
         return (
             self.neighbours.held_version,
             self.groups.version,
-            nodes.kinds_of_gpu > 1,
+            nodes.mixes_gpus,
             nodes.has_soft_taints,
         )
 
     def _versions(self) -> tuple[int, ...]:
         volumes = 0 if self.volumes is None else self.volumes.version
-        return (self.nodes.version, self.neighbours.version, self.ports.version, volumes)
+        devices = self.devices.version + self.devices.inventory.version
+        return (self.nodes.version, self.neighbours.version, self.ports.version, volumes, devices)
 
     # Events
 
@@ -311,6 +326,7 @@ class PlacementConstraints:
         self.neighbours.drop(uid)
         self.ports.drop(uid)
         self.attached.drop(uid)
+        self.devices.undo(uid)
         if self.volumes is not None:
             self.volumes.undo(uid)
 
@@ -349,6 +365,8 @@ class PlacementConstraints:
 
     def still_fits(self, pod: Pod, node: str) -> bool:
         """Whether a node still serves a pod, now that others have been given their places."""
+        if pod.spec.resource_claims and self.devices.fit(pod, node) is None:
+            return False
         open_nodes, _, _ = self._around.open_to(pod)
         return open_nodes is None or node in open_nodes
 
@@ -392,11 +410,12 @@ class PlacementConstraints:
         if not (self.neighbours.keep_others_away or _looks_around(pod)):
             return key
         meta = pod.metadata
-        own = meta.name if claims_of(pod) else ""
-        return (*key, meta.namespace, own, tuple(sorted(meta.labels.items())))
+        own = meta.uid if claims_of(pod) or pod.spec.resource_claims else ""
+        made = pod.status.resource_claim_statuses
+        return (*key, meta.namespace, own, made, tuple(sorted(meta.labels.items())))
 
     def _ask(self, pod: Pod, groups: frozenset[str] | None, *, together: bool) -> PlacementRequest:
-        needs = needs_of(pod)
+        needs = needs_of(pod, self.devices.access(pod).gpus)
         liked = wishes_of(pod, self.nodes, self.neighbours)
         by_role = self.groups.by_role
         terms = node_terms(pod.spec, needs, self.nodes, groups, by_role=by_role, liked=liked)
@@ -437,7 +456,9 @@ def _looks_around(pod: Pod) -> bool:
     """Whether its answer depends on its own name, namespace or labels."""
     affinity = pod.spec.affinity
     between = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
-    return bool(between or claims_of(pod) or pod.spec.topology_spread_constraints)
+    spec = pod.spec
+    claims = claims_of(pod) or spec.resource_claims
+    return bool(between or claims or spec.topology_spread_constraints)
 
 
 def _none_of(nodes: frozenset[str] | None, what: str) -> str:

@@ -17,7 +17,11 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import (
     labels_of,
     role_for,
 )
-from carrel_scheduler.engines.kubernetes.pods.resource_requests import GPU_RESOURCES, Needs
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
+    CLAIMED_GPUS,
+    GPU_RESOURCES,
+    Needs,
+)
 from carrel_scheduler.engines.kubernetes.pods.selectors import (
     NAME,
     PREFERS_NOT,
@@ -135,9 +139,10 @@ class NodeIndex:
         return frozenset(node.name for node in self._nodes.values() if node.soft)
 
     @property
-    def kinds_of_gpu(self) -> int:
-        """By how many different names GPUs are asked for."""
-        return sum(1 for names in self.where(GPU_RESOURCE).values() if names)
+    def mixes_gpus(self) -> bool:
+        """Whether GPUs are asked for by several names, or on some node by claims only."""
+        there = {resource for resource, names in self.where(GPU_RESOURCE).items() if names}
+        return len(there) > 1 or CLAIMED_GPUS in there
 
     def _remember(self, what: str, find: Callable[[], frozenset[str]]) -> frozenset[str]:
         kept = self._kept.get(what)
@@ -217,7 +222,7 @@ def _for_needs(needs: Needs, index: NodeIndex, *, by_role: bool) -> Labels:
     """GPUs of the right vendor, where there are several; and the role that serves such work."""
     found: list[tuple[str, frozenset[str]]] = []
     resource = needs.gpu_resource or (GPU_RESOURCES[0] if needs.share else "")
-    if resource and (resource != GPU_RESOURCES[0] or index.kinds_of_gpu > 1):
+    if resource and (resource != GPU_RESOURCES[0] or index.mixes_gpus):
         found.append((GPU_RESOURCE, frozenset({resource})))
     if by_role:
         gpus = needs.gpus or needs.share or held_milli(needs.extended)

@@ -1,0 +1,1 @@
+"""Devices of dynamic resource allocation: what nodes offer, what claims ask for, who gets which."""

@@ -1,0 +1,189 @@
+"""Which devices serve the requests of claims: an assignment that is found if there is one.
+
+A request for several devices is several slots; slots and devices are matched along augmenting
+paths, so a choosy request gets its device from one that could have another. Constraints that
+devices agree in an attribute are tried value by value.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from carrel_scheduler.engines.kubernetes.pods.devices.expressions import attribute_of, program_of
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import NodeDevice
+from carrel_scheduler.engines.kubernetes.pods.devices.types import (
+    ClaimRequest,
+    DeviceClass,
+    DeviceRequest,
+    ResourceClaim,
+)
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.selectors import HARD, tolerated
+from carrel_scheduler.engines.kubernetes.pods.types import Toleration
+
+MOST_CHOICES: Final = 64
+"""So many combinations of alternatives, or of values of attributes, are tried."""
+MOST_DEVICES: Final = 32
+"""A claim is given no more, whoever allocates it; nor are the claims of a pod together."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedDevices:
+    """One request, with the alternative that was chosen.
+
+    Attributes:
+        claim: which of the pod's claims, by number: equal pods ask for the same.
+        request: its name as allocations have it, ``gpu`` or ``gpu/large``.
+        expressions: all hold for each of its ``count`` devices.
+        agree: full names of attributes that have one value within the claim.
+    """
+
+    claim: int
+    request: str
+    expressions: tuple[str, ...]
+    count: int
+    tolerations: tuple[Toleration, ...] = ()
+    agree: tuple[str, ...] = ()
+
+
+Match = list[tuple[RequestedDevices, NodeDevice]]
+
+
+def choices(
+    claim: ResourceClaim, number: int, classes: Mapping[str, DeviceClass]
+) -> list[tuple[RequestedDevices, ...]]:
+    """What a claim asks for: each combination of its requests' alternatives, the best first.
+
+    Args:
+        claim: with its specification.
+        number: of the claim among the pod's.
+        classes: by name.
+
+    Raises:
+        PodRefused: it asks for what is not given out.
+        KeyError: no class of this name.
+    """
+    devices = claim.spec.devices
+    for constraint in devices.constraints:
+        if constraint.distinct_attribute:
+            field = f"{claim.metadata.name}.constraints.distinctAttribute"
+            raise PodRefused("claim", field, constraint.distinct_attribute, "left out")
+    options = [
+        [replace(ask, claim=number) for ask in _options(claim, request, classes)]
+        for request in devices.requests
+    ]
+    return list(itertools.islice(itertools.product(*options), MOST_CHOICES))
+
+
+def _options(
+    claim: ResourceClaim, request: ClaimRequest, classes: Mapping[str, DeviceClass]
+) -> list[RequestedDevices]:
+    if request.exactly is not None:
+        return [_ask(claim, request.name, request.exactly, classes)]
+    if not request.first_available:
+        field = f"{claim.metadata.name}.requests[{request.name}]"
+        raise PodRefused("claim", field, "", "`exactly` or `firstAvailable`")
+    return [
+        _ask(claim, f"{request.name}/{one.name}", one, classes) for one in request.first_available
+    ]
+
+
+def _ask(
+    claim: ResourceClaim, name: str, request: DeviceRequest, classes: Mapping[str, DeviceClass]
+) -> RequestedDevices:
+    field = f"{claim.metadata.name}.requests[{name}]"
+    if request.allocation_mode != "ExactCount":
+        expected = "ExactCount: devices are given by number"
+        raise PodRefused("claim", f"{field}.allocationMode", request.allocation_mode, expected)
+    if request.admin_access:
+        expected = "false: devices are given to one claim each"
+        raise PodRefused("claim", f"{field}.adminAccess", "true", expected)
+    if request.capacity:
+        expected = "left out: devices are given as a whole"
+        raise PodRefused("claim", f"{field}.capacity", "set", expected)
+    if not 1 <= request.count <= MOST_DEVICES:
+        expected = f"from 1 to {MOST_DEVICES}"
+        raise PodRefused("claim", f"{field}.count", request.count, expected)
+    selectors = (*classes[request.device_class_name].spec.selectors, *request.selectors)
+    for selector in selectors:
+        program_of(selector.cel.expression)
+    parent = name.partition("/")[0]
+    return RequestedDevices(
+        claim=0,
+        request=name,
+        expressions=tuple(selector.cel.expression for selector in selectors),
+        count=request.count,
+        tolerations=request.tolerations,
+        agree=tuple(
+            constraint.match_attribute
+            for constraint in claim.spec.devices.constraints
+            if constraint.match_attribute
+            and (not constraint.requests or {name, parent} & set(constraint.requests))
+        ),
+    )
+
+
+def match(asks: Sequence[RequestedDevices], devices: Sequence[NodeDevice]) -> Match | None:
+    """An assignment of devices to all requests; ``None`` where there is none."""
+    slots = [ask for ask in asks for _ in range(ask.count)]
+    if len(slots) > len(devices):
+        return None
+    fitting = {ask: [one for one in devices if _serves(one, ask)] for ask in asks}
+    for agreed in _agreements(asks, devices):
+        allowed = [[one for one in fitting[ask] if _agrees(one, ask, agreed)] for ask in slots]
+        found = _assign(allowed)
+        if found is not None:
+            return list(zip(slots, found, strict=True))
+    return None
+
+
+def _serves(device: NodeDevice, ask: RequestedDevices) -> bool:
+    taints = [taint for taint in device.device.taints if taint.effect in HARD]
+    return device.is_selected(ask.expressions) and all(
+        tolerated(ask.tolerations, taint) for taint in taints
+    )
+
+
+_Agreed = Mapping[tuple[int, str], object]
+"""Claim and attribute -> its value."""
+
+
+def _agreements(
+    asks: Sequence[RequestedDevices], devices: Sequence[NodeDevice]
+) -> Iterator[_Agreed]:
+    keys = sorted({(ask.claim, name) for ask in asks for name in ask.agree})
+    values = [
+        dict.fromkeys(v for one in devices if (v := _attribute(one, name)) is not None)
+        for _, name in keys
+    ]
+    for chosen in itertools.islice(itertools.product(*values), MOST_CHOICES):
+        yield dict(zip(keys, chosen, strict=True))
+
+
+def _agrees(device: NodeDevice, ask: RequestedDevices, agreed: _Agreed) -> bool:
+    return all(_attribute(device, name) == agreed[ask.claim, name] for name in ask.agree)
+
+
+def _attribute(device: NodeDevice, name: str) -> object:
+    return attribute_of(device.id[0], device.device, name)
+
+
+def _assign(allowed: Sequence[Sequence[NodeDevice]]) -> list[NodeDevice] | None:
+    """A device for each slot, each device once."""
+    owner: dict[NodeDevice, int] = {}
+
+    def place(slot: int, tried: set[NodeDevice]) -> bool:
+        for device in allowed[slot]:
+            if device in tried:
+                continue
+            tried.add(device)
+            if device not in owner or place(owner[device], tried):
+                owner[device] = slot
+                return True
+        return False
+
+    if not all(place(slot, set()) for slot in range(len(allowed))):
+        return None
+    by_slot = {slot: device for device, slot in owner.items()}
+    return [by_slot[slot] for slot in range(len(allowed))]

@@ -1,0 +1,188 @@
+"""The kinds of ``resource.k8s.io/v1`` as they are decoded: only the fields that are used.
+
+Configuration of devices is passed on from classes and claims to allocations as it stands.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.engines.kubernetes.pods.types import Kube, Meta, Taint, Toleration
+from carrel_scheduler.kube.resources import Resource
+
+_GROUP: Final = "resource.k8s.io"
+DEVICE_CLASSES: Final = Resource(_GROUP, "v1", "deviceclasses", "DeviceClass", namespaced=False)
+RESOURCE_SLICES: Final = Resource(_GROUP, "v1", "resourceslices", "ResourceSlice", namespaced=False)
+RESOURCE_CLAIMS: Final = Resource(_GROUP, "v1", "resourceclaims", "ResourceClaim")
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+"""Keeps an allocated claim until its devices are free again; Kubernetes' controller removes it."""
+Config = tuple[dict[str, Any], ...]
+
+
+class Attribute(Kube, frozen=True):
+    """One of the four is given."""
+
+    int_value: int | None = msgspec.field(default=None, name="int")
+    bool_value: bool | None = msgspec.field(default=None, name="bool")
+    string: str | None = None
+    version: str | None = None
+
+
+class Capacity(Kube, frozen=True):
+    """A quantity."""
+
+    value: str = "0"
+
+
+class Device(Kube, frozen=True):
+    """A device of a slice.
+
+    ``consumes_counters``, ``allow_multiple_allocations`` and ``binding_conditions`` mark devices
+    that are parts of others, are shared, or are prepared before a pod is bound.
+    """
+
+    name: str
+    attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
+    capacity: dict[str, Capacity] = msgspec.field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    consumes_counters: Config = ()
+    allow_multiple_allocations: bool = False
+    binding_conditions: tuple[str, ...] = ()
+
+
+class Pool(Kube, frozen=True):
+    """Slices of one pool; it is complete with so many of the highest generation."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class SliceSpec(Kube, frozen=True):
+    """The devices of one node; those that several nodes reach name no node."""
+
+    driver: str = ""
+    pool: Pool = Pool()
+    node_name: str = ""
+    devices: tuple[Device, ...] = ()
+
+
+class ResourceSlice(Kube, frozen=True):
+    """Devices that a driver offers."""
+
+    metadata: Meta = Meta()
+    spec: SliceSpec = SliceSpec()
+
+
+class Expression(Kube, frozen=True):
+    """An expression of CEL that holds for the devices that are meant."""
+
+    expression: str = ""
+
+
+class DeviceSelector(Kube, frozen=True):
+    """Which devices."""
+
+    cel: Expression = Expression()
+
+
+class DeviceClassSpec(Kube, frozen=True):
+    """The devices of a class, and their configuration."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: Config = ()
+
+
+class DeviceClass(Kube, frozen=True):
+    """A class of devices."""
+
+    metadata: Meta = Meta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class DeviceRequest(Kube, frozen=True):
+    """A number of devices of a class; ``name`` is that of an alternative."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = "ExactCount"
+    count: int = 1
+    admin_access: bool = False
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ClaimRequest(Kube, frozen=True):
+    """Either exactly this, or the first of these that there is."""
+
+    name: str
+    exactly: DeviceRequest | None = None
+    first_available: tuple[DeviceRequest, ...] = ()
+
+
+class DeviceConstraint(Kube, frozen=True):
+    """The devices of these requests (none named: of all) have the same value of an attribute."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str = ""
+    distinct_attribute: str = ""
+
+
+class ClaimDevices(Kube, frozen=True):
+    """The devices that a claim asks for."""
+
+    requests: tuple[ClaimRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: Config = ()
+
+
+class ResourceClaimSpec(Kube, frozen=True):
+    """The specification of a claim."""
+
+    devices: ClaimDevices = ClaimDevices()
+
+
+class AllocatedDevice(Kube, frozen=True):
+    """A device that was given to a request."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool = False
+
+
+class AllocatedDevices(Kube, frozen=True):
+    """Everything that was given to a claim."""
+
+    results: tuple[AllocatedDevice, ...] = ()
+
+
+class AllocationResult(Kube, frozen=True):
+    """An allocation."""
+
+    devices: AllocatedDevices = AllocatedDevices()
+
+
+class Consumer(Kube, frozen=True):
+    """Who uses a claim."""
+
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ResourceClaimStatus(Kube, frozen=True):
+    """What a claim was given, and who uses it."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[Consumer, ...] = ()
+
+
+class ResourceClaim(Kube, frozen=True):
+    """A claim for devices."""
+
+    metadata: Meta = Meta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()

@@ -1,0 +1,141 @@
+"""Claims are allocated and released as Kubernetes' scheduler does it, whoever writes meanwhile."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated, allocate, release
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import (
+    AllocateClaim,
+    DeviceClaims,
+    ReleaseClaim,
+)
+from carrel_scheduler.kube.errors import Conflict, NotFound
+from unit.devices.making_devices import claim, claiming, device_class, gpus
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+
+class Server:
+    """Holds one claim, and refuses what names another version of it."""
+
+    def __init__(self) -> None:
+        self.claim: dict[str, Any] | None = msgspec.to_builtins(claim())
+        self.version = 1
+        self.before_patch: Callable[[], None] = lambda: None
+        self.loses_answers = 0
+
+    def _shown(self) -> dict[str, Any]:
+        if self.claim is None:
+            raise NotFound(404, "NotFound", "no claim")
+        meta = {**self.claim["metadata"], "resourceVersion": str(self.version)}
+        return {**self.claim, "metadata": meta}
+
+    async def get(self, _: Any, name: str, namespace: str, type: Any) -> Any:  # noqa: A002
+        assert (namespace, name) == ("carrel-a", "c")
+        return msgspec.convert(self._shown(), type)
+
+    async def patch(self, *args: Any, sub: str = "", type: Any = dict) -> Any:  # noqa: A002
+        body = args[2]
+        before, self.before_patch = self.before_patch, lambda: None
+        before()
+        shown = self._shown()
+        if body["metadata"]["resourceVersion"] != shown["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", "changed")
+        if sub == "status":
+            status = {**shown.get("status", {}), **body["status"]}
+            shown["status"] = {key: value for key, value in status.items() if value is not None}
+        else:
+            shown["metadata"] = {**shown["metadata"], **body["metadata"]}
+        self.claim, self.version = shown, self.version + 1
+        if sub == "status" and self.loses_answers:
+            self.loses_answers -= 1
+            raise Conflict(409, "Conflict", "sent again")
+        return msgspec.convert(self._shown(), type)
+
+    def change(self, **status: Any) -> None:
+        """Somebody else writes."""
+        assert self.claim is not None
+        self.claim["status"] = status
+        self.version += 1
+
+
+def order(name: str = "p") -> AllocateClaim:
+    devices = DeviceClaims()
+    devices.set_class(device_class())
+    devices.inventory.set_slice(gpus("n0", 1))
+    devices.set_claim(claim())
+    [found] = devices.decide(claiming(name, "c"), "n0", 1)
+    return found
+
+
+async def allocated(server: Server, what: AllocateClaim) -> None:
+    client: Any = server
+    await allocate(client, what)
+
+
+async def test_finalizer_devices_and_pod_are_written() -> None:
+    server = Server()
+    await allocated(server, order())
+    assert server.claim is not None
+    assert server.claim["metadata"]["finalizers"] == [FINALIZER]
+    assert server.claim["status"]["allocation"] == order().allocation
+    users = server.claim["status"]["reservedFor"]
+    assert users == [{"resource": "pods", "name": "p", "uid": "carrel-a/p"}]
+
+
+async def test_a_claim_that_somebody_else_took_meanwhile_is_left_alone() -> None:
+    server = Server()
+    theirs = msgspec.to_builtins(claim(given=("gpu-0",), users=("other",)).status)
+    server.before_patch = lambda: server.change(**theirs)
+    with pytest.raises(NotAllocated, match="allocated by somebody else"):
+        await allocated(server, order())
+    assert server.claim is not None
+    assert server.claim["status"] == theirs
+
+
+async def test_harmless_writes_of_others_are_gone_along_with() -> None:
+    server = Server()
+    server.before_patch = server.change
+    await allocated(server, order())
+    assert server.version == 4
+
+
+async def test_an_answer_that_was_lost_is_no_failure() -> None:
+    server = Server()
+    server.loses_answers = 1
+    await allocated(server, order())
+    with pytest.raises(NotAllocated):
+        await allocated(server, order("q"))
+
+
+@pytest.mark.parametrize(
+    ("becomes", "said"),
+    [
+        (None, "was deleted"),
+        (claim(deleted=True), "is being deleted"),
+        (msgspec.json.decode(b'{"metadata":{"name":"c","uid":"2"}}'), "was made anew"),
+    ],
+)
+async def test_a_claim_that_is_gone_or_another_one_is_not_allocated(
+    becomes: Any, said: str
+) -> None:
+    server = Server()
+    server.claim = msgspec.to_builtins(becomes)
+    with pytest.raises(NotAllocated, match=said):
+        await allocated(server, order())
+
+
+async def test_a_claim_is_released_in_the_version_that_was_seen_only() -> None:
+    server = Server()
+    client: Any = server
+    await allocated(server, order())
+    await release(client, ReleaseClaim("carrel-a", "c", "1"))
+    assert server.claim is not None
+    assert "allocation" in server.claim["status"]
+    await release(client, ReleaseClaim("carrel-a", "c", str(server.version)))
+    assert server.claim["status"] == {}
+    server.claim = None
+    await release(client, ReleaseClaim("carrel-a", "c", "3"))
