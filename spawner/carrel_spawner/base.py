@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import aiohttp
@@ -24,7 +25,7 @@ from traitlets.config import LoggingConfigurable
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Workload
-from carrel_spawner import form, options, refusal
+from carrel_spawner import assets, form, options, refusal
 from carrel_spawner.connections import shared_client
 from carrel_spawner.group_commit import keep
 from carrel_spawner.options import BadOption, Choice, Most, Offer, Profile, Sizes
@@ -107,6 +108,8 @@ class WorkspaceSpawner(LoggingConfigurable):
     takes_folders = False
     awaited: Collection[StartStage] = (StartStage.UP,)
     choice: Choice | None = None
+    whole: Choice | None = None
+    """The choice of this start with what its profile and its assets bring."""
     _by_rule: Collection[str] = ()
 
     @property
@@ -158,8 +161,10 @@ class WorkspaceSpawner(LoggingConfigurable):
         if self.carrel_gateway_url:
             environment["CARREL_GATEWAY_URL"] = self.carrel_gateway_url
         environment["CARREL_CONSOLE_URL"] = self.carrel_console_url
-        if self.choice is not None:
+        whole = self.whole
+        if whole is None and self.choice is not None:
             whole = self.choice.with_profile(self.offer)
+        if whole is not None:
             environment |= options.launch_variables(whole.environment, whole.volumes)
         return environment
 
@@ -225,9 +230,24 @@ class WorkspaceSpawner(LoggingConfigurable):
         await self.apply_group_overrides()
         choice = await self._choice_of(user_options)
         try:
-            return await self.workspace.enqueue(choice.with_profile(self.offer))
+            _, checked = await self._put_together(choice)
+            return await self.workspace.enqueue(choice.with_profile(self.offer), checked=checked)
         except (CarrelError, TimeoutError) as error:
             raise refusal.unavailable(error) from error
+
+    async def _put_together(self, choice: Choice) -> tuple[Choice, dict[str, Any]]:
+        """The choice with its profile and assets, and sizes that were checked. Raises ``Refused``.
+
+        Without assets the scheduler is not asked, and the sizes are those of the choice.
+        """
+        whole = choice.with_profile(self.offer)
+        if not choice.assets:
+            return whole, {}
+        draft = await self.workspace.draft(whole)
+        try:
+            return assets.put_together(whole, draft, self.offer), assets.checked_sizes(draft)
+        except BadOption as error:
+            raise refusal.bad_option(error) from error
 
     async def leave_queue(self) -> None:
         """Leave the queue; it is no error not to be in it. Raises ``Refused``."""
@@ -318,11 +338,15 @@ class WorkspaceSpawner(LoggingConfigurable):
             known = await self.workspace.all()
             queued = next(filter(is_queued, known), None)
             if queued is None:
-                running, whole = self.launch_spec(choice.project), choice.with_profile(self.offer)
-                return await self.workspace.request(whole, running, known=known)
+                self.whole, checked = await self._put_together(choice)
+                running, asked = self.launch_spec(choice.project), choice.with_profile(self.offer)
+                return await self.workspace.request(asked, running, known=known, checked=checked)
         if queued.holds_resources:
             profile = queued.labels.get(PROFILE, "")
             self.choice = choice.queued_as(queued, self.offer, profile)
+            self.whole = self.choice.with_profile(self.offer)
+            if self.choice.assets.data:
+                self.whole = replace(self.whole, volumes=assets.folders_of(queued))
             self.progress_log.post(30, "It is your turn; the place in the queue is yours.")
             return await self.workspace.claim(queued, self.launch_spec(queued.project))
         reason = readable_by(queued, self.projects).status.reason

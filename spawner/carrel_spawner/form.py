@@ -6,7 +6,7 @@ still lets one try.
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -14,8 +14,10 @@ from carrel import wording
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Node, Project, Workload
+from carrel_schema.governance.assets import AssetOut
 from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveRule
 from carrel_spawner import rendering
+from carrel_spawner.assets import offered
 from carrel_spawner.options import BadOption, Choice, Offer, check
 
 
@@ -27,6 +29,7 @@ class Supply:
     nodes: Sequence[Node] = ()
     rules: Mapping[str, EffectivePolicy] = field(default_factory=dict)
     """What policies say of workspaces, by project."""
+    assets: Sequence[AssetOut] = ()
     trouble: str = ""
 
 
@@ -51,11 +54,13 @@ class QueuePosition:
 async def ask(client: AsyncClient, membership: Sequence[str]) -> Supply:
     """Projects, nodes and rules now; trouble is part of the answer, not an error."""
     try:
-        projects, nodes = await asyncio.gather(client.list_projects(), client.nodes())
+        projects, nodes, found = await asyncio.gather(
+            client.list_projects(), client.nodes(), client.list_assets()
+        )
         rules = await asyncio.gather(
             *(client.effective_policy(name, "workspace") for name in membership)
         )
-        return Supply(projects, nodes, {one.project: one for one in rules})
+        return Supply(projects, nodes, {one.project: one for one in rules}, found)
     except CarrelError as error:
         return Supply(trouble=f"What is free now cannot be shown: {error}")
 
@@ -92,6 +97,9 @@ def render(
         most_gpus=_most_gpus(supply, offer, [known.get(name) for name in membership]),
         profiles=offer.profiles,
         folders=offer.folders,
+        assets=offered(
+            supply.assets, [one for one in supply.projects if one.name in membership], user, offer
+        ),
         free_gpus=free_gpus(supply.nodes, supply.projects),
         free_cpu=_free_cpu(supply.nodes),
         free_memory=_free_memory(supply.nodes),
@@ -164,13 +172,31 @@ def rules_said(policy: EffectivePolicy | None) -> list[str]:
             if bound is not None:
                 told = f" {bound.message.rstrip('.')}." if bound.message else ""
                 found.append(f"{how} {words(bound.value)}, says {bound.said_by}.{told}")
+    for path, what in _ASSETS.items():
+        rule = policy.rules.get(path) if policy is not None else None
+        if rule is not None:
+            found += _asset_rules(rule, what)
     return [text[:1].upper() + text[1:] for text in found]
+
+
+def _asset_rules(rule: EffectiveRule, what: str) -> Iterator[str]:
+    """What a policy says of the choice of an asset, in sentences."""
+    if rule.allowed is not None:
+        names = ", ".join(str(one) for one in rule.allowed.value)
+        yield f"{what} is one of {names}, says {rule.allowed.said_by}."
+    if rule.required is not None:
+        yield f"{what} has to be chosen, says {rule.required.said_by}."
 
 
 def _bounds(rule: EffectiveRule) -> tuple[tuple[str, Bound | None], ...]:
     return ("at most", rule.max), ("at least", rule.min)
 
 
+_ASSETS: Final = {
+    "assets.environment": "the environment asset",
+    "assets.compute": "the compute resource",
+    "assets.data_sources": "each data source",
+}
 _AMOUNTS: Final[Mapping[str, Callable[[Any], str]]] = {
     "gpus": lambda value: f"{value:g} GPUs",
     "cpu_millicores": rendering.cores,

@@ -41,8 +41,14 @@ FIELDS: Final = (
     "profile",
     "environment",
     "volumes",
+    "environment_asset",
+    "compute",
+    "data",
     "claim",
 )
+SIZES: Final = ("gpus", "gpu_memory_gib", "cpu", "memory_gib")
+"""Fields that a compute resource says."""
+MOST_DATA: Final = 32
 API_FIELDS: Final = ("cpu_millicores", "memory_bytes", "gpu_memory_bytes")
 HUNDREDTHS: Final = 100
 MOST_GPU_GIB: Final = 1024.0
@@ -222,12 +228,37 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class Assets:
+    """Assets that a workspace is put together from, by name; empty: none."""
+
+    environment: str = ""
+    compute: str = ""
+    data: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, workload: Workload) -> "Assets":
+        """Those that a workload names."""
+        named = workload.spec.assets
+        if named is None:
+            return cls()
+        return cls(named.environment or "", named.compute or "", tuple(named.data_sources))
+
+    def __bool__(self) -> bool:
+        return bool(self.environment or self.compute or self.data)
+
+    def fields(self) -> dict[str, Any]:
+        """As a request to the scheduler names them."""
+        named = {"environment": self.environment or None, "compute": self.compute or None}
+        return named | {"data_sources": list(self.data)}
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A checked choice. ``claim`` names a workload of the queue that has got its turn.
 
     ``gpus`` below 1 is a share of one GPU; ``gpu_memory_gib`` is memory of one that it shares, in
     place of GPUs. ``environment`` and ``volumes`` are the user's own, beside what the profile
-    brings.
+    brings. ``said`` are the sizes that were chosen beside a compute resource, which win over it.
     """
 
     project: str
@@ -239,6 +270,8 @@ class Choice:
     environment: str = ""
     volumes: tuple[Folder, ...] = ()
     gpu_memory_gib: float = 0.0
+    assets: Assets = Assets()
+    said: frozenset[str] = frozenset()
 
     @property
     def cpu_millicores(self) -> int:
@@ -268,8 +301,26 @@ class Choice:
             "profile": self.profile,
             "environment": self.environment,
             "volumes": [one.as_dict() for one in self.volumes],
+            "environment_asset": self.assets.environment,
+            "compute": self.assets.compute,
+            "data": list(self.assets.data),
         }
+        if self.assets.compute:
+            chosen = {name: value for name, value in chosen.items() if self._says(name)}
         return chosen | {name: value for name, value in more.items() if value}
+
+    def sizes(self) -> dict[str, Any]:
+        """The sizes that the scheduler is told: those that no compute resource says."""
+        told = {
+            "gpus": self.gpus,
+            "gpu_memory_bytes": self.gpu_memory_bytes,
+            "cpu_millicores": self.cpu_millicores,
+            "memory_bytes": self.memory_bytes,
+        }
+        return {name: value for name, value in told.items() if self._says(_UNITS.get(name, name))}
+
+    def _says(self, field: str) -> bool:
+        return not self.assets.compute or field not in SIZES or field in self.said
 
     @classmethod
     def of(cls, workload: Workload, offer: Offer, profile: str) -> "Choice":
@@ -295,14 +346,26 @@ class Choice:
         kind = offer.profile(profile)
         environment, volumes = of_workload(workload)
         shared = workload.spec.gpu_memory_bytes / BYTES_PER_GIB or _instance_gib(workload)
+        own = _own_places(workload)
         return replace(
             self,
             gpus=0 if shared else self.gpus,
             gpu_memory_gib=shared,
             profile=profile,
             environment="" if environment == kind.environment else environment,
-            volumes=tuple(one for one in volumes if one not in kind.volumes),
+            volumes=tuple(
+                one for one in volumes if one not in kind.volumes and one.destination in own
+            ),
+            assets=Assets.of(workload),
+            said=frozenset(),
         )
+
+
+def _own_places(workload: Workload) -> Collection[str]:
+    """Where folders of its request are seen; others came with its data sources."""
+    if not Assets.of(workload).data:
+        return [one.destination for one in workload.spec.volumes]
+    return [name for _, name in json.loads(workload.spec.environment.get(FOLDERS) or "[]")]
 
 
 def projects_of(groups: Collection[str]) -> list[str]:
@@ -316,12 +379,17 @@ def projects_of(groups: Collection[str]) -> list[str]:
 
 def from_form(fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Form fields as options; fields that are not ours (``_xsrf``, ``action``) are left out."""
-    # The last of several counts; folders are the lines of one field.
-    return {
+    # The last of several counts, but for data; folders are the lines of one field.
+    found: dict[str, Any] = {
         name: values[-1].strip()
         for name, values in fields.items()
         if name in FIELDS and values and values[-1].strip()
     }
+    if "data" in found:
+        found["data"] = [one.strip() for one in fields["data"] if one.strip()]
+    if "compute" in found:  # the fields of sizes have to hold something
+        found = {name: value for name, value in found.items() if name not in SIZES}
+    return found
 
 
 def check(options: Mapping[str, Any], projects: Sequence[str], offer: Offer) -> Choice:
@@ -333,6 +401,7 @@ def check(options: Mapping[str, Any], projects: Sequence[str], offer: Offer) -> 
     if not isinstance(claim, str):
         raise BadOption("claim", claim, "the name of a queued workspace")
     options = _in_our_units(options)
+    assets = _assets(options, offer)
     usual, most = offer.defaults, offer.most
     shared = _number("gpu_memory_gib", options.get("gpu_memory_gib") or 0, 0, MOST_GPU_GIB)
     gpus, cpu, memory = (
@@ -350,6 +419,28 @@ def check(options: Mapping[str, Any], projects: Sequence[str], offer: Offer) -> 
         profile=_profile(options.get("profile", ""), offer.profiles),
         environment=parse_environment(options.get("environment", "")),
         volumes=_volumes(options.get("volumes"), offer),
+        assets=assets,
+        said=frozenset(SIZES).intersection(options) if assets.compute else frozenset(),
+    )
+
+
+def _assets(options: Mapping[str, Any], offer: Offer) -> Assets:
+    """The names of assets; whether there are such for the user is the scheduler's answer."""
+    for field in ("environment_asset", "compute"):
+        if not isinstance(options.get(field) or "", str):
+            raise BadOption(field, options[field], "the name of an asset")
+    data = options.get("data") or []
+    if isinstance(data, str):
+        data = data.replace(",", " ").split()
+    names = isinstance(data, Sequence) and all(isinstance(one, str) and one for one in data)
+    if not names or len(data) > MOST_DATA:
+        raise BadOption("data", data, f"a list of at most {MOST_DATA} names of data sources")
+    if data and not offer.folders:
+        raise BadOption("data", list(data), "left out: the admin sets the volumes of workspaces")
+    return Assets(
+        options.get("environment_asset") or "",
+        options.get("compute") or "",
+        tuple(dict.fromkeys(data)),
     )
 
 
@@ -368,6 +459,14 @@ def _profile(value: object, profiles: Sequence[Profile]) -> str:
         right = f"one of {', '.join(known)}" if known else "left out: there is one kind only"
         raise BadOption("profile", value, right)
     return str(value)
+
+
+_UNITS: Final = {
+    "cpu_millicores": "cpu",
+    "memory_bytes": "memory_gib",
+    "gpu_memory_bytes": "gpu_memory_gib",
+}
+"""Fields of a choice by those of the scheduler's API."""
 
 
 def _in_our_units(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from carrel.client import AsyncClient
 from carrel.errors import ApiError, CarrelError
 from carrel.models import Workload
 from carrel_spawner import options, watch
-from carrel_spawner.options import Choice
+from carrel_spawner.options import Assets, Choice
 
 PREFIX: Final = "workspace-"
 LONGEST: Final = 63
@@ -222,24 +222,43 @@ class Workspace:
         ours = (workload.spec.user, workload.spec.server_name) == (self.user, self.server_name)
         return workload if ours and workload.holds_resources else None
 
+    async def draft(self, choice: Choice) -> Workload:
+        """What a choice with assets becomes; nothing is stored."""
+        body = self._body(choice) | {"hold_for_claim": True, "name_prefix": "workspace"}
+        del body["name"]
+        return (await self.client.create_workload(body, dry_run=True)).workload
+
     async def request(
-        self, choice: Choice, running: LaunchSpec, *, known: Sequence[Workload] | None = None
+        self,
+        choice: Choice,
+        running: LaunchSpec,
+        *,
+        known: Sequence[Workload] | None = None,
+        checked: Mapping[str, Any] | None = None,
     ) -> Workload:
         """Ask for a place now. What is left of an earlier one is ended first.
 
-        ``known`` is what ``all`` said a moment ago; without it, it is asked.
+        ``known`` is what ``all`` said a moment ago; without it, it is asked. ``checked`` are sizes
+        that stand, whatever the assets say meanwhile.
         """
         await self._clear(choice.project, await self.all() if known is None else known)
-        return await self.client.create_workload(self._body(choice) | running.fields())
+        body = self._body(choice) | dict(checked or {})
+        return await self.client.create_workload(body | running.fields())
 
-    async def enqueue(self, choice: Choice) -> Workload:
+    async def enqueue(
+        self, choice: Choice, *, checked: Mapping[str, Any] | None = None
+    ) -> Workload:
         """Wait in the queue for a place; the scheduler has the Hub start the workspace then."""
         await self._clear(choice.project, await self.all())
-        return await self.client.create_workload(self._body(choice) | {"hold_for_claim": True})
+        body = self._body(choice) | dict(checked or {})
+        return await self.client.create_workload(body | {"hold_for_claim": True})
 
     async def claim(self, queued: Workload, running: LaunchSpec) -> Workload:
-        """Use the place that the queue gave."""
-        return await self.client.claim(queued.project, queued.name, **running.fields())
+        """Use the place that the queue gave; it keeps the variables that its assets brought."""
+        fields = running.fields()
+        if Assets.of(queued):
+            fields["environment"] = queued.spec.environment | fields.get("environment", {})
+        return await self.client.claim(queued.project, queued.name, **fields)
 
     async def withdraw(self, workload: Workload) -> None:
         """End and remove it; it is no error when it is gone."""
@@ -278,15 +297,13 @@ class Workspace:
             "kind": "workspace",
             "user": self.user,
             "server_name": self.server_name,
-            "gpus": choice.gpus,
-            "gpu_memory_bytes": choice.gpu_memory_bytes,
-            "cpu_millicores": choice.cpu_millicores,
-            "memory_bytes": choice.memory_bytes,
+            **choice.sizes(),
             "environment": options.launch_variables(choice.environment, choice.volumes),
             "volumes": [one.as_dict() for one in choice.volumes],
             "labels": {PROFILE: choice.profile} if choice.profile else {},
             "restart_policy": "never",
             "grace_seconds": self.grace_seconds,
+            **_with_assets(choice),
         }
 
     async def _clear(self, project: str, known: Sequence[Workload]) -> None:
@@ -299,6 +316,11 @@ class Workspace:
                 )
             elif not workload.at_rest:
                 await self.withdraw(workload)
+
+
+def _with_assets(choice: Choice) -> dict[str, Any]:
+    """What names the assets; what runs is the spawner's to say, also where they say a command."""
+    return {"assets": choice.assets.fields(), "command": []} if choice.assets else {}
 
 
 def is_missing(error: CarrelError) -> bool:

@@ -19,6 +19,7 @@ from carrel.client.transport import Answered, Transport, segment
 from carrel.errors import ApiError, BadSetting
 
 SERVICE: Final = "/services/carrel"
+SIZES: Final = frozenset({"gpus", "gpu_memory_gib", "cpu", "memory_gib"})
 NOT_CHOSEN: Final = frozenset({"claim"})
 MAY_NOT: Final = (
     "This token may not look after workspaces: sign in with one from the Hub's token page, "
@@ -124,12 +125,16 @@ class Workspaces:
                 that it shares, in place of ``gpus``), ``cpu`` (cores), ``memory_gib``, ``profile``
                 (a kind that the admin offers), ``environment`` (prefix of a Python environment of
                 one's own), ``volumes`` (``SOURCE[:DESTINATION][:ro]``, or objects with these names
-                and ``read_only``); what is left out stays as it was, and at first is the Hub's to
-                choose.
+                and ``read_only``), and assets by name: ``environment_asset``, ``compute`` (the
+                sizes are its own then, but for those given with it), ``data`` (a list); what is
+                left out stays as it was, and at first is the Hub's to choose.
         """
         known = {one.name: one for one in self.all()}
         last = definition_of(known[name]) if name in known else {}
-        self._start(name, last | dict(definition or {}))
+        asked = dict(definition or {})
+        if asked.get("compute"):  # says the sizes, instead of what they were
+            last = {field: value for field, value in last.items() if field not in SIZES}
+        self._start(name, last | asked)
 
     def create(self, name: str, definition: Mapping[str, Any] | None = None) -> None:
         """Create a workspace and start it; ``definition`` as in ``start``.

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from carrel_schema import shared_gpus
@@ -131,6 +131,8 @@ class PodAdditions:
         gpu_resource: what the cluster calls a GPU, such as ``nvidia.com/gpu``.
         grace_seconds: how long it has for saving its work.
         secret: name of the secret with the rest of its environment.
+        image: of the environment asset; empty: KubeSpawner's.
+        environment: variables of the environment asset.
         limiter: init container of a workspace with a share of a GPU; ``None``: it is not limited.
     """
 
@@ -139,6 +141,8 @@ class PodAdditions:
     gpu_resource: str
     grace_seconds: float
     secret: str
+    image: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
     limiter: dict[str, Any] | None = None
 
     @property
@@ -158,8 +162,10 @@ def complete_pod(pod: Any, additions: PodAdditions) -> Any:
     container = next((one for one in spec.containers if one.name == CONTAINER), None)
     if container is None:
         raise ValueError(f"the pod has no container {CONTAINER!r}, in which a workspace runs")
+    container.image = additions.image or container.image
     container.resources = _resources(container.resources, additions)
-    container.env = [*_shown(container.env or [], hidden=_SAID), *_of_gpus(additions)]
+    container.env = [*_shown(container.env or [], hidden=OF_GPUS), *_of_gpus(additions)]
+    container.env += [{"name": name, "value": text} for name, text in additions.environment.items()]
     if additions.shares_gpu and additions.limiter is not None:
         spec.init_containers = [*(spec.init_containers or []), additions.limiter]
         spec.volumes = [*(spec.volumes or []), shared_gpus.volume()]
@@ -185,7 +191,7 @@ def _resources(given: Any, additions: PodAdditions) -> dict[str, dict[str, str]]
     return {"requests": requests, "limits": limits}
 
 
-_SAID: Final = (shared_gpus.VISIBLE, shared_gpus.MEMORY, shared_gpus.SHARE)
+OF_GPUS: Final = (shared_gpus.VISIBLE, shared_gpus.MEMORY, shared_gpus.SHARE)
 """Variables about GPUs: none of them is taken from elsewhere."""
 
 

@@ -47,6 +47,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
 
     awaited = (StartStage.PLACED, StartStage.UP)
     size: Choice | None = None
+    placed: Workload | None = None
     _secret: dict[str, Any] | None = None
 
     gpu_resource = Unicode(
@@ -219,7 +220,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
     @override
     async def start_server(self, workload: Workload) -> str:
         """Make the pod, or take over the one that is there. Raises ``Refused``."""
-        self.size = size_of(workload)
+        self.size, self.placed = size_of(workload), workload
         chosen = {"profile": workload.labels.get(PROFILE, "")}
         self.user_options = {**(self.user_options or {}), **chosen}
         if not self.api_token:
@@ -259,7 +260,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
     async def get_pod_manifest(self) -> Any:
         """KubeSpawner's, with what Carrel adds."""
         pod = await _Pods.get_pod_manifest(self)
-        if self.size is None:
+        if self.size is None or self.placed is None:
             raise ValueError("a workspace's pod is made at its place, which it has not got")
         return complete_pod(
             pod,
@@ -269,9 +270,17 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
                 gpu_resource=self.gpu_resource,
                 grace_seconds=self.grace_seconds,
                 secret=self.pod_name,
+                image=self.placed.spec.image,
+                environment=self._variables(self.placed),
                 limiter=self._limiter(),
             ),
         )
+
+    def _variables(self, workload: Workload) -> dict[str, str]:
+        """Variables that its assets brought, none of the Hub's or of GPUs among them."""
+        own = {*self.get_env(), *manifests.OF_GPUS}
+        asked = workload.spec.environment.items()
+        return {name: text for name, text in asked if name not in own}
 
     def _limiter(self) -> dict[str, Any] | None:
         if not self.limits_gpu_memory:

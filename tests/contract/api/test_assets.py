@@ -134,3 +134,36 @@ async def test_assets_belong_to_who_made_them(desk: Desk) -> None:
     unknown = await desk.ask("PUT", "/assets/thing/x?scope=user/ada", "ada", json=asset)
     assert unknown.status == 404
     assert (await desk.ask("DELETE", "/assets/compute/mine?scope=user/ada", "ada")).status == 204
+
+
+async def test_a_workspace_is_put_together_from_assets_of_its_user(desk: Desk) -> None:
+    await put(desk, "compute", "large", {"fields": {"gpus": 1, "cpu_millicores": 900}})
+    mine = {"fields": {"environment": {"A": "1"}}}
+    await desk.ask("PUT", "/assets/environment/mine?scope=user/ada", "ada", json=mine)
+    asked: dict[str, Any] = {
+        "project": "vision",
+        "name": "workspace-ada",
+        "kind": "workspace",
+        "command": [],
+    }
+    asked |= {"user": "ada", "hold_for_claim": True, "environment": {"B": "2"}}
+    listed = await desk.ask("GET", "/assets", "spawner")
+    assert [one["name"] for one in listed.body["items"]] == ["mine", "large"]
+    named = asked | {"assets": {"environment": "mine", "compute": "large"}}
+    policy = {"kinds": ["workspace"], "rules": {"cpu_millicores": {"max": 500}}}
+    await desk.ask("PUT", "/policies/small?scope=project/vision", "root", json=policy)
+    draft = {key: value for key, value in named.items() if key != "name"}
+    draft["name_prefix"] = "workspace"
+    refused = await desk.ask("POST", "/workloads?dry_run=true", "spawner", json=draft)
+    assert refused.fields == {"cpu_millicores": "policy"}, refused.body
+    made = await desk.ask("POST", "/workloads", "spawner", json=named | {"cpu_millicores": 400})
+    assert made.status == 201, made.body
+    spec = made.body["spec"]
+    assert (spec["gpus"], spec["cpu_millicores"]) == (1, 400)
+    fits = draft | {"cpu_millicores": 400}
+    seen = await desk.ask("POST", "/workloads?dry_run=true", "spawner", json=fits)
+    assert (seen.status, seen.body["workload"]["spec"]["gpus"]) == (200, 1), seen.body
+    assert spec["environment"] == {"A": "1", "B": "2"}
+    others = named | {"user": "linus", "name": "workspace-linus"}
+    unknown = await desk.ask("POST", "/workloads", "spawner", json=others)
+    assert unknown.fields == {"assets.environment": "unknown_asset"}, "it is ada's own"

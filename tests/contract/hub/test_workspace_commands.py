@@ -159,3 +159,27 @@ async def test_a_token_that_may_not_is_told_what_would_do(stack: Stack) -> None:
 
         with pytest.raises(ApiError, match="carrel login"):
             await asyncio.to_thread(begin)
+
+
+async def test_a_workspace_is_put_together_from_assets(stack: Stack, shell: Any) -> None:
+    async with person(stack, "linus") as linus:
+        sized = ("--gpus", "1", "--cpu", "0.5", "--memory", "1")
+        code, _, err = await shell(linus, "create", "parts", "-p", "speech", *sized)
+        assert code == 0, err
+        await linus.until_ready("parts")
+        assert (await shell(linus, "stop", "parts"))[0] == 0
+        await linus.until_stopped("parts")
+        named = ("--compute", "small", "--environment-asset", "torch", "--data", "words")
+        code, _, err = await shell(linus, "start", "parts", *named)
+        assert code == 0, err
+        await linus.until_ready("parts")
+        spec = stack.fake.workload("speech", "workspace-linus--parts")["spec"]
+        assert spec["assets"] == {
+            "environment": "torch", "compute": "small", "data_sources": ["words"],
+        }  # fmt: skip
+        assert spec["gpus"] == 0, "the compute resource says the sizes, which say nothing here"
+        _, out, _ = await shell(linus, "describe", "parts", "-o", "yaml")
+        assert "compute: small" in out
+        assert "gpus:" not in out
+        assert (await shell(linus, "delete", "parts"))[0] == 0
+        await linus.until_stopped("parts")

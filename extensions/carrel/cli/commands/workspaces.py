@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FIELDS: Final = (
     *("project", "gpus", "gpu_memory_gib", "cpu", "memory_gib"),
     *("profile", "environment", "volumes"),
+    *("environment_asset", "compute", "data"),
 )
 BYTES_PER_GIB: Final = 1024**3
 Texts = list[str] | None
@@ -81,6 +82,27 @@ class WorkspaceOptions:
         ),
     ] = None
 
+    environment_asset: Annotated[
+        Text,
+        Option(
+            "--environment-asset",
+            metavar="NAME",
+            help="An environment, by name: variables, and on a cluster the image.",
+        ),
+    ] = None
+    compute: Annotated[
+        Text,
+        Option(
+            "--compute",
+            metavar="NAME",
+            help="A compute resource, by name: GPUs, cores and memory.",
+        ),
+    ] = None
+    data: Annotated[
+        Texts,
+        Option("--data", metavar="NAME", help="A data source, by name; may be repeated."),
+    ] = None
+
     def definition(self) -> dict[str, Any]:
         """The Hub's fields of the options that were given. Raises ``BadSetting``."""
         asked = {
@@ -90,6 +112,9 @@ class WorkspaceOptions:
             "memory_gib": self.memory,
             **_python(self.environment),
             "volumes": None if not self.volume else [_folder(one) for one in self.volume],
+            "environment_asset": self.environment_asset,
+            "compute": self.compute,
+            "data": self.data or None,
         }
         return {key: value for key, value in asked.items() if value is not None}
 
@@ -178,6 +203,9 @@ def describe(name: Name = "", *, output: OutputOption = Output.TABLE) -> None:
             ("GPUs", row["GPU(s)"]),
             ("Processors", row["CPU(s)"]),
             ("Memory", row["MEMORY"]),
+            ("Environment asset", chosen.get("environment_asset", "")),
+            ("Compute resource", chosen.get("compute", "")),
+            ("Data sources", ", ".join(chosen.get("data", []))),
             ("Environment", row["ENVIRONMENT"]),
             ("Volumes", ", ".join(_spelt(volume) for volume in chosen.get("volumes", []))),
             ("URL", f"{hub}{one.url}"),
@@ -259,6 +287,8 @@ def _row(one: "Server", hub: str) -> list[str]:
 
 def _gpus_shown(chosen: Mapping[str, Any]) -> str:
     memory = chosen.get("gpu_memory_gib")
+    if chosen.get("compute") and not memory and "gpus" not in chosen:
+        return str(chosen["compute"])
     return f"{memory:g} GiB of one" if memory else f"{chosen.get('gpus', 0):g}"
 
 
