@@ -357,6 +357,7 @@ def test_pods_may_name_their_group(key: str, api: str) -> None:
     with pytest.raises(PodRefused, match="no_pod_group"):
         world.group(pod(labels={key: "g"}))
     world.add(api, "g", {"minMember": 5})
+    world.now += 6
     found = world.group(pod(labels={key: "g"}))
     assert (found.grouping.name, found.role, roles(found)) == ("g", "", {"": 5})
 

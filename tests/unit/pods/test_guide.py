@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from carrel_scheduler.engines.kubernetes.pods import labels, resource_requests
+from carrel_scheduler.engines.kubernetes.pods import labels, resource_requests, scheduling_groups
 from carrel_scheduler.engines.kubernetes.pods.grouping_rules import POD_GROUPS, RULES
 from carrel_schema import names
 
@@ -46,6 +46,9 @@ def test_the_scheduler_may_read_every_kind_of_owner() -> None:
                     readable.setdefault(group, set()).update(rule["resources"])
     wanted = {(rule.group, f"{rule.kind.lower()}s") for rule in RULES}
     wanted |= {(rule.group, "podgroups") for rule in POD_GROUPS if rule.group}
+    wanted |= {
+        (scheduling_groups.API_GROUP, f"{kind.lower()}s") for kind in scheduling_groups.KINDS
+    }
     missing = {
         (group, plural)
         for group, plural in wanted

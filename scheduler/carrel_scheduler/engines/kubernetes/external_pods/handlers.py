@@ -113,8 +113,12 @@ class EventHandlers:
             return
         if pod.node:
             self._pass.places.put_pod(pod.manifest)
-        if (home := self._pass.index.task_of(uid)) is not None:
-            before = home[1].pod
+        home = self._pass.index.task_of(uid)
+        before = None if home is None else home[1].pod
+        if home is not None and before is not None and before.refusal and not pod.refusal:
+            self._pass.index.close(*home)
+            home = None
+        if home is not None:
             if home[1].sent and pod.node and before is not None and not before.node:
                 self._pass.attempts[SCHEDULED] += 1
             self._pass.pending_requests.read(*self._pass.index.update(pod))
@@ -244,6 +248,8 @@ class EventHandlers:
         self._pass.index.without_queue.setdefault(pod.grouping.project, {})[pod.ref.uid] = pod
         if pod.node:
             self._pass.nodes.put_unmanaged(pod.manifest)
+        elif pod.refusal:
+            self._pass.report_pending(pod, conditions.CAN_NOT_BE_PLACED, pod.refusal)
         else:
             self._pass.report_pending(
                 pod, conditions.NO_PROJECT, conditions.no_project(pod.grouping.project)

@@ -41,6 +41,7 @@ class ExternalPod:
         started_at: when its node took it up; 0 while nobody knows.
         told: the reason in its condition, so that it is not written twice.
         refusal: why its group can not be understood, in words; empty when it can.
+        awaits_group: its group does not exist yet.
     """
 
     ref: PodRef
@@ -56,6 +57,7 @@ class ExternalPod:
     started_at: float = 0.0
     told: str = ""
     refusal: str = ""
+    awaits_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ pod counts as what it was bound for, whatever its labels are by now.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +22,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
 from carrel_scheduler.engines.kubernetes.pods import labels
-from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, GroupMissing
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouped, Grouping
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Namespace, Owned, Owner, Pod
@@ -41,8 +42,21 @@ class _Kinds(msgspec.Struct):
     resources: list[_Kind] = []
 
 
+class _Version(msgspec.Struct, rename="camel"):
+    group_version: str
+
+
+class _Group(msgspec.Struct):
+    versions: list[_Version] = []
+
+
 class OwnerLookup:
-    """Gets owners by their references; the server says under which path each kind lives."""
+    """Gets owners by their references; the server says under which path each kind lives.
+
+    A reference without a version (``scheduling.k8s.io/``) leads to the first version that has the
+    kind, in the server's order: the most stable one. It is looked up again when it is not served
+    any more.
+    """
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -56,20 +70,38 @@ class OwnerLookup:
                 return None
             where = namespace if resource.namespaced else ""
             return await self._client.get(resource, owner.name, where, type=Owned)
-        except (NotFound, Forbidden):
+        except NotFound:
+            if owner.api_version.endswith("/"):
+                self._kinds.pop((owner.api_version, owner.kind), None)
+            return None
+        except Forbidden:
             return None
 
     async def _resource(self, owner: Owner) -> Resource | None:
         key = (owner.api_version, owner.kind)
         if key not in self._kinds:
-            group, _, version = owner.api_version.rpartition("/")
-            root = f"/apis/{owner.api_version}" if group else f"/api/{version}"
-            kinds = msgspec.json.decode(await self._client.raw("GET", root), type=_Kinds)
-            for one in kinds.resources:
-                if "/" not in one.name:
-                    found = Resource(group, version, one.name, one.kind, one.namespaced)
-                    self._kinds[owner.api_version, one.kind] = found
+            for api_version in await self._versions(owner.api_version):
+                await self._read_kinds(api_version)
+                if found := self._kinds.get((api_version, owner.kind)):
+                    self._kinds[key] = found
+                    break
         return self._kinds.get(key)
+
+    async def _versions(self, api_version: str) -> list[str]:
+        if not api_version.endswith("/"):
+            return [api_version]
+        answer = await self._client.raw("GET", f"/apis/{api_version.rstrip('/')}")
+        group = msgspec.json.decode(answer, type=_Group)
+        return [version.group_version for version in group.versions]
+
+    async def _read_kinds(self, api_version: str) -> None:
+        group, _, version = api_version.rpartition("/")
+        root = f"/apis/{api_version}" if group else f"/api/{version}"
+        kinds = msgspec.json.decode(await self._client.raw("GET", root), type=_Kinds)
+        for one in kinds.resources:
+            if "/" not in one.name:
+                found = Resource(group, version, one.name, one.kind, one.namespaced)
+                self._kinds[api_version, one.kind] = found
 
 
 class KnownProjects:
@@ -121,7 +153,10 @@ class Reader:
             return ExternalPodSeen(_external_pod(pod, await self._grouped(pod)))
         except PodRefused as error:
             if not pod.spec.node_name:
-                return ExternalPodSeen(_external_pod(pod, Grouped(_nameless(pod)), error.sentence))
+                refused = _external_pod(pod, Grouped(_nameless(pod)), error.sentence)
+                return ExternalPodSeen(
+                    replace(refused, awaits_group=isinstance(error, GroupMissing))
+                )
             was = labels.read_counted(pod.metadata.annotations)
             if was is None:
                 return UnmanagedPodSeen(pod)

@@ -20,6 +20,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.conditions import GroupSt
 from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits, PodExecutor
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     ExternalEvent,
+    ExternalPodSeen,
     NodeDeleted,
     NodeGroupDeleted,
     NodeGroupSeen,
@@ -281,7 +282,8 @@ async def watch_pods(
 ) -> None:
     """Every pod and each change; ``synced`` is set once those that exist were delivered.
 
-    A pod that cannot be read counts as unmanaged until it changes.
+    A pod that cannot be read counts as unmanaged until it changes; one whose group does not exist
+    yet is read again until it does.
     """
     subscription = feed.subscribe()
     unread: dict[str, Pod] = {}
@@ -312,12 +314,17 @@ async def _read(
         if change.kind is ChangeKind.SYNCED:
             continue
         pod = change.object
-        unread.pop(pod.metadata.uid, None)
+        again = unread.pop(pod.metadata.uid, None) is pod
         if change.kind is ChangeKind.DELETED:
             news.append(reader.gone(pod))
             continue
         try:
-            news.append(await reader.seen(pod))
+            seen = await reader.seen(pod)
+            awaits_group = isinstance(seen, ExternalPodSeen) and seen.pod.awaits_group
+            if awaits_group:
+                unread[pod.metadata.uid] = pod
+            if not (awaits_group and again):
+                news.append(seen)
         except KubeError as error:
             log.warning("what pod %s belongs to is not known yet: %s", pod.metadata.name, error)
             unread[pod.metadata.uid] = pod

@@ -39,6 +39,11 @@ from carrel_scheduler.engines.kubernetes.pods.labels import (
     structure_of,
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.scheduling_groups import (
+    GroupReference,
+    read_group,
+    reference_of,
+)
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Owned, Owner, Pod
 
 GetOwner = Callable[[Owner, str], Awaitable[Owned | None]]
@@ -46,6 +51,12 @@ GetOwner = Callable[[Owner, str], Awaitable[Owned | None]]
 MOST_LEVELS: Final = 10
 MOST_KEPT: Final = 20_000
 FRESH_SECONDS: Final = 60.0
+MISSING_SECONDS: Final = 5.0
+"""A group that is not there is asked for once in this time, however many pods name it."""
+
+
+class GroupMissing(PodRefused):
+    """A pod names a group that does not exist yet."""
 
 
 class Owners:
@@ -83,7 +94,7 @@ class Owners:
         key = owner.uid or f"{owner.api_version}/{owner.kind}/{namespace}/{owner.name}"
         at, known = self._found.get(key, (0.0, None))
         asked = known
-        if asked is None or self._now() - at > FRESH_SECONDS:
+        if asked is None or self._now() - at > _fresh_seconds(asked):
             asked = asyncio.ensure_future(self._get(owner, namespace))
             self._found[key] = (self._now(), asked)
         try:
@@ -94,15 +105,20 @@ class Owners:
                 raise
             # What was true a minute ago is better than nothing while the server does not answer.
             found = await known
-        if found is None:
+        if found is None and owner.uid:
             self._found.pop(key, None)
-        elif owner.uid and found.metadata.uid != owner.uid:
+        elif found is not None and owner.uid and found.metadata.uid != owner.uid:
             return None
         return found
 
     def forget(self, uid: str) -> None:
         """Ask again for an owner that changed."""
         self._found.pop(uid, None)
+
+
+def _fresh_seconds(asked: asyncio.Future[Owned | None]) -> float:
+    done = asked.done() and not asked.cancelled() and asked.exception() is None
+    return MISSING_SECONDS if done and asked.result() is None else FRESH_SECONDS
 
 
 _BY_KIND: Final[Mapping[tuple[str, str], Rule]] = {(rule.group, rule.kind): rule for rule in RULES}
@@ -141,6 +157,8 @@ class Grouper:
         for named in POD_GROUPS:
             if name := _group_name(pod, named):
                 return self._share(await self._named_group(pod, chain, named, name))
+        if (reference := reference_of(pod)) is not None:
+            return self._share(await self._scheduling_group(pod, chain, reference))
         return self._share(_Reading(pod, chain, self._projects).grouped())
 
     async def _named_group(
@@ -152,16 +170,36 @@ class Grouper:
             key = f"{pod.metadata.namespace}/{name}"
             reading = _Reading(pod, chain, self._projects)
             return reading.gang(key, name, rule.kind, None, (Role("", least),), "")
-        owner = Owner(f"{rule.group}/{rule.version}", rule.kind, name, "")
-        found = await self._owners.look_up(owner, pod.metadata.namespace)
-        if found is None:
-            expected = "the name of a PodGroup in the pod's namespace"
-            raise PodRefused("no_pod_group", rule.keys[0], name, expected)
+        found = await self._existing(
+            pod, Owner(f"{rule.group}/", rule.kind, name, ""), rule.keys[0]
+        )
         says = msgspec.structs.asdict(found)
         fields = {SAID_QUEUE: _text(says, rule.queue), PRIORITY: _text(says, rule.priority)}
         reading = _Reading(pod, chain, self._projects, (fields,), (found.metadata,))
         roles = (Role("", number(says, rule.least) or 1),)
         return reading.gang(found.metadata.uid, name, rule.kind, found.metadata, roles, "")
+
+    async def _scheduling_group(
+        self, pod: Pod, chain: list[Level], reference: GroupReference
+    ) -> Grouped:
+        owner = reference.owner
+        found = await self._existing(pod, owner, reference.field)
+        group = read_group(reference, found)
+        reading = _Reading(pod, chain, self._projects, (group.fields,), (found.metadata,))
+        if group.least is None:
+            return reading.each()
+        roles = (Role("", group.least),)
+        return reading.gang(group.uid, group.name, owner.kind, found.metadata, roles, "")
+
+    async def _existing(self, pod: Pod, group: Owner, field: str) -> Owned:
+        """The object of a group that a pod names."""
+        found = await self._owners.look_up(group, pod.metadata.namespace)
+        if found is None:
+            kind = f"{group.kind} of `{group.api_version.rstrip('/')}`"
+            raise GroupMissing(
+                "no_pod_group", field, group.name, f"the name of a {kind} in the pod's namespace"
+            )
+        return found
 
     def _share(self, grouped: Grouped) -> Grouped:
         if len(self._shared) > MOST_KEPT:
@@ -225,8 +263,8 @@ class _Reading:
         """By the topmost owner that starts its pods together, else the pod for itself."""
         for owner, found, rule in reversed(self._chain):
             if rule is not None and rule.how is How.TOGETHER and found is not None:
-                return self._together(owner, found, rule) or self._each()
-        return self._each()
+                return self._together(owner, found, rule) or self.each()
+        return self.each()
 
     def _together(self, owner: Owner, found: Owned, rule: Rule) -> Grouped | None:
         """The gang of an owner; ``None`` where its pods start each by itself."""
@@ -271,7 +309,7 @@ class _Reading:
         """The pod in a gang."""
         return Grouped(self._grouping(uid, name, kind, meta, roles), role)
 
-    def _each(self) -> Grouped:
+    def each(self) -> Grouped:
         """The pod for itself, named after the topmost owner whose kind is known."""
         meta = self.pod.metadata
         for owner, found, rule in reversed(self._chain):

@@ -120,14 +120,13 @@ class PodGroupRule:
 
     Attributes:
         keys: labels or annotations of pods whose value is the group's name.
-        group, version, kind: of the object with their number; empty where there is none.
+        group, kind: of the object with their number; empty where there is none.
         least, queue, priority: paths in it.
         total: annotation of the pods with their number, where no object has it.
     """
 
     keys: tuple[str, ...]
     group: str = ""
-    version: str = "v1alpha1"
     kind: str = "PodGroup"
     least: str = "spec.minMember"
     queue: str = "spec.queue"
@@ -273,7 +272,7 @@ POD_GROUPS: Final[tuple[PodGroupRule, ...]] = (
     PodGroupRule(("carrel.dev/pod-group",), "carrel.dev"),
     PodGroupRule(("scheduling.x-k8s.io/pod-group",), "scheduling.x-k8s.io"),
     PodGroupRule(("pod-group.scheduling.sigs.k8s.io",), "scheduling.x-k8s.io"),
-    PodGroupRule(("scheduling.k8s.io/group-name",), "scheduling.volcano.sh", "v1beta1"),
+    PodGroupRule(("scheduling.k8s.io/group-name",), "scheduling.volcano.sh"),
     PodGroupRule(("kueue.x-k8s.io/pod-group-name",), total="kueue.x-k8s.io/pod-group-total-count"),
 )
 

@@ -120,7 +120,8 @@ def as_counted(grouping: Grouping, counted: Counted) -> Grouping:
 
 
 SAID_QUEUE: Final = "queue"
-"""Stands for a field of an owner, as if it were a label."""
+PREEMPTION_POLICY: Final = "preemptionPolicy"
+"""Both stand for a field of an owner or group, as if it were a label."""
 PROJECT_ALIASES: Final = (
     "run.ai/queue",
     "runai/queue",
@@ -177,8 +178,9 @@ class PodLabels:
             said: fields of owners, as if they were labels.
         """
         self.pod = pod
-        self.of_owners = [part for meta in owners for part in (meta.labels, meta.annotations)]
-        self._all = [pod.metadata.labels, pod.metadata.annotations, *self.of_owners, *said]
+        about = [part for meta in owners for part in (meta.labels, meta.annotations)]
+        self.of_owners = [*about, *said]
+        self._all = [pod.metadata.labels, pod.metadata.annotations, *self.of_owners]
 
     def label(self, *keys: str) -> str:
         """The first of these labels or annotations that is there; empty without."""
@@ -243,7 +245,8 @@ class PodLabels:
     @property
     def preemption_delay_s(self) -> float:
         """How long it waits before it preempts."""
-        return NEVER_SECONDS if self.pod.spec.preemption_policy == "Never" else 0.0
+        said = (self.pod.spec.preemption_policy, self.label(PREEMPTION_POLICY))
+        return NEVER_SECONDS if "Never" in said else 0.0
 
     @property
     def min_members(self) -> int | None:

@@ -339,6 +339,20 @@ class PodResourceClaimStatus(Kube, frozen=True):
     resource_claim_name: str = ""
 
 
+class WorkloadReference(Kube, frozen=True):
+    """A group of pods in a Workload of Kubernetes 1.35; each ``pod_group_replica_key`` is one."""
+
+    name: str
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
+class PodSchedulingGroup(Kube, frozen=True):
+    """A PodGroup of Kubernetes 1.36 and later, in the pod's namespace."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Kube, frozen=True):
     """The specification of a pod."""
 
@@ -361,6 +375,8 @@ class PodSpec(Kube, frozen=True):
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
+    workload_ref: WorkloadReference | None = None
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class Waiting(Kube, frozen=True):
