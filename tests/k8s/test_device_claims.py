@@ -1,0 +1,179 @@
+"""Claims for devices on the real API server: allocated, reserved and freed as Kubernetes has it.
+
+Nodes and slices are objects of the test; Kubernetes' controllers make claims from templates and
+free those of pods that have ended.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.engines.kubernetes.pods.devices.types import (
+    DEVICE_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from carrel_scheduler.kube.resources import PODS, Resource
+from k8s.cluster.control_plane import ControlPlane
+from k8s.scheduling import Site, running, site
+from k8s.test_scheduling import comes_to_be
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
+TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
+DRIVER = "gpu.nvidia.com"
+
+
+@pytest.fixture
+async def here(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Site]:
+    """Two nodes with two GPUs each, which claims ask for."""
+    kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
+    async with site(kubeconfig, tmp_path) as made:
+        await made.add_nodes(2, gpus=0)
+        for name in made.nodes:
+            await made.client.create(RESOURCE_SLICES, offered(name))
+        await made.client.create(DEVICE_CLASSES, device_class(made.name))
+        for word in ("a", "b"):
+            await made.add_project(word, 2)
+        yield made
+        for name in list(made.nodes):
+            await made.client.delete(RESOURCE_SLICES, name)
+        await made.client.delete(DEVICE_CLASSES, made.name)
+
+
+def offered(node: str) -> dict[str, Any]:
+    devices = [
+        {"name": f"gpu-{number}", "attributes": {"type": {"string": "gpu"}}} for number in range(2)
+    ]
+    return {
+        "metadata": {"name": node},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": devices,
+        },
+    }
+
+
+def device_class(name: str) -> dict[str, Any]:
+    expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].type == "gpu"'
+    return {
+        "metadata": {"name": name},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }
+
+
+def asked(here: Site, count: int = 1) -> dict[str, Any]:
+    exactly = {"deviceClassName": here.name, "count": count}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+
+
+async def add_pod(here: Site, word: str, name: str, **use: str) -> None:
+    container = {
+        "name": "main",
+        "image": "none",
+        "resources": {"requests": {"cpu": "1"}, "claims": [{"name": "gpu"}]},
+    }
+    await here.add_pod(word, name, containers=[container], resourceClaims=[{"name": "gpu", **use}])
+
+
+async def claims(here: Site, word: str) -> dict[str, dict[str, Any]]:
+    found = (await here.client.list(RESOURCE_CLAIMS, namespace=here.namespace(word))).items
+    return {one["metadata"]["name"]: one for one in found}
+
+
+async def given(here: Site, *words: str) -> list[tuple[str, str]]:
+    """The devices that claims have, node and name."""
+    return [
+        (result["pool"], result["device"])
+        for word in words
+        for one in (await claims(here, word)).values()
+        for result in one.get("status", {})
+        .get("allocation", {"devices": {}})["devices"]
+        .get("results", ())
+    ]
+
+
+def told(here: Site, word: str, name: str, text: str) -> Callable[[], bool]:
+    def found() -> bool:
+        pod = here.of(word).get(name)
+        return pod is not None and any(text in one.message for one in pod.status.conditions)
+
+    return found
+
+
+async def test_pods_with_claims_are_queued_counted_bound_and_freed(here: Site) -> None:
+    for word in ("a", "b"):
+        body = {"metadata": {"name": "one"}, "spec": {"spec": asked(here)}}
+        await here.client.create(TEMPLATES, body, here.namespace(word))
+    async with running(here.scheduler()):
+        for number in range(2):
+            await add_pod(here, "b", f"b-{number}", resourceClaimTemplateName="one")
+        await here.until(lambda: len(here.bound("b")) == 2, "the two of their own quota")
+        for number in range(3):
+            await add_pod(here, "a", f"a-{number}", resourceClaimTemplateName="one")
+        await here.until(lambda: len(here.bound("a")) == 2, "two, and one that waits")
+        found = await given(here, "a", "b")
+        assert len(found) == len(set(found)) == 4
+        for word in ("a", "b"):
+            for one in (await claims(here, word)).values():
+                if "allocation" not in one.get("status", {}):
+                    continue
+                [user] = one["status"]["reservedFor"]
+                pod = here.of(word)[user["name"]]
+                results = one["status"]["allocation"]["devices"]["results"]
+                assert {result["pool"] for result in results} == {pod.spec.node_name}
+                assert one["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        ended = next(iter(here.bound("a").values()))
+        await here.finish(ended)
+        await here.until(
+            lambda: len(here.bound("a")) == 2 and ended.metadata.name not in here.bound("a"),
+            "the third, on the device that Kubernetes' controller freed",
+        )
+        found = await given(here, "a", "b")
+        assert len(found) == len(set(found)) == 4
+
+
+async def test_a_claim_of_two_pods_serves_one_and_one_that_was_made_anew_serves_none_of_before(
+    here: Site,
+) -> None:
+    space = here.namespace("a")
+    await here.client.create(
+        RESOURCE_CLAIMS, {"metadata": {"name": "ours"}, "spec": asked(here, 2)}, space
+    )
+    async with running(here.scheduler()):
+        await add_pod(here, "a", "first", resourceClaimName="ours")
+        await here.until(lambda: "first" in here.bound("a"), "the first pod")
+        await add_pod(here, "a", "second", resourceClaimName="ours")
+        said = "is in use by the pod `first`; a claim serves one pod at a time"
+        await here.until(told(here, "a", "second", said), "why the second waits")
+        await add_pod(here, "b", "stranger", resourceClaimName="ours")
+        said = "its resource claim `ours` does not exist"
+        await here.until(told(here, "b", "stranger", said), "nothing of another namespace")
+        await here.finish(here.of("a")["first"])
+        await here.until(lambda: "second" in here.bound("a"), "the second after the first")
+        assert len(await given(here, "a")) == 2
+
+
+async def test_an_allocation_that_a_killed_scheduler_left_is_taken_back(here: Site) -> None:
+    space = here.namespace("a")
+    await here.client.create(
+        RESOURCE_CLAIMS, {"metadata": {"name": "left"}, "spec": asked(here)}, space
+    )
+    await add_pod(here, "a", "p", resourceClaimName="left")
+    pod = await here.client.get(PODS, "p", space)
+    node = next(iter(here.nodes))
+    result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": "gpu-1"}
+    user = {"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}
+    await here.client.patch(RESOURCE_CLAIMS, "left", {"status": status}, space, sub="status")
+    async with running(here.scheduler()):
+        await here.until(lambda: "p" in here.bound("a"), "the pod at its place")
+
+        async def in_place() -> bool:
+            where = here.bound("a")["p"].spec.node_name
+            return [pool for pool, _ in await given(here, "a")] == [where]
+
+        await comes_to_be(in_place)
