@@ -156,6 +156,37 @@ class TestRights:
             known = (f"--as={user}", *(f"--as-group={one}" for one in groups))
             assert kubectl.run(*asked, *known).out.strip() == answer
 
+    def test_of_a_claim_for_devices_the_scheduler_writes_the_allocation_only(
+        self, installed: ControlPlane, kubectl: Kubectl
+    ) -> None:
+        exactly = {"deviceClassName": "gpu.nvidia.com"}
+        body = {
+            "metadata": {"name": "devices"},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+        }
+        path = "/apis/resource.k8s.io/v1/namespaces/carrel-a/resourceclaims"
+        installed.ask("POST", path, body)
+
+        def patched(change: dict[str, Any], *more: str) -> str:
+            done = kubectl.run(
+                *("patch", "resourceclaim", "devices", "-n", "carrel-a", "--type=merge"),
+                *("-p", json.dumps(change), *more, *as_somebody("scheduler")),
+            )
+            return done.out + done.error
+
+        finalizer = {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}
+        result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"}
+        given = {"allocation": {"devices": {"results": [result]}}}
+        user = {"resource": "pods", "name": "p", "uid": "u"}
+        allocated = {"status": {**given, "reservedFor": [user]}}
+        other = {"status": {**given, "reservedFor": [{**user, "resource": "widgets"}]}}
+        label = {"metadata": {"labels": {"a": "b"}}}
+        until(lambda: "only that it is allocated" in patched(label), "the policy")
+        assert "patched" in patched(finalizer)
+        assert "only that it is allocated" in patched({"metadata": {"finalizers": ["mine.dev/x"]}})
+        assert "patched" in patched(allocated, "--subresource=status")
+        assert "reserves claims for pods" in patched(other, "--subresource=status")
+
     def test_work_is_made_in_ones_own_name(self, kubectl: Kubectl) -> None:
         until_refused(kubectl, training("bob"), "a", "spec.user: ada is right")
         assert kubectl.apply(training("ada"), words=as_somebody("a")).code == 0

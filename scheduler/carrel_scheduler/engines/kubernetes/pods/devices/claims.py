@@ -6,6 +6,7 @@ count as given away from then on. A claim that was left allocated to a pod that 
 a scheduler that was killed, is released before the pod is placed anew.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
@@ -102,6 +103,15 @@ class _Served:
     later: frozenset[str]
 
 
+@dataclass(slots=True)
+class _Kept:
+    """Answers for equal requests, and for each node with the version that they are of."""
+
+    version: int = -1
+    served: _Served | None = None
+    nodes: dict[str, tuple[tuple[int, int], tuple[int | None, bool]]] = field(default_factory=dict)
+
+
 class _Waits(Exception):  # noqa: N818 - an outcome to handle
     """Why a claim cannot be served yet."""
 
@@ -124,9 +134,8 @@ class DeviceClaims:
     _holders: dict[DeviceId, set[Key]] = field(default_factory=dict)
     _decided: dict[str, dict[Key, tuple[DeviceId, ...]]] = field(default_factory=dict)
     _plugin: set[str] = field(default_factory=set)
-    _served: LRUCache[_Asks, tuple[int, "_Served"]] = field(
-        default_factory=lambda: LRUCache(MOST_KEPT)
-    )
+    _kept: LRUCache[_Asks, "_Kept"] = field(default_factory=lambda: LRUCache(MOST_KEPT))
+    _uses: Counter[str] = field(default_factory=Counter)
 
     # Events
 
@@ -137,10 +146,11 @@ class DeviceClaims:
         self._claims[key] = claim
         if claim.status.allocation is not None:
             for decided in self._decided.values():
-                decided.pop(key, None)  # its status tells it from now on
+                for device in decided.pop(key, ()):  # its status tells it from now on
+                    self._use_changed(device)
         for device in _allocated(claim):
             self._holders.setdefault(device, set()).add(key)
-            self.changed.add(self.inventory.node_of(device))
+            self._use_changed(device)
 
     def drop_claim(self, claim: ResourceClaim) -> None:
         """A claim is gone."""
@@ -149,8 +159,13 @@ class DeviceClaims:
         self.releases.pop(key, None)
         for device in () if before is None else _allocated(before):
             self._holders.get(device, set()).discard(key)
-            self.changed.add(self.inventory.node_of(device))
+            self._use_changed(device)
         self.version += 1
+
+    def _use_changed(self, device: DeviceId) -> None:
+        node = self.inventory.node_of(device)
+        self.changed.add(node)
+        self._uses[node] += 1
 
     def set_class(self, one: DeviceClass) -> None:
         """A class appeared or changed."""
@@ -178,10 +193,12 @@ class DeviceClaims:
     def described(self, node: Node) -> Node:
         """The node with its GPUs that claims ask for, where no device plugin offers GPUs."""
         name = node.metadata.name
-        if gpu_resource(node):
-            self._plugin.add(name)
+        if bool(gpu_resource(node)) != (name in self._plugin):
+            self._plugin ^= {name}
+            self._uses[name] += 1
+            self.version += 1
+        if name in self._plugin:
             return node
-        self._plugin.discard(name)
         gpus = self._gpus(name)
         if not gpus:
             return node
@@ -222,9 +239,14 @@ class DeviceClaims:
             options = self._options(pod)
         except _Waits as error:
             return ClaimAccess(nodes=NOTHING, waits=str(error))
-        found = [self._serving(asks) for asks in options]
-        best = next((one for one in found if one.now), None)
-        best = best or next((one for one in found if one.later), found[0])
+        best = self._serving(options[0])
+        for asks in options:
+            found = self._serving(asks)
+            if found.now:
+                best = found
+                break
+            if not best.later:
+                best = found
         return ClaimAccess(gpus=best.gpus, nodes=best.now | best.later)
 
     def decide(self, pod: Pod, node: str, gpus: int) -> tuple[AllocateClaim, ...]:
@@ -241,6 +263,7 @@ class DeviceClaims:
             (namespace, name): tuple(device.id for _, device in matched)
             for name, matched in by_claim.items()
         }
+        self._uses[node] += 1
         self.version += 1
         return tuple(
             AllocateClaim(
@@ -256,7 +279,9 @@ class DeviceClaims:
 
     def undo(self, uid: str) -> None:
         """A pod is not bound after all, or is gone: what was decided with it counts no more."""
-        if self._decided.pop(uid, None) is not None:
+        decided = self._decided.pop(uid, {})
+        for device in (device for devices in decided.values() for device in devices):
+            self._use_changed(device)
             self.version += 1
 
     def fit(self, pod: Pod, node: str, gpus: int | None = None) -> Match | None:
@@ -352,27 +377,42 @@ class DeviceClaims:
     def _serving(self, asks: _Asks) -> "_Served":
         """What serves these requests; equal pods have one answer until something changes."""
         version = self.version + self.inventory.version
-        kept = self._served.get(asks)
-        if kept is None or kept[0] != version:
-            kept = self._served[asks] = version, self._find(asks)
-        return kept[1]
+        kept = self._kept.get(asks)
+        if kept is None:
+            kept = self._kept[asks] = _Kept()
+        if kept.version != version or kept.served is None:
+            kept.version, kept.served = version, self._find(asks, kept)
+        return kept.served
 
-    def _find(self, asks: _Asks) -> "_Served":
-        now, later, gpus = set(), set(), 0
+    def _find(self, asks: _Asks, kept: "_Kept") -> "_Served":
+        now: set[str] = set()
+        later: set[str] = set()
+        most = 0
         for node in self.inventory.nodes():
-            found = match(asks, self._free(node))
-            if found is not None:
-                now.add(node)
-                gpus = max(gpus, self._count(found))
-                continue
-            found = match(asks, self._offered(node))
-            if found is None:
-                continue
-            count = self._count(found)
-            gpus = max(gpus, count)
-            if sum(self.inventory.is_gpu(one.id) for one in self._free(node)) < count:
-                later.add(node)
-        return _Served(gpus, frozenset(now), frozenset(later))
+            version = self._uses[node], self.inventory.versions[node]
+            known = kept.nodes.get(node)
+            if known is None or known[0] != version:
+                known = kept.nodes[node] = version, self._find_on(node, asks)
+            gpus, free = known[1]
+            if gpus is not None:
+                most = max(most, gpus)
+                (now if free else later).add(node)
+        return _Served(most, frozenset(now), frozenset(later))
+
+    def _find_on(self, node: str, asks: _Asks) -> tuple[int | None, bool]:
+        """How many GPUs requests come to on a node, and whether devices are free for them.
+
+        ``None``: the node does not serve them, or not as long as other GPUs are free there.
+        """
+        free = self._free(node)
+        found = match(asks, free)
+        if found is not None:
+            return self._count(found), True
+        found = match(asks, self._offered(node))
+        count = 0 if found is None else self._count(found)
+        if sum(self.inventory.is_gpu(one.id) for one in free) < count:
+            return count, False
+        return None, False
 
     def _offered(self, node: str) -> list[NodeDevice]:
         """The devices of a node that claims may get."""

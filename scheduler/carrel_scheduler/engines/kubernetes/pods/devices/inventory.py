@@ -6,6 +6,7 @@ out. Devices of GPU drivers are the GPUs of their node, unless a device plugin o
 too: these are the same ones.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,7 +51,7 @@ class NodeDevice:
 
 
 class Inventory:
-    """The devices of all nodes. ``version`` changes with them.
+    """The devices of all nodes. ``version`` changes with them, ``versions`` with those of a node.
 
     Args:
         gpu_drivers: their devices are GPUs.
@@ -59,6 +60,7 @@ class Inventory:
     def __init__(self, gpu_drivers: Iterable[str] = GPU_DRIVERS) -> None:
         self.version = 0
         self.changed: set[str] = set()
+        self.versions: Counter[str] = Counter()
         self._gpu_drivers = frozenset(gpu_drivers)
         self._slices: dict[_PoolId, dict[str, ResourceSlice]] = {}
         self._pools: dict[_PoolId, tuple[NodeDevice, ...]] = {}
@@ -103,17 +105,19 @@ class Inventory:
         ]
 
     def _update(self, pool: _PoolId) -> None:
-        for device in self._pools.pop(pool, ()):
-            self.changed.add(device.node)
+        before = self._pools.pop(pool, ())
+        for device in before:
             self._by_id.pop(device.id, None)
             self._nodes.get(device.node, {}).pop(pool, None)
             if not self._nodes.get(device.node):
                 self._nodes.pop(device.node, None)
         devices = self._pools[pool] = tuple(_devices(pool, self._slices[pool].values()))
         for device in devices:
-            self.changed.add(device.node)
             self._by_id[device.id] = device
             self._nodes.setdefault(device.node, {}).setdefault(pool, []).append(device)
+        nodes = {device.node for device in (*before, *devices)}
+        self.changed |= nodes
+        self.versions.update(nodes)
         self.version += 1
 
 

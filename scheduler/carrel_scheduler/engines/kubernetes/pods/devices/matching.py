@@ -22,8 +22,10 @@ from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.selectors import HARD, tolerated
 from carrel_scheduler.engines.kubernetes.pods.types import Toleration
 
-MOST_CHOICES: Final = 64
-"""So many combinations of alternatives, or of values of attributes, are tried."""
+MOST_CHOICES: Final = 8
+"""So many combinations of alternatives are tried: each costs a look at all nodes."""
+MOST_VALUES: Final = 64
+"""So many combinations of values of attributes are tried on a node."""
 MOST_DEVICES: Final = 32
 """A claim is given no more, whoever allocates it; nor are the claims of a pod together."""
 
@@ -157,7 +159,7 @@ def _agreements(
         dict.fromkeys(v for one in devices if (v := _attribute(one, name)) is not None)
         for _, name in keys
     ]
-    for chosen in itertools.islice(itertools.product(*values), MOST_CHOICES):
+    for chosen in itertools.islice(itertools.product(*values), MOST_VALUES):
         yield dict(zip(keys, chosen, strict=True))
 
 
