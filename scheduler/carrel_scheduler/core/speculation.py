@@ -7,7 +7,7 @@ that might unblock a waiting workload, chosen by its reason, and returns those t
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -101,9 +101,22 @@ def forecast(state: "Columns", queued: WorkloadQueued | str, now: float) -> Reas
 
 
 def impact(
-    state: "Columns", queue: QueueSet, now: float, *others: QueueSet
+    state: "Columns",
+    queue: QueueSet,
+    now: float,
+    *others: QueueSet,
+    entering: Sequence[WorkloadQueued] = (),
+    leaving: Sequence[str] = (),
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What new rules of a queue would change at once, together with those of others.
+
+    Args:
+        state: as it is.
+        queue: its new rules.
+        now: epoch seconds.
+        others: new rules of other queues.
+        entering: work that would ask for capacity with the new rules only.
+        leaving: uids of work that holds nothing, and would ask for none any more.
 
     Returns:
         The uids that would start (or get a reservation) and those that would be
@@ -114,7 +127,12 @@ def impact(
     """
     before = decide(state, now)
     served, already = _served(before), {eviction.uid for eviction in before.evictions}
-    with rules_for_now(state, queue, *others):
+    with ExitStack() as changed:
+        changed.enter_context(rules_for_now(state, queue, *others))
+        for uid in leaving:
+            changed.enter_context(left_out_for_now(state, uid))
+        for one in entering:
+            changed.enter_context(queued_for_now(state, one))
         after = decide(state, now)
         would_start = [uid for uid in _served(after) if uid not in served]
         would_give_way = [e.uid for e in after.evictions if e.uid not in already]
@@ -164,18 +182,26 @@ def queued_for_now(state: "Columns", queued: WorkloadQueued) -> Iterator["Job"]:
         finally:
             forget(state, job)
         return
-    reservation = old.reservation
-    stop_asking(state, old)
-    release_reservation(state, old)
-    del state.jobs.by_uid[queued.uid]
-    try:
+    with left_out_for_now(state, queued.uid):
         job = enter(state, queued)
         try:
             yield job
         finally:
             forget(state, job)
+
+
+@contextmanager
+def left_out_for_now(state: "Columns", uid: str) -> Iterator[None]:
+    """A workload that holds nothing asks for nothing inside the block."""
+    old = state.jobs.by_uid[uid]
+    reservation = old.reservation
+    stop_asking(state, old)
+    release_reservation(state, old)
+    del state.jobs.by_uid[uid]
+    try:
+        yield
     finally:
-        state.jobs.by_uid[queued.uid] = old
+        state.jobs.by_uid[uid] = old
         reserve(state, old, reservation)
         ask(state, old)
 

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.reconcile import user_limits
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
@@ -93,3 +95,40 @@ async def test_what_no_user_may_ever_have_is_refused(desk: Desk) -> None:
     growing.spec.kind = "distributed"
     with pytest.raises(NotAdmitted, match="this asks for 4"):
         admit(growing, live)
+
+
+async def test_the_preview_of_a_project_foresees_a_change_of_the_limit(desk: Desk) -> None:
+    made = await desk.project("vision", 4, max_gpus_per_user=2)
+    first = await desk.submit("vision", "first", gpus=2, user="ada")
+    second = await desk.submit("vision", "second", gpus=2, user="ada")
+    assert await desk.phases(first, second) == ["starting", "pending"]
+    live = LiveView(desk.loop)
+
+    def preview(most: float | None) -> list[str]:
+        spec = msgspec.structs.replace(made.spec, max_gpus_per_user=most)
+        found = live.preview_project("vision", msgspec.json.encode(spec))
+        assert not found.would_give_way
+        return list(found.would_start)
+
+    assert preview(None) == ["vision/second"]
+    assert preview(4) == ["vision/second"]
+    assert preview(3) == []
+    assert preview(2) == []
+    assert await desk.phase(second) == "pending", "a preview changes nothing"
+
+
+async def test_a_preview_that_would_hold_work_back_leaves_it_in_the_queue(desk: Desk) -> None:
+    made = await desk.project("vision", 4)
+    blocker = await desk.submit("vision", "blocker", gpus=4, user="ben")
+    waits = await desk.submit("vision", "waits", gpus=2, user="ada")
+    assert await desk.phases(blocker, waits) == ["starting", "pending"]
+    limited = msgspec.structs.replace(made.spec, max_gpus_per_user=1)
+    content = msgspec.json.encode(limited)
+    loop = desk.loop
+    _, leaving = user_limits.changed_by(loop.cache, loop.state, {"vision": 1000})
+    assert [one.uid for one in leaving] == [waits]
+    found = LiveView(loop).preview_project("vision", content)
+    assert (list(found.would_start), list(found.would_give_way)) == ([], [])
+    await desk.runs(blocker)
+    await desk.ends(blocker)
+    assert await desk.phase(waits) == "starting"

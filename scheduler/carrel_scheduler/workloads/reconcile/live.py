@@ -176,14 +176,17 @@ class LiveView:
 
     def preview_projects(self, specs_json: Mapping[str, bytes]) -> ProjectImpact:
         """The changes that several projects, by name, would make now together."""
-        cache, events = self._loop.cache, []
+        cache, events, limits = self._loop.cache, [], dict[str, int | None]()
         for name, spec_json in specs_json.items():
             known = cache.projects.get(name)
             if known is None:
                 raise NotFound(f"project {name}")
             spec = msgspec.json.decode(spec_json, type=ProjectSpec)
             events.append(project_event(Project(meta=known.meta, spec=spec), cache.departments))
-        return self._impact(*events)
+            if user_limits.milli_of(spec) != user_limits.milli_of(known.spec):
+                limits[name] = user_limits.milli_of(spec)
+        entering, leaving = user_limits.changed_by(cache, self._loop.state, limits)
+        return self._impact(*events, entering=entering, leaving=leaving)
 
     def preview_department(self, department: Department) -> ProjectImpact:
         """The changes that a department with these rules would make now."""
@@ -191,9 +194,22 @@ class LiveView:
             return ProjectImpact()  # no project is in it yet
         return self._impact(department_event(department))
 
-    def _impact(self, event: QueueSet, *others: QueueSet) -> ProjectImpact:
-        loop = self._loop
-        starts, gives_way = speculation.impact(loop.state, event, loop.clock(), *others)
+    def _impact(
+        self,
+        event: QueueSet,
+        *others: QueueSet,
+        entering: Sequence[CachedWorkload] = (),
+        leaving: Sequence[CachedWorkload] = (),
+    ) -> ProjectImpact:
+        loop, claims = self._loop, self._loop.external_pods.claims_of
+        starts, gives_way = speculation.impact(
+            loop.state,
+            event,
+            loop.clock(),
+            *others,
+            entering=[self._queued(one.workload, claims(one.workload)) for one in entering],
+            leaving=[one.uid for one in leaving],
+        )
         return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
 
     async def report(self, workload_uid: str, report: Report) -> None:

@@ -7,33 +7,52 @@ it may grow to, so the core, which knows no users' limits, cannot exceed one.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.workloads.reconcile.handlers import wants_resources
 from carrel_scheduler.workloads.state import reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache, priority_of
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
-from carrel_schema.objects import ReasonInfo, Workload
+from carrel_schema.objects import ProjectSpec, ReasonInfo, Workload
 
 
 def follow(changes: PassChanges) -> None:
     """Let waiting work into the core's queue, or take it out, by the limits of users."""
     cache = changes.cache
     limits = {
-        name: round(most * MILLI)
+        name: most
         for name, project in cache.projects.items()
-        if (most := project.spec.max_gpus_per_user) is not None and name not in cache.draining
+        if (most := milli_of(project.spec)) is not None and name not in cache.draining
     }
     if not limits:
         return
-    work: defaultdict[tuple[str, str], list[CachedWorkload]] = defaultdict(list)
-    for entry in cache:
-        project = entry.workload.meta.project
-        if project in limits and (entry.holding or wants_resources(entry.workload)):
-            work[project, entry.workload.spec.user].append(entry)
-    for (project, _), entries in work.items():
+    for project, entries in _by_user(cache, limits):
         _follow_user(changes, entries, limits[project])
+
+
+def changed_by(
+    cache: WorkloadCache, state: Columns, limits: Mapping[str, int | None]
+) -> tuple[list[CachedWorkload], list[CachedWorkload]]:
+    """Waiting work that would come into the core's queue, and that which would go out of it.
+
+    Args:
+        cache: of the loop.
+        state: of the core.
+        limits: new ones by project, in GPU thousandths; ``None``: no limit.
+    """
+    entering: list[CachedWorkload] = []
+    leaving: list[CachedWorkload] = []
+    for project, entries in _by_user(cache, limits):
+        for entry, _, fits in _in_turn(cache, state, entries, limits[project]):
+            reason = entry.workload.status.reason
+            held_back = reason is not None and reason.token == reasons.OVER_USER_LIMIT
+            if fits and held_back and not entry.queued:
+                entering.append(entry)
+            elif not fits and entry.queued:
+                leaving.append(entry)
+    return entering, leaving
 
 
 def never(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
@@ -65,31 +84,58 @@ def forecast(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
 def limit_milli(cache: WorkloadCache, project: str) -> int | None:
     """What each user of a project may have, in GPU thousandths; ``None``: no limit."""
     known = cache.projects.get(project)
-    most = None if known is None else known.spec.max_gpus_per_user
+    return None if known is None else milli_of(known.spec)
+
+
+def milli_of(spec: ProjectSpec) -> int | None:
+    """The limit that a project's specification sets, in GPU thousandths; ``None``: none."""
+    most = spec.max_gpus_per_user
     return None if most is None else round(most * MILLI)
 
 
 def _follow_user(changes: PassChanges, entries: Sequence[CachedWorkload], limit: int) -> None:
-    cache = changes.cache
-    held = _sum(cache, (one for one in entries if one.holding))
-    waiting = (one for one in entries if not one.holding)
-    for entry in sorted(waiting, key=lambda one: _turn(one.workload)):
-        asked = _most_milli(cache, entry.workload)
-        if not asked or held + asked <= limit or _partly_done(changes, entry):
-            held += asked
+    for entry, held, fits in _in_turn(changes.cache, changes.state, entries, limit):
+        if fits:
             if not entry.queued:
                 changes.enqueue(entry)
             continue
         changes.dequeue(entry)
+        asked = _most_milli(changes.cache, entry.workload)
         reason = reasons.over_user_limit(entry.workload, limit, held, asked)
         if entry.workload.status.reason != reason:
             entry.workload.status.reason = reason
             changes.mark(entry)
 
 
-def _partly_done(changes: PassChanges, entry: CachedWorkload) -> bool:
+def _by_user(
+    cache: WorkloadCache, projects: Mapping[str, int | None] | Mapping[str, int]
+) -> Iterator[tuple[str, list[CachedWorkload]]]:
+    """The work of each user of these projects that holds or wants resources."""
+    work: defaultdict[tuple[str, str], list[CachedWorkload]] = defaultdict(list)
+    for entry in cache:
+        project = entry.workload.meta.project
+        if project in projects and (entry.holding or wants_resources(entry.workload)):
+            work[project, entry.workload.spec.user].append(entry)
+    for (project, _), entries in work.items():
+        yield project, entries
+
+
+def _in_turn(
+    cache: WorkloadCache, state: Columns, entries: Sequence[CachedWorkload], limit: int | None
+) -> Iterator[tuple[CachedWorkload, int, bool]]:
+    """A user's waiting work with what is held before it, and whether it stays within the limit."""
+    held = _sum(cache, (one for one in entries if one.holding))
+    waiting = (one for one in entries if not one.holding)
+    for entry in sorted(waiting, key=lambda one: _turn(one.workload)):
+        asked = _most_milli(cache, entry.workload)
+        fits = limit is None or not asked or held + asked <= limit or _partly_done(state, entry)
+        yield entry, held, fits
+        held += asked if fits else 0
+
+
+def _partly_done(state: Columns, entry: CachedWorkload) -> bool:
     """Whether the core alone knows which of its tasks need no place any more."""
-    job = changes.state.jobs.by_uid.get(entry.uid)
+    job = state.jobs.by_uid.get(entry.uid)
     return entry.queued and job is not None and bool(job.spec.gated)
 
 
