@@ -3,8 +3,15 @@
 import pytest
 
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import CapacityReserved, Event, TaskReleasing, TaskStuck
+from carrel_scheduler.core.events import (
+    CapacityReserved,
+    Event,
+    TaskPlaced,
+    TaskReleasing,
+    TaskStuck,
+)
 from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.plan import Nomination
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.speculation import never, what_if
@@ -64,6 +71,38 @@ def test_a_place_beside_it_is_kept() -> None:
         TaskStuck("v0", 0),
     )  # fmt: skip
     assert [one for one in decide(state, NOW).nominations if not one.places] == []
+
+
+@pytest.mark.parametrize(("slots", "kept"), [(0b11, True), (0b110000, False)])
+def test_an_instance_that_does_not_end_is_in_the_way_of_its_own_slots_only(
+    slots: int, *, kept: bool
+) -> None:
+    half, quarter = (asking(0, share_milli=0, mig_profile=f"{p}gb") for p in ("3g.20", "2g.10"))
+    state = state_of(
+        node("m", 1, mig_model="A100-40GB"), queue("a", 1),
+        training("runs", "a", request=half), TaskPlaced("runs", 0, "m", (0,), 1.0, 0b1111),
+        training("v", "a", request=quarter), TaskPlaced("v", 0, "m", (0,), 1.0, 0b110000),
+        TaskReleasing("v", 0),
+        training("w", "a", request=quarter), CapacityReserved("w", (("m", (0,), slots),)),
+        TaskStuck("v", 0),
+    )  # fmt: skip
+    assert [one for one in decide(state, NOW).nominations if not one.places] == (
+        [] if kept else [Nomination("w", ())]
+    )
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.7, True), (0.8, False)])
+def test_a_share_that_does_not_end_leaves_the_rest_of_its_gpu(share: float, *, kept: bool) -> None:
+    state = state_of(
+        node("n", 1), queue("a", 1),
+        *running(training("runs", "a", 0.5), "n", 0), *running(training("v", "a", 0.3), "n", 0),
+        TaskReleasing("v", 0),
+        training("w", "a", share), CapacityReserved("w", (("n", (0,), 0),)),
+        TaskStuck("v", 0),
+    )  # fmt: skip
+    assert [one for one in decide(state, NOW).nominations if not one.places] == (
+        [] if kept else [Nomination("w", ())]
+    )
 
 
 def test_values_of_a_label_count_where_there_is_room() -> None:

@@ -6,7 +6,7 @@ import pytest
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.core_state import keep_node
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
-from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, with_lost
+from carrel_scheduler.workloads.nodes.known_devices import NOT_SHOWN, moved_places, with_lost
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.answers import DeviceView
@@ -189,3 +189,78 @@ def test_what_is_missing_is_added_as_lost(
     found = with_lost(None if before is None else node(*before), node(*now), held)
     assert [device.index for device in found.devices] == list(range(len(found.devices)))
     assert [device.index for device in found.devices if device.lost] == lost
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_live_work_keeps_its_gpu_when_the_driver_counts_anew_over_a_restart(
+    desk: Desk, *, known: bool
+) -> None:
+    """GPU 1 falls off while nobody looks: what was GPU 3 is told of as GPU 2."""
+    named = [
+        msgspec.structs.replace(one, uuid=f"u{one.index}", simulated=False)
+        for one in desk.facts.devices
+    ]
+    desk.facts = msgspec.structs.replace(desk.facts, devices=tuple(named), simulated=False)
+    await desk.recover()
+    await desk.project("vision", 4)
+    uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
+    await desk.runs(*uids)
+    works = on_device(desk, 3)
+    ends = [one for one in desk.engine.alive if one != works]
+    for task in ends:
+        desk.finish(task, 0)
+    await desk.settle()
+    fewer = [msgspec.structs.replace(named[old], index=new) for new, old in enumerate((0, 2, 3))]
+    desk.facts = msgspec.structs.replace(desk.facts, devices=tuple(fewer))
+    if not known:
+        desk.finish(works, 0)
+        await desk.settle()
+    await desk.recover()
+    if not known:
+        assert [one.uuid for one in shown(desk)] == ["u0", "u2", "u3"], "nobody knows the old ones"
+        return
+    assert [(one.uuid, one.broken) for one in shown(desk)] == [
+        ("u0", False),
+        ("u1", True),
+        ("u2", False),
+        ("u3", False),
+    ]
+    more = await desk.submit("vision", "more", gpus=2)
+    assert desk.engine.specs[desk.tasks_of(more)[0]].device_uuids == ("u0", "u2")
+    assert await desk.phase(works.workload_uid) == "running"
+
+
+async def test_a_record_of_devices_that_cannot_be_read_is_set_aside(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "job", gpus=4)
+    await desk.ledger.put_setting("known_devices", {NODE: 5})
+    await desk.recover()
+    assert desk.loop.quarantine.counts
+    assert await desk.phase(uid) == "starting"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "places"),
+    [
+        ("abc", "abc", "abc"),
+        ("abc", "ac", "a.c"),
+        ("abc", "cab", "abc"),
+        ("abc", "xabc", "abcx"),
+        ("abc", "axc", "axc"),
+        ("abc", "bx", "xb."),
+        ("abc", "xy", "xy."),
+    ],
+)
+def test_a_new_gpu_takes_the_place_of_none_that_is_still_there(
+    before: str, now: str, places: str
+) -> None:
+    def seen(uuids: str) -> NodeFacts:
+        devices = tuple(
+            Device(index=i, uuid=uuid, name="A10", memory_mib=24, simulated=False)
+            for i, uuid in enumerate(uuids)
+        )
+        return msgspec.structs.replace(node(), devices=devices)
+
+    moved = moved_places(seen(before), seen(now))
+    found = {moved.get(index, index): uuid for index, uuid in enumerate(now)}
+    assert "".join(found.get(place, ".") for place in range(len(places))) == places

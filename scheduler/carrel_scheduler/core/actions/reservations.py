@@ -21,9 +21,8 @@ from carrel_scheduler.core.preemption.node_prefilter import likely_nodes, looks_
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.resources import NONE, added
+from carrel_scheduler.core.resources import MILLI, NONE, added
 from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.tasks import device_mask
 
 
 def start_reserved(cycle: Cycle) -> None:
@@ -91,12 +90,33 @@ def _is_lost(cycle: Cycle, places: Sequence[Footprint], stuck: Sequence[int]) ->
         return True
     if any(not capacity.nodes.schedulable.item(place.node) for place in places):
         return True
-    for row in stuck:
-        for held in places:
-            shared = int(tasks.mask[row]) & device_mask(held.devices)
-            if held.node == tasks.node[row] and (shared or not held.devices):
-                return True
-    return False
+    staying = [tasks.footprint(row) for row in stuck]
+    return any(
+        held.node == one.node and (not held.devices or not _leaves_room(one, held, staying, places))
+        for one in staying
+        for held in places
+    )
+
+
+def _leaves_room(
+    one: Footprint, held: Footprint, staying: Sequence[Footprint], places: Sequence[Footprint]
+) -> bool:
+    """Whether a place fits on its devices beside a task that does not end, and beside all others.
+
+    Instances are in the way of those at the same slots, shares of a GPU once they are too much.
+    """
+    common = set(one.devices).intersection(held.devices)
+    if one.slots or held.slots:
+        return not (common and one.slots & held.slots)
+    return all(
+        sum(other.share for other in (*staying, *places) if _is_on(other, held.node, device))
+        <= MILLI
+        for device in common
+    )
+
+
+def _is_on(place: Footprint, node: int, device: int) -> bool:
+    return place.node == node and device in place.devices
 
 
 def replace_reserved(cycle: Cycle) -> None:

@@ -11,7 +11,7 @@ workload owns (it is being ended), and while they are cordoned for their health 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
 from carrel_scheduler.workloads.nodes import health
 from carrel_scheduler.workloads.nodes.health import Cordons
+from carrel_scheduler.workloads.nodes.known_devices import KnownDevices, moved_places, with_lost
 from carrel_scheduler.workloads.nodes.reported import places_of
 from carrel_scheduler.workloads.state import gpu_use, reasons
 from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
@@ -102,7 +103,6 @@ class WithheldDevices:
 
 
 Indexed = TypeVar("Indexed", Device, DeviceUse)
-NOT_SHOWN: Final = "Lost: the node does not show this GPU any more"
 
 
 @dataclass(slots=True)
@@ -154,13 +154,16 @@ def observe(
     facts: NodeFacts,
     use: tuple[DeviceUse, ...],
     withheld: WithheldDevices,
+    known_devices: KnownDevices,
 ) -> None:
     """Take in a look at a node: changed facts, idle devices, workloads that work on theirs."""
     known = nodes.get(facts.name)
-    if moved := _moved_places(known.facts if known else None, facts):
+    before = known.facts if known else known_devices.before(facts.name)
+    if moved := moved_places(before, facts):
         facts, use = _moved(facts, use, moved)
     held = _held_on(changes.cache, facts.name)
-    facts = with_lost(known.facts if known else None, facts, held)
+    facts = with_lost(before, facts, held)
+    known_devices.see(facts)
     if known is None or known.facts != facts:
         changes.state.apply(withheld.added_to(node_event(facts, changes.external_pods)))
         changes.cache.node_seen(facts)
@@ -276,50 +279,6 @@ def node_event(facts: NodeFacts, external_pods: ExternalPods) -> NodeSet:
         links=tuple(Link(link.first, link.second, link.hops) for link in facts.links),
         mig_model=facts.mig_model,
     )
-
-
-def _moved_places(before: NodeFacts | None, now: NodeFacts) -> dict[int, int]:
-    """Where devices belong that have other indices than before, by their present index.
-
-    A driver that finds one GPU less counts the others anew; each keeps the index that work knows.
-    """
-    if before is None:
-        return {}
-    known = {device.uuid: device.index for device in before.devices if device.uuid}
-    found = {one.index: known.get(one.uuid, one.index) for one in now.devices if one.uuid}
-    moved = {index: place for index, place in found.items() if index != place}
-    return moved if len(set(found.values())) == len(found) else {}
-
-
-def with_lost(before: NodeFacts | None, now: NodeFacts, held: Collection[int]) -> NodeFacts:
-    """The facts of a node, with the GPUs that it showed before or that are in use there.
-
-    Args:
-        before: what was known of it.
-        now: what it shows.
-        held: indices of GPUs that workloads hold there.
-    """
-    there = {device.index: device for device in now.devices}
-    known = {} if before is None else {device.index: device for device in before.devices}
-    if max((*there, *known, *held), default=-1) < len(now.devices):
-        return now
-    last = max((*there, *known, *held))
-    devices = tuple(there.get(index) or _lost(index, known, now) for index in range(last + 1))
-    return msgspec.structs.replace(now, devices=devices)
-
-
-def _lost(index: int, known: dict[int, Device], node: NodeFacts) -> Device:
-    device = known.get(index)
-    if device is None:
-        alike = node.devices[0] if node.devices else None
-        device = Device(
-            index=index,
-            uuid="",
-            name=alike.name if alike else "GPU",
-            memory_mib=alike.memory_mib if alike else 0,
-            simulated=node.simulated,
-        )
-    return msgspec.structs.replace(device, broken=True, lost=True, message=NOT_SHOWN)
 
 
 def _held_on(cache: WorkloadCache, node: str) -> set[int]:

@@ -23,6 +23,7 @@ from carrel_scheduler.workloads.lifecycle import session_limits, task_events, te
 from carrel_scheduler.workloads.nodes import devices
 from carrel_scheduler.workloads.nodes.devices import NodeState, WithheldDevices
 from carrel_scheduler.workloads.nodes.gpu_memory import GpuMemoryWatch
+from carrel_scheduler.workloads.nodes.known_devices import KnownDevices
 from carrel_scheduler.workloads.reconcile import usage_history
 from carrel_scheduler.workloads.reconcile.deciding import Timers
 from carrel_scheduler.workloads.state import reasons
@@ -80,6 +81,7 @@ class EventHandlers:
 
     Attributes:
         nodes: facts and use of nodes by name.
+        known_devices: which GPU has which index.
         input_version: the newest version of a workload that was handled.
     """
 
@@ -102,6 +104,7 @@ class EventHandlers:
         self._deleted_projects, self._withheld, self._publish = deleted_projects, withheld, publish
         self._gpu_memory, self._stall_rule = gpu_memory, stall_rule
         self.nodes: dict[str, NodeState] = {}
+        self.known_devices = KnownDevices()
         self.input_version = 0
         self._placed: tuple[int, Mapping[str, Sequence[CachedWorkload]]] = (-1, {})
 
@@ -252,7 +255,7 @@ class EventHandlers:
     ) -> None:
         match event:
             case DevicesSampled(facts, use):
-                devices.observe(changes, self.nodes, facts, use, self._withheld)
+                devices.observe(changes, self.nodes, facts, use, self._withheld, self.known_devices)
                 self._gpu_memory.look(changes, facts, use, changes.cache.holding)
                 self._devices_read(changes, tuple(self._cache.holding))
             case NodeReported(name, report):
@@ -293,7 +296,9 @@ class EventHandlers:
         """Match work with nodes once more, after all of it was recovered."""
         for node in tuple(self.nodes.values()):
             with self._steps.step(changes, "node", node.facts.name):
-                devices.observe(changes, self.nodes, node.facts, (), self._withheld)
+                devices.observe(
+                    changes, self.nodes, node.facts, (), self._withheld, self.known_devices
+                )
 
     def node_known(self, facts: NodeFacts) -> None:
         """A node of a cluster is there, or has other hardware."""

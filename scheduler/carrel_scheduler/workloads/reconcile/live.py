@@ -29,7 +29,8 @@ from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.lifecycle import session_limits
 from carrel_scheduler.workloads.nodes import health
-from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, NodeState
+from carrel_scheduler.workloads.nodes.devices import NodeState
+from carrel_scheduler.workloads.nodes.known_devices import NOT_SHOWN
 from carrel_scheduler.workloads.reconcile import user_limits
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state import reasons

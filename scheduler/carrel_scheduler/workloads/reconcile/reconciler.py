@@ -16,7 +16,7 @@ page of numbered steps; the parts that do them are beside this module.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -39,6 +39,9 @@ from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement, GpuMemoryWatch
 from carrel_scheduler.workloads.nodes.health import SETTING as CORDONS
+from carrel_scheduler.workloads.nodes.health import Cordons
+from carrel_scheduler.workloads.nodes.known_devices import SETTING as KNOWN_DEVICES
+from carrel_scheduler.workloads.nodes.known_devices import KnownDevices
 from carrel_scheduler.workloads.reconcile import deciding, plan_execution, user_limits
 from carrel_scheduler.workloads.reconcile.adoption import rebuild
 from carrel_scheduler.workloads.reconcile.deciding import Decider
@@ -246,7 +249,7 @@ class Reconciler:
         self.handlers.input_version = max(self.handlers.input_version, version)
         await self._record_reports(changes.now)
         await self._record_gpu_use(changes.now)
-        await self._record_cordons()
+        await self._record_devices()
         for uid in changes.unrecorded:
             self.rebuilds.damaged(uid)
         for uid in (*changes.finished, *changes.removed):
@@ -357,14 +360,17 @@ class Reconciler:
             with self.quarantine.guard("record", "gpu use", fatal=FATAL):
                 await self.ledger.add_gpu_use(pieces)
 
-    async def _record_cordons(self) -> None:
-        """Write which devices are cordoned by events; tried again in the next pass."""
-        cordons = self.withheld.cordons
-        if not cordons.changed:
-            return
-        with self.quarantine.guard("record", "cordons", fatal=FATAL) as guard:
-            await self.ledger.put_setting(CORDONS, msgspec.to_builtins(cordons.record()))
-        cordons.changed = guard.failed
+    async def _record_devices(self) -> None:
+        """Write what is remembered of devices over restarts; tried again in the next pass."""
+        kept: Mapping[str, Cordons | KnownDevices] = {
+            CORDONS: self.withheld.cordons,
+            KNOWN_DEVICES: self.handlers.known_devices,
+        }
+        for setting, one in kept.items():
+            if one.changed:
+                with self.quarantine.guard("record", setting, fatal=FATAL) as guard:
+                    await self.ledger.put_setting(setting, msgspec.to_builtins(one.record()))
+                one.changed = guard.failed
 
     async def _rebuild_due(self) -> None:
         for uid in self.rebuilds.take_due():

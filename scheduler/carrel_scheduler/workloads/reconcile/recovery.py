@@ -13,10 +13,10 @@ import msgspec
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import purge
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.workloads.faults.guarding import Savepoint
 from carrel_scheduler.workloads.lifecycle import task_events
-from carrel_scheduler.workloads.nodes import health
+from carrel_scheduler.workloads.nodes import health, known_devices
 from carrel_scheduler.workloads.reconcile import adoption
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state.events import (
@@ -46,7 +46,7 @@ async def recover(
         The versions from which projects (departments with them) and workloads are to be watched.
     """
     loop.epoch = loop.composites.epoch = await loop.ledger.begin_epoch()
-    await _restore_cordons(loop)
+    await _restore_devices(loop, tasks)
     for node in facts:
         loop.enqueue(DevicesSampled(node, ()))
     projects = await loop.ledger.list(Project)
@@ -66,10 +66,18 @@ async def recover(
     return projects.version, workloads.version
 
 
-async def _restore_cordons(loop: Reconciler) -> None:
-    stored = (await loop.ledger.settings()).get(health.SETTING, [])
-    with loop.quarantine.guard("record", "cordons"):
+async def _restore_devices(loop: Reconciler, tasks: Sequence[TaskStatus]) -> None:
+    """What is remembered of devices: cordons, and the indices that live tasks know them by."""
+    settings = await loop.ledger.settings()
+    with loop.quarantine.guard("record", health.SETTING):
+        stored = settings.get(health.SETTING, [])
         loop.withheld.cordons.restore(msgspec.convert(stored, list[health.CordonRecord]))
+    with loop.quarantine.guard("record", known_devices.SETTING):
+        kept = msgspec.convert(
+            settings.get(known_devices.SETTING, {}), dict[str, tuple[Device, ...]]
+        )
+        nodes = {task.node for task in tasks if task.phase is not TaskPhase.ENDED}
+        loop.handlers.known_devices.restore(kept, nodes)
 
 
 def _take_all(

@@ -1,0 +1,116 @@
+"""Which GPU of a node has which index, for as long as work knows it by that index.
+
+A driver that finds one GPU less, or was reset, counts the others anew. A GPU keeps the index at
+which it was seen first, by its UUID, also over restarts of the scheduler while tasks live on the
+node (``KnownDevices``): they hold the GPU, wherever it is counted now.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from carrel_scheduler.node.contract import Device, NodeFacts
+
+SETTING: Final = "known_devices"
+"""The ledger's setting that holds the record."""
+NOT_SHOWN: Final = "Lost: the node does not show this GPU any more"
+
+
+class KnownDevices:
+    """The GPUs of nodes at their indices, as they were last seen.
+
+    Attributes:
+        changed: something that ``record`` returns changed since the attribute was last unset.
+    """
+
+    def __init__(self) -> None:
+        self.changed = False
+        self._restored: dict[str, NodeFacts] = {}
+        self._seen: dict[str, tuple[Device, ...]] = {}
+
+    def before(self, node: str) -> NodeFacts | None:
+        """What the scheduler before this one had seen of a node; ``None``: nothing that counts."""
+        return self._restored.get(node)
+
+    def see(self, facts: NodeFacts) -> None:
+        """A node has these devices. Where they are only counted, they have no indices to keep."""
+        if facts.counted:
+            return
+        self._restored.pop(facts.name, None)
+        now = tuple(
+            Device(
+                index=one.index,
+                uuid=one.uuid,
+                name=one.name,
+                memory_mib=one.memory_mib,
+                simulated=one.simulated,
+            )
+            for one in facts.devices
+        )
+        if self._seen.get(facts.name) != now:
+            self._seen[facts.name] = now
+            self.changed = True
+
+    def record(self) -> Mapping[str, tuple[Device, ...]]:
+        """What has to be known after a restart: devices by node."""
+        return dict(self._seen)
+
+    def restore(self, kept: Mapping[str, tuple[Device, ...]], nodes: Collection[str]) -> None:
+        """Take over the record for these nodes, on which tasks live."""
+        for name in kept.keys() & set(nodes):
+            self._restored[name] = NodeFacts(
+                name=name, cpu_milli=0, memory_mib=0, devices=kept[name], simulated=False
+            )
+
+
+def moved_places(before: NodeFacts | None, now: NodeFacts) -> dict[int, int]:
+    """Where devices belong that have other indices than before, by their present index.
+
+    One that was not there before takes the index that the driver gives it, where that is free.
+    """
+    if before is None:
+        return {}
+    known = {device.uuid: device.index for device in before.devices if device.uuid}
+    found = {one.index: known[one.uuid] for one in now.devices if one.uuid in known}
+    if len(set(found.values())) < len(found):
+        return {}
+    taken = set(found.values())
+    for device in now.devices:
+        if device.index in found:
+            continue
+        free = (i for i in range(len(now.devices) + len(known)) if i not in taken)
+        found[device.index] = next(free) if device.index in taken else device.index
+        taken.add(found[device.index])
+    return {index: place for index, place in found.items() if index != place}
+
+
+def with_lost(before: NodeFacts | None, now: NodeFacts, held: Collection[int]) -> NodeFacts:
+    """The facts of a node, with the GPUs that it showed before or that are in use there.
+
+    Args:
+        before: what was known of it.
+        now: what it shows.
+        held: indices of GPUs that workloads hold there.
+    """
+    there = {device.index: device for device in now.devices}
+    known = {} if before is None else {device.index: device for device in before.devices}
+    if max((*there, *known, *held), default=-1) < len(now.devices):
+        return now
+    last = max((*there, *known, *held))
+    devices = tuple(there.get(index) or _lost(index, known, now) for index in range(last + 1))
+    return msgspec.structs.replace(now, devices=devices)
+
+
+def _lost(index: int, known: dict[int, Device], node: NodeFacts) -> Device:
+    device = known.get(index)
+    if device is None:
+        alike = node.devices[0] if node.devices else None
+        device = Device(
+            index=index,
+            uuid="",
+            name=alike.name if alike else "GPU",
+            memory_mib=alike.memory_mib if alike else 0,
+            simulated=node.simulated,
+        )
+    return msgspec.structs.replace(device, broken=True, lost=True, message=NOT_SHOWN)

@@ -1,0 +1,18 @@
+"""A scheduler with faulty GPUs for every test."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from unit.gpu_faults.story import COUNT, FaultyDesk
+from unit.workloads.conftest import empty_ledger, opened
+
+__all__ = ["empty_ledger"]
+
+
+@pytest.fixture
+async def desk(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[FaultyDesk]:
+    async with opened(empty_ledger, tmp_path, COUNT, FaultyDesk) as desk:
+        assert isinstance(desk, FaultyDesk)
+        yield desk

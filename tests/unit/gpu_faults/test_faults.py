@@ -1,0 +1,12 @@
+"""Stories of faults of GPUs; ``tests/hunts/gpu_faults.py`` tells hundreds more."""
+
+import pytest
+
+from unit.gpu_faults.story import FaultyDesk, Story
+
+STEPS = 60
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_no_gpu_is_given_twice_and_none_is_lost(desk: FaultyDesk, seed: int) -> None:
+    await Story(desk, seed).play(STEPS)
