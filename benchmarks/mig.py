@@ -12,7 +12,8 @@ lie, is what all of them come close to at best (``no fragmentation``).
 ones, and each wave is as much work as all GPUs do until the next one. Compared is when the last job
 ends, with the core and on GPUs that were divided beforehand: their layouts are in proportion to the
 work of each size in all waves, which nobody knows beforehand (``mig_static``). The same for jobs of
-all sizes that are all there at the start.
+all sizes that are all there at the start. What nobody can be faster than, even with jobs cut into
+pieces, is told as ``least possible`` (``mig_bound``).
 
 Every figure is of all seeds together; GPUs have the geometry of an A100 with 80 GB.
 """
@@ -25,6 +26,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from benchmarks.mig_bound import makespan as least_makespan
 from benchmarks.mig_static import makespan as static_makespan
 from benchmarks.report import Figure, show
 from benchmarks.simulation import Simulation
@@ -191,17 +193,17 @@ def core_makespan(jobs: Sequence[Job], gpus: int) -> float:
 
 def makespans(name: str, jobs: Sequence[Sequence[Job]], gpus: int, goal: float) -> list[Figure]:
     """The core and static partitions side by side, over several lists of jobs; 0: no goal."""
+    plain = [[(job.arrival, job.profile, job.seconds) for job in some] for some in jobs]
     core = sum(core_makespan(some, gpus) for some in jobs)
-    static = sum(
-        static_makespan(MODEL, [(job.arrival, job.profile, job.seconds) for job in some], gpus)
-        for some in jobs
-    )
+    static = sum(static_makespan(MODEL, some, gpus) for some in plain)
+    least = sum(least_makespan(MODEL, some, gpus) for some in plain)
     part, hours = core / static, 3600 * len(jobs)
     words = f"<= {goal:g}" if goal else "-"
     return [
         Figure(f"{name}: makespan of static partitions", static / hours, "h", "-"),
         Figure(f"{name}: makespan of the core", core / hours, "h", "-"),
         Figure(f"{name}: core over static", part, "", words, not goal or part <= goal),
+        Figure(f"{name}: least possible over static", least / static, "", "-"),
     ]
 
 

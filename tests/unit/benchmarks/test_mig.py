@@ -2,7 +2,10 @@
 
 from collections import Counter
 
+import pytest
+
 from benchmarks import mig as study
+from benchmarks.mig_bound import makespan as least_makespan
 from benchmarks.mig_static import divide, layouts, makespan
 
 GPUS = 8
@@ -41,3 +44,20 @@ def test_static_partitions_serve_every_profile_and_take_at_least_the_work() -> N
     least = sum(job.work for job in waves) / (GPUS * study.MODEL.slots)
     assert makespan(study.MODEL, jobs, GPUS) >= least
     assert study.core_makespan(waves, GPUS) >= least
+
+
+def test_nobody_ends_sooner_than_jobs_that_may_be_cut_into_pieces() -> None:
+    waves = study.waves_of(seed=2, count=60, gpus=GPUS)
+    jobs = [(job.arrival, job.profile, job.seconds) for job in waves]
+    least = least_makespan(study.MODEL, jobs, GPUS)
+    assert sum(job.work for job in waves) / (GPUS * study.MODEL.slots) <= least
+    assert least <= min(study.core_makespan(waves, GPUS), makespan(study.MODEL, jobs, GPUS))
+
+
+def test_seven_small_instances_fit_on_a_gpu_and_what_comes_later_starts_later() -> None:
+    small, whole = (study.MODEL.profiles[name] for name in ("1g.10gb", "7g.80gb"))
+    assert least_makespan(study.MODEL, [(0.0, small, 70.0)] * 7, 1) == pytest.approx(70.0)
+    assert least_makespan(study.MODEL, [(0.0, small, 70.0)] * 8, 1) == pytest.approx(80.0)
+    assert least_makespan(
+        study.MODEL, [(0.0, whole, 60.0), (50.0, whole, 5.0)], 1
+    ) == pytest.approx(65.0)
