@@ -49,6 +49,7 @@ GANGS: dict[str, Gangs] = {
         ("LeaderWorkerSet", "llm-0"): ({"leader": 1, "worker": 2}, {"leader": 1, "worker": 2})
     },
     "deployment": {("Deployment", "demo"): ({}, {"": 2})},
+    "scheduling-group": {("PodGroup", "train-workers"): ({"": 2}, {"": 3})},
     "podgroup": {("PodGroup", "pair"): ({"": 2}, {"": 2})},
 }
 

@@ -85,6 +85,8 @@ def _run_server(program: Path, record: Record, folder: Path, store: int, key: Pa
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-cluster-ip-range={services}",
         "--allow-privileged",
+        "--feature-gates=GenericWorkload=true",
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     )
     trusted = folder / "certificates" / "apiserver.crt"
     plane = ControlPlane(

@@ -263,6 +263,27 @@ def test_a_ray_cluster_starts_with_the_workers_that_it_needs() -> None:
     assert not world.group(pod(owner=submitter)).grouping.is_gang
 
 
+def test_a_ray_cluster_that_scales_itself_waits_for_no_worker_beyond_its_minimum() -> None:
+    """What the autoscaler asked for is in ``replicas``; KubeRay keeps it there after a restart."""
+    groups = [
+        {"groupName": "gpu", "replicas": 3, "minReplicas": 0, "maxReplicas": 8},
+        {"groupName": "cpu", "replicas": 5, "minReplicas": 2, "maxReplicas": 8, "numOfHosts": 1},
+    ]
+    world = World()
+    spec = {"headGroupSpec": {}, "workerGroupSpecs": groups}
+    fixed = world.add("ray.io/v1/RayCluster", "fixed", spec)
+    scales = world.add("ray.io/v1/RayCluster", "scales", {**spec, "enableInTreeAutoscaling": True})
+    worker = {"ray.io/group": "gpu"}
+    assert roles(world.group(pod(owner=fixed, labels=worker))) == {
+        "headgroup": 1,
+        "gpu": 3,
+        "cpu": 2,
+    }
+    head = world.group(pod(owner=scales, labels={"ray.io/group": "headgroup"}))
+    assert roles(head) == {"headgroup": 1, "cpu": 2}
+    assert not world.group(pod(owner=scales, labels=worker)).grouping.is_gang
+
+
 def test_pods_of_a_role_that_the_owner_does_not_know_go_by_themselves() -> None:
     world = World()
     job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)

@@ -61,6 +61,11 @@ def does_not_give_way(why: str) -> str:
     return f"It is to be evicted, and that is refused: {why.rstrip('.')}. That is tried again."
 
 
+def takes_the_place(pod: str) -> str:
+    """A pod came while the one before it still ends."""
+    return f"It takes the place of pod `{pod}`, which is still ending."
+
+
 def incomplete(name: str) -> str:
     """A gang of which one could not start."""
     return (

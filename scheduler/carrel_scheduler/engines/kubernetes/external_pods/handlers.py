@@ -140,6 +140,9 @@ class EventHandlers:
 
     def _arrive(self, pod: ExternalPod) -> None:
         workload, task = self._pass.index.add(pod)
+        if task.successor is pod and task.pod is not None:
+            told = conditions.takes_the_place(task.pod.ref.name)
+            self._pass.report_pending(pod, conditions.QUEUED, told)
         self._pass.pending_requests.read(workload, task)
         self.report_missing(task)
 
@@ -232,11 +235,12 @@ class EventHandlers:
             one for one in self._pass.index.workloads.values() if one.grouping.project == name
         ]:
             for task in workload:
-                one = task.pod
+                pods = (task.pod, self._pass.index.take_successor(task))
                 reconcile_pass.release(self._pass, workload, task, Outcome.GONE)
                 self._pass.index.close(workload, task)
-                if one is not None:
-                    self._without_queue(one)
+                for one in pods:
+                    if one is not None:
+                        self._without_queue(one)
             reconcile_pass.reconcile_workload(self._pass, workload)
 
     def _has_project(self, name: str) -> bool:

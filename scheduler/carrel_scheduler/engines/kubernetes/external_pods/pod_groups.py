@@ -75,6 +75,7 @@ class ExternalTask:
     Attributes:
         index: the task's index in the core.
         pod: its pod; ``None`` while the next one is awaited.
+        successor: the next pod, which came while ``pod`` still ends; it takes the task then.
         allocation: what the core holds for it.
         releasing: the core knows that it is being freed, and counts on it until ``stuck_at``.
         sent: whether the binding of the present pod was ordered.
@@ -92,6 +93,7 @@ class ExternalTask:
     role: str
     index: int = 0
     pod: ExternalPod | None = None
+    successor: ExternalPod | None = None
     allocation: Allocation | None = None
     releasing: bool = False
     stuck_at: float | None = None
@@ -188,6 +190,19 @@ def _counts(task: ExternalTask) -> bool:
     return task.ready or (task.pod is None and task.awaits_until is not None)
 
 
+def _is(pod: ExternalPod | None, uid: str) -> bool:
+    return pod is not None and pod.ref.uid == uid
+
+
+def _gives_way(task: ExternalTask) -> bool:
+    """Whether the pod of a task ends in time, so that the next one takes its place."""
+    one = task.pod
+    if one is None or task.allocation is None or task.successor is not None:
+        return False
+    stuck = task.releasing and task.stuck_at is None
+    return one.outcome is Outcome.FAILED or (one.ending and one.outcome is None and not stuck)
+
+
 def _name(task: ExternalTask) -> str:
     return "" if task.pod is None else task.pod.ref.name
 
@@ -224,8 +239,11 @@ class ExternalPodIndex:
         """Give a new pod its task."""
         grouping = pod.grouping
         workload, task = self._gang_task(pod) if grouping.is_gang else self._single_task(pod)
-        task.pod, task.awaits_until = pod, None
-        task.sent = task.evicted = False
+        if task.pod is not None:
+            task.successor = pod
+        else:
+            task.pod, task.awaits_until = pod, None
+            task.sent = task.evicted = False
         self._by_pod[pod.ref.uid] = (workload, task)
         self.touch(workload)
         return workload, task
@@ -233,18 +251,37 @@ class ExternalPodIndex:
     def update(self, pod: ExternalPod) -> tuple[ExternalWorkload, ExternalTask]:
         """A pod that has a task looks different now."""
         workload, task = self._by_pod[pod.ref.uid]
-        task.pod = pod
+        if _is(task.successor, pod.ref.uid):
+            task.successor = pod
+        else:
+            task.pod = pod
         self.touch(workload)
         return workload, task
 
     def remove_pod(self, pod_uid: str) -> tuple[ExternalWorkload, ExternalTask] | None:
         """A pod was deleted; its task stays."""
         home = self._by_pod.pop(pod_uid, None)
-        if home is not None:
+        if home is not None and _is(home[1].successor, pod_uid):
+            home[1].successor = None
+        elif home is not None:
             home[1].pod = None
             home[1].sent = False
             self.touch(home[0])
         return home
+
+    def promote(self, task: ExternalTask) -> bool:
+        """Let the pod that came early have a task that is free now; ``False`` without one."""
+        if task.successor is None:
+            return False
+        task.pod, task.successor, task.awaits_until = task.successor, None, None
+        return True
+
+    def take_successor(self, task: ExternalTask) -> ExternalPod | None:
+        """The pod that came early, which gets another task: this one is not to be waited for."""
+        one, task.successor = task.successor, None
+        if one is not None:
+            self._by_pod.pop(one.ref.uid, None)
+        return one
 
     def await_replacement(
         self, workload: ExternalWorkload, task: ExternalTask, until: float
@@ -321,6 +358,9 @@ class ExternalPodIndex:
             workload = self._new_gang(pod.grouping)
         for task in workload.tasks:
             if task.pod is None and task.role == pod.role:
+                return workload, task
+        for task in workload.tasks:
+            if _gives_way(task) and task.role == pod.role:
                 return workload, task
         if workload.holding:
             return self._new_single(pod)

@@ -128,6 +128,9 @@ def bind_pod(current: "ReconcilePass", workload: ExternalWorkload, task: Externa
 def _finish(current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
     """Free the allocation of a task whose pod has ended; it awaits the next pod or is closed."""
     one = task.pod
+    if one is None and task.allocation is None and current.index.promote(task):
+        current.pending_requests.read(workload, task)
+        return
     if one is not None and one.outcome is None and not (one.ending and not one.node):
         return
     if one is None and task.awaits_until is not None:
@@ -143,6 +146,9 @@ def _finish(current: "ReconcilePass", workload: ExternalWorkload, task: External
         if one is not None:
             current.index.remove_pod(one.ref.uid)
         if workload.single and current.index.replace_pod(workload, task):
+            return
+        if current.index.promote(task):
+            current.pending_requests.read(workload, task)
             return
         until = current.now + RETURN_SECONDS
         current.index.await_replacement(workload, task, until)
@@ -163,8 +169,16 @@ def _close(
     current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask, outcome: Outcome
 ) -> None:
     release(current, workload, task, outcome)
+    successor = current.index.take_successor(task)
     current.index.close(workload, task)
     workload.changed = True
+    _place_apart(current, successor)
+
+
+def _place_apart(current: "ReconcilePass", pod: ExternalPod | None) -> None:
+    """Give a pod that waited for the end of another one a task of its own."""
+    if pod is not None:
+        current.pending_requests.read(*current.index.add(pod))
 
 
 def _track_termination(
@@ -175,6 +189,7 @@ def _track_termination(
     if task.releasing and task.stuck_at is not None and task.stuck_at <= current.now:
         current.state.apply(TaskStuck(workload.uid, task.index))
         task.stuck_at = None
+        _place_apart(current, current.index.take_successor(task))
         log.warning("a terminating pod of %s is still there", workload.uid)
 
 

@@ -58,6 +58,8 @@ class Roles:
         counts: paths in the entry whose numbers are multiplied, each 1 where it is not given.
         less: so many of them belong to another role.
         least: path in the entry; where it is above 0 it replaces the first of ``counts``.
+        elastic: path in the owner; where it is true, others add pods later, and a ``least`` of 0
+            counts, too.
         most: path in the entry that no entry's last count goes beyond (completions of a Job).
         skip: path in the entry; where it is true the role has no pods.
         after: path in the entry; where it is not empty the role's pods come after others ran, so
@@ -70,6 +72,7 @@ class Roles:
     counts: tuple[str, ...] = ("replicas",)
     less: int = 0
     least: str = ""
+    elastic: str = ""
     most: str = ""
     skip: str = ""
     after: str = ""
@@ -239,6 +242,7 @@ RULES: Final[tuple[Rule, ...]] = (
                 "groupName",
                 ("replicas", "numOfHosts"),
                 least="minReplicas",
+                elastic="spec.enableInTreeAutoscaling",
                 skip="suspend",
             ),
         ),
@@ -344,10 +348,11 @@ def number(owner: object, path: str) -> int | None:
 
 
 def _roles(roles: Roles, owner: Mapping[str, Any]) -> Iterator[RoleCount]:
+    elastic = bool(roles.elastic) and value_at(owner, roles.elastic) is True
     for name, entry in _entries(roles, value_at(owner, roles.path)):
         if roles.skip and value_at(entry, roles.skip) is True:
             continue
-        least = max(0, _count(roles, entry) - roles.less)
+        least = max(0, _count(roles, entry, elastic=elastic) - roles.less)
         if least:
             yield RoleCount(name, least, bool(roles.after and value_at(entry, roles.after)))
 
@@ -363,9 +368,10 @@ def _entries(roles: Roles, found: object) -> Iterator[tuple[str, object]]:
             yield str(value_at(entry, roles.name) or "").lower(), entry
 
 
-def _count(roles: Roles, entry: object) -> int:
+def _count(roles: Roles, entry: object, *, elastic: bool) -> int:
     counts = [count if (count := number(entry, path)) is not None else 1 for path in roles.counts]
-    if roles.least and (least := number(entry, roles.least)):
+    least = number(entry, roles.least) if roles.least else None
+    if least or (elastic and least is not None):
         counts[0] = least
     if roles.most and (most := number(entry, roles.most)) is not None:
         counts[-1] = min(counts[-1], most)
