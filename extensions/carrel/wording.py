@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from carrel_schema.governance.budgets import WHEN, parts_of
+from carrel_schema.governance.costs import WHEN, parts_of
 
 if TYPE_CHECKING:
     from carrel.models import Project, Workload
-    from carrel_schema.governance.budgets import BudgetOut
+    from carrel_schema.governance.costs import BudgetOut
 
 PHASES: Final[Mapping[str, tuple[str, str]]] = {
     "pending": ("◷", "Pending"),

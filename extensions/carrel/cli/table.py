@@ -17,6 +17,7 @@ def _of_session() -> Verbs:
         "login": session.login,
         "logout": session.logout,
         "whoami": session.whoami,
+        "kubeconfig": session.kubeconfig,
         "version": session.version,
     }
 
@@ -232,6 +233,7 @@ COMMANDS: Final[Mapping[str, Callable[[], Verbs]]] = {
     "login": _of_session,
     "logout": _of_session,
     "whoami": _of_session,
+    "kubeconfig": _of_session,
     "submit": _of_submit,
     "logs": _of_jobs,
     "bash": _of_terminal,

@@ -198,6 +198,7 @@ class Client:
     result = blocking(AsyncClient.result)
 
     whoami = blocking(AsyncClient.whoami)
+    cluster_access = blocking(AsyncClient.cluster_access)
     list_projects = blocking(AsyncClient.list_projects)
     get_project = blocking(AsyncClient.get_project)
     create_project = blocking(AsyncClient.create_project)

@@ -122,6 +122,11 @@ class FakeScheduler:
         return self._state.retention
 
     @property
+    def cluster_access(self) -> Json:
+        """How kubectl reaches the cluster, which tests fill; empty: there is none."""
+        return self._state.cluster_access
+
+    @property
     def health(self) -> Json:
         """The report of health, which tests fill."""
         return self._state.health

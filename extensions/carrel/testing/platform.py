@@ -20,6 +20,7 @@ class PlatformRoutes:
         """What it answers."""
         return [
             ("GET", "/health", self._health),
+            ("GET", "/cluster-access", self._cluster_access),
             ("GET", "/retention", self._retention),
             ("PUT", "/retention", self._put_retention),
             ("GET", "/users/me/notifications", self._own),
@@ -39,6 +40,12 @@ class PlatformRoutes:
     async def _health(self, request: web.Request) -> web.Response:
         self._admin(request)
         return web.json_response(self._state.health)
+
+    async def _cluster_access(self, request: web.Request) -> web.Response:
+        self._user(request)
+        if not self._state.cluster_access:
+            raise Refusal(409, "no_cluster", "There is no API server for kubectl here")
+        return web.json_response(self._state.cluster_access)
 
     async def _retention(self, request: web.Request) -> web.Response:
         self._admin(request)

@@ -81,6 +81,7 @@ class SchedulerState:
             "kinds": [{"name": "decisions", "until": "for ever", "field": "decision_days"}],
         }
         self.health: Json = {"state": "ok", "checks": []}
+        self.cluster_access: Json = {}
         self.people: dict[str, Json] = {}
         self.identities: dict[str, Json] = {}
         self.directory_groups: dict[str, Json] = {}

@@ -14,7 +14,7 @@ from carrel.models import Project, Workload, by_department
 from carrel.widgets import bundle, static_html
 from carrel.widgets.job_state import describe
 from carrel.widgets.live import LiveView, QueryView
-from carrel_schema.governance.budgets import BudgetOut
+from carrel_schema.governance.costs import BudgetOut
 from carrel_schema.scopes import scopes_over
 
 CODE = ("words.js", "quota.js", "server.js", "parts.js", "actions.js")

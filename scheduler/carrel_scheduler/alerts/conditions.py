@@ -6,7 +6,7 @@ from typing import Final
 
 from carrel_schema.answers import NodeView
 from carrel_schema.governance.alerts import AlertRule, RuleName
-from carrel_schema.governance.budgets import BudgetPart
+from carrel_schema.governance.costs import BudgetPart
 from carrel_schema.governance.health import DirectorySync
 from carrel_schema.objects import Workload
 

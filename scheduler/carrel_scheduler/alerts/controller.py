@@ -31,7 +31,7 @@ from carrel_schema.governance.alerts import (
     RuleName,
     SilenceOut,
 )
-from carrel_schema.governance.budgets import BudgetOut, parts_of
+from carrel_schema.governance.costs import BudgetOut, parts_of
 from carrel_schema.governance.health import DIRECTORY_SETTING, DirectorySync, HealthCheck
 from carrel_schema.scopes import PLATFORM
 

@@ -13,7 +13,7 @@ from carrel_scheduler.alerts.messages import NotDelivered
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.periodic import run_periodically
 from carrel_schema.governance.alerts import ChannelFields
-from carrel_schema.governance.budgets import BudgetOut, began_at, parts_of
+from carrel_schema.governance.costs import BudgetOut, began_at, parts_of
 from carrel_schema.history import Usage
 
 log = logging.getLogger(__name__)

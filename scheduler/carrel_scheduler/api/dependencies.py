@@ -25,6 +25,7 @@ from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.inference.loads import Loads
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
 from carrel_scheduler.workloads.retention import RetentionRules
+from carrel_schema.governance.kubeconfig import ClusterAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class ApiDependencies:
         loads: what gateways tell of requests.
         trouble: what is in the way of work as a whole, in words; empty for nothing.
         reconciler_metrics: shown with the API's own.
+        cluster_access: how people reach the cluster's API server; ``None``: not at all.
         runai_metrics: whether metrics have Run:ai's names as well.
         job_limits: what jobs may submit.
         node_agents: what reports the devices of a cluster's nodes.
@@ -121,6 +123,7 @@ class ApiDependencies:
     reconciler_metrics: Collector | None = None
     runai_metrics: bool = False
     node_agents: NodeAgents = field(default_factory=NoNodeAgents)
+    cluster_access: ClusterAccess | None = None
 
     @property
     def access_rules(self) -> AccessRules:

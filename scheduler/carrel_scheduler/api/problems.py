@@ -75,6 +75,7 @@ class Code(StrEnum):
     ENGINE_REFUSED = "engine_refused"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
     LIBRARY_MISSING = "library_missing"
+    NO_CLUSTER = "no_cluster"
     NO_FREE_NAME = "no_free_name"
     NOT_A_WORKSPACE = "not_a_workspace"
     NOT_AN_EXPERIMENT = "not_an_experiment"

@@ -16,7 +16,7 @@ from carrel_scheduler.ledger.samples import Samples
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.store import ObjectStore
 from carrel_schema.files import StoredCopy
-from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.governance.costs import PricePeriod
 from carrel_schema.governance.retention import RetainedKind
 from carrel_schema.history import Decision, Transition, Usage
 from carrel_schema.objects import Meta, Workload

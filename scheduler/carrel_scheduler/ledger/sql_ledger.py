@@ -52,7 +52,7 @@ from carrel_scheduler.ledger.sql_store import SqlObjectStore
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.files import StoredCopy
 from carrel_schema.governance.audit import head_text
-from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.governance.costs import PricePeriod
 from carrel_schema.governance.retention import RetainedKind
 from carrel_schema.objects import Meta, Workload
 

@@ -12,8 +12,7 @@ import msgspec
 from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.records import Ledger, Usage
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_schema.governance.budgets import BudgetFields, BudgetOut, began_at, parts_of
-from carrel_schema.governance.prices import PriceFields
+from carrel_schema.governance.costs import BudgetFields, BudgetOut, PriceFields, began_at, parts_of
 from carrel_schema.objects import Project
 from carrel_schema.scopes import scopes_over
 

@@ -218,6 +218,7 @@ class Service:
                     runai_metrics=settings.runai_metrics,
                     node_agents=environment.node_agents(self.loop.enqueue),
                     node_groups=environment.node_groups(self.loop),
+                    cluster_access=settings.cluster.access if settings.cluster else None,
                 )
             )
         )

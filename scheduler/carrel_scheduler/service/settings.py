@@ -70,6 +70,12 @@ variable                        meaning
 ``CARREL_CLOSED_NETWORKS``      networks as ``10.0.0.0/16``, comma separated, that pods of projects
                                 do not reach, such as the nodes' and the API server's; metadata
                                 services of clouds are closed in any case
+``CARREL_API_SERVER``           where people reach the API server, as https://k8s.example.org:6443;
+                                without it there is no ``carrel kubeconfig``
+``CARREL_API_SERVER_CA``        file with the certificates by which it is known; default: those of
+                                the scheduler's own account; ``system``: those of people's machines
+``CARREL_API_SERVER_SIGN_IN``   how people sign in there: the ``exec`` of a user in a kubeconfig, as
+                                JSON; empty: they have a user of their own in theirs
 ``CARREL_CLUSTER_DOMAIN``       what names of services end with
 ``CARREL_NODE_ROLES``           ``strict``: work with GPUs runs on nodes with the role of GPU
                                 workers only, other work on CPU workers only; ``open`` (default):
@@ -92,6 +98,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+import msgspec
+
 from carrel_scheduler.api.principals.jobs import JobLimits
 from carrel_scheduler.core.settings import DEFAULTS as CORE
 from carrel_scheduler.core.settings import Settings as CoreSettings
@@ -105,13 +113,16 @@ from carrel_scheduler.engines.local.network.addressing import (
     Network,
     installation_of,
 )
+from carrel_scheduler.kube.credentials import ACCOUNT
 from carrel_scheduler.workloads.gangs.stalling import DEFAULT_SECONDS, StallRule
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 from carrel_scheduler.workloads.retention import DAY_SECONDS, RetentionRules
+from carrel_schema.governance.kubeconfig import ClusterAccess, SignInCommand
 from carrel_schema.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 
 NO_CLAIM = "none"
+OWN_AUTHORITY = ACCOUNT / "ca.crt"
 HOUR_S = 3600.0
 MOST = 1e6
 
@@ -148,6 +159,7 @@ class ClusterSettings:
         gpu_drivers: drivers of dynamic resource allocation whose devices are GPUs.
         stale_gang_s: so long a gang of other people's pods may run with too few of them.
         closed_networks: that pods of projects do not reach.
+        access: how people reach the API server; ``None``: nobody said.
     """
 
     namespace: str
@@ -158,6 +170,7 @@ class ClusterSettings:
     gpu_drivers: tuple[str, ...] = GPU_DRIVERS
     stale_gang_s: float = STALE_SECONDS
     closed_networks: tuple[str, ...] = ()
+    access: ClusterAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +429,7 @@ def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> Clust
         by_role=_by_role(env),
         gpu_drivers=_gpu_drivers(env),
         closed_networks=_closed_networks(env),
+        access=_cluster_access(env),
         stale_gang_s=_number(env, "CARREL_STALE_GANG_SECONDS", STALE_SECONDS, least=0.0),
         namespace=env.get("CARREL_NAMESPACE") or SYSTEM_NAMESPACE,
         task_api_url=(env.get("CARREL_TASK_API_URL") or f"http://{host}:{port}{prefix}").rstrip(
@@ -434,6 +448,29 @@ def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> Clust
             ),
         ),
     )
+
+
+def _cluster_access(env: Mapping[str, str]) -> ClusterAccess | None:
+    server = env.get("CARREL_API_SERVER", "").rstrip("/")
+    if not server:
+        return None
+    where = urlsplit(server)
+    if where.scheme != "https" or not where.hostname or where.username is not None:
+        right = "an address that begins with https://, without a user"
+        raise BadSetting("CARREL_API_SERVER", server, right)
+    given = env.get("CARREL_API_SERVER_SIGN_IN", "")
+    try:
+        sign_in = msgspec.json.decode(given, type=SignInCommand) if given else None
+    except msgspec.MsgspecError as error:
+        right = f"the `exec` of a kubeconfig's user as JSON ({error})"
+        raise BadSetting("CARREL_API_SERVER_SIGN_IN", given, right) from error
+    authority = env.get("CARREL_API_SERVER_CA") or str(OWN_AUTHORITY)
+    try:
+        trusted = "" if authority == "system" else Path(authority).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        right = f"a file with certificates, or `system` ({error})"
+        raise BadSetting("CARREL_API_SERVER_CA", authority, right) from error
+    return ClusterAccess(server=server, certificate_authority=trusted, sign_in=sign_in)
 
 
 def _closed_networks(env: Mapping[str, str]) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
 from carrel_scheduler.workloads.retention import RetentionRules
+from carrel_schema.governance.kubeconfig import ClusterAccess, SignInCommand
 from carrel_schema.objects import (
     Meta,
     Preemption,
@@ -250,9 +251,17 @@ def _reason(foreign: str) -> ReasonInfo:
     return waiting_reason(foreign, f"{foreign}-secret-job", f"{foreign}-secret-user")
 
 
+CLUSTER_ACCESS = ClusterAccess(
+    server="https://k8s:6443", sign_in=SignInCommand(command="kubelogin")
+)
+
+
 @asynccontextmanager
 async def running(
-    folder: Path, timing: StreamTiming = TIMING, limits: RequestLimits | None = None
+    folder: Path,
+    timing: StreamTiming = TIMING,
+    limits: RequestLimits | None = None,
+    cluster_access: ClusterAccess | None = CLUSTER_ACCESS,
 ) -> AsyncIterator[Desk]:
     """A furnished API on a free port of 127.0.0.1."""
     clock, ids = Clock(), Ids()
@@ -297,6 +306,7 @@ async def running(
                 timing=timing,
                 job_limits=JobLimits(depth=2, descendants=3),
                 alerts=desk.alerts,
+                cluster_access=cluster_access,
             )
         )
         server = http_server(app, limits)

@@ -182,6 +182,7 @@ SAMPLES = {
     "put_prices": Sample({}, {"periods": [{"gpu_hour": 1.0}]}),
     "read_gpu_use": Sample({}),
     "whoami": Sample({}),
+    "read_cluster_access": Sample({}),
     "workspace_activity": Sample({}, {}),
     "openapi": Sample({}),
     "prometheus_metrics": Sample({}),

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 
 from carrel_scheduler.alerts.weekly import WeeklyReports
-from carrel_schema.governance.budgets import BudgetOut
+from carrel_schema.governance.costs import BudgetOut
 from contract.api.service import Desk
 from contract.api.test_alerts import Hook, hook
 from contract.api.test_budgets import use

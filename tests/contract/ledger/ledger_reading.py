@@ -14,7 +14,7 @@ from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import GpuUse, Ledger, MetricPoint, Transition
 from carrel_scheduler.ledger.rows.curves import MOST
 from carrel_scheduler.ledger.store import NotFound
-from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.governance.costs import PricePeriod
 from carrel_schema.history import PlaceUse
 from carrel_schema.objects import ReasonInfo, Workload
 from contract.ledger.ledger_tools import (

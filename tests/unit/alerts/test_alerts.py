@@ -22,7 +22,7 @@ from carrel_schema.governance.alerts import (
     Severity,
     SilenceOut,
 )
-from carrel_schema.governance.budgets import BudgetPart
+from carrel_schema.governance.costs import BudgetPart
 from carrel_schema.governance.health import DirectorySync
 from carrel_schema.objects import Failure, Meta, Workload, WorkloadSpec, WorkloadStatus
 

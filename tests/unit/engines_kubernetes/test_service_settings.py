@@ -1,5 +1,7 @@
 """What the environment may say of where the service runs."""
 
+from pathlib import Path
+
 import pytest
 
 from carrel_scheduler.core.settings import Settings as CoreSettings
@@ -21,6 +23,51 @@ def test_one_machine_is_the_default() -> None:
     assert found.gateway_prefix == "/services/gateway"
     with pytest.raises(MissingSetting):
         found.need_cluster()
+
+
+ACCESS = {
+    **HUB,
+    "CARREL_ENGINE": "kubernetes",
+    "CARREL_TASK_IMAGE": "trainer:1",
+    "CARREL_API_SERVER": "https://k8s.example.org:6443/",
+    "CARREL_API_SERVER_CA": "system",
+}
+
+
+def test_how_people_reach_the_api_server(tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text("CERTIFICATES")
+    assert (
+        Settings.from_environment(ACCESS | {"CARREL_API_SERVER": ""}).need_cluster().access is None
+    )
+    access = Settings.from_environment(ACCESS).need_cluster().access
+    assert access is not None
+    assert (access.server, access.sign_in) == ("https://k8s.example.org:6443", None)
+    assert access.certificate_authority == ""
+    command = '{"command": "kubelogin", "interactiveMode": "Never"}'
+    more = {"CARREL_API_SERVER_SIGN_IN": command, "CARREL_API_SERVER_CA": str(authority)}
+    access = Settings.from_environment(ACCESS | more).need_cluster().access
+    assert access is not None
+    assert access.certificate_authority == "CERTIFICATES"
+    assert access.sign_in is not None
+    assert (access.sign_in.command, access.sign_in.interactive_mode) == ("kubelogin", "Never")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CARREL_API_SERVER", "http://k8s:6443"),
+        ("CARREL_API_SERVER", "https://ada:secret@k8s:6443"),
+        ("CARREL_API_SERVER", "https://"),
+        ("CARREL_API_SERVER_CA", "/nowhere/ca.crt"),
+        ("CARREL_API_SERVER_SIGN_IN", "kubelogin"),
+        ("CARREL_API_SERVER_SIGN_IN", '{"args": []}'),
+        ("CARREL_API_SERVER_SIGN_IN", '{"command": "a", "token": "secret"}'),
+    ],
+)
+def test_what_cannot_reach_an_api_server_is_refused(name: str, value: str) -> None:
+    with pytest.raises(BadSetting, match=name):
+        Settings.from_environment(ACCESS | {name: value})
 
 
 def test_a_cluster() -> None:

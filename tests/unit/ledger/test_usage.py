@@ -20,7 +20,7 @@ from carrel_scheduler.ledger.accounting.usage import (
 )
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Transition, Usage
-from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.governance.costs import PricePeriod
 from carrel_schema.history import PlaceUse
 
 HORIZON = 200

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from carrel_schema.governance.budgets import Period, began_at
+from carrel_schema.governance.costs import Period, began_at
 
 NOW = datetime(2026, 11, 26, 23, 5, tzinfo=UTC).timestamp()  # a Thursday
 

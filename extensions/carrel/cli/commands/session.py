@@ -1,11 +1,12 @@
 """Who you are and where: login, logout, whoami, config, version."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from carrel.cli.common import Output, OutputOption, connected, document, for_programs, say
+from carrel.cli.common import Output, OutputOption, connected, document, for_programs, note, say
 from carrel.errors import BadSetting
 
 
@@ -71,6 +72,47 @@ def whoami(*, output: OutputOption = Output.TABLE) -> None:
     names = [f"{name} (default)" if name == default else name for name in identity.projects]
     say(f"{identity.user}{role} at {url}")
     say(f"Projects: {', '.join(names) or 'none yet; ask an administrator to add you to one'}")
+
+
+def kubeconfig(
+    *,
+    project: Annotated[
+        str | None,
+        typer.Option("--project", "-p", help="Whose namespace kubectl uses; default: yours."),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Merge it into the file instead of printing it.")
+    ] = False,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="The file; default: that of kubectl.")
+    ] = None,
+    name: Annotated[
+        str, typer.Option("--name", help="Of the cluster there; contexts are NAME-PROJECT.")
+    ] = "carrel",
+) -> None:
+    """Show, or write, how kubectl reaches your projects on the cluster.
+
+    It holds no credential: kubectl signs you in as the cluster's administrators arranged it.
+    """
+    import yaml
+
+    from carrel.cli import kubeconfig as files
+
+    with connected() as client:
+        access = client.cluster_access()
+        wanted = project or client.settings.project or client.whoami().default_project
+    known = [one.project for one in access.namespaces]
+    if project and project not in known:
+        raise BadSetting(f"--project {project}: not one of your projects ({', '.join(known)}).")
+    made = files.build(access, name, wanted if wanted in known else None)
+    if access.sign_in is not None:
+        note(f"kubectl will run `{access.sign_in.command}` to sign you in.")
+    if not write:
+        say(yaml.safe_dump(made, sort_keys=False, allow_unicode=True).rstrip())
+        return
+    place = file or files.usual_file()
+    files.merge_into(place, made)
+    say(f"{place} has a context for each of {len(known)} projects.")
 
 
 def config_project(

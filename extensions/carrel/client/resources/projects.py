@@ -19,6 +19,7 @@ from carrel.models import (
     QuotaFinding,
     Usage,
 )
+from carrel_schema.governance.kubeconfig import ClusterAccess
 
 ItemT = TypeVar("ItemT")
 
@@ -41,6 +42,10 @@ class ProjectMethods:
     async def whoami(self) -> Identity:
         """The user of the token and their projects."""
         return await self._transport.ask("GET", "/whoami", Identity)
+
+    async def cluster_access(self) -> ClusterAccess:
+        """What a kubeconfig of yours is made of; refused (``no_cluster``) on one machine."""
+        return await self._transport.ask("GET", "/cluster-access", ClusterAccess)
 
     async def openapi(self) -> bytes:
         """The API's description, an OpenAPI 3.1 document."""

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.models.workloads import ActivityIn
 from carrel_scheduler.api.operation import Answer, Call, Operation
@@ -11,7 +13,9 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.prometheus.metrics import MEDIA_TYPE
 from carrel_scheduler.workloads.contract import Activity
 from carrel_schema.answers import WhoAmI
+from carrel_schema.governance.kubeconfig import ClusterAccess, ProjectNamespace
 from carrel_schema.governance.roles import ALL
+from carrel_schema.names import namespace_of
 from carrel_schema.objects import Limits
 
 DEFAULT_PROJECT: Final = "default_project"
@@ -36,6 +40,30 @@ async def whoami(call: Call) -> Answer:
             permissions=sorted(one for one in ALL if caller.may_anywhere(one)),
         )
     )
+
+
+@Operation(
+    "GET",
+    "/cluster-access",
+    access=Access.USER,
+    answers={200: ClusterAccess},
+    problems=(409,),
+)
+async def read_cluster_access(call: Call) -> Answer:
+    """How the caller reaches the API server of the cluster: no credential, only where and how."""
+    deps = call.services.deps
+    if deps.cluster_access is None:
+        raise problems.Conflicting(
+            Code.NO_CLUSTER,
+            "There is no API server for kubectl here: Carrel runs on one machine, or its "
+            "administrators did not set CARREL_API_SERVER.",
+        )
+    visible = await call.services.projects.visible(call.visitor.person)
+    found = [
+        ProjectNamespace(project=name, namespace=namespace_of(name))
+        for name in sorted(project.meta.name for project in visible)
+    ]
+    return Answer(msgspec.structs.replace(deps.cluster_access, namespaces=found))
 
 
 @Operation(
@@ -87,6 +115,7 @@ async def prometheus_metrics(call: Call) -> Answer:
 
 OPERATIONS: Final = (
     whoami,
+    read_cluster_access,
     workspace_activity,
     openapi,
     prometheus_metrics,

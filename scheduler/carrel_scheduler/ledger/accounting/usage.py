@@ -37,7 +37,7 @@ from carrel_scheduler.ledger.accounting.spans import (
 )
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import GpuUse, Usage
-from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.governance.costs import PricePeriod
 
 MILLI: Final = 1000
 

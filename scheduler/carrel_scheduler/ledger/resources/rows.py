@@ -38,7 +38,7 @@ from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.files import StoredCopy
-from carrel_schema.governance.prices import PricePeriod
+from carrel_schema.governance.costs import PricePeriod
 from carrel_schema.governance.retention import RetainedKind
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 

@@ -17,7 +17,7 @@ from carrel.cli.common import (
     table,
 )
 from carrel.errors import BadSetting
-from carrel_schema.governance.budgets import parts_of
+from carrel_schema.governance.costs import parts_of
 
 Scope = Annotated[
     str, typer.Argument(metavar="SCOPE", help="project/NAME, department/NAME or user/NAME.")

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from carrel.client.transport import Transport
-from carrel_schema.governance.budgets import BudgetList, BudgetOut
-from carrel_schema.governance.prices import PricesOut
+from carrel_schema.governance.costs import BudgetList, BudgetOut, PricesOut
 from carrel_schema.history import Usage, UsageSeries
 from carrel_schema.samples import SampleSeries
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from carrel.client.resources.governance.accounting import UsageReport
 from carrel_hub.console.handlers.base import SignedInPage
-from carrel_schema.governance.budgets import parts_of
+from carrel_schema.governance.costs import parts_of
 from carrel_schema.history import Usage
 
 KEYS: Final = ("project", "user", "department", "kind", "workload", "gpu-type", "node-group")

@@ -7,7 +7,7 @@ from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.files import attachment
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.services.governance import usage_tables
-from carrel_schema.governance.prices import PriceFields, PricesOut
+from carrel_schema.governance.costs import PriceFields, PricesOut
 from carrel_schema.history import UsageSeries
 
 PRICES: Final = "/prices"

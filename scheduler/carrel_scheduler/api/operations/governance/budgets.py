@@ -5,7 +5,7 @@ from typing import Final
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.governance.scoped import InScope, of_query, scope_of
 from carrel_scheduler.api.principals.access import Access
-from carrel_schema.governance.budgets import BudgetFields, BudgetList, BudgetOut
+from carrel_schema.governance.costs import BudgetFields, BudgetList, BudgetOut
 
 BUDGETS: Final = "/budgets"
 BUDGET: Final = "/budget"

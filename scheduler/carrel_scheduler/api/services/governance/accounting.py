@@ -19,7 +19,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.governance import usage_tables
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import NotFound
-from carrel_schema.governance.prices import PriceFields, PricesOut
+from carrel_schema.governance.costs import PriceFields, PricesOut
 from carrel_schema.history import UsageSeries
 from carrel_schema.objects import Project
 from carrel_schema.scopes import PLATFORM

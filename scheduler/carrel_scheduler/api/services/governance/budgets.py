@@ -11,7 +11,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.policy.budgets import KIND, NAME, BudgetUse
-from carrel_schema.governance.budgets import WHEN, BudgetFields, BudgetOut, parts_of
+from carrel_schema.governance.costs import WHEN, BudgetFields, BudgetOut, parts_of
 from carrel_schema.scopes import Scope
 
 

@@ -1,4 +1,7 @@
-"""Budgets: GPU-hours or money that a department, a project or a user may use in a period.
+"""Prices of what work is allocated, and budgets: what may be used of it in a period.
+
+A price is one by the hour, and holds from a time on. A budget is of GPU-hours or money, for a
+department, a project or a user.
 
 What was used is what accounting says. From shares of it on somebody is told (the alert ``budget``);
 what is used up refuses new work where the budget says so. Running work goes on.
@@ -12,7 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from carrel_schema.answers import Answer
-from carrel_schema.constraints import Constraint, Text
+from carrel_schema.constraints import MOST_EPOCH_SECONDS, Constraint, Text
 
 Period = Literal["week", "month", "quarter", "year", "total", "sliding-week"]
 AtEnd = Literal["warn", "refuse"]
@@ -113,3 +116,45 @@ def began_at(period: Period, now: float) -> float:
     if period == "year":
         return today.replace(month=1, day=1).timestamp()
     return 0.0
+
+
+Price = Annotated[float, Constraint(ge=0, le=1e6)]
+
+
+class PricePeriod(msgspec.Struct, frozen=True, kw_only=True):
+    """Prices that hold from a time on, until the next ones do.
+
+    Attributes:
+        since: epoch seconds; 0: always before the next.
+        gpu_hour: of one GPU for an hour; a share costs its share.
+        cpu_hour: of one core.
+        memory_gib_hour: of one GiB of memory.
+    """
+
+    since: Annotated[float, Constraint(ge=0, le=MOST_EPOCH_SECONDS)] = 0.0
+    gpu_hour: Price = 0.0
+    cpu_hour: Price = 0.0
+    memory_gib_hour: Price = 0.0
+
+
+class PriceFields(msgspec.Struct, frozen=True, kw_only=True):
+    """The price list as it is written: complete, in order of time.
+
+    Attributes:
+        currency: shown behind amounts, as EUR.
+        periods: in order of ``since``; none: nothing costs anything.
+    """
+
+    currency: Annotated[
+        str, Constraint(min_length=1, max_length=16, pattern=r"^[^\x00-\x1f]*$")
+    ] = "EUR"
+    periods: Annotated[list[PricePeriod], Constraint(max_length=200)] = []
+
+
+class PricesOut(Answer, frozen=True, kw_only=True):
+    """The price list as it is stored."""
+
+    currency: str = "EUR"
+    periods: Sequence[PricePeriod] = ()
+    changed_at: float = 0.0
+    changed_by: str = ""
