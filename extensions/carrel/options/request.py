@@ -133,7 +133,7 @@ def _value(row: Option, text: Any, environ: Mapping[str, str]) -> Any:
     try:
         if row.many is None:
             return row.value.read(text)
-        found = [row.value.read(one) for one in text]
+        found = [value for one in text for value in row.value.read_each(one)]
     except BadSetting as error:
         raise BadSetting(f"--{row.flag} {str(error).strip()}", code=error.code) from error
     if row.many == "list":

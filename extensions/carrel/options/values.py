@@ -25,6 +25,7 @@ from carrel_schema.constraints import (
     bare,
     constraints,
 )
+from carrel_schema.objects import FailureClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Value:
         least: the smallest the API takes, ``most`` the largest; ``None``: no bound.
         choices: all words that the API takes; empty: any.
         spell: value to text, so that reading it gives the value again.
+        separator: stands between several values in one text; empty: a text is one value.
     """
 
     read: Callable[[str], Any]
@@ -47,6 +49,12 @@ class Value:
     most: float | None = None
     choices: tuple[str, ...] = ()
     spell: Callable[[Any], str] = str
+    separator: str = ""
+
+    def read_each(self, found: str) -> list[Any]:
+        """The values of a text. Raises ``BadSetting``."""
+        parts = found.split(self.separator) if self.separator else [found]
+        return [self.read(part) for part in parts]
 
 
 def whole(least: int, most: int, shown: str = "N") -> Value:
@@ -304,13 +312,13 @@ def _dependency(found: str) -> dict[str, str]:
     return {"name": name, **({"condition": condition} if sign else {})}
 
 
-FAILURES: Final = ("application", "memory", "crash", "gpu", "node", "lost")
+FAILURES: Final = get_args(FailureClass)
 GIT: Final = re.compile(
     r"(?P<url>(?:https?|git)://[^/@\s-][^/@\s]*/[^@\s]+|ssh://(?:[\w.-]+@)?[^/@\s-][^/@\s]*/[^@\s]+"
     r"|\w[\w.-]*@[^/@:\s-][^/@:\s]*:[^@\s]+)(?:@(?P<rev>[^\s-]\S*))?"
 )
 DEPENDENCY: Final = Value(_dependency, "NAME[:ok|any]", "array")
-RETRY: Final = Value(_retry, "CLASS=N", "object")
+RETRY: Final = Value(_retry, "CLASS=N[,CLASS=N]", "object", separator=",")
 REPOSITORY: Final = Value(_repository, "FOLDER=URL[@REV][,SECRET]", "array")
 EACH_NAME: Final = Value(str, "NAME", "array")
 GIT_SOURCE: Final = Value(_git, "URL[@REV]", "object")

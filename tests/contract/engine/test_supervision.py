@@ -92,6 +92,7 @@ async def test_a_task_that_was_claimed_but_never_started_is_lost(engines: LocalE
         (engines.folder() / name).unlink()
     status = await status_of(await engines.open(), a_task(engines, ""))
     assert (status.phase, status.lost, status.pid) == (TaskPhase.ENDED, True, 0)
+    assert status.loss == ""
     assert "never ran" in status.message
 
 
@@ -109,7 +110,9 @@ async def test_a_record_of_an_earlier_start_of_the_machine_is_lost_and_kills_nob
     record |= {"boot_id": "another"}
     (engines.folder() / "pid.json").write_text(json.dumps(record))
     try:
-        assert (await status_of(await engines.open(), a_task(engines, ""))).lost
+        status = await status_of(await engines.open(), a_task(engines, ""))
+        assert (status.lost, status.loss) == (True, "node")
+        assert status.message == "its machine was restarted"
         assert bystander.returncode is None
     finally:
         bystander.kill()

@@ -53,13 +53,16 @@ def test_the_folder_goes_along_where_the_command_names_a_file_in_it(
 
 def test_retries_and_repositories_are_asked_for(run: Run, fake: FakeScheduler) -> None:
     address = "git@github.com:lab/project.git"
-    done = run("submit", "x", "--retry", "application=2", "--retry", "crash=0", "--git",
-               f"{address}@v1.2/rc", "--", "python", "train.py")  # fmt: skip
+    done = run("submit", "x", "--retry", "application=2", "--retry", "gpu=3,node=5",
+               "--git", f"{address}@v1.2/rc", "--", "python", "train.py")  # fmt: skip
     assert (done.code, done.err) == (0, "")
     spec = fake.workload("vision", "x")["spec"]
-    assert spec["retries"] == {"application": 2, "crash": 0}
+    assert spec["retries"] == {"application": 2, "gpu": 3, "node": 5}
     assert spec["code"] == {"git": address, "revision": "v1.2/rc"}
-    assert "should be CLASS=N" in run("submit", "y", "--retry", "cell=1", "--", "true").err
+    for wrong in ("cell=1", "gpu=3,", "gpu=3 node=5"):
+        refused = run("submit", "y", "--retry", wrong, "--", "true")
+        assert refused.code == 2
+        assert refused.err.startswith("--retry ")
     for address in ("https://ada:secret@host/x.git", "file:///x", "ext::sh", "ssh://-o/x"):
         assert "should be URL[@REVISION]" in run("submit", "y", "--git", address, "--", "a").err
 

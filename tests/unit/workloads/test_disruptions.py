@@ -17,6 +17,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.ledger.resources import conditions
 from carrel_scheduler.workloads.state.events import TaskSeen
 from carrel_schema.objects import ReasonInfo
+from carrel_schema.sections import Retries
 from unit.workloads.desk import NODE, Desk
 
 SPARE = "spare"
@@ -122,6 +123,18 @@ async def test_a_drained_job_goes_on_elsewhere_and_its_workspace_says_why(cluste
     assert ended.phase == "stopped"
     assert ended.reason is not None
     assert "maintenance of its node" in ended.reason.sentence
+
+
+async def test_a_drain_counts_under_the_class_node(cluster: Desk) -> None:
+    uid = await cluster.submit("vision", "train", gpus=1, retries=Retries(node=0))
+    await cluster.runs(uid)
+    await hear(cluster, node(unschedulable=True), node(SPARE))
+    await hear(cluster, *(leaving(task) for task in cluster.tasks_of(uid)))
+    await cluster.ends(uid, 1)
+    status = (await cluster.stored(uid)).status
+    assert (status.phase, status.failures, status.losses) == ("failed", 0, 1)
+    assert status.reason is not None
+    assert status.reason.token == "LostTooOften"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Why an attempt failed: what comes again however often it runs, and what may not."""
 
+import msgspec
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
@@ -111,6 +112,28 @@ def test_a_crash_is_retried_and_says_so() -> None:
 def test_retries_that_are_asked_for_come_first(asked: WorkloadSpec, phase: str) -> None:
     task = failed(TRACEBACK.format("NameError: x"))
     assert outcome(asked, WorkloadStatus(phase="running"), [task], 12.0).phase == phase
+
+
+ECC = TRACEBACK.format("torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered")
+
+
+@pytest.mark.parametrize(
+    ("output", "devices", "spec", "found"),
+    [
+        (ECC, (0,), WorkloadSpec(), ("pending", 1)),
+        ("NVML: GPU is lost", (0,), WorkloadSpec(), ("pending", 1)),
+        (ECC, (0,), WorkloadSpec(retries=Retries(gpu=0)), ("failed", 1)),
+        (ECC, (0,), WorkloadSpec(restart_policy="never"), ("failed", 0)),
+        (ECC, (), WorkloadSpec(backoff_limit=0), ("failed", 0)),
+        ("RuntimeError: CUDA error: illegal address", (0,), WorkloadSpec(), ("pending", 0)),
+    ],
+)
+def test_a_gpu_that_fails_under_a_program_is_no_failure_of_the_program(
+    output: str, devices: tuple[int, ...], spec: WorkloadSpec, found: tuple[str, int]
+) -> None:
+    task = msgspec.structs.replace(failed(output), devices=devices)
+    result = outcome(spec, WorkloadStatus(phase="running"), [task], 12.0)
+    assert (result.phase, result.losses) == found
 
 
 def test_losses_have_a_limit_of_their_own() -> None:

@@ -24,10 +24,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.engines.local.shim import process_tree
+from carrel_schema.objects import LossCause
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-LOST: Final = "nobody saw how it ended: its supervisor was killed or the machine went down"
+LOST: Final = "nobody saw how it ended: its supervisor was killed"
+RESTARTED: Final = "its machine was restarted"
 NEVER_RAN: Final = "it never ran: the scheduler was interrupted while starting it"
 
 
@@ -77,6 +80,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     last_output: str = ""
     oom_kills: int = 0
     lost: bool = False
+    loss: LossCause = ""
 
 
 class Lock:
@@ -162,6 +166,7 @@ def read_status(folder: Path, task: TaskId) -> TaskStatus | None:
         message=ended.message or _memory_message(ended, folder),
         last_output=ended.last_output,
         lost=ended.lost,
+        loss=ended.loss,
     )
 
 
@@ -190,12 +195,15 @@ def _memory_message(ended: Ended, folder: Path) -> str:
 def record_loss(folder: Path, now: float) -> None:
     """Record that a task was lost; call it once none of its processes is left."""
     started = read_started(folder)
+    restarted = started is not None and started.boot_id != process_tree.boot_id()
+    message = LOST if started else NEVER_RAN
     ended = Ended(
         exit_code=None,
         signal=0,
         ended_at=now,
-        message=LOST if started else NEVER_RAN,
+        message=RESTARTED if restarted else message,
         lost=True,
+        loss="node" if restarted else "",
     )
     write_whole(folder / "exit.json", msgspec.json.encode(ended), sync=True)
 

@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from carrel_scheduler.engines.contract import TaskStatus
-from carrel_schema.objects import Failure, FailureClass, WorkloadStatus
+from carrel_schema.objects import Failure, FailureClass, LossCause, WorkloadStatus
 
 QUICK_SECONDS: Final = 10.0
 """Two attempts in a row that ended alike within this time each failed for the same reason."""
@@ -26,6 +26,11 @@ _OUT_OF_MEMORY: Final = "killed for memory"
 _HARDWARE: Final = re.compile(
     r"CUDA error|cuda runtime error|NCCL|NVML|cuDNN error|ECC error", re.IGNORECASE
 )
+_GPU_FAILED: Final = re.compile(
+    r"uncorrectable (?:ECC|NVLink) error|(?:ECC|NVLINK)_UNCORRECTABLE|GPU is lost"
+    r"|GPU has fallen off the bus"
+)
+"""What CUDA, NCCL and NVML say where the GPU is at fault, and no program."""
 _TRANSIENT: Final = re.compile(
     r"(?:\w+\.)*(?:Connect\w*|\w*Timeout\w*|BrokenPipeError|TemporaryError|RemoteDisconnected"
     r"|IncompleteRead|gaierror|DistBackendError|DistNetworkError)\b"
@@ -64,6 +69,16 @@ def cause_of(task: TaskStatus) -> str:
         exceptions = [line for line in _lines(task.last_output) if _is_exception(line)]
         lines = exceptions or lines
     return lines[-1][:LONGEST_CAUSE] if lines else ""
+
+
+def loss_of(task: TaskStatus) -> LossCause:
+    """What went away under a task that did not end well; empty: nothing that is known.
+
+    A program may notice before a health check does that its GPU fails, and end by itself.
+    """
+    if task.lost or task.exit_code == 0:
+        return task.loss
+    return "gpu" if task.devices and _GPU_FAILED.search(task.last_output) else ""
 
 
 def _lines(output: str) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import TaskStatus
-from carrel_scheduler.workloads.lifecycle.failures import cause_of, failure_of
+from carrel_scheduler.workloads.lifecycle.failures import cause_of, failure_of, loss_of
 from carrel_scheduler.workloads.state import reasons, shape
 from carrel_scheduler.workloads.state.reasons import GANG_LOST
 from carrel_schema.objects import (
@@ -30,6 +30,11 @@ APPLICATION_RETRIES = 0
 """What fails by an error of its own would fail alike again."""
 ELSEWHERE_SECONDS = 1.0
 """Before it asks for another place: what stood against the last one is known by then."""
+
+
+DRAIN, EVICT = "drain", "evict"
+"""What a preemption by another part of the cluster is called in the ledger: its node is being
+emptied, or anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +82,26 @@ def outcome(
     if broken is None and _is_done(spec, ended) and spec.restart_policy != "always":
         return Outcome("succeeded")
     if status.phase == "preempting":
-        return Outcome("pending", status.reason)
+        return _evicted(spec, status, now)
     worst = _worst(ended, broken)
-    how, lost, loss = how_task_ended(spec, worst), worst.lost, worst.loss
+    named = broken is None or broken.data.get("index") is not None
+    how, lost = how_task_ended(spec, worst), worst.lost
+    loss = loss_of(worst) if named else ""
     if broken is not None:
         data = broken.data
-        how, lost, loss = data["how"], data["lost"], data.get("loss", "")
+        how, lost, loss = data["how"], data["lost"], data.get("loss") or loss
     said = ""
     if broken is None and worst.exit_code and status.notebook is not None:
         said = status.notebook.error  # by the program that ran its cells
     if any(task.misplaced for task in ended):
         return Outcome("pending", reasons.not_begun(how), not_before=now + ELSEWHERE_SECONDS)
-    if lost:
+    if lost or (loss and spec.restart_policy != "never"):
+        lost = True
         result = _loss(spec, status, how, loss or "lost", now)
     else:
         failure = failure_of(worst, status, now, said)
         result = _failure(spec, status, failure, said.rstrip(".") or how, now)
         lost = failure.cls == "crash"
-    named = broken is None or broken.data.get("index") is not None
     return replace(result, failed_node=worst.node if lost and named else "")
 
 
@@ -115,6 +122,15 @@ def retry_limit(spec: WorkloadSpec, cls: FailureClass) -> int:
         return retry_limit(spec, "lost")
     usual = {"application": APPLICATION_RETRIES, "lost": LOSSES_AT_MOST}
     return usual.get(cls, spec.backoff_limit)
+
+
+def _evicted(spec: WorkloadSpec, status: WorkloadStatus, now: float) -> Outcome:
+    """The outcome of a preemption; one by the drain of its node is a loss of the class node."""
+    last, reason = status.last_preemption, status.reason
+    if last is None or last.rule != DRAIN or reason is None:
+        return Outcome("pending", reason)
+    result = _loss(spec, status, reason.sentence.rstrip("."), "node", now)
+    return result if result.phase == "failed" else replace(result, reason=reason)
 
 
 def _loss(

@@ -18,7 +18,7 @@ from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.external import Disruption, NodeHealth
 from carrel_scheduler.policy.limits import rule_for
 from carrel_scheduler.workloads.gangs import membership
-from carrel_scheduler.workloads.lifecycle.outcomes import how_task_ended, outcome
+from carrel_scheduler.workloads.lifecycle.outcomes import DRAIN, EVICT, how_task_ended, outcome
 from carrel_scheduler.workloads.lifecycle.termination import count_loss, preempt
 from carrel_scheduler.workloads.state import reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
@@ -210,8 +210,6 @@ def _show(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None
 
 AVOIDED_NODES = 3
 """Of so many nodes where attempts failed, the latest, others are taken first."""
-DRAIN, EVICT = "drain", "evict"
-"""What such a preemption is called in the ledger: its node is being emptied, or anything else."""
 _AWAY = (NodeHealth.SILENT, NodeHealth.GONE)
 
 
