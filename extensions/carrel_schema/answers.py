@@ -20,6 +20,7 @@ from carrel_schema.constraints import (
 )
 from carrel_schema.objects import (
     InteractiveLimits,
+    NodeGroupAmounts,
     NodeGroupLists,
     Placement,
     Rank,
@@ -137,6 +138,8 @@ class DepartmentFields(Answer, frozen=True, kw_only=True):
             above.
         node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
             the department says.
+        node_group_limits: GPUs that it may hold on the nodes of a group at most, by name of the
+            group; of groups that are not named as many as `limit` allows.
     """
 
     description: Text = ""
@@ -151,6 +154,7 @@ class DepartmentFields(Answer, frozen=True, kw_only=True):
     patience_seconds: Seconds | None = None
     placement: Placement | None = None
     node_groups: NodeGroupLists = NodeGroupLists()
+    node_group_limits: NodeGroupAmounts = {}
 
 
 class ProjectFields(DepartmentFields, frozen=True, kw_only=True):

@@ -441,7 +441,9 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
 
 
-GroupNames = Annotated[list[Annotated[str, Constraint(form="name")]], Constraint(max_length=64)]
+GroupName = Annotated[str, Constraint(form="name")]
+GroupNames = Annotated[list[GroupName], Constraint(max_length=64)]
+NodeGroupAmounts = Annotated[dict[GroupName, QuotaGpus], Constraint(max_length=64)]
 
 
 class NodeGroupLists(msgspec.Struct, frozen=True, kw_only=True):
@@ -476,6 +478,8 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
             above.
         node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
             the department says.
+        node_group_limits: GPUs that it may hold on the nodes of a group at most, by name of the
+            group; of groups that are not named as many as `limit` allows.
         max_gpus_per_user: GPUs that the work of each of its users may have at a time, what it may
             grow to included; null: no limit.
     """
@@ -492,6 +496,7 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     patience_seconds: Seconds | None = None
     placement: Placement | None = None
     node_groups: NodeGroupLists = NodeGroupLists()
+    node_group_limits: NodeGroupAmounts = {}
     max_gpus_per_user: QuotaGpus | None = None
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
@@ -536,6 +541,8 @@ class DepartmentSpec(msgspec.Struct, kw_only=True):
             above.
         node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
             the department says.
+        node_group_limits: GPUs that it may hold on the nodes of a group at most, by name of the
+            group; of groups that are not named as many as `limit` allows.
     """
 
     description: Text = ""
@@ -550,6 +557,7 @@ class DepartmentSpec(msgspec.Struct, kw_only=True):
     patience_seconds: Seconds | None = None
     placement: Placement | None = None
     node_groups: NodeGroupLists = NodeGroupLists()
+    node_group_limits: NodeGroupAmounts = {}
 
 
 class DepartmentStatus(msgspec.Struct, kw_only=True):

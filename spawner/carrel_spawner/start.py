@@ -21,7 +21,14 @@ _STARTING: Final = "Starting"
 _WAITS_FOR_ROOM: Final = "WaitsForRoom"
 _NEVER_FITS: Final = "NeverFits"
 _QUOTA_TOKENS: Final = frozenset(
-    {"QuotaUsed", "OverUserLimit", "OverLimit", "NonPreemptibleBeyondQuota", "OverQuotaOff"}
+    {
+        "QuotaUsed",
+        "OverUserLimit",
+        "OverLimit",
+        "OverNodeGroupLimit",
+        "NonPreemptibleBeyondQuota",
+        "OverQuotaOff",
+    }
 )
 
 T = TypeVar("T")

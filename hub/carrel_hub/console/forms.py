@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from carrel.errors import ApiError
+from carrel_schema.text import group_amounts
 
 SHOWN_BACK: Final = frozenset({400, 403, 404, 409, 422})
 """Refusals of the API, by status, that are shown at the form: something else typed may be right."""
@@ -78,6 +79,15 @@ class Form:
         """Names with commas between."""
         return [one.strip() for one in self.value(name).split(",") if one.strip()]
 
+    def group_amounts(self, name: str) -> dict[str, float]:
+        """GPUs by name of a node group, as `a100=4, h100=2`; those with `none` are left out."""
+        try:
+            found = group_amounts.read(self.value(name))
+        except ValueError as error:
+            self.errors[name] = f"{error}."
+            return {}
+        return {group: gpus for group, gpus in found.items() if gpus is not None}
+
     def rank(self, name: str) -> int:
         """A whole number, also a negative one; an empty field is 0."""
         text = self.value(name)
@@ -105,7 +115,8 @@ class Form:
             fields: name in the API to name in this form.
         """
         for error in problem.errors:
-            name = fields.get(str(error.get("field", "")))
+            of = str(error.get("field", ""))
+            name = fields.get(of) or fields.get(of.rpartition(".")[0])
             expected = str(error.get("expected") or problem.detail or problem.title)
             if name is None:
                 self.general = str(problem)

@@ -12,6 +12,7 @@ from typing import Final
 from carrel.models import Project
 from carrel_hub.console import words
 from carrel_hub.console.format import number
+from carrel_schema.text import group_amounts
 from carrel_schema.text.csv_cells import csv_cell
 
 
@@ -52,6 +53,8 @@ COLUMNS: Final = (
     Column("borrowed-gpus", "Borrowed GPUs", lambda one: one.use.gpus_borrowed),
     Column("pending-gpus", "Pending GPUs", lambda one: one.use.gpus_waiting),
     Column("limit-gpus", "GPU limit", lambda one: one.limit.gpus),
+    Column("group-limits", "GPU limits in node groups",
+           lambda one: group_amounts.spell(one.node_group_limits) or None, numeric=False),
     Column("user-gpus", "GPUs of each user", lambda one: one.max_gpus_per_user),
     Column("over-quota", "Over quota", lambda one: "yes" if one.over_quota else "no",
            numeric=False),

@@ -8,6 +8,7 @@ from typing import Any
 from carrel.models import InteractiveLimits, Project, QuotaAmounts
 from carrel_hub.console.format import GIB, number
 from carrel_hub.console.forms import Form, spell_duration
+from carrel_schema.text import group_amounts
 
 _AMOUNTS = (("gpus", "gpus", 1), ("cpu_millicores", "cpus", 1000), ("memory_bytes", "memory", GIB))
 _DURATIONS = {
@@ -48,6 +49,7 @@ FIELDS = {
     "rank": "rank",
     "max_gpus_per_user": "user_gpus",
     "placement": "placement",
+    "node_group_limits": "group_limits",
     **_WAITS,
     **{f"node_groups.{api}": name for api, name in _NODE_GROUPS.items()},
     "interactive.max_extensions": "max_extensions",
@@ -69,6 +71,7 @@ def form_of(project: Project) -> Form:
         "rank": str(project.rank),
         "user_gpus": "" if project.max_gpus_per_user is None else f"{project.max_gpus_per_user:g}",
         "placement": project.placement or "",
+        "group_limits": group_amounts.spell(project.node_group_limits),
         "max_extensions": str(project.interactive.max_extensions),
     }
     for api, name in _NODE_GROUPS.items():
@@ -101,6 +104,7 @@ def rules_of(form: Form) -> dict[str, Any]:
         "rank": form.rank("rank"),
         "max_gpus_per_user": form.amount("user_gpus"),
         "placement": form.value("placement") or None,
+        "node_group_limits": form.group_amounts("group_limits"),
         **{api: form.seconds(name) for api, name in _WAITS.items()},
         "node_groups": {api: form.names(name) for api, name in _NODE_GROUPS.items()},
         "interactive": _stay(form, "interactive")
@@ -114,7 +118,12 @@ def changes_of(form: Form, project: Project) -> dict[str, Any]:
 
     The project goes through its texts first: what the form rounds is not a change.
     """
-    return _difference(rules_of(form_of(project)), rules_of(form))
+    rules = rules_of(form)
+    gone = dict.fromkeys(project.node_group_limits)
+    rules["node_group_limits"] = gone | rules["node_group_limits"]
+    old = rules_of(form_of(project))
+    old["node_group_limits"] = dict.fromkeys(rules["node_group_limits"]) | old["node_group_limits"]
+    return _difference(old, rules)
 
 
 def _weight(form: Form) -> int | None:

@@ -179,7 +179,10 @@ def department_out(department: Department) -> DepartmentOut:
 def patched(spec: ProjectSpec, changes: Mapping[str, Any]) -> ProjectFields:
     """A project's complete fields after a merge patch; raises pydantic's ``ValidationError``."""
     old = msgspec.to_builtins(ProjectFields(**_project_fields(spec)))
-    return validators.read(ProjectFields, _merged(old, changes))
+    merged = _merged(old, changes)
+    limits = merged["node_group_limits"] or {}
+    merged["node_group_limits"] = {k: most for k, most in limits.items() if most is not None}
+    return validators.read(ProjectFields, merged)
 
 
 def _merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,6 +113,7 @@ class QueueSet:
             queue's, or for another queue's, work before it has run so long; ``None`` asks the
             queue above.
         patience_s: see the settings; ``None`` asks the queue above, then the settings.
+        group_limits: groups of nodes and the most GPUs, in thousandths, that it holds on theirs.
     """
 
     name: str
@@ -126,6 +127,7 @@ class QueueSet:
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
     patience_s: float | None = None
+    group_limits: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

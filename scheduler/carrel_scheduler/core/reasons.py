@@ -34,6 +34,8 @@ class Token(StrEnum):
     WAITS_FOR_ROOM = "WaitsForRoom"
     QUOTA_USED = "QuotaUsed"
     OVER_LIMIT = "OverLimit"
+    OVER_GROUP_LIMIT = "OverNodeGroupLimit"
+    """``detail`` is the group of nodes."""
     NON_PREEMPTIBLE_BEYOND_QUOTA = "NonPreemptibleBeyondQuota"
     OVER_QUOTA_OFF = "OverQuotaOff"
     HELD_FOR = "HeldFor"

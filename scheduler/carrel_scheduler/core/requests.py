@@ -12,6 +12,9 @@ from carrel_scheduler.core.resources import MILLI, Amounts
 HOST = "host"
 """The level and label key that stands for the single node, whatever labels nodes have."""
 
+IN_GROUP = "node group"
+"""Told of nodes as if it were a label, in words that people read: the group of a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeConstraint:

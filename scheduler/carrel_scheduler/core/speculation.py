@@ -23,6 +23,7 @@ from carrel_scheduler.core.changes.workloads import check_workload, enter, forge
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.events import Preemptibility, QueueSet, WorkloadQueued
+from carrel_scheduler.core.explaining import group_limits
 from carrel_scheduler.core.explaining.impossible import never_reason
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES
@@ -67,6 +68,7 @@ def never(state: "Columns", queued: WorkloadQueued) -> Reason | None:
     slot = state.queues.slot(queued.project, "project")
     shape = state.shapes.of(queued)
     reason = never_reason(state, slot, shape, queued.preemptible)
+    reason = reason or group_limits.never(state, slot, shape)
     if reason is None or reason.project:
         return reason
     return replace(reason, project=queued.project)
@@ -235,6 +237,7 @@ class Change(StrEnum):
 
     QUOTA = "more-quota"
     LIMIT = "higher-limit"
+    GROUP_LIMIT = "higher-node-group-limit"
     BORROW = "may-borrow"
     PREEMPTIBLE = "preemptible"
     ENDS = "ends"
@@ -247,6 +250,7 @@ class Remedy:
     Attributes:
         queue: whose rule is changed, or to whom the ending workload belongs.
         resource, amount: what the quota or limit would have to be, in the unit of the resource.
+        group: the group of nodes that this limit is for.
         uid, name: of the workload that ends.
     """
 
@@ -256,6 +260,7 @@ class Remedy:
     amount: int = 0
     uid: str = ""
     name: str = ""
+    group: str = ""
 
 
 def remedies(state: "Columns", uid: str, now: float) -> tuple[Remedy, ...]:
@@ -299,6 +304,10 @@ def _other_rules(state: "Columns", reason: Reason) -> list[tuple[Remedy, QueueSe
     if reason.token is Token.OVER_LIMIT:
         remedy = Remedy(Change.LIMIT, rule.name, reason.resource, needed)
         return [(remedy, replace(rule, limit=_with(rule.limit, place, needed)))]
+    if reason.token is Token.OVER_GROUP_LIMIT:
+        limits = dict(rule.group_limits) | {reason.detail: needed}
+        remedy = Remedy(Change.GROUP_LIMIT, rule.name, reason.resource, needed, group=reason.detail)
+        return [(remedy, replace(rule, group_limits=tuple(sorted(limits.items()))))]
     if reason.token is Token.OVER_QUOTA_OFF:
         return [(Remedy(Change.BORROW, rule.name), replace(rule, over_quota=True))]
     if reason.token is Token.NON_PREEMPTIBLE_BEYOND_QUOTA:

@@ -9,9 +9,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from carrel_scheduler.core.events import NodeSet, Outcome, TaskReleased, WorkloadRemoved
+from carrel_scheduler.core.requests import IN_GROUP
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines import gpu_models
-from carrel_scheduler.engines.external import IN_GROUP, UNGROUPED
+from carrel_scheduler.engines.external import UNGROUPED
 
 
 def purge(state: State, uid: str) -> None:

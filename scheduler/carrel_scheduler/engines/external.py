@@ -18,7 +18,7 @@ from carrel_scheduler.core.events import NodeSet, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.requests import IN_GROUP, Request
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.node_groups import NodeGroupsKnown, is_open, selecting
@@ -29,10 +29,8 @@ from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import NodeGroupLists, Workload
 
-IN_GROUP: Final = "node group"
 UNGROUPED: Final = "(none)"
 """The group of nodes that are in none, to the core."""
-"""Told to the core as if it were a label, in words that people read: the group of a node."""
 
 
 class NodeHealth(StrEnum):

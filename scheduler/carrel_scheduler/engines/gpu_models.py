@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from carrel_scheduler.engines.external import IN_GROUP
+from carrel_scheduler.core.requests import IN_GROUP
 from carrel_schema.names import NODE_GROUP
 
 LABEL: Final = "GPU type"

@@ -20,6 +20,7 @@ from carrel_schema.objects import ReasonInfo, Resources, Workload, WorkloadSpec
 
 _CODES: Final[dict[str, str]] = {
     Token.OVER_LIMIT: "limit_never_met",
+    Token.OVER_GROUP_LIMIT: "limit_never_met",
     OVER_USER_LIMIT: "limit_never_met",
 }
 _WAITS: Final = frozenset(

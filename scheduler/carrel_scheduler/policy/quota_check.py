@@ -4,7 +4,8 @@ Nothing here is refused: admins may overbook, and they should know it. Only GPUs
 are what is guaranteed everywhere; amounts are thousandths of a GPU.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal
 
 from carrel_schema.answers import QuotaFinding
@@ -15,7 +16,10 @@ RuledKind = Literal["department", "project"]
 
 
 def quota_findings(
-    projects: Sequence[Project], departments: Sequence[Department], gpu_milli: int
+    projects: Sequence[Project],
+    departments: Sequence[Department],
+    gpu_milli: int,
+    groups: Mapping[str, int] = MappingProxyType({}),
 ) -> list[QuotaFinding]:
     """All findings: of the cluster, then of each department and project by name.
 
@@ -23,6 +27,7 @@ def quota_findings(
         projects: all.
         departments: all.
         gpu_milli: the GPUs that there are; 0 while none is known, which is compared with nothing.
+        groups: the GPUs of each group of nodes that there is.
     """
     found = list(_of_cluster(projects, departments, gpu_milli))
     by_name = {one.meta.name: one.spec for one in departments}
@@ -31,11 +36,15 @@ def quota_findings(
         members = [one for one in projects if one.spec.department == name]
         found += _of_department(name, department.spec, members)
         found += _of_rules("department", name, department.spec, gpu_milli)
+        found += _of_group_limits("department", name, department.spec, groups, {})
     others = sum(1 for one in projects if one.spec.quota.gpu_milli)
     for project in sorted(projects, key=lambda one: one.meta.name):
         name, spec = project.meta.name, project.spec
         found += _of_project(name, spec, by_name.get(spec.department), others)
         found += _of_rules("project", name, spec, gpu_milli)
+        above = by_name.get(spec.department)
+        limits = {} if above is None else above.node_group_limits
+        found += _of_group_limits("project", name, spec, groups, limits)
     return found
 
 
@@ -137,6 +146,51 @@ def _of_rules(
             severity="notice",
             sentence=f"The weight of `{name}` has no effect: it may not use more than its quota.",
         )
+
+
+def _of_group_limits(
+    kind: RuledKind,
+    name: str,
+    spec: ProjectSpec | DepartmentSpec,
+    groups: Mapping[str, int],
+    above: Mapping[str, float],
+) -> Iterator[QuotaFinding]:
+    """Limits in groups of nodes that have no effect.
+
+    Args:
+        kind: of which the rules are.
+        name: its name.
+        spec: the rules.
+        groups: the GPUs of each group that there is.
+        above: the limits of its department.
+    """
+    all_gpus = spec.limit.gpu_milli
+    for group, gpus in sorted(spec.node_group_limits.items()):
+        limit, there = round(gpus * MILLI), groups.get(group)
+        most = round(above[group] * MILLI) if group in above else None
+        if not groups:
+            why = ""
+        elif there is None:
+            why = "no node is in that group"
+        elif limit >= there:
+            why = f"there are {_count(there)} in it"
+        elif most is not None and limit > most:
+            why = f"its department is limited to {_count(most)} there"
+        else:
+            why = ""
+        if not why and all_gpus is not None and limit > all_gpus:
+            why = f"it is limited to {_count(all_gpus)} in all"
+        if why:
+            yield QuotaFinding(
+                kind=kind,
+                name=name,
+                field=f"node_group_limits.{group}",
+                severity="notice",
+                sentence=(
+                    f"The limit of `{name}` in node group `{group}`, {_gpus(limit)}, never "
+                    f"counts: {why}."
+                ),
+            )
 
 
 def _never_binds(kind: RuledKind, name: str, limit: int, why: str) -> QuotaFinding:

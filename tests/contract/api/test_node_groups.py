@@ -1,6 +1,7 @@
 """Groups of nodes over REST: defined, changed, kept while work is kept to them."""
 
-from contract.api.service import Desk
+from carrel_schema.objects import Project
+from contract.api.service import Desk, Reply
 
 A100 = {"name": "a100", "match_labels": {"gpu": "a100"}, "role": "training", "projects": ["vision"]}
 
@@ -55,3 +56,37 @@ async def test_members_of_projects_do_not_see_whose_groups_there_are(desk: Desk)
     await desk.ask("POST", "/access-rules", "root", json=body)
     assert (await desk.ask("GET", "/node-groups", "ada")).status == 200
     assert (await desk.ask("POST", "/node-groups", "ada", json=A100)).status == 403
+
+
+async def test_limits_in_groups_are_patched_one_by_one(desk: Desk) -> None:
+    """A group that no node is in is refused; null takes a limit away, for one group or for all."""
+    project = await desk.ledger.get(Project, "vision")
+    project.spec.node_group_limits = {"a100": 4, "h100": 2}
+    await desk.ledger.update(project)
+    field = "node_group_limits"
+
+    async def patch(value: object) -> Reply:
+        return await desk.ask("PATCH", "/projects/vision", "root", json={field: value})
+
+    assert (await patch({"a100": None})).body[field] == {"h100": 2.0}
+    unknown = await patch({"tpu": 1})
+    assert (unknown.status, unknown.body["errors"][0]["field"]) == (422, field)
+    assert unknown.body["errors"][0]["code"] == "unknown_node_group"
+    assert (await patch({"h100": -1})).body["errors"][0]["field"] == f"{field}.h100"
+    assert (await patch({"h100": 0.001})).body["errors"][0]["code"] == "bad_gpu_share"
+    assert (await patch({"No Name": 1})).status == 422
+    mine = await desk.ask("PATCH", "/projects/vision", "ada", json={field: None})
+    assert mine.status == 403
+    assert (await patch(None)).body[field] == {}
+    refused = await desk.ask("PUT", "/departments/arts", "root", json={field: {"tpu": 1}})
+    assert (refused.status, refused.body["errors"][0]["field"]) == (422, field)
+
+
+async def test_a_group_with_a_limit_stays(desk: Desk) -> None:
+    await desk.ask("POST", "/node-groups", "root", json=A100)
+    project = await desk.ledger.get(Project, "vision")
+    project.spec.node_group_limits = {"a100": 4}
+    await desk.ledger.update(project)
+    refused = await desk.ask("DELETE", "/node-groups/a100", "root")
+    assert (refused.status, refused.body["code"]) == (409, "node_group_in_use")
+    assert "GPUs of the project `vision` are limited in `a100`" in refused.body["detail"]

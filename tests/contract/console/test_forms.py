@@ -127,6 +127,21 @@ async def test_saving_sends_only_what_was_changed(site: Site, root: Visitor) -> 
     assert after["interactive"] == before["interactive"] | {"time_limit_seconds": 28_800.0}
 
 
+async def test_limits_in_node_groups_are_saved_shown_and_taken_away(
+    site: Site, root: Visitor
+) -> None:
+    data = await rules(root, action="save", group_limits="a100=4, h100=2")
+    await root.post("projects/vision", data)
+    assert site.scheduler.project("vision")["node_group_limits"] == {"a100": 4, "h100": 2}
+    assert 'value="a100=4, h100=2"' in (await root.get("projects/vision")).text
+    data = await rules(root, action="save", group_limits="h100=2")
+    await root.post("projects/vision", data)
+    assert site.scheduler.project("vision")["node_group_limits"] == {"h100": 2}
+    refused = await root.post("projects/vision", data | {"group_limits": "h100"})
+    assert refused.status == 422
+    assert "should be the name of a node group and GPUs" in refused.words
+
+
 async def test_limits_of_trainings_are_saved_and_shown(site: Site, root: Visitor) -> None:
     data = await rules(root, training_idle="2 h", trainings_at_once="on", action="save")
     data["workspaces_at_once"] = "on"

@@ -380,6 +380,22 @@ GOLDEN = [
         "Waiting for 4 GiB of memory: all is in use.",
         "It starts by itself as soon as enough is free.",
     ),
+    (
+        Reason(HELD_BACK, Token.OVER_GROUP_LIMIT, "gpu", 1000, 1000, 2000, detail="a100"),
+        "With it `vision` would hold 3 GPUs in node group `a100`, and its limit there is 2 GPUs.",
+        (
+            "It starts when work of `vision` there ends, when an admin raises the limit, or "
+            "elsewhere if it may run on other nodes too."
+        ),
+    ),
+    (
+        Reason(NEVER, Token.OVER_GROUP_LIMIT, "gpu", 3000, 1000, 2000, detail="a100"),
+        "It asks for 3 GPUs, and the limit of `vision` in node group `a100` is 2 GPUs.",
+        (
+            "Ask for less, let it run on other nodes too, or ask an admin to raise the limit of "
+            "`vision` in node group `a100`."
+        ),
+    ),
 ]
 
 

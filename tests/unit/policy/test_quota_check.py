@@ -97,3 +97,25 @@ def test_without_known_gpus_nothing_is_compared_with_them() -> None:
 
 def test_the_only_guarantee_may_be_open() -> None:
     assert quota_findings([project("a", None), project("b", 0)], [], EIGHT) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "above", "why"),
+    [
+        ({"a100": 3}, {"a100": 3}, ""),
+        ({"a100": 4}, {}, "there are 4 in it"),
+        ({"v100": 1}, {}, "no node is in that group"),
+        ({"a100": 3}, {"a100": 2}, "its department is limited to 2 there"),
+        ({"h100": 6}, {}, "it is limited to 5 in all"),
+    ],
+)
+def test_limits_in_groups_of_nodes_that_never_count_are_named(
+    limits: dict[str, float], above: dict[str, float], why: str
+) -> None:
+    one = project("vision", 0, limit=5000, department="science", node_group_limits=limits)
+    science = department("science", 8000)
+    science.spec.node_group_limits = above
+    found = quota_findings([one], [science], 12_000, {"a100": 4000, "h100": 8000})
+    group = next(iter(limits))
+    told = [f.sentence for f in found if f.field == f"node_group_limits.{group}"]
+    assert [sentence.endswith(f"never counts: {why}.") for sentence in told] == [True] * bool(why)

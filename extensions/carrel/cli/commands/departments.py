@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from carrel.cli.commands.projects import RuleOptions, show_impact, tell_findings
+from carrel.cli.commands.projects import (
+    RuleOptions,
+    group_limits_said,
+    show_impact,
+    tell_findings,
+    without_nulls,
+)
 from carrel.cli.common import (
     NoHeaders,
     Output,
@@ -67,7 +73,7 @@ def create(name: Name, *, options: RuleOptions) -> None:
     with connected() as client:
         if any(one.name == name for one in client.list_departments()):
             raise BadSetting(f"There is a department {name} already; `carrel department update`.")
-        client.put_department(name, options.body())
+        client.put_department(name, without_nulls(options.body()))
         say(f"Department {name} created successfully.")
         tell_findings(client, name)
 
@@ -86,7 +92,7 @@ def update(
     if not changes:
         raise typer.BadParameter("name what to change, such as --gpus 4.")
     with connected() as client:
-        rules = _merged(_rules(_find(client, name)), changes)
+        rules = without_nulls(_merged(_rules(_find(client, name)), changes))
         if dry_run:
             show_impact(name, client.preview_department(name, rules))
             return
@@ -133,6 +139,7 @@ def _facts(one: "Department", inside: "Sequence[Project]") -> list[tuple[str, st
         ("Description", one.description),
         ("Guaranteed", cells.amounts(one.quota)),
         ("Limit", cells.amounts(one.limit)),
+        *group_limits_said(one.node_group_limits),
         ("Over quota", "yes" if one.over_quota else "no"),
         ("Weight", "by its quota" if one.weight is None else str(one.weight)),
         ("Rank", str(one.rank)),

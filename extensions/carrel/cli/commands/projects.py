@@ -1,5 +1,6 @@
 """``carrel project``: what an administrator sets of a project. Only named options change."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,6 +84,15 @@ class RuleOptions:
         ),
     ] = None
 
+    node_group_limits: Annotated[
+        Text,
+        Option(
+            "--node-group-limits",
+            help="Never more GPUs than these in a node group: a100=4,h100=none; none: no such"
+            " limits.",
+        ),
+    ] = None
+
     def body(self) -> dict[str, Any]:
         """The API's fields of the options that were given; ``none`` takes a bound away."""
         plain = {
@@ -95,6 +105,7 @@ class RuleOptions:
             "preemption_delay_seconds": _span(self.preemption_delay, "--preemption-delay"),
             "patience_seconds": _span(self.patience, "--patience"),
             "placement": _bound(self.placement, _placement),
+            "node_group_limits": _bound(self.node_group_limits, _group_amounts),
         }
         nested = {name: _given(group) for name, group in self.groups().items()}
         return _given(plain) | {key: value for key, value in nested.items() if value}
@@ -196,6 +207,14 @@ class ProjectOptions(RuleOptions):
         }
 
 
+def without_nulls(body: dict[str, Any]) -> dict[str, Any]:
+    """The body for an object whose rules are said in full: limits taken away are not there."""
+    if "node_group_limits" not in body:
+        return body
+    limits = body["node_group_limits"] or {}
+    return body | {"node_group_limits": {k: v for k, v in limits.items() if v is not None}}
+
+
 def _span(text: str | None, option: str) -> Any:
     return _bound(text, lambda span: units.seconds(span, option))
 
@@ -214,6 +233,15 @@ def _names(text: str | None) -> list[str] | None:
     if text is None or text == NONE:
         return None if text is None else []
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _group_amounts(text: str) -> dict[str, float | None]:
+    from carrel_schema.text import group_amounts
+
+    try:
+        return group_amounts.read(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--node-group-limits: {error}.") from None
 
 
 def _weight(text: str) -> float:
@@ -241,7 +269,7 @@ Users = Annotated[list[str], typer.Argument(metavar="USER...", help="Who.")]
 @with_record(ProjectOptions)
 def create(name: Name, *, options: ProjectOptions) -> None:
     """Create a project."""
-    body = options.body()
+    body = without_nulls(options.body())
     with connected() as client:
         client.create_project({"name": name, **body})
         say(f"Project {name} created successfully.")
@@ -307,6 +335,7 @@ def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
             ("Department", project.department or ""),
             ("Guaranteed", cells.amounts(project.quota)),
             ("Limit", cells.amounts(project.limit)),
+            *group_limits_said(project.node_group_limits),
             ("GPUs of each user", cells.amount(project.max_gpus_per_user)),
             ("Over quota", "yes" if project.over_quota else "no"),
             ("Weight", "by its quota" if project.weight is None else str(project.weight)),
@@ -314,6 +343,13 @@ def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
             *wording.effective_rules(project),
         ]
     )
+
+
+def group_limits_said(limits: Mapping[str, float]) -> list[tuple[str, str]]:
+    """The line of limits in groups of nodes, where there are any."""
+    from carrel_schema.text import group_amounts
+
+    return [("Limit in node groups", group_amounts.spell(limits))] if limits else []
 
 
 def check(*, output: OutputOption = Output.TABLE) -> None:

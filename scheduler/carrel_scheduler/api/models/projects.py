@@ -9,13 +9,22 @@ from typing import Annotated, Any
 import msgspec
 
 from carrel_schema.answers import ProjectFields
-from carrel_schema.constraints import Constraint, ProjectName
+from carrel_schema.constraints import Constraint, ProjectName, QuotaGpus
+from carrel_schema.objects import GroupName
+
+GroupLimitChanges = Annotated[dict[GroupName, QuotaGpus | None], Constraint(max_length=64)] | None
 
 
 class ProjectChanges(ProjectFields, frozen=True, kw_only=True):
-    """``resource_version`` refuses them if it is no longer the stored one."""
+    """Changes of a project.
+
+    Attributes:
+        resource_version: refuses them if it is no longer the stored one.
+        node_group_limits: limits to set; null takes the limit of a group away, or all of them.
+    """
 
     resource_version: Annotated[int, Constraint(ge=0, le=2**53)] | None = None
+    node_group_limits: GroupLimitChanges = None  # type: ignore[assignment]
 
 
 class ProjectsChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """Departments, and whether all quotas fit together: for admins."""
 
+from collections import Counter
 from typing import Final
 
 from carrel_scheduler.api import convert
@@ -88,7 +89,11 @@ async def list_quota_findings(call: Call) -> Answer:
     deps = call.services.deps
     projects = (await deps.ledger.list(Project)).items
     departments = await call.services.departments.all()
-    gpu_milli = sum(node.gpu_milli for node in deps.live.nodes())
+    nodes = deps.live.nodes()
+    gpu_milli, groups = sum(node.gpu_milli for node in nodes), Counter[str]()
+    for node in nodes:
+        if node.group:
+            groups[node.group] += node.gpu_milli
     person = call.visitor.person
 
     def seen(one: QuotaFinding) -> bool:
@@ -98,7 +103,7 @@ async def list_quota_findings(call: Call) -> Answer:
             return person.may("departments:read", Scope("department", one.name))
         return person.may("projects:update", PLATFORM)
 
-    found = quota_findings(projects, departments, gpu_milli)
+    found = quota_findings(projects, departments, gpu_milli, groups)
     return Answer(answers.QuotaFindings(items=list(filter(seen, found))))
 
 

@@ -84,7 +84,7 @@ class Services:
             copies=Copies(deps),
             changes=Changes(deps, control, policies),
             projects=projects,
-            departments=Departments(deps.ledger, deps.access_rules),
+            departments=Departments(deps.ledger, deps.access_rules, deps.live),
             node_groups=NodeGroups(deps),
             policies=policies,
             templates=Templates(deps, assets),

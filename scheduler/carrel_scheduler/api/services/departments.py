@@ -6,8 +6,10 @@ from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.principals.access_rules import AccessRules
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services.projects import GROUP_LIMITS, check_group_names
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.workloads.contract import Live
 from carrel_schema.answers import DepartmentFields
 from carrel_schema.objects import Department, Project
 from carrel_schema.scopes import Scope
@@ -18,8 +20,8 @@ ATTEMPTS: Final = 8
 class Departments:
     """Reads and changes departments."""
 
-    def __init__(self, ledger: Ledger, rules: AccessRules) -> None:
-        self._ledger, self._rules = ledger, rules
+    def __init__(self, ledger: Ledger, rules: AccessRules, live: Live) -> None:
+        self._ledger, self._rules, self._live = ledger, rules, live
 
     async def all(self) -> list[Department]:
         """All, by name."""
@@ -34,6 +36,10 @@ class Departments:
                 found = await self._ledger.get(Department, name)
             except NotFound:
                 found = None
+            known = {} if found is None else found.spec.node_group_limits
+            check_group_names(
+                self._live, GROUP_LIMITS, wanted.spec.node_group_limits.keys() - known
+            )
             try:
                 if found is None:
                     return await self._ledger.create(wanted)

@@ -41,7 +41,7 @@ def start_reserved(cycle: Cycle) -> None:
 def _settle(cycle: Cycle, job: Job, stuck: Sequence[int]) -> None:
     indices = [index for index, _ in job.reservation]
     places = [place for _, place in job.reservation]
-    lost = _is_lost(cycle, places, stuck)
+    lost = _is_lost(cycle, places, stuck) or _over_group_limit(cycle, job, places)
     if not lost and _waits_on(cycle, job, indices, places):
         return
     mark = cycle.moves.mark()
@@ -71,6 +71,12 @@ def _waits_on(cycle: Cycle, job: Job, indices: Sequence[int], places: Sequence[F
     violation = cycle.over_limit(job, indices) is not None
     cycle.queue_usage.add(job.queue, held, fixed, 1)
     return not violation
+
+
+def _over_group_limit(cycle: Cycle, job: Job, places: Sequence[Footprint]) -> bool:
+    """Whether a limit in a group of nodes was lowered below what is held and reserved there."""
+    usage = cycle.group_usage
+    return usage is not None and usage.exceeded(job.queue, places)
 
 
 def _free(cycle: Cycle, places: Sequence[Footprint]) -> bool:
@@ -186,7 +192,8 @@ def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     """Hold the places it would get if everybody who may be stopped had ended already.
 
     Among all nodes those are taken on which the most is idle, so that little has to end; in a large
-    cluster only nodes that lack little are looked at.
+    cluster only nodes that lack little are looked at. Nobody ends for it, so for limits in groups
+    of nodes everybody counts.
     """
     moves, nodes = cycle.moves, None
     everybody = np.ones(len(cycle.queue_usage.used), np.bool_)
@@ -194,12 +201,16 @@ def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
         nodes = likely_nodes(cycle, job.shape.cls, len(step), everybody)
     idle = cycle.free_capacity.idle.devices.sum(axis=0, dtype=np.int64)
     mark = moves.mark()
-    _cancel_starts(cycle, None if nodes is None else set(nodes.tolist()))
-    victims = victims_of(cycle, everybody, members=True, nodes=nodes)
-    moves.evict_many(victims.rows, Cause(Token.STARTING))
+    with moves.apart_from_groups():
+        _cancel_starts(cycle, None if nodes is None else set(nodes.tolist()))
+        victims = victims_of(cycle, everybody, members=True, nodes=nodes)
+        moves.evict_many(victims.rows, Cause(Token.STARTING))
+    ended = moves.mark()
     found = place(cycle, job, step, soon=True, score=idle)
     places = dict(moves.reserved.get(job.spec.uid, {})) if found else {}
-    moves.rollback(mark)
+    moves.rollback(ended)
+    with moves.apart_from_groups():
+        moves.rollback(mark)
     fixed = cycle.is_fixed(job)
     for index in sorted(places):
         moves.reserve(job, index, places[index], fixed=fixed)

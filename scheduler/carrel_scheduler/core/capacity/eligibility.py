@@ -93,6 +93,11 @@ class Eligible:
             self._ever[key] = found
         return found
 
+    def labelled(self, key: str, value: str) -> Bools:
+        """(N,) the nodes whose label of this key has this value."""
+        self._follow()
+        return self._labelled(key, frozenset((value,)))
+
     def models(self, nodes: Counts | None = None) -> Codes:
         """Numbers of MIG models (``mig.model_code``), 0 without MIG; of all nodes or of some."""
         self._follow()

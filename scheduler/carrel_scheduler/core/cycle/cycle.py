@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.cycle.group_usage import GroupUsage
 from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move, Moves
 from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.devices.device_choice import (
@@ -67,6 +68,7 @@ class Cycle:
         asked: the workload that a question is about, if one is.
         time_asked: somebody asked what time it is, since this was last unset.
         queue_usage, moves: the overlay of the queues and the log.
+        group_usage: what queues hold by group of nodes; ``None`` where no queue has a limit there.
         starving: see ``starving``; ``None`` before the first look.
         failed_searches: searches of this cycle that failed, by what was asked.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
@@ -84,7 +86,8 @@ class Cycle:
         self._now, self.time_asked = now, False
         self.queue_usage = QueueUsage(state.queues, state.division, state.cluster_total())
         self.queue_columns = QueueUsageColumns(self.queue_usage, state.queues)
-        self.moves = Moves(state, self.free_capacity, self.queue_usage)
+        self.group_usage = GroupUsage(state) if any(state.queues.table.group_limits) else None
+        self.moves = Moves(state, self.free_capacity, self.queue_usage, self.group_usage)
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
         self.failed_searches: dict[tuple[object, ...], FailedInCycle] = {}
@@ -202,6 +205,20 @@ class Cycle:
         demand = self.demand(job, indices)
         fixed = demand if self.is_fixed(job) else NONE
         return self.queue_usage.over_limit(job.queue, demand, fixed)
+
+    def limited_by_group(self, job: Job) -> bool:
+        """Whether its queue can run into a limit in a group of nodes."""
+        return self.group_usage is not None and self.group_usage.binds(job.queue)
+
+    def open_nodes(self, job: Job, index: int) -> Bools | None:
+        """(N,) nodes where limits in groups of nodes admit a task; ``None``: all."""
+        if self.group_usage is None:
+            return None
+        return self.group_usage.open_nodes(job.queue, job.shape.amounts[index][0])
+
+    def within_group_limits(self, job: Job, place: Footprint) -> bool:
+        """Whether the queue of a job may hold this place too."""
+        return self.group_usage is None or self.group_usage.allows(job.queue, place)
 
     # Who still asks, and who may be evicted
 

@@ -5,6 +5,8 @@ move changes free capacity and queue usage at once, so that later attempts see i
 tasks are one entry.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -12,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.cycle.group_usage import GroupUsage
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.queues.usage import QueueUsage
@@ -92,9 +95,14 @@ class Moves:
     """
 
     def __init__(
-        self, state: Columns, free_capacity: FreeCapacity, queue_usage: QueueUsage
+        self,
+        state: Columns,
+        free_capacity: FreeCapacity,
+        queue_usage: QueueUsage,
+        group_usage: GroupUsage | None,
     ) -> None:
         self.state, self.free_capacity, self.queue_usage = state, free_capacity, queue_usage
+        self.group_usage = group_usage
         self.log: list[Move | ManyEvicted | ManyReserved] = []
         self.started: dict[str, dict[int, Footprint]] = {}
         self.reserved: dict[str, dict[int, Footprint]] = {
@@ -117,6 +125,15 @@ class Moves:
                 self._many_reserved(move, -1)
             else:
                 self._undo(move)
+
+    @contextmanager
+    def apart_from_groups(self) -> Iterator[None]:
+        """What moves inside counts as before in groups of nodes; to be undone in the same way."""
+        kept, self.group_usage = self.group_usage, None
+        try:
+            yield
+        finally:
+            self.group_usage = kept
 
     def start(self, job: Job, index: int, place: Footprint, *, fixed: bool) -> None:
         """A task starts on free capacity."""
@@ -243,6 +260,8 @@ class Moves:
     def _count(self, job: Job, place: Footprint, fixed: bool, sign: int) -> None:
         amounts = place.amounts
         self.queue_usage.add(job.queue, amounts, amounts if fixed else NONE, sign)
+        if self.group_usage is not None:
+            self.group_usage.add(job.queue, place.node, sign * amounts[0])
 
     def _many_evicted(self, move: ManyEvicted, sign: int) -> None:
         tasks, rows = self.state.tasks, move.rows
@@ -256,6 +275,11 @@ class Moves:
         self.evicted[rows] = sign > 0
         for leaf, amounts in move.sums:
             self.queue_usage.add(leaf, amounts, sign=-sign)
+        if self.group_usage is not None:
+            queues = self.state.jobs.queue.take(tasks.job.take(rows)).tolist()
+            nodes, gpus = tasks.node.take(rows).tolist(), tasks.gpu_of(rows).tolist()
+            for leaf, node, gpu in zip(queues, nodes, gpus, strict=True):
+                self.group_usage.add(leaf, node, -sign * gpu)
 
     def _many_reserved(self, move: ManyReserved, sign: int) -> None:
         job = move.job
@@ -272,7 +296,12 @@ class Moves:
             np.full(count, sign * MILLI, np.int64),
             np.repeat(np.array(host[:2], np.int64)[:, None] * sign, count, 1),
         )
-        devices = int(popcount(move.masks).sum())
+        each = popcount(move.masks)
+        if self.group_usage is not None:
+            gpus = each * MILLI + counted
+            for node, gpu in zip(move.nodes.tolist(), gpus.tolist(), strict=True):
+                self.group_usage.add(job.queue, node, sign * gpu)
+        devices = int(each.sum())
         amounts = (devices * MILLI + counted * count, host[0] * count, host[1] * count)
         self.queue_usage.add(job.queue, amounts, amounts if move.fixed else NONE, sign)
 

@@ -82,10 +82,13 @@ class Placing:
         apart = cycle.state.classes.request(cls).where.apart
         if apart:
             return self._apart(cls, indices, within, score, apart)
+        if len(indices) > 1 and cycle.limited_by_group(self._job):
+            return all(self._alike(cls, [index], within, score) for index in indices)
         view = cycle.free_capacity.idle
         counts = cycle.counts(cls, soon=self._soon)
         if len(indices) == 1:
-            node = chooser.pick(cls, counts, view, within, self._score(cls, score))
+            may = self._within_limits(indices[0], within)
+            node = chooser.pick(cls, counts, view, may, self._score(cls, score))
             return node >= 0 and self._take(cls, indices, node)
         spread = chooser.spread(
             cls, len(indices), counts, view, within, score=self._score(cls, score)
@@ -113,11 +116,17 @@ class Placing:
         for index in indices:
             view = cycle.free_capacity.idle
             counts = cycle.counts(cls, soon=self._soon)
-            node = cycle.state.chooser.pick(cls, counts, view, left, self._score(cls, score))
+            may = self._within_limits(index, left)
+            node = cycle.state.chooser.pick(cls, counts, view, may, self._score(cls, score))
             if node < 0 or not self._take(cls, [index], node):
                 return False
             left = left & (domains != domains[node])
         return True
+
+    def _within_limits(self, index: int, within: Bools) -> Bools:
+        """Of these nodes those where limits in groups of nodes admit the task."""
+        may = self._cycle.open_nodes(self._job, index)
+        return within if may is None else within & may
 
     def _take(self, cls: int, indices: Sequence[int], node: int) -> bool:
         """Put tasks on a node."""
@@ -125,7 +134,7 @@ class Placing:
         move = moves.reserve if self._soon else moves.start
         for done, index in enumerate(indices):
             place = self._cycle.footprint(cls, node, soon=self._soon, tasks=len(indices) - done)
-            if place is None:
+            if place is None or not self._cycle.within_group_limits(self._job, place):
                 return False
             move(self._job, index, place, fixed=self._fixed)
         return True
@@ -191,17 +200,16 @@ def place(
 def _place_one(cycle: Cycle, job: Job, index: int, *, soon: bool) -> bool:
     """``place`` for what nearly all work is: one task that may lie anywhere."""
     cls, state = job.shape.cls, cycle.state
+    view, within = cycle.free_capacity.idle, cycle.open_nodes(job, index)
     if soon:
-        node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=False), cycle.free_capacity.idle)
+        node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=False), view, within)
         if node < 0:
-            node = state.chooser.pick(
-                cls, cycle.counts_kept(cls, soon=True), cycle.free_capacity.idle
-            )
+            node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=True), view, within)
     else:
         cycle.sync()
-        node = state.chooser.pick(cls, state.capacity.column(cls), cycle.free_capacity.idle)
+        node = state.chooser.pick(cls, state.capacity.column(cls), view, within)
     footprint = cycle.footprint(cls, node, soon=soon) if node >= 0 else None
-    if footprint is None:
+    if footprint is None or not cycle.within_group_limits(job, footprint):
         return False
     move = cycle.moves.reserve if soon else cycle.moves.start
     move(job, index, footprint, fixed=cycle.is_fixed(job))

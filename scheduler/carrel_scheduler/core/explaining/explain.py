@@ -1,15 +1,17 @@
 """The one reason of every waiting workload, with the facts behind it; and of an eviction.
 
 Checked in this order: it starts; its capacity is being freed; it could never start; its nodes
-take no new work; it is over a limit; no node is large enough; capacity went to work served before
-it; capacity is reserved for others; something is short (``shortage``). Jobs of one row share the
-facts, so each row is examined once, and only when asked for.
+take no new work; it is over a limit, in all or in a group of nodes; no node is large enough;
+capacity went to work served before it; capacity is reserved for others; something is short
+(``shortage``). Jobs of one row share the facts, so each row is examined once, and only when asked
+for.
 """
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from carrel_scheduler.core.capacity.views import CapacityView, CapacityViews
+from carrel_scheduler.core.capacity.views import GPU, CapacityView, CapacityViews
+from carrel_scheduler.core.explaining import group_limits
 from carrel_scheduler.core.explaining.holders import Holders, held_places
 from carrel_scheduler.core.explaining.impossible import (
     on_nodes,
@@ -197,6 +199,9 @@ class Explainer:
             return self._of_project(question, about)
         if violation is not None:
             return self._barred(violation)
+        by_group = self._barred_by_group(question)
+        if by_group is not None:
+            return by_group
         return self._of_project(
             question, self._by_room(question) or self._shortage.too_little(question)
         )
@@ -241,6 +246,23 @@ class Explainer:
             project=found.queue,
             holders=self._holders.in_queue(found.slot, found.resource, only_fixed=fixed),
         )
+
+    def _barred_by_group(self, question: Question) -> Reason | None:
+        """The limit in a group of nodes without which it would fit, now or on empty nodes."""
+        state, usage, queue = self._cycle.state, self._cycle.group_usage, question.queue
+        if usage is None or not usage.binds(queue):
+            return None
+        if question.fresh:
+            never = group_limits.never(state, queue, question.shape, self._views)
+            if never is not None:
+                return never
+        for view in (CapacityView.EMPTY, CapacityView.IDLE):
+            found = group_limits.barred(usage, self._views, view, queue, question.needs)
+            if found is not None:
+                slot, nodes = found[0].slot, usage.nodes(found[0].group)
+                holders = self._holders.in_queue(slot, GPU, only_fixed=False, nodes=nodes)
+                return group_limits.reason_of(state, ReasonClass.HELD_BACK, found, holders)
+        return None
 
     def _by_room(self, question: Question) -> Reason | None:
         """What follows from free capacity alone; ``None`` when something is short for good."""

@@ -56,14 +56,21 @@ class Holders:
             self._known[known] = self._told(found)
         return self._known[known]
 
-    def in_queue(self, slot: int, resource: int, *, only_fixed: bool) -> tuple[Holder, ...]:
-        """Those of a queue, or of the queues below it; ``only_fixed``: non-preemptible ones."""
-        known = ("queue", resource, slot, only_fixed)
+    def in_queue(
+        self, slot: int, resource: int, *, only_fixed: bool, nodes: Bools | None = None
+    ) -> tuple[Holder, ...]:
+        """Those of a queue, or of the queues below it; ``only_fixed``: non-preemptible ones.
+
+        ``nodes`` (N,): those on these nodes; ``None``: on any.
+        """
+        known = ("queue", resource, slot, only_fixed, None if nodes is None else nodes.tobytes())
         if known not in self._known:
             state, rows = self._cycle.state, self._used()
             below = [slot in state.queues.path(other) for other in range(len(state.queues.rules))]
             queue = state.jobs.queue.take(state.tasks.job.take(rows))
             mine = np.array(below, np.bool_).take(queue) & ~state.tasks.stopping.take(rows)
+            if nodes is not None:
+                mine &= nodes.take(state.tasks.node.take(rows))
             if only_fixed:
                 mine &= state.tasks.victim.take(rows) < 0
             self._known[known] = self._told(self._largest(resource, mine))

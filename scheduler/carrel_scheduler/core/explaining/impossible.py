@@ -52,11 +52,11 @@ def never_reason(
     """
     found = on_rules(state, queue, shape, kind)
     if state.nodes.slots:
-        found = on_nodes(state, shape, views or _all_nodes(state)) or found
+        found = on_nodes(state, shape, views or all_nodes(state)) or found
     return found
 
 
-def _all_nodes(state: "Columns") -> CapacityViews:
+def all_nodes(state: "Columns") -> CapacityViews:
     """Views of the nodes as if nobody held anything, the same as long as the nodes are."""
     nodes, cache = state.nodes, state.cache
     stamp = nodes.version, nodes.amounts_version, nodes.capacity.shape

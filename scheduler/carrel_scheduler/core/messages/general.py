@@ -23,6 +23,9 @@ SENTENCES: Final[dict[Token, str]] = {
     Token.WAITS_FOR_ROOM: _ROOM,
     Token.QUOTA_USED: _QUOTA,
     Token.OVER_LIMIT: "The limit of its project, or of a department above it, is reached.",
+    Token.OVER_GROUP_LIMIT: (
+        "The limit of its project in a node group, or of a department above it, is reached."
+    ),
     Token.NON_PREEMPTIBLE_BEYOND_QUOTA: f"{_QUOTA} It may not be preempted, so it borrows nothing.",
     Token.OVER_QUOTA_OFF: f"{_QUOTA} Its project does not borrow.",
     Token.HELD_FOR: "Room that would be enough is held for others before it.",

@@ -37,6 +37,19 @@ def _over_limit(reason: Reason, project: str) -> str:
     return f"It starts when work of `{project}` ends, or when an admin raises the limit."
 
 
+def _over_group_limit(reason: Reason, project: str) -> str:
+    project = reason.project or project
+    if reason.cls is ReasonClass.NEVER:
+        return (
+            f"Ask for less, let it run on other nodes too, or ask an admin to raise the limit of "
+            f"`{project}` in node group `{reason.detail}`."
+        )
+    return (
+        f"It starts when work of `{project}` there ends, when an admin raises the limit, or "
+        "elsewhere if it may run on other nodes too."
+    )
+
+
 def _beyond_quota(reason: Reason, project: str) -> str:
     project = reason.project or project
     if reason.cls is ReasonClass.NEVER:
@@ -91,6 +104,7 @@ HELP: Final[dict[Token, str | Callable[[Reason, str], str]]] = {
     ),
     Token.QUOTA_USED: _quota_used,
     Token.OVER_LIMIT: _over_limit,
+    Token.OVER_GROUP_LIMIT: _over_group_limit,
     Token.NON_PREEMPTIBLE_BEYOND_QUOTA: _beyond_quota,
     Token.OVER_QUOTA_OFF: _over_quota_off,
     Token.NO_NODE_FITS: _no_node_fits,

@@ -281,6 +281,18 @@ def over_limit(reason: Reason, reader: Reader) -> str:
     return f"With it {owner} would hold {_total(reason)}, and its limit is {limit}."
 
 
+def over_group_limit(reason: Reason, reader: Reader) -> str:
+    """A limit in a group of nodes that it would pass."""
+    limit, owner = amount(reason.resource, reason.bound), _ruler(reason, reader)
+    group = f"node group `{reason.detail}`"
+    if reason.cls is ReasonClass.NEVER:
+        asked = amount(reason.resource, reason.requested)
+        return f"It asks for {asked}, and the limit of {owner} in {group} is {limit}."
+    return (
+        f"With it {owner} would hold {_total(reason)} in {group}, and its limit there is {limit}."
+    )
+
+
 def beyond_quota(reason: Reason, reader: Reader) -> str:
     """Non-preemptible work stays within the quota."""
     quota, owner = amount(reason.resource, reason.bound), _ruler(reason, reader)
@@ -326,6 +338,7 @@ SENTENCES: Final[dict[Token, Callable[[Reason, Reader], str]]] = {
     Token.WAITS_FOR_ROOM: _waits_for_room,
     Token.QUOTA_USED: quota_used,
     Token.OVER_LIMIT: over_limit,
+    Token.OVER_GROUP_LIMIT: over_group_limit,
     Token.NON_PREEMPTIBLE_BEYOND_QUOTA: beyond_quota,
     Token.OVER_QUOTA_OFF: over_quota_off,
     Token.NO_NODE_FITS: _no_node_fits,

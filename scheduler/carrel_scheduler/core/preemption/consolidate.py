@@ -147,7 +147,7 @@ def _tell_to_move(
     for one in going:
         moves.evict(state.jobs.at(one.job), state.tasks.index.item(one.row), cause)
     footprint = cycle.footprint(job.shape.cls, site.node, soon=True)
-    if footprint is None:
+    if footprint is None or not cycle.within_group_limits(job, footprint):
         moves.rollback(mark)
         return False
     moves.reserve(job, index, footprint, fixed=cycle.is_fixed(job))

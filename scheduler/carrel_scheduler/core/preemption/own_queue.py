@@ -244,6 +244,9 @@ def _stays(own: OwnQueue, unit: EvictionUnit, before: Overdrawn, budgets: Budget
         return False
     mark = cycle.moves.mark()
     for index, place in zip(unit.indices, places, strict=True):
+        if not cycle.within_group_limits(job, place):
+            cycle.moves.rollback(mark)
+            return False
         cycle.moves.reserve(job, index, place, fixed=False)
     after = cycle.free_capacity.overdrawn(places)
     if any(now > then for now, then in zip(after, before, strict=True)):

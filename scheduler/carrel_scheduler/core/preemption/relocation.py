@@ -258,7 +258,10 @@ def resettle_together(cycle: Cycle, going: list[NodeTask]) -> bool:
     tasks = cycle.state.tasks
     for cls, group in groupby(ordered, key=lambda one: tasks.cls.item(one.row)):
         alike = list(group)
-        many = len(alike) > 1 and all(cycle.state.jobs.at(one.job).shape.plain for one in alike)
+        jobs = [cycle.state.jobs.at(one.job) for one in alike]
+        many = len(alike) > 1 and all(
+            job.shape.plain and not cycle.limited_by_group(job) for job in jobs
+        )
         if not (_resettle_alike(cycle, cls, alike) if many else resettle(cycle, alike)):
             return False
     return True

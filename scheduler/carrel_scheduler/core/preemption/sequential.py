@@ -185,7 +185,8 @@ class Search:
         if index not in job.rows:
             return False
         own = self.cycle.state.tasks.footprint(job.rows[index])
-        if not self.cycle.free_capacity.has([own], soon=True):
+        held = self.cycle.free_capacity.has([own], soon=True)
+        if not (held and self.cycle.within_group_limits(job, own)):
             return False
         self.cycle.moves.reserve(job, index, own, fixed=False)
         return True

@@ -47,12 +47,15 @@ class Offer:
 
 
 def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | None:
-    """The step as a request of the search over arrays; ``None`` where it is not plain."""
+    """The step as a request of the search over arrays; ``None`` where it is not plain.
+
+    Nor where limits in groups of nodes bind: which nodes they leave changes with every place.
+    """
     shape, classes = job.shape, cycle.state.classes
     kind = classes.kinds[shape.cls]
     if not shape.plain and not (shape.apart == HOST and shape.alike and not shape.levelled):
         return None
-    if job.rows or cycle.answered(job) or step != shape.first_step:
+    if cycle.limited_by_group(job) or job.rows or cycle.answered(job) or step != shape.first_step:
         return None
     if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE) or len(classes.host(shape.cls)) > 2:
         return None

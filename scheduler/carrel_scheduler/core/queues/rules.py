@@ -41,6 +41,7 @@ class RuleTable:
         quotas, caps: ``quota`` and ``cap`` as columns; ``tree``: who is above whom.
         patience: (Q,) seconds, NaN where neither the queue nor one above says it.
         bounds: what work of this queue can run into on its way up, nearest queue first.
+        group_limits: group of nodes -> thousandths of GPUs that the queue holds there at most.
     """
 
     def __init__(self, rules: Sequence[QueueSet | None], parent: Sequence[int]) -> None:
@@ -53,6 +54,7 @@ class RuleTable:
             limit if rule is None or rule.over_quota else smaller(limit, quota)
             for rule, limit, quota in zip(rules, self.limit, self.quota, strict=True)
         ]
+        self.group_limits = [dict(rule.group_limits) if rule else {} for rule in rules]
         self.weight = [rule.weight if rule else NONE for rule in rules]
         self.rank = [rule.rank if rule else 0 for rule in rules]
         live = sorted((rule.created_at, rule.name, slot) for slot, rule in enumerate(rules) if rule)
@@ -193,6 +195,10 @@ def check_rules(event: QueueSet) -> None:
             if not UNLIMITED <= value <= MOST:
                 expected = f"an amount from 0 to {MOST}, or -1 for unlimited"
                 raise InvalidEvent("bad_amount", field, value, expected)
+    for group, value in event.group_limits:
+        if not 0 <= value <= MOST:
+            expected = f"an amount from 0 to {MOST}"
+            raise InvalidEvent("bad_amount", f"group_limits.{group}", value, expected)
     if event.weight is not None and (
         len(event.weight) != 3 or not all(0 <= part <= MOST for part in event.weight)
     ):

@@ -357,4 +357,7 @@ def _queue(name: str, rules: Project | Department, parent: str = "") -> QueueSet
         preempt_min_runtime_s=spec.preempt_min_runtime_seconds,
         reclaim_min_runtime_s=spec.reclaim_min_runtime_seconds,
         patience_s=spec.patience_seconds,
+        group_limits=tuple(
+            (group, round(gpus * MILLI)) for group, gpus in sorted(spec.node_group_limits.items())
+        ),
     )

@@ -22,7 +22,8 @@ from carrel_scheduler.core.invariants.recount import (
 )
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.mig import has_profile
-from carrel_scheduler.core.requests import HOST
+from carrel_scheduler.core.queues.rules import NO_BOUND
+from carrel_scheduler.core.requests import HOST, IN_GROUP
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, added
 from carrel_scheduler.core.work.jobs import Job
 from unit.core.invariants.after import After, Places
@@ -114,7 +115,35 @@ def starts_keep_to_rules(after: After) -> list[str]:
                     if place.amounts[r] and most != UNLIMITED and sums.of[rule.name][r] > most:
                         held = sums.of[rule.name]
                         found.append(f"{job.uid}[{index}]: {what} of {rule.name}, {r}: {held}")
+    return found + _group_limits_kept(after)
+
+
+def _group_limits_kept(after: After) -> list[str]:
+    """The same for limits in groups of nodes."""
+    state = after.state
+    rules = {rule.name: dict(rule.group_limits) for rule in state.queues.rules if rule is not None}
+    if not any(rules.values()):
+        return []
+    used: Counter[tuple[str, str]] = Counter()
+    for uid in sorted({*state.jobs.by_uid}):
+        job, stopped = state.job(uid), after.stops.get(uid, ())
+        places = {i: state.tasks.footprint(job.rows[i]) for i in job.running() if i not in stopped}
+        places |= {**after.starts.get(uid, {}), **after.holds.get(uid, {})}
+        for place in places.values():
+            for rule in path_names(state, job.queue):
+                used[rule.name, _group_of(state, place)] += place.amounts[0]
+    found = []
+    for job, index, place in after.new_places():
+        group = _group_of(state, place)
+        for rule in path_names(state, job.queue):
+            over = used[rule.name, group] > rules[rule.name].get(group, NO_BOUND)
+            if place.amounts[0] and over and index not in after.stops.get(job.uid, ()):
+                found.append(f"{job.uid}[{index}]: limit of {rule.name} in group {group}")
     return found
+
+
+def _group_of(state: Columns, place: Footprint) -> str:
+    return dict(state.nodes.fact(place.node).labels).get(IN_GROUP, "")
 
 
 def gangs_start_whole(after: After) -> list[str]:

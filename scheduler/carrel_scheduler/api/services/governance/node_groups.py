@@ -65,13 +65,15 @@ class NodeGroups:
         departments = (await self._deps.ledger.list(Department)).items
         for kind, owners in (("project", projects), ("department", departments)):
             for owner in owners:
-                lists = owner.spec.node_groups
+                lists, whose = owner.spec.node_groups, f"the {kind} `{owner.meta.name}`"
+                rule = ""
                 if name in (*lists.training, *lists.interactive):
-                    raise problems.Conflicting(
-                        Code.NODE_GROUP_IN_USE,
-                        f"Work of the {kind} `{owner.meta.name}` is kept to `{name}`; change that"
-                        " first",
-                    )
+                    rule = f"Work of {whose} is kept to `{name}`"
+                elif name in owner.spec.node_group_limits:
+                    rule = f"GPUs of {whose} are limited in `{name}`"
+                if rule:
+                    code = Code.NODE_GROUP_IN_USE
+                    raise problems.Conflicting(code, f"{rule}; change that first")
         with _as_problems(name):
             await self._store.delete(name)
 

@@ -13,9 +13,8 @@ from typing import Final
 from carrel_scheduler.core.devices.classes import Form, gpu_kind
 from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.requests import IN_GROUP, Request
 from carrel_scheduler.core.state import State
-from carrel_scheduler.engines.external import IN_GROUP
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     CPU_WORKER,

@@ -11,9 +11,10 @@ from typing import Final
 
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
+from carrel_scheduler.core.requests import IN_GROUP
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines import gpu_models
-from carrel_scheduler.engines.external import IN_GROUP, UNGROUPED, NodeHealth
+from carrel_scheduler.engines.external import UNGROUPED, NodeHealth
 from carrel_scheduler.engines.kubernetes.pods.quantities import (
     NANO,
     PodRefused,

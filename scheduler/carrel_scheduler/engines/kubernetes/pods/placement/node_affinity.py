@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from math import ceil, gcd
 from typing import Final
 
-from carrel_scheduler.core.requests import HOST
-from carrel_scheduler.engines.external import IN_GROUP
+from carrel_scheduler.core.requests import HOST, IN_GROUP
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     GPU_RESOURCE,
     labels_of,
