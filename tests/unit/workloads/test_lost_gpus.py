@@ -240,19 +240,21 @@ async def test_a_record_of_devices_that_cannot_be_read_is_set_aside(desk: Desk) 
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "places"),
+    ("before", "now", "held", "places"),
     [
-        ("abc", "abc", "abc"),
-        ("abc", "ac", "a.c"),
-        ("abc", "cab", "abc"),
-        ("abc", "xabc", "abcx"),
-        ("abc", "axc", "axc"),
-        ("abc", "bx", "xb."),
-        ("abc", "xy", "xy."),
+        ("abc", "abc", (), "abc"),
+        ("abc", "ac", (), "a.c"),
+        ("abc", "cab", (), "abc"),
+        ("abc", "xabc", (), "abcx"),
+        ("abc", "axc", (), "axc"),
+        ("abc", "axc", (1,), "a.cx"),
+        ("abc", "bx", (), "xb."),
+        ("abc", "xy", (), "xy."),
+        ("abc", "xy", (0, 2), ".x.y"),
     ],
 )
-def test_a_new_gpu_takes_the_place_of_none_that_is_still_there(
-    before: str, now: str, places: str
+def test_a_new_gpu_takes_the_place_of_none_that_is_there_or_still_held(
+    before: str, now: str, held: tuple[int, ...], places: str
 ) -> None:
     def seen(uuids: str) -> NodeFacts:
         devices = tuple(
@@ -261,6 +263,6 @@ def test_a_new_gpu_takes_the_place_of_none_that_is_still_there(
         )
         return msgspec.structs.replace(node(), devices=devices)
 
-    moved = moved_places(seen(before), seen(now))
+    moved = moved_places(seen(before), seen(now), held)
     found = {moved.get(index, index): uuid for index, uuid in enumerate(now)}
     assert "".join(found.get(place, ".") for place in range(len(places))) == places

@@ -159,9 +159,11 @@ def observe(
     """Take in a look at a node: changed facts, idle devices, workloads that work on theirs."""
     known = nodes.get(facts.name)
     before = known.facts if known else known_devices.before(facts.name)
-    if moved := moved_places(before, facts):
-        facts, use = _moved(facts, use, moved)
     held = _held_on(changes.cache, facts.name)
+    # Work is not known yet at the first look after a restart: it may hold any of what was there.
+    kept = held if known or before is None else {one.index for one in before.devices}
+    if moved := moved_places(before, facts, kept):
+        facts, use = _moved(facts, use, moved)
     facts = with_lost(before, facts, held)
     known_devices.see(facts)
     if known is None or known.facts != facts:

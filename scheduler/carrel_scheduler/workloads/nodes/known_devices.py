@@ -64,10 +64,18 @@ class KnownDevices:
             )
 
 
-def moved_places(before: NodeFacts | None, now: NodeFacts) -> dict[int, int]:
+def moved_places(
+    before: NodeFacts | None, now: NodeFacts, held: Collection[int] = ()
+) -> dict[int, int]:
     """Where devices belong that have other indices than before, by their present index.
 
-    One that was not there before takes the index that the driver gives it, where that is free.
+    One that was not there before takes the index that the driver gives it, where that is free:
+    neither that of a device which is there, nor that of a lost one on which work still lives.
+
+    Args:
+        before: what was known of the node.
+        now: what it shows.
+        held: indices of GPUs that workloads hold there.
     """
     if before is None:
         return {}
@@ -75,11 +83,11 @@ def moved_places(before: NodeFacts | None, now: NodeFacts) -> dict[int, int]:
     found = {one.index: known[one.uuid] for one in now.devices if one.uuid in known}
     if len(set(found.values())) < len(found):
         return {}
-    taken = set(found.values())
+    taken = {*found.values(), *held}
     for device in now.devices:
         if device.index in found:
             continue
-        free = (i for i in range(len(now.devices) + len(known)) if i not in taken)
+        free = (i for i in range(len(now.devices) + len(taken)) if i not in taken)
         found[device.index] = next(free) if device.index in taken else device.index
         taken.add(found[device.index])
     return {index: place for index, place in found.items() if index != place}
