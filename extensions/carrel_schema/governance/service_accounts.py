@@ -34,7 +34,7 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
 class ServiceToken(Answer, frozen=True, kw_only=True):
     """What is told of a token; times in epoch seconds.
 
-    ``used_at`` 0: not used since the scheduler began.
+    ``used_at`` 0: not used yet; it is kept over restarts of the scheduler.
     """
 
     id: str
