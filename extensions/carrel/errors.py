@@ -60,12 +60,13 @@ class ApiError(CarrelError):
 
     def _sentence(self) -> str:
         sentence = self.detail or self.title or f"The server refused the request ({self.status})."
-        lowered = sentence.lower()
-        hints = [
-            f"{error.get('field', '?')} should be {error['expected']}"
+        untold = [
+            (error.get("field", "?"), str(error["expected"]))
             for error in self.errors
-            if error.get("expected") and str(error["expected"]).lower() not in lowered
+            if error.get("expected") and str(error["expected"]).lower() not in sentence.lower()
         ]
-        if not hints:
-            return sentence
-        return f"{sentence.rstrip('.')}: {'; '.join(hints)}."
+        hints = [f"{field} should be {one}" for field, one in untold if one[-1] != "."]
+        advice = [one for _, one in untold if one[-1] == "."]
+        if hints:
+            sentence = f"{sentence.rstrip('.')}: {'; '.join(hints)}."
+        return " ".join((sentence if not advice else f"{sentence.rstrip('.')}.", *advice))

@@ -71,6 +71,12 @@ def test_all_exports_exist() -> None:
         ),
         (
             errors.ApiError(
+                422, detail="Too many GPUs", errors=[{"field": "gpus", "expected": "Ask for less."}]
+            ),
+            "Too many GPUs. Ask for less.",
+        ),
+        (
+            errors.ApiError(
                 422, detail="gpus: at most 4.", errors=[{"field": "gpus", "expected": "at most 4"}]
             ),
             "gpus: at most 4.",

@@ -251,6 +251,8 @@ async def test_a_record_of_devices_that_cannot_be_read_is_set_aside(desk: Desk) 
         ("abc", "bx", (), "xb."),
         ("abc", "xy", (), "xy."),
         ("abc", "xy", (0, 2), ".x.y"),
+        ("---", "---", (0, 2), "---"),
+        ("--c", "---", (1,), "---"),
     ],
 )
 def test_a_new_gpu_takes_the_place_of_none_that_is_there_or_still_held(
@@ -258,7 +260,7 @@ def test_a_new_gpu_takes_the_place_of_none_that_is_there_or_still_held(
 ) -> None:
     def seen(uuids: str) -> NodeFacts:
         devices = tuple(
-            Device(index=i, uuid=uuid, name="A10", memory_mib=24, simulated=False)
+            Device(index=i, uuid=uuid.strip("-"), name="A10", memory_mib=24, simulated=False)
             for i, uuid in enumerate(uuids)
         )
         return msgspec.structs.replace(node(), devices=devices)

@@ -70,7 +70,8 @@ def moved_places(
     """Where devices belong that have other indices than before, by their present index.
 
     One that was not there before takes the index that the driver gives it, where that is free:
-    neither that of a device which is there, nor that of a lost one on which work still lives.
+    neither that of a device which is there, nor that of a lost one on which work still lives. One
+    without a UUID, as of a simulated node, is always the one at its index.
 
     Args:
         before: what was known of the node.
@@ -80,7 +81,11 @@ def moved_places(
     if before is None:
         return {}
     known = {device.uuid: device.index for device in before.devices if device.uuid}
-    found = {one.index: known[one.uuid] for one in now.devices if one.uuid in known}
+    found = {
+        one.index: known.get(one.uuid, one.index)
+        for one in now.devices
+        if one.uuid in known or not one.uuid
+    }
     if len(set(found.values())) < len(found):
         return {}
     taken = {*found.values(), *held}
