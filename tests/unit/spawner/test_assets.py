@@ -237,3 +237,21 @@ def test_the_form_offers_them_and_says_what_policies_allow() -> None:
     assert "The compute resource has to be chosen, says" in html
     bare = form.render("ada", ["vision"], Supply([PROJECT]), last={}, offer=ONE_MACHINE)
     assert "environment_asset" not in Fields(bare).values
+
+
+@pytest.mark.parametrize(
+    ("offered", "fields"),
+    [
+        ([SMALL], {"compute"}),
+        ([TORCH], {"environment_asset"}),
+        ([WORDS], {"data"}),
+        ([SMALL, WORDS], {"compute", "data"}),
+        ([], set()),
+    ],
+)
+def test_the_form_has_the_fields_that_there_are_assets_for(
+    offered: list[AssetOut], fields: set[str]
+) -> None:
+    supply = Supply([PROJECT], [], {}, offered)
+    html = form.render("ada", ["vision"], supply, last={}, offer=ONE_MACHINE)
+    assert {"compute", "environment_asset", "data"} & Fields(html).values.keys() == fields
