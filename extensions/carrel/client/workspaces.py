@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, Self
+from urllib.parse import urljoin
 
 import msgspec
 from typing_extensions import override
@@ -33,7 +34,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ready: it can be used; ``pending`` says what is under way (``spawn`` or ``stop``).
         stopped: neither runs nor is under way.
-        url: path on the Hub.
+        url: path on the Hub, or with subdomains a whole URL.
         user_options: its definition; ``None`` when it never ran.
     """
 
@@ -43,6 +44,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     stopped: bool = False
     url: str = ""
     user_options: dict[str, Any] | None = None
+
+    def address(self, hub: str) -> str:
+        """Its URL. With subdomains the Hub tells one of another host."""
+        return urljoin(hub, self.url)
 
 
 class _User(msgspec.Struct, frozen=True, kw_only=True):

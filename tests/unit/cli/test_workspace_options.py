@@ -3,6 +3,7 @@
 import pytest
 
 from carrel.cli.commands.workspaces import WorkspaceOptions
+from carrel.client.workspaces import Server
 from carrel.errors import BadSetting
 
 
@@ -19,3 +20,14 @@ def test_gpus_or_memory_of_one() -> None:
 def test_what_is_no_number_of_gpus_is_refused(gpus: str) -> None:
     with pytest.raises(BadSetting, match=gpus):
         WorkspaceOptions(gpus=gpus).definition()
+
+
+@pytest.mark.parametrize(
+    ("hub", "url", "address"),
+    [
+        ("http://localhost:8000", "/user/ada/", "http://localhost:8000/user/ada/"),
+        ("https://lab.org", "https://ada.lab.org/user/ada/", "https://ada.lab.org/user/ada/"),
+    ],
+)
+def test_the_address_of_a_workspace(hub: str, url: str, address: str) -> None:
+    assert Server(url=url).address(hub) == address

@@ -208,7 +208,7 @@ def describe(name: Name = "", *, output: OutputOption = Output.TABLE) -> None:
             ("Data sources", ", ".join(chosen.get("data", []))),
             ("Environment", row["ENVIRONMENT"]),
             ("Volumes", ", ".join(_spelt(volume) for volume in chosen.get("volumes", []))),
-            ("URL", f"{hub}{one.url}"),
+            ("URL", one.address(hub)),
         ]
     )
 
@@ -267,7 +267,7 @@ def delete(name: Named) -> None:
 
 
 def _say_where(workspaces: "Workspaces", name: str, hub: str) -> None:
-    say(f"Workspace {name or DEFAULT} is starting: {hub}{workspaces.get(name).url}")
+    say(f"Workspace {name or DEFAULT} is starting: {workspaces.get(name).address(hub)}")
 
 
 def _row(one: "Server", hub: str) -> list[str]:
@@ -281,7 +281,7 @@ def _row(one: "Server", hub: str) -> list[str]:
         f"{chosen['cpu']:g}" if "cpu" in chosen else "-",
         f"{chosen['memory_gib']:g} GiB" if "memory_gib" in chosen else "-",
         chosen.get("environment") or chosen.get("profile") or "-",
-        f"{hub}{one.url}" if one.ready else "-",
+        one.address(hub) if one.ready else "-",
     ]
 
 
