@@ -6,7 +6,12 @@ import pytest
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.core_state import keep_node
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
-from carrel_scheduler.workloads.nodes.known_devices import NOT_SHOWN, moved_places, with_lost
+from carrel_scheduler.workloads.nodes.known_devices import (
+    NOT_SHOWN,
+    KnownDevices,
+    moved_places,
+    with_lost,
+)
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.answers import DeviceView
@@ -189,6 +194,15 @@ def test_what_is_missing_is_added_as_lost(
     found = with_lost(None if before is None else node(*before), node(*now), held)
     assert [device.index for device in found.devices] == list(range(len(found.devices)))
     assert [device.index for device in found.devices if device.lost] == lost
+
+
+def test_a_gpu_that_nobody_saw_is_not_remembered() -> None:
+    """It is listed for as long as work holds its index, and no longer after a restart."""
+    known = KnownDevices()
+    known.see(with_lost(None, node(0, 1), (3,)))
+    assert [one.index for one in known.record()["n"]] == [0, 1]
+    known.see(with_lost(node(0, 1, 2), node(0, 1), ()))
+    assert [one.index for one in known.record()["n"]] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -47,6 +47,7 @@ class KnownDevices:
                 simulated=one.simulated,
             )
             for one in facts.devices
+            if one.uuid or not one.lost  # one that nobody ever saw is kept for its work only
         )
         if self._seen.get(facts.name) != now:
             self._seen[facts.name] = now
