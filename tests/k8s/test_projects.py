@@ -47,6 +47,9 @@ class Fits:
 
     largest_gpu_milli = 1_000_000
 
+    def mig_model(self) -> str:
+        return ""
+
     def misfit(self, workload: Workload) -> UnsupportedField | None:
         return fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer")))(
             workload
