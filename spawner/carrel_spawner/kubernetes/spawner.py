@@ -46,8 +46,8 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
     """
 
     awaited = (StartStage.PLACED, StartStage.UP)
-    size: Choice | None = None
     placed: Workload | None = None
+    """The workload of this start, once it has a place."""
     _secret: dict[str, Any] | None = None
 
     gpu_resource = Unicode(
@@ -220,7 +220,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
     @override
     async def start_server(self, workload: Workload) -> str:
         """Make the pod, or take over the one that is there. Raises ``Refused``."""
-        self.size, self.placed = size_of(workload), workload
+        self.placed = workload
         chosen = {"profile": workload.labels.get(PROFILE, "")}
         self.user_options = {**(self.user_options or {}), **chosen}
         if not self.api_token:
@@ -260,13 +260,13 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
     async def get_pod_manifest(self) -> Any:
         """KubeSpawner's, with what Carrel adds."""
         pod = await _Pods.get_pod_manifest(self)
-        if self.size is None or self.placed is None:
+        if self.placed is None:
             raise ValueError("a workspace's pod is made at its place, which it has not got")
         return complete_pod(
             pod,
             PodAdditions(
                 labels=self._labels(),
-                choice=self.size,
+                choice=size_of(self.placed),
                 gpu_resource=self.gpu_resource,
                 grace_seconds=self.grace_seconds,
                 secret=self.pod_name,

@@ -16,7 +16,7 @@ from carrel.models import Workload, WorkloadSpec
 from carrel_schema.governance.people import PosixIdentity
 from carrel_schema.names import label
 from carrel_spawner.kubernetes import manifests
-from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner, is_broken, size_of
+from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner, is_broken
 from carrel_spawner.refusal import Refused
 from carrel_spawner.workspace import Address
 
@@ -60,7 +60,7 @@ async def manifest(one: Any, of: Workload | None = None) -> dict[str, Any]:
     found = of or workload()
     address = Address.of(found, 8888)
     one.take_address(address)
-    one.address, one.size = address, size_of(found)
+    one.address, one.placed = address, found
     api: Any = ApiClient.__new__(ApiClient)  # one that only writes JSON: no session, no TLS
     pod: dict[str, Any] = api.sanitize_for_serialization(await one.get_pod_manifest())
     return pod
