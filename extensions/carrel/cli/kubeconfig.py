@@ -6,12 +6,12 @@ file is written anew beside the old one, for its owner only, and put in its plac
 
 import base64
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from carrel.client.config import write_private
 from carrel.errors import BadSetting
 from carrel_schema.governance.kubeconfig import ClusterAccess
 
@@ -71,7 +71,15 @@ def merge_into(file: Path, added: Document) -> None:
         kept = [one for one in found.get(kind) or [] if one.get("name") not in names]
         found[kind] = [*kept, *new]
     current = added.get("current-context") or found.get("current-context", "")
-    _write(place, {**added, **found, "current-context": current})
+    write_private(place, as_yaml({**added, **found, "current-context": current}).encode())
+
+
+def as_yaml(document: Document) -> str:
+    """The text of a kubeconfig."""
+    import yaml
+
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def _read(file: Path) -> Document:
@@ -80,8 +88,8 @@ def _read(file: Path) -> Document:
     if not file.exists():
         return {}
     try:
-        found = yaml.safe_load(file.read_text()) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        found = yaml.safe_load(file.read_bytes()) or {}
+    except (OSError, yaml.YAMLError) as error:
         raise BadSetting(f"{file} cannot be read as a kubeconfig: {error}.") from error
     if not isinstance(found, dict) or not all(_is_list(found.get(kind)) for kind in LISTS):
         raise BadSetting(
@@ -95,17 +103,3 @@ def _is_list(entries: Any) -> bool:
     return entries is None or (
         isinstance(entries, list) and all(isinstance(one, dict) for one in entries)
     )
-
-
-def _write(file: Path, content: Document) -> None:
-    import yaml
-
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, fresh = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(descriptor, "w") as out:
-            yaml.safe_dump(content, out, sort_keys=False, allow_unicode=True)
-        Path(fresh).replace(file)
-    except BaseException:
-        Path(fresh).unlink()
-        raise

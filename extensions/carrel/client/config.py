@@ -63,16 +63,21 @@ def load(environ: Mapping[str, str] | None = None) -> Stored:
 def save(stored: Stored, environ: Mapping[str, str] | None = None) -> Path:
     """Write the file at once and for its owner only; returns its path."""
     file = path(environ)
+    write_private(file, msgspec.json.format(msgspec.json.encode(stored), indent=2) + b"\n")
+    return file
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """Replace a file at once by one that only its owner may read; its folder is made if need be."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=".config-")  # mode 0600
+    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as out:
-            out.write(msgspec.json.format(msgspec.json.encode(stored), indent=2) + b"\n")
+            out.write(content)
         Path(temporary).replace(file)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return file
 
 
 def checked_url(url: str) -> str:

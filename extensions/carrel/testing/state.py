@@ -249,11 +249,9 @@ def merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
     for key, value in changes.items():
         both = isinstance(value, Mapping) and isinstance(old.get(key), Mapping)
         new[key] = merged(old[key], value) if both else value
-    limits = new.get("node_group_limits", {})
     if "node_group_limits" in new:
-        new["node_group_limits"] = {
-            k: most for k, most in (limits or {}).items() if most is not None
-        }
+        limits = new["node_group_limits"] or {}
+        new["node_group_limits"] = {k: most for k, most in limits.items() if most is not None}
     return new
 
 

@@ -461,6 +461,8 @@ def _cluster_access(env: Mapping[str, str]) -> ClusterAccess | None:
     given = env.get("CARREL_API_SERVER_SIGN_IN", "")
     try:
         sign_in = msgspec.json.decode(given, type=SignInCommand) if given else None
+        if sign_in is not None and not sign_in.command.strip():
+            raise msgspec.ValidationError("`command` is empty")
     except msgspec.MsgspecError as error:
         right = f"the `exec` of a kubeconfig's user as JSON ({error})"
         raise BadSetting("CARREL_API_SERVER_SIGN_IN", given, right) from error

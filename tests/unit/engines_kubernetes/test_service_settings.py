@@ -62,6 +62,7 @@ def test_how_people_reach_the_api_server(tmp_path: Path) -> None:
         ("CARREL_API_SERVER_CA", "/nowhere/ca.crt"),
         ("CARREL_API_SERVER_SIGN_IN", "kubelogin"),
         ("CARREL_API_SERVER_SIGN_IN", '{"args": []}'),
+        ("CARREL_API_SERVER_SIGN_IN", '{"command": " "}'),
         ("CARREL_API_SERVER_SIGN_IN", '{"command": "a", "token": "secret"}'),
     ],
 )

@@ -94,8 +94,6 @@ def kubeconfig(
 
     It holds no credential: kubectl signs you in as the cluster's administrators arranged it.
     """
-    import yaml
-
     from carrel.cli import kubeconfig as files
 
     with connected() as client:
@@ -108,7 +106,7 @@ def kubeconfig(
     if access.sign_in is not None:
         note(f"kubectl will run `{access.sign_in.command}` to sign you in.")
     if not write:
-        say(yaml.safe_dump(made, sort_keys=False, allow_unicode=True).rstrip())
+        say(files.as_yaml(made).rstrip())
         return
     place = file or files.usual_file()
     files.merge_into(place, made)
