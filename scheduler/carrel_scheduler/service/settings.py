@@ -123,6 +123,7 @@ from carrel_schema.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 
 NO_CLAIM = "none"
 OWN_AUTHORITY = ACCOUNT / "ca.crt"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 HOUR_S = 3600.0
 MOST = 1e6
 
@@ -472,6 +473,9 @@ def _cluster_access(env: Mapping[str, str]) -> ClusterAccess | None:
     except (OSError, UnicodeDecodeError) as error:
         right = f"a file with certificates, or `system` ({error})"
         raise BadSetting("CARREL_API_SERVER_CA", authority, right) from error
+    if trusted and (CERTIFICATE not in trusted or "PRIVATE KEY" in trusted):
+        right = "a file with certificates and nothing else, which is sent to everybody,"
+        raise BadSetting("CARREL_API_SERVER_CA", authority, right)
     return ClusterAccess(server=server, certificate_authority=trusted, sign_in=sign_in)
 
 

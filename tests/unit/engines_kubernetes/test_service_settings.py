@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.core.settings import Settings as CoreSettings
-from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
+from carrel_scheduler.service.settings import (
+    CERTIFICATE,
+    BadSetting,
+    MissingSetting,
+    Settings,
+)
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 
 HUB = {
@@ -36,7 +41,7 @@ ACCESS = {
 
 def test_how_people_reach_the_api_server(tmp_path: Path) -> None:
     authority = tmp_path / "ca.crt"
-    authority.write_text("CERTIFICATES")
+    authority.write_text(CERTIFICATE)
     assert (
         Settings.from_environment(ACCESS | {"CARREL_API_SERVER": ""}).need_cluster().access is None
     )
@@ -48,9 +53,17 @@ def test_how_people_reach_the_api_server(tmp_path: Path) -> None:
     more = {"CARREL_API_SERVER_SIGN_IN": command, "CARREL_API_SERVER_CA": str(authority)}
     access = Settings.from_environment(ACCESS | more).need_cluster().access
     assert access is not None
-    assert access.certificate_authority == "CERTIFICATES"
+    assert access.certificate_authority == CERTIFICATE
     assert access.sign_in is not None
     assert (access.sign_in.command, access.sign_in.interactive_mode) == ("kubelogin", "Never")
+
+
+def test_a_key_is_not_sent_in_place_of_certificates(tmp_path: Path) -> None:
+    file = tmp_path / "tls.pem"
+    for content in ("nothing", f"{CERTIFICATE}\n-----BEGIN EC PRIVATE KEY-----"):
+        file.write_text(content)
+        with pytest.raises(BadSetting, match="CARREL_API_SERVER_CA"):
+            Settings.from_environment(ACCESS | {"CARREL_API_SERVER_CA": str(file)})
 
 
 @pytest.mark.parametrize(
