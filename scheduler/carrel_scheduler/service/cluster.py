@@ -45,8 +45,9 @@ from carrel_scheduler.kube.resources import SECRETS
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys, new_key
 from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.service.cluster_settings import ClusterSettings
 from carrel_scheduler.service.node_agents import ClusterNodeAgents
-from carrel_scheduler.service.settings import ClusterSettings, Settings
+from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster

@@ -45,10 +45,11 @@ from carrel_scheduler.node.nvml import NvmlUnusable
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.audit_export import AuditExport
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
+from carrel_scheduler.service.environment import BadSetting, MissingSetting
 from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import NotedProvider, OneMachine
 from carrel_scheduler.service.monitoring import Monitoring
-from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
+from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.controllers.dependencies import Dependencies
 from carrel_scheduler.workloads.controllers.experiments.trials import (
     wired as experiments_controller,

@@ -1,5 +1,7 @@
 """Settings of the scheduler, from the environment: a service of the Hub has no other channel.
 
+Those that count on a cluster are in ``cluster_settings``.
+
 ==============================  =================================================================
 variable                        meaning
 ==============================  =================================================================
@@ -56,122 +58,33 @@ variable                        meaning
 ``CARREL_IMAGE_CREDENTIALS``    file with logins for registries, as ``docker login`` writes it
 ``CARREL_IMAGE_MOST_GIB``       size of one image at most, unpacked; default 50
 ``CARREL_IMAGE_STORE_GIB``      of all; beyond it what was not used for longest goes; default 200
-**on a cluster**
-``KUBECONFIG``                  how to reach the cluster; unset: from within it
-``CARREL_NAMESPACE``            where the scheduler's own lease and secret are
-``CARREL_TASK_API_URL``         where pods reach this service, without ``/api/v1``
-``CARREL_TASK_IMAGE``           image of work that names none
-``CARREL_TASK_PULL_POLICY``     of images, as ``IfNotPresent``; empty: Kubernetes' own choice
-``CARREL_TASK_PULL_SECRETS``    names of secrets that images are pulled with, comma separated
-``CARREL_STORAGE_CLAIM``        each project's claim for checkpoints and event files; ``none``
-``CARREL_STORAGE_SIZE``         of the claims that are made for projects; default 100Gi
-``CARREL_STORAGE_CLASS``        of them; empty: the cluster's own choice
-``CARREL_STORAGE_MODES``        of them, comma separated; default ReadWriteMany
-``CARREL_CLOSED_NETWORKS``      networks as ``10.0.0.0/16``, comma separated, that pods of projects
-                                do not reach, such as the nodes' and the API server's; metadata
-                                services of clouds are closed in any case
-``CARREL_API_SERVER``           where people reach the API server, as https://k8s.example.org:6443;
-                                without it there is no ``carrel kubeconfig``
-``CARREL_API_SERVER_CA``        file with the certificates by which it is known; default: those of
-                                the scheduler's own account; ``system``: those of people's machines
-``CARREL_API_SERVER_SIGN_IN``   how people sign in there: the ``exec`` of a user in a kubeconfig, as
-                                JSON; empty: they have a user of their own in theirs
-``CARREL_CLUSTER_DOMAIN``       what names of services end with
-``CARREL_NODE_ROLES``           ``strict``: work with GPUs runs on nodes with the role of GPU
-                                workers only, other work on CPU workers only; ``open`` (default):
-                                roles do not matter
-``CARREL_GPU_DRIVERS``          drivers of dynamic resource allocation whose devices are GPUs, comma
-                                separated; default gpu.nvidia.com,gpu.amd.com,gpu.intel.com
-``CARREL_STALE_GANG_SECONDS``   so long a gang of pods that others made may run with fewer than it
-                                needs before it releases its capacity; default 60
-``CARREL_LOST_AFTER_SECONDS``   so long a node may be out of reach before trainings that run there
-                                are taken for lost and begin elsewhere; default 60
 ==============================  =================================================================
 """
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, ip_network
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
-
-import msgspec
 
 from carrel_scheduler.api.principals.jobs import JobLimits
 from carrel_scheduler.core.settings import DEFAULTS as CORE
 from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.core.settings import Strategy
-from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import STALE_SECONDS
-from carrel_scheduler.engines.kubernetes.pods.devices.inventory import GPU_DRIVERS
-from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
 from carrel_scheduler.engines.local.images.store import StoreSettings
 from carrel_scheduler.engines.local.network.addressing import (
     DEFAULT_BLOCK,
     Network,
     installation_of,
 )
-from carrel_scheduler.kube.credentials import ACCOUNT
+from carrel_scheduler.service.cluster_settings import ClusterSettings, read_cluster_settings
+from carrel_scheduler.service.environment import BadSetting, MissingSetting, need, number, switch
 from carrel_scheduler.workloads.gangs.stalling import DEFAULT_SECONDS, StallRule
-from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 from carrel_scheduler.workloads.retention import DAY_SECONDS, RetentionRules
-from carrel_schema.governance.kubeconfig import ClusterAccess, SignInCommand
-from carrel_schema.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 
-NO_CLAIM = "none"
-OWN_AUTHORITY = ACCOUNT / "ca.crt"
-CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 HOUR_S = 3600.0
-MOST = 1e6
-
-
-class MissingSetting(Exception):  # noqa: N818
-    """A variable without which the service cannot start is not set."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name} is not set; `carrel up` sets it, or see carrel_scheduler.service.settings"
-        )
-
-
-_DRIVER = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
-
-
-class BadSetting(Exception):  # noqa: N818
-    """A variable has a value that it cannot have."""
-
-    def __init__(self, name: str, value: str, right: str) -> None:
-        super().__init__(f"{name}={value!r}: {right} is right")
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSettings:
-    """Settings of a cluster.
-
-    Attributes:
-        namespace: of the scheduler's own objects.
-        task_api_url: where pods reach the service.
-        pods: how they are made.
-        storage: the claim that is made for each project.
-        by_role: nodes take only work of their roles.
-        gpu_drivers: drivers of dynamic resource allocation whose devices are GPUs.
-        stale_gang_s: so long a gang of other people's pods may run with too few of them.
-        closed_networks: that pods of projects do not reach.
-        access: how people reach the API server; ``None``: nobody said.
-    """
-
-    namespace: str
-    task_api_url: str
-    pods: PodSettings
-    storage: Checkpoints
-    by_role: bool = False
-    gpu_drivers: tuple[str, ...] = GPU_DRIVERS
-    stale_gang_s: float = STALE_SECONDS
-    closed_networks: tuple[str, ...] = ()
-    access: ClusterAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +132,8 @@ class Settings:
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
         """Read the environment; raises ``MissingSetting`` and ``BadSetting``."""
-        state_dir = Path(_need(env, "CARREL_STATE_DIR"))
-        prefix = _need(env, "JUPYTERHUB_SERVICE_PREFIX").rstrip("/")
+        state_dir = Path(need(env, "CARREL_STATE_DIR"))
+        prefix = need(env, "JUPYTERHUB_SERVICE_PREFIX").rstrip("/")
         host, port = _listen(env)
         gpus = env.get("CARREL_GPUS", "")
         engine = _engine(env)
@@ -234,24 +147,30 @@ class Settings:
             host=host,
             port=port,
             prefix=prefix,
-            hub_api_url=_need(env, "JUPYTERHUB_API_URL"),
-            hub_token=_need(env, "JUPYTERHUB_API_TOKEN"),
+            hub_api_url=need(env, "JUPYTERHUB_API_URL"),
+            hub_token=need(env, "JUPYTERHUB_API_TOKEN"),
             gpus=int(gpus) if gpus else None,
             gpu_memory_mib=int(env.get("CARREL_GPU_MEMORY_MIB") or 24 * 1024),
             gpu_name=env.get("CARREL_GPU_NAME") or "A10",
-            mig=_switch(env, "CARREL_MIG"),
+            mig=switch(env, "CARREL_MIG"),
             engine=engine,
-            cluster=_cluster(env, host, port, prefix) if engine == "kubernetes" else None,
+            cluster=read_cluster_settings(
+                env,
+                f"http://{host}:{port}{prefix}",
+                limits_gpu_memory=_enforcement(env) != "off",
+            )
+            if engine == "kubernetes"
+            else None,
             past_use=_past_use(env),
-            reclaim_delay_s=_number(env, "CARREL_RECLAIM_DELAY", 0.0, least=0.0),
-            patience_s=_number(env, "CARREL_PATIENCE", CORE.patience_s, least=0.0),
+            reclaim_delay_s=number(env, "CARREL_RECLAIM_DELAY", 0.0, least=0.0),
+            patience_s=number(env, "CARREL_PATIENCE", CORE.patience_s, least=0.0),
             placement=_placement(env),
             gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
             system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
             user_namespaces=env.get("CARREL_USER_NAMESPACES", "") == "allow",
             images=StoreSettings(
-                most_gib=int(_number(env, "CARREL_IMAGE_MOST_GIB", 50, least=1)),
-                store_gib=int(_number(env, "CARREL_IMAGE_STORE_GIB", 200, least=1)),
+                most_gib=int(number(env, "CARREL_IMAGE_MOST_GIB", 50, least=1)),
+                store_gib=int(number(env, "CARREL_IMAGE_STORE_GIB", 200, least=1)),
                 credentials=Path(login) if (login := env.get("CARREL_IMAGE_CREDENTIALS")) else None,
             ),
             gpu_memory_enforcement=_enforcement(env),
@@ -259,7 +178,7 @@ class Settings:
             network=_network(env, state_dir) if engine == "local" else None,
             job_limits=_job_limits(env),
             retention=_retention(env),
-            runai_metrics=_switch(env, "CARREL_RUNAI_METRICS"),
+            runai_metrics=switch(env, "CARREL_RUNAI_METRICS"),
         )
 
     @property
@@ -283,12 +202,6 @@ class Settings:
         if self.cluster is None:
             raise MissingSetting("CARREL_ENGINE")
         return self.cluster
-
-
-def _need(env: Mapping[str, str], name: str) -> str:
-    if name not in env:
-        raise MissingSetting(name)
-    return env[name]
 
 
 def _engine(env: Mapping[str, str]) -> Literal["local", "kubernetes"]:
@@ -323,16 +236,6 @@ def _enforcement(env: Mapping[str, str]) -> Literal["off", "warn", "end"]:
             raise BadSetting("CARREL_GPU_MEMORY_ENFORCEMENT", other, "`off`, `warn` or `end`")
 
 
-def _switch(env: Mapping[str, str], name: str) -> bool:
-    match env.get(name) or "off":
-        case "on":
-            return True
-        case "off":
-            return False
-        case other:
-            raise BadSetting(name, other, "`on` or `off`")
-
-
 def _path(text: str) -> Path | None:
     return Path(text) if text else None
 
@@ -363,7 +266,7 @@ def _network(env: Mapping[str, str], state_dir: Path) -> Network | None:
 
 
 def _stall_rule(env: Mapping[str, str]) -> StallRule:
-    after = _number(env, "CARREL_STALLED_AFTER", DEFAULT_SECONDS, least=0.0)
+    after = number(env, "CARREL_STALLED_AFTER", DEFAULT_SECONDS, least=0.0)
     match env.get("CARREL_STALLED_GANGS") or "tell":
         case "tell":
             return StallRule(after)
@@ -376,42 +279,31 @@ def _stall_rule(env: Mapping[str, str]) -> StallRule:
 def _job_limits(env: Mapping[str, str]) -> JobLimits:
     usual = JobLimits()
     return JobLimits(
-        depth=int(_number(env, "CARREL_JOB_DEPTH", usual.depth, least=0)),
-        descendants=int(_number(env, "CARREL_JOB_DESCENDANTS", usual.descendants, least=0)),
+        depth=int(number(env, "CARREL_JOB_DEPTH", usual.depth, least=0)),
+        descendants=int(number(env, "CARREL_JOB_DESCENDANTS", usual.descendants, least=0)),
     )
 
 
 def _past_use(env: Mapping[str, str]) -> PastUseRules:
     rules, hours = PastUseRules(), HOUR_S
     return PastUseRules(
-        _number(env, "CARREL_PAST_USE_FACTOR", rules.factor, least=0.0),
-        _number(env, "CARREL_PAST_USE_HALF_LIFE", rules.half_life_s / hours, least=0.1) * hours,
+        number(env, "CARREL_PAST_USE_FACTOR", rules.factor, least=0.0),
+        number(env, "CARREL_PAST_USE_HALF_LIFE", rules.half_life_s / hours, least=0.1) * hours,
     )
 
 
 def _retention(env: Mapping[str, str]) -> RetentionRules:
     days, room = "CARREL_CHECKPOINT_DAYS", "CARREL_PROJECT_FILES_GIB"
     return RetentionRules(
-        _number(env, "CARREL_ARTIFACT_DAYS", 90.0, least=0.0) * DAY_SECONDS,
-        _number(env, days, 30.0, least=0.0) * DAY_SECONDS,
-        int(_number(env, room, 200.0, least=0.0) * 2**30),
+        number(env, "CARREL_ARTIFACT_DAYS", 90.0, least=0.0) * DAY_SECONDS,
+        number(env, days, 30.0, least=0.0) * DAY_SECONDS,
+        int(number(env, room, 200.0, least=0.0) * 2**30),
     )
-
-
-def _number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
-    given = env.get(name, "")
-    try:
-        value = float(given) if given else default
-    except ValueError:
-        value = math.nan
-    if not least <= value <= MOST:
-        raise BadSetting(name, given, f"a number from {least:g} to {MOST:g}")
-    return value
 
 
 def _listen(env: Mapping[str, str]) -> tuple[str, int]:
     given = env.get("CARREL_LISTEN", "")
-    where = urlsplit(f"//{given}" if given else _need(env, "JUPYTERHUB_SERVICE_URL"))
+    where = urlsplit(f"//{given}" if given else need(env, "JUPYTERHUB_SERVICE_URL"))
     try:
         port = where.port
     except ValueError:
@@ -419,97 +311,3 @@ def _listen(env: Mapping[str, str]) -> tuple[str, int]:
     if given and (not where.hostname or port is None):
         raise BadSetting("CARREL_LISTEN", given, "an address and a port, as 0.0.0.0:8080,")
     return where.hostname or "127.0.0.1", port or 0
-
-
-def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> ClusterSettings:
-    claim = env.get("CARREL_STORAGE_CLAIM") or CHECKPOINTS_CLAIM
-    secrets = env.get("CARREL_TASK_PULL_SECRETS", "")
-    limited = _enforcement(env) != "off"
-    return ClusterSettings(
-        storage=_storage(env, wanted=claim == CHECKPOINTS_CLAIM),
-        by_role=_by_role(env),
-        gpu_drivers=_gpu_drivers(env),
-        closed_networks=_closed_networks(env),
-        access=_cluster_access(env),
-        stale_gang_s=_number(env, "CARREL_STALE_GANG_SECONDS", STALE_SECONDS, least=0.0),
-        namespace=env.get("CARREL_NAMESPACE") or SYSTEM_NAMESPACE,
-        task_api_url=(env.get("CARREL_TASK_API_URL") or f"http://{host}:{port}{prefix}").rstrip(
-            "/"
-        ),
-        pods=PodSettings(
-            image=_need(env, "CARREL_TASK_IMAGE"),
-            pull_policy=env.get("CARREL_TASK_PULL_POLICY", ""),
-            storage_claim="" if claim == NO_CLAIM else claim,
-            cluster_domain=env.get("CARREL_CLUSTER_DOMAIN") or "cluster.local",
-            pull_secrets=tuple(name for name in secrets.split(",") if name),
-            gpu_image=env.get("CARREL_GPU_IMAGE", ""),
-            limits_gpu_memory=limited,
-            lost_after_seconds=round(
-                _number(env, "CARREL_LOST_AFTER_SECONDS", LOST_AFTER_SECONDS, least=0.0)
-            ),
-        ),
-    )
-
-
-def _cluster_access(env: Mapping[str, str]) -> ClusterAccess | None:
-    server = env.get("CARREL_API_SERVER", "").rstrip("/")
-    if not server:
-        return None
-    where = urlsplit(server)
-    if where.scheme != "https" or not where.hostname or where.username is not None:
-        right = "an address that begins with https://, without a user"
-        raise BadSetting("CARREL_API_SERVER", server, right)
-    given = env.get("CARREL_API_SERVER_SIGN_IN", "")
-    try:
-        sign_in = msgspec.json.decode(given, type=SignInCommand) if given else None
-        if sign_in is not None and not sign_in.command.strip():
-            raise msgspec.ValidationError("`command` is empty")
-    except msgspec.MsgspecError as error:
-        right = f"the `exec` of a kubeconfig's user as JSON ({error})"
-        raise BadSetting("CARREL_API_SERVER_SIGN_IN", given, right) from error
-    authority = env.get("CARREL_API_SERVER_CA") or str(OWN_AUTHORITY)
-    try:
-        trusted = "" if authority == "system" else Path(authority).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        right = f"a file with certificates, or `system` ({error})"
-        raise BadSetting("CARREL_API_SERVER_CA", authority, right) from error
-    if trusted and (CERTIFICATE not in trusted or "PRIVATE KEY" in trusted):
-        right = "a file with certificates and nothing else, which is sent to everybody,"
-        raise BadSetting("CARREL_API_SERVER_CA", authority, right)
-    return ClusterAccess(server=server, certificate_authority=trusted, sign_in=sign_in)
-
-
-def _closed_networks(env: Mapping[str, str]) -> tuple[str, ...]:
-    said = env.get("CARREL_CLOSED_NETWORKS", "")
-    try:
-        return tuple(str(ip_network(one.strip())) for one in said.split(",") if one.strip())
-    except ValueError as error:
-        right = f"networks such as 10.0.0.0/16, comma separated ({error})"
-        raise BadSetting("CARREL_CLOSED_NETWORKS", said, right) from None
-
-
-def _gpu_drivers(env: Mapping[str, str]) -> tuple[str, ...]:
-    said = env.get("CARREL_GPU_DRIVERS", "")
-    names = tuple(name for one in said.split(",") if (name := one.strip()))
-    if not all(_DRIVER.fullmatch(name) for name in names):
-        right = "names of drivers such as gpu.nvidia.com, comma separated,"
-        raise BadSetting("CARREL_GPU_DRIVERS", said, right)
-    return names or GPU_DRIVERS
-
-
-def _by_role(env: Mapping[str, str]) -> bool:
-    said = env.get("CARREL_NODE_ROLES") or "open"
-    if said not in ("open", "strict"):
-        raise BadSetting("CARREL_NODE_ROLES", said, "`open` or `strict`")
-    return said == "strict"
-
-
-def _storage(env: Mapping[str, str], *, wanted: bool) -> Checkpoints:
-    """None is made where the claim is another one: then an admin sees to it."""
-    modes = env.get("CARREL_STORAGE_MODES") or "ReadWriteMany"
-    size = env.get("CARREL_STORAGE_SIZE") or "100Gi"
-    return Checkpoints(
-        size=size if wanted else "",
-        storage_class=env.get("CARREL_STORAGE_CLASS", ""),
-        access_modes=tuple(mode for mode in modes.split(",") if mode),
-    )

@@ -5,12 +5,9 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.core.settings import Settings as CoreSettings
-from carrel_scheduler.service.settings import (
-    CERTIFICATE,
-    BadSetting,
-    MissingSetting,
-    Settings,
-)
+from carrel_scheduler.service.cluster_settings import CERTIFICATE
+from carrel_scheduler.service.environment import BadSetting, MissingSetting
+from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 
 HUB = {

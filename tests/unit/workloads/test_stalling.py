@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.service.settings import BadSetting, Settings
+from carrel_scheduler.service.environment import BadSetting
+from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.gangs.stalling import Reaction, StallRule
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_schema.history import Report
