@@ -246,6 +246,7 @@ class FakeLive:
         self.previewed: list[bytes] = []
         self.told_faults = Faults()
         self.divided_gpus = ""
+        self.node_group = ""
 
     def mig_model(self) -> str:
         return self.divided_gpus
@@ -271,6 +272,7 @@ class FakeLive:
             gpu_allocated_milli=2000,
             largest_free_gpus=0,
             devices=devices,
+            group=self.node_group,
         )
         return [node]
 

@@ -1,6 +1,9 @@
 """Groups of nodes over REST: defined, changed, kept while work is kept to them."""
 
-from carrel_schema.objects import Project
+import pytest
+
+from carrel_scheduler.ledger.store import NotFound
+from carrel_schema.objects import Department, DepartmentSpec, Meta, NodeGroupLists, Project
 from contract.api.service import Desk, Reply
 
 A100 = {"name": "a100", "match_labels": {"gpu": "a100"}, "role": "training", "projects": ["vision"]}
@@ -39,8 +42,8 @@ async def test_what_is_wrong_is_told_by_its_field(desk: Desk) -> None:
 
 async def test_a_group_to_which_work_is_kept_stays(desk: Desk) -> None:
     await desk.ask("POST", "/node-groups", "root", json=A100)
-    lists = {"training": ["a100"], "interactive": []}
-    await desk.ask("PUT", "/departments/arts", "root", json={"node_groups": lists})
+    spec = DepartmentSpec(node_groups=NodeGroupLists(training=["a100"]))
+    await desk.ledger.create(Department(meta=Meta(name="arts"), spec=spec))
     refused = await desk.ask("DELETE", "/node-groups/a100", "root")
     assert (refused.status, refused.body["code"]) == (409, "node_group_in_use")
     assert "the department `arts`" in refused.body["detail"]
@@ -80,6 +83,30 @@ async def test_limits_in_groups_are_patched_one_by_one(desk: Desk) -> None:
     assert (await patch(None)).body[field] == {}
     refused = await desk.ask("PUT", "/departments/arts", "root", json={field: {"tpu": 1}})
     assert (refused.status, refused.body["errors"][0]["field"]) == (422, field)
+
+
+@pytest.mark.parametrize("kind", ["training", "interactive"])
+async def test_a_department_is_kept_to_groups_that_there_are(desk: Desk, kind: str) -> None:
+    """A name that no node's group has is refused, also in a preview; one that was there stays."""
+    desk.live.node_group = "a100"
+
+    async def put(name: str, path: str = "") -> Reply:
+        lists = {"node_groups": {kind: [name]}}
+        method = "POST" if path else "PUT"
+        return await desk.ask(method, f"/departments/arts{path}", "root", json=lists)
+
+    for path in ("", "/preview"):
+        refused = await put("a10", path)
+        assert refused.status == 422, refused.body
+        [error] = refused.body["errors"]
+        assert (error["field"], error["code"]) == (f"node_groups.{kind}", "unknown_node_group")
+        assert (error["value"], error["expected"]) == ("a10", "`a100`")
+    with pytest.raises(NotFound):
+        await desk.ledger.get(Department, "arts")
+    assert (await put("a100")).body["node_groups"][kind] == ["a100"]
+    desk.live.node_group = ""
+    assert (await put("a100")).status == 200
+    assert (await put("a100", "/preview")).status == 200
 
 
 async def test_a_group_with_a_limit_stays(desk: Desk) -> None:

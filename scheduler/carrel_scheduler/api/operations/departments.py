@@ -57,8 +57,7 @@ async def put_department(call: Call) -> Answer:
 async def preview_department(call: Call) -> Answer:
     """What a department with these rules would start and preempt at once; nothing is written."""
     name, person = call.path["name"], call.visitor.person
-    wanted = convert.to_department(call.body, person, name=name)
-    return Answer(call.services.deps.live.preview_department(wanted))
+    return Answer(await call.services.departments.preview(name, call.body, person))
 
 
 @Operation(

@@ -6,11 +6,11 @@ from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.principals.access_rules import AccessRules
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.api.services.projects import GROUP_LIMITS, check_group_names
+from carrel_scheduler.api.services.projects import check_groups
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.workloads.contract import Live
-from carrel_schema.answers import DepartmentFields
+from carrel_schema.answers import DepartmentFields, ProjectImpact
 from carrel_schema.objects import Department, Project
 from carrel_schema.scopes import Scope
 
@@ -32,14 +32,8 @@ class Departments:
         """Make it, or give it exactly these rules."""
         wanted = convert.to_department(body, principal, name=name)
         for _ in range(ATTEMPTS):
-            try:
-                found = await self._ledger.get(Department, name)
-            except NotFound:
-                found = None
-            known = {} if found is None else found.spec.node_group_limits
-            check_group_names(
-                self._live, GROUP_LIMITS, wanted.spec.node_group_limits.keys() - known
-            )
+            found = await self._found(name)
+            check_groups(self._live, wanted.spec, None if found is None else found.spec)
             try:
                 if found is None:
                     return await self._ledger.create(wanted)
@@ -50,6 +44,20 @@ class Departments:
         raise problems.Conflicting(
             Code.CONFLICT, f"`{name}` was changed meanwhile; look at it and try again"
         )
+
+    async def preview(
+        self, name: str, body: DepartmentFields, principal: Principal
+    ) -> ProjectImpact:
+        """What a department with these rules would start and preempt at once."""
+        wanted, found = convert.to_department(body, principal, name=name), await self._found(name)
+        check_groups(self._live, wanted.spec, None if found is None else found.spec)
+        return self._live.preview_department(wanted)
+
+    async def _found(self, name: str) -> Department | None:
+        try:
+            return await self._ledger.get(Department, name)
+        except NotFound:
+            return None
 
     async def delete(self, name: str) -> None:
         """Remove one that no project belongs to."""

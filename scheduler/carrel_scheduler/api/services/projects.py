@@ -24,11 +24,10 @@ from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
 from carrel_scheduler.workloads.contract import Live
 from carrel_schema.answers import ProjectCreate, ProjectImpact
-from carrel_schema.objects import Department, Project, ProjectSpec, Workload
+from carrel_schema.objects import Department, DepartmentSpec, Project, ProjectSpec, Workload
 from carrel_schema.scopes import PLATFORM, Scope
 
 COLORS: Final = 12
-GROUP_LIMITS: Final = "node_group_limits"
 ATTEMPTS: Final = 8
 KNOWN_SECONDS: Final = 1.0
 READ_ONE_BY_ONE: Final = 4
@@ -112,7 +111,7 @@ class Projects:
         color = min(range(COLORS), key=lambda number: (used[number], number))
         project = convert.to_project(body, principal, color=color, now=self._deps.clock())
         self._check_guarantee(project.spec)
-        _check_groups(self._deps.live, project.spec)
+        check_groups(self._deps.live, project.spec)
         await self._check_department(project.spec)
         await self._hub_group(body.name, exists=True)
         try:
@@ -226,7 +225,7 @@ class Projects:
         except ValidationError as error:
             raise refusals.from_validation(error) from error
         project.spec = convert.to_project_spec(complete, old.members_group, old.color)
-        _check_groups(self._deps.live, project.spec, old)
+        check_groups(self._deps.live, project.spec, old)
         if project.spec.quota != old.quota:
             self._check_guarantee(project.spec)
         return project
@@ -309,18 +308,20 @@ class Projects:
                 await membership.delete_group(name)
 
 
-def _check_groups(live: Live, spec: ProjectSpec, old: ProjectSpec | None = None) -> None:
+def check_groups(
+    live: Live, spec: ProjectSpec | DepartmentSpec, old: ProjectSpec | DepartmentSpec | None = None
+) -> None:
     """Refuse groups of nodes that no node is in, where the old rules do not name them already."""
     lists, before = spec.node_groups, ProjectSpec() if old is None else old
     for field, names, known in (
         ("node_groups.training", lists.training, before.node_groups.training),
         ("node_groups.interactive", lists.interactive, before.node_groups.interactive),
+        ("node_group_limits", spec.node_group_limits, before.node_group_limits),
     ):
-        check_group_names(live, field, set(names) - set(known))
-    check_group_names(live, GROUP_LIMITS, spec.node_group_limits.keys() - before.node_group_limits)
+        _check_group_names(live, field, set(names) - set(known))
 
 
-def check_group_names(live: Live, field: str, names: Collection[str]) -> None:
+def _check_group_names(live: Live, field: str, names: Collection[str]) -> None:
     """Refuse groups of nodes that no node is in; ``field`` names them."""
     there = {node.group for node in live.nodes()} - {""}
     unknown = sorted(set(names) - there)
