@@ -1,4 +1,4 @@
-"""Everything that the core knows, as columns and records.
+"""The whole state of the core, as columns and records.
 
 What deciding reads often stands in NumPy columns that events change in place (nodes, tasks, jobs,
 queues, waiting rows, capacity rows); what is read per workload stands in records. Only integers
@@ -57,7 +57,7 @@ class FailedSearch:
 
 @dataclass(slots=True)
 class DecisionCache:
-    """All that is remembered.
+    """Results kept between cycles, each with what it was computed from.
 
     Attributes:
         searches: what was searched for without a result, and what that followed from.
@@ -94,7 +94,7 @@ class DecisionCache:
         self.total = self.views = None
 
     def note(self, key: Hashable, found: FailedSearch, as_of: int) -> None:
-        """Remember a failed search; those of another count of changes hold no more."""
+        """Remember a failed search; results from another count of queue changes are dropped."""
         if as_of != self.searched_as_of:
             self.searches.clear()
             self.searched_as_of = as_of

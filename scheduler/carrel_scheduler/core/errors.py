@@ -1,4 +1,4 @@
-"""What the core refuses: an event that contradicts what it already knows."""
+"""Errors of the core: events that contradict the state, and unknown workloads."""
 
 
 class InvalidEvent(ValueError):  # noqa: N818 - named for what it is, as events are
@@ -17,4 +17,4 @@ class InvalidEvent(ValueError):  # noqa: N818 - named for what it is, as events 
 
 
 class UnknownWorkload(KeyError):  # noqa: N818 - reads as what happened
-    """A question about a workload that the state does not know."""
+    """The state has no workload of this uid."""

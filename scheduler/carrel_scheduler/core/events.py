@@ -17,7 +17,7 @@ Place = tuple[str, Devices, int]
 
 
 class Preemptibility(StrEnum):
-    """Who may be evicted for others."""
+    """Whether a workload may be evicted for others: wholly, never, or only its surplus tasks."""
 
     YES = "preemptible"
     NO = "non-preemptible"
@@ -83,7 +83,7 @@ class NodeSet:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """A node left; its tasks are reported by ``TaskReleased`` beforehand."""
+    """A node was removed; its tasks are reported by ``TaskReleased`` beforehand."""
 
     name: str
 
@@ -185,7 +185,7 @@ class WorkloadQueued:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRemoved:
-    """A workload wants nothing any more and holds nothing (ended, deleted, suspended)."""
+    """A workload ended, was deleted or suspended: it asks for nothing and holds nothing."""
 
     uid: str
 

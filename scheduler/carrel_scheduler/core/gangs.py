@@ -13,7 +13,7 @@ from carrel_scheduler.core.requests import Request
 
 
 class Growth(StrEnum):
-    """In which steps a leaf's surplus comes and goes."""
+    """By how many tasks at a time a leaf's surplus grows and shrinks."""
 
     ONE = "one"
     DOUBLE = "double"
@@ -56,7 +56,7 @@ class Group:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it holds tasks itself."""
+        """Whether the group holds tasks itself."""
         return not self.groups
 
     @property

@@ -26,7 +26,7 @@ HOST_ROWS = 2
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What one task takes of one node.
+    """The resources that one task takes on one node.
 
     Attributes:
         node: the node's slot.
@@ -46,7 +46,7 @@ class Footprint:
 
     @property
     def amounts(self) -> tuple[int, int, int]:
-        """What counts against quotas: GPU thousandths, millicores, MiB."""
+        """The amounts that count against quotas: GPU thousandths, millicores, MiB."""
         gpu = self.share * len(self.devices) + self.counted
         return (gpu, self.host[CPU], self.host[MEMORY])
 

@@ -24,7 +24,7 @@ from carrel_scheduler.core.work.tasks import devices_of
 
 @dataclass(slots=True)
 class Binding:
-    """Start this task there, now: the capacity is free."""
+    """Start this task at this place now: the capacity is idle."""
 
     uid: str
     index: int
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def reasons(self) -> Reasons:
-        """Why everything that asks for capacity waits, or that it starts, by uid.
+        """The reason of each pending workload, by uid: why it waits, or that it starts.
 
         Before the plan is carried out with what was decided; afterwards of the state as it is when
         asked. Each is worked out when it is looked at.
@@ -113,12 +113,12 @@ class Plan:
 
     @property
     def version(self) -> int:
-        """Of the state that was decided upon."""
+        """The version of the state that was decided upon."""
         return self._version
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
-        """Tasks that start, in the order in which they were decided."""
+        """The tasks that start, in the order of the decisions."""
         names = self._cycle.state.nodes.names
         return tuple(
             Binding(job.spec.uid, index, names[place.node], place.devices, place.slots)
@@ -182,7 +182,7 @@ class Plan:
 
     @cached_property
     def nominations(self) -> tuple[Nomination, ...]:
-        """The ends of reservations that change, then the new ones."""
+        """Reservations that end, then the new ones."""
         moves, state = self._cycle.moves, self._cycle.state
         ends, new = [], []
         for uid in sorted(moves.reserved.keys() | state.reserved.keys()):

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class ReasonClass(StrEnum):
-    """What kind of answer it is."""
+    """The kind of a reason."""
 
     NEVER = "never"
     NOT_NOW = "not-now"
@@ -62,7 +62,7 @@ class Token(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds what is short: ``amount`` of the resource, since ``since`` (epoch seconds)."""
+    """A holder of a scarce resource: ``amount`` of it, since ``since`` (epoch seconds)."""
 
     project: str
     uid: str

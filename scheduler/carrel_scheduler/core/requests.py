@@ -1,4 +1,4 @@
-"""What one task asks for, and where it may run.
+"""The resource request of one task, and its conditions on nodes.
 
 Equal requests are one *class* to the core: their capacity on every node is counted once for all
 tasks and workloads that share it. Keep free text and exact byte figures out of them: round CPU and
@@ -45,7 +45,7 @@ ANYWHERE = NodeConstraint()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one task needs; at most one of the four GPU forms.
+    """The resource request of one task; at most one of the four GPU forms.
 
     Attributes:
         gpus: whole devices.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a decision would do with a workload.
+    """What one decision would do with a workload.
 
     Attributes:
         reason: why it waits, or that it starts.
@@ -54,7 +54,7 @@ class Preview:
 
     @property
     def served(self) -> bool:
-        """Whether it would start, or get a reservation."""
+        """Whether the workload would start or get a reservation."""
         return bool(self.bindings) or self.held is not None
 
 
@@ -142,7 +142,7 @@ def impact(
 
 
 def if_ended(state: "Columns", uids: Sequence[str], waits: str, now: float) -> Preview:
-    """What would be done for a waiting workload if others ended now.
+    """The decision about a waiting workload if other workloads ended now.
 
     Args:
         state: as it is.
@@ -166,7 +166,7 @@ def if_ended(state: "Columns", uids: Sequence[str], waits: str, now: float) -> P
 
 
 def preview(plan: Plan, uid: str) -> Preview:
-    """What a plan does with one workload; read before the state changes."""
+    """What a plan does with one workload; to be read before the state changes."""
     held = [n for n in plan.nominations if n.uid == uid and n.places]
     mine = tuple(e for e in plan.evictions if e.reason.workload_uid == uid)
     starts = tuple(binding for binding in plan.bindings if binding.uid == uid)
@@ -194,7 +194,7 @@ def queued_for_now(state: "Columns", queued: WorkloadQueued) -> Iterator["Job"]:
 
 @contextmanager
 def left_out_for_now(state: "Columns", uid: str) -> Iterator[None]:
-    """A workload that holds nothing asks for nothing inside the block."""
+    """Take a workload that holds no allocation out of the pending work inside the block."""
     old = state.jobs.by_uid[uid]
     reservation = old.reservation
     stop_asking(state, old)
@@ -222,7 +222,7 @@ def rules_for_now(state: "Columns", *queues: QueueSet) -> Iterator[None]:
 
 
 def _served(plan: Plan) -> tuple[str, ...]:
-    """The uids that start or get a reservation, each once."""
+    """The uids that start or get a reservation, without duplicates."""
     starting = [binding.uid for binding in plan.bindings]
     held = [nomination.uid for nomination in plan.nominations if nomination.places]
     return tuple(dict.fromkeys(starting + held))
@@ -233,7 +233,7 @@ TRIED: Final = 3
 
 
 class Change(StrEnum):
-    """What would be changed."""
+    """The kind of change that would unblock a workload."""
 
     QUOTA = "more-quota"
     LIMIT = "higher-limit"
@@ -264,7 +264,7 @@ class Remedy:
 
 
 def remedies(state: "Columns", uid: str, now: float) -> tuple[Remedy, ...]:
-    """What would unblock a waiting workload, the least effort first.
+    """The changes that would unblock a waiting workload, the smallest first.
 
     Each candidate costs one decision; there are at most five. Empty for what starts anyway.
 

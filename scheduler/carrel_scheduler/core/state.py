@@ -48,7 +48,7 @@ class State(Columns):
     """All nodes, queues and workloads. ``version`` counts the events applied."""
 
     def apply(self, event: events.Event) -> None:
-        """Take in a fact. Raises ``InvalidEvent`` when it contradicts the state."""
+        """Apply an event. Raises ``InvalidEvent`` when it contradicts the state."""
         HANDLERS[type(event)](self, event)
         self.version += 1
         if type(event) not in COUNTED:
@@ -56,7 +56,7 @@ class State(Columns):
 
     @property
     def asking(self) -> int:
-        """How many workloads ask for capacity."""
+        """The number of pending workloads."""
         return self.waiting.count + len(self.partial)
 
     # What the service asks; the answers are described in ``views``
@@ -70,7 +70,7 @@ class State(Columns):
         return sorted(self.queues.slots)
 
     def project_use(self, name: str) -> views.QueueUse:
-        """What a queue holds and waits for. Raises ``KeyError`` for an unknown name."""
+        """What a queue holds and asks for. Raises ``KeyError`` for an unknown name."""
         return views.queue_use(self, name)
 
     def use_of_all(self) -> Mapping[str, views.QueueUse]:
@@ -78,7 +78,7 @@ class State(Columns):
         return views.use_of_all(self)
 
     def node_views(self) -> Sequence[views.NodeView]:
-        """All nodes with their devices and who holds them, by name."""
+        """All nodes by name, with their devices and the tasks on them."""
         return views.node_views(self)
 
     def workload(self, uid: str) -> views.WorkloadView:
@@ -86,6 +86,6 @@ class State(Columns):
         return views.workload_view(self, self.job(uid))
 
     def is_borrowed(self, uid: str) -> bool:
-        """Whether a running workload lies beyond its queue's GPU quota."""
+        """Whether a running workload is over the GPU quota of its queue."""
         job = self.jobs.by_uid.get(uid)
         return job is not None and self.over_quota.has(self.queues, job)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueUse:
-    """What a queue holds and waits for.
+    """The amounts that a queue holds and asks for.
 
     Attributes:
         gpu_fixed_milli, cpu_fixed_milli, memory_fixed_mib: the part held by non-preemptible work,
@@ -64,7 +64,7 @@ class TaskPlacement:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
-    """One workload: what was asked for and where it stands.
+    """One workload: its request and its state.
 
     Attributes:
         waiting: it asks for capacity and none of its tasks has a place.
@@ -92,7 +92,7 @@ class WorkloadView:
 
 
 def queue_use(state: "Columns", name: str) -> QueueUse:
-    """What a queue holds and waits for. Raises ``KeyError`` for an unknown name."""
+    """The amounts that a queue holds and asks for. Raises ``KeyError`` for an unknown name."""
     slot = state.queues.slots[name]
     return _use_of(state, slot, _running(state), _waiting(state, slot))
 
@@ -167,7 +167,7 @@ def _with_those_below(state: "Columns", own: Sequence[int]) -> list[int]:
 
 
 def workload_view(state: "Columns", job: "Job") -> WorkloadView:
-    """One workload as it stands."""
+    """The present view of one workload."""
     names, tasks = state.nodes.names, state.tasks
     places = []
     for index, row in sorted(job.rows.items()):
@@ -190,7 +190,7 @@ def workload_view(state: "Columns", job: "Job") -> WorkloadView:
 
 
 def _asking_apart(state: "Columns") -> Iterator["Job"]:
-    """Waiting jobs that do not stand in rows."""
+    """Pending jobs that are in no waiting row."""
     yield from (job for job in state.partial.values() if not job.rows)
     yield from state.gated.values()
 

@@ -1,1 +1,1 @@
-"""What a cycle does; ``decide`` gives the order."""
+"""The actions of a scheduling cycle; ``decide`` runs them in their order."""

@@ -16,7 +16,7 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 def allocate(cycle: Cycle) -> None:
-    """Start what fits now, reserve places for what fits soon."""
+    """Start pending work on idle capacity, or reserve capacity that is being released for it."""
     feasible = FeasibleRows(cycle)
     partial = [job for _, job in sorted(cycle.state.partial.items())]
     held = cycle.moves.reserved

@@ -67,7 +67,7 @@ def _leave(cycle: Cycle, job: Job, indices: list[int]) -> None:
 
 
 def _with_dependents(cycle: Cycle, job: Job, indices: set[int]) -> list[int]:
-    """These tasks, and those whose group would be below its minimum without them."""
+    """The tasks ``indices``, and those that fall below the gang's minimum without them."""
     stopping: list[int] = []
     for step in shed_steps(job.shape.structure, cycle.states_of(job)):
         if indices & set(step.tasks):

@@ -62,7 +62,7 @@ def _settle(cycle: Cycle, job: Job, stuck: Sequence[int]) -> None:
 
 
 def _waits_on(cycle: Cycle, job: Job, indices: Sequence[int], places: Sequence[Footprint]) -> bool:
-    """Whether it is clear without trying that the reservation is kept."""
+    """Whether the reservation certainly stays: its places are not free, no limit is exceeded."""
     if job.shape.elastic or _free(cycle, places):
         return False
     held = added(place.amounts for place in places)
@@ -155,7 +155,7 @@ def _replace(cycle: Cycle, job: Job) -> None:
 
 
 def _is_coming(cycle: Cycle, places: Iterable[Footprint]) -> bool:
-    """Whether these places are free or being released."""
+    """Whether these places are idle or held by terminating tasks only."""
     free, releasing = cycle.free_capacity.free, cycle.free_capacity.releasing
     for held in places:
         node = held.node
@@ -218,7 +218,7 @@ def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
 
 
 def _cancel_starts(cycle: Cycle, nodes: Container[int] | None) -> None:
-    """As if nothing that may be stopped had been started there in this cycle."""
+    """Undo the starts of preemptible work on these nodes in this cycle's overlay."""
     moves, jobs = cycle.moves, cycle.state.jobs
     for uid in sorted(moves.started):
         job, places = jobs.get(uid), moves.started[uid]

@@ -1,1 +1,1 @@
-"""Where work may run, and how many tasks of each class fit there."""
+"""Capacity and eligibility: on which nodes a class of tasks may run, and how many of them fit."""

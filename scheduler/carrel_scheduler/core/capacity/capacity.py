@@ -61,17 +61,17 @@ class Capacity:
         self._stale.append(node)
 
     def mark_many(self, nodes: Iterable[int]) -> None:
-        """The idle capacity of these nodes changed."""
+        """Mark that the idle capacity of these nodes changed."""
         self._stale += nodes
 
     def mark_tried(self, nodes: Iterable[int]) -> None:
-        """The capacity of these nodes changed on an overlay, until ``forget_tried``."""
+        """Mark that an overlay changed the capacity of these nodes; ends with ``forget_tried``."""
         nodes = list(nodes)
         self._stale += nodes
         self._tried += nodes
 
     def forget_tried(self) -> None:
-        """An overlay is over: what was counted on it is counted anew."""
+        """End an overlay: recount the nodes that it changed."""
         self._stale += self._tried
         self._tried.clear()
         self._seen_by = None
@@ -220,7 +220,7 @@ class Capacity:
             self._rows[some, :used] = new
 
     def _note(self, nodes: list[int]) -> None:
-        """Tell the columns that are kept which nodes are written."""
+        """Record the written nodes, so that each kept column recounts them when it is read."""
         if self._writes + len(nodes) > len(self._written):
             self._written = np.zeros(MOST_WRITTEN + len(nodes), np.int64)
             self._writes = 0
@@ -229,7 +229,7 @@ class Capacity:
         self._writes += len(nodes)
 
     def _follow_classes(self, width: int) -> list[int]:
-        """Give columns to classes that began to wait; returns the columns to fill."""
+        """Give columns to classes that now have waiting tasks; returns the columns to fill."""
         fresh: list[int] = []
         changed = self._classes.take_changed()
         for class_id in changed:

@@ -31,7 +31,7 @@ Table = npt.NDArray[np.int16]
 
 
 class GpuKinds:
-    """Kinds by number, and the counts of all of them on a few nodes."""
+    """Numbers for GPU kinds (form and amount), and the counts of all kinds on a few nodes."""
 
     def __init__(self) -> None:
         self._numbers: dict[GpuKind, int] = {}
@@ -136,7 +136,7 @@ class ClassNeeds:
         return self._mask[class_id]
 
     def masks_of(self, class_ids: Counts) -> list[int]:
-        """The numbers of the masks of these classes, each once, ascending."""
+        """The numbers of these classes' masks, without duplicates, ascending."""
         self._grow()
         return np.flatnonzero(np.bincount(self._mask_column.take(class_ids))).tolist()
 
@@ -148,7 +148,7 @@ class ClassNeeds:
         return [(row, amount) for row, amount in asked if amount]
 
     def follow(self, masks: list[int]) -> Counts:
-        """Make these masks current; returns the nodes where one that was known changed."""
+        """Bring these masks up to date; returns the nodes for which an existing mask changed."""
         width = len(self._nodes.schedulable)
         self._grow()
         if self._allowed.shape[0] < width or self._allowed.shape[1] < len(self._mask_class):

@@ -32,7 +32,7 @@ Value = TypeVar("Value", str, frozenset[str])
 
 @dataclass(slots=True)
 class _Codes(Generic[Value]):
-    """One fact of all nodes as numbers: ``column[slot]`` is the number of its value."""
+    """One attribute of all nodes as small integers: ``column[slot]`` is the number of its value."""
 
     column: Counts
     numbers: dict[Value, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Eligible:
         return found
 
     def of(self, request: Request) -> Bools:
-        """(N,) ``mask`` of its conditions on nodes whose GPUs can serve its form."""
+        """(N,) ``mask`` of the request's conditions, on nodes whose GPUs can serve its form."""
         self._follow()
         key = self.key(request)
         found = self._masks.get(key)
@@ -141,7 +141,7 @@ class Eligible:
         return np.ones(len(nodes.schedulable), np.bool_)
 
     def _dividing(self, kind: GpuKind) -> Bools:
-        """Nodes where a MIG instance that serves the need can be made."""
+        """(N,) the nodes whose GPU model has a MIG profile that serves the need."""
         models = [code for code, model in enumerate(MODELS.values(), 1) if profile_on(kind, model)]
         return np.isin(self._models, models)
 

@@ -66,7 +66,7 @@ class FitCounts:
 
 
 class CapacityViews:
-    """All views of one cycle, made when asked for."""
+    """All capacity views of one cycle, each computed on first use."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class CapacityViews:
         eligible: Eligible,
         free: FreeCapacity | None = None,
     ) -> None:
-        """``free``: of the cycle; without it only ``EMPTY`` and ``WHOLE`` are known."""
+        """``free``: of the cycle; without it only the views ``EMPTY`` and ``WHOLE`` work."""
         self._nodes, self._classes, self._eligible, self._free = nodes, classes, eligible, free
         self._layers: dict[CapacityView, Layer] = {}
         self._parts: dict[tuple[CapacityView, int], FitCounts] = {}
@@ -87,7 +87,7 @@ class CapacityViews:
 
     @property
     def looks(self) -> int:
-        """How many classes stand here, each in one view."""
+        """How many pairs of view and class have been computed."""
         return len(self._parts)
 
     def layer(self, view: CapacityView) -> Layer:
@@ -99,7 +99,7 @@ class CapacityViews:
         return found
 
     def parts(self, view: CapacityView, cls: int) -> FitCounts:
-        """What is there for a class."""
+        """Counts of one class in one view, by resource; computed on first use."""
         key = (self._plain(view), cls)
         found = self._parts.get(key)
         if found is None:
@@ -107,7 +107,7 @@ class CapacityViews:
         return found
 
     def total(self, view: CapacityView, cls: int, resources: tuple[int, ...] | None = None) -> int:
-        """How many tasks of a class fit, as far as these resources go."""
+        """How many tasks of a class fit on all nodes, counting only these resources."""
         key = (self._plain(view), cls, resources)
         found = self._totals.get(key)
         if found is None:

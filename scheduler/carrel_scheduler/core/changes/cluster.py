@@ -55,7 +55,7 @@ def topology_set(state: Columns, event: TopologySet) -> None:
 
 
 def queue_set(state: Columns, event: QueueSet) -> None:
-    """A queue appeared or its rules changed."""
+    """Handle a new queue, or changed rules of a queue."""
     parent = state.queues.slots.get(event.parent)
     if parent is not None and state.jobs.in_queue.get(parent):
         expected = "a queue that holds no workloads itself"
@@ -77,12 +77,12 @@ def usage_seen(state: Columns, event: UsageSeen) -> None:
 
 
 def instance_removed(state: Columns, event: InstanceRemoved) -> None:
-    """A MIG instance that nobody used is gone."""
+    """Handle the removal of an unused MIG instance."""
     state.warm.removed(state.nodes.slot(event.node), event.device, event.slots)
 
 
 def recount_needs(state: Columns) -> None:
-    """Let everybody whose tasks count for more or less now ask for that."""
+    """Update the amounts of pending work whose requests now count differently against quotas."""
     renewed = state.shapes.renewed()
     if not renewed:
         return

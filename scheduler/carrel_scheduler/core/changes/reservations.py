@@ -25,7 +25,7 @@ from carrel_scheduler.core.work.jobs import NOTHING, Job, has_core, leaf_states,
 
 
 def ask(state: Columns, job: Job) -> None:
-    """Enter a job among those that ask for capacity, where it belongs now."""
+    """Add a job to the pending work: to its waiting row, or to the partial or gated jobs."""
     if job.fresh and not job.reservation:
         job.asked = job.shape.total
         state.waiting.add(job)
@@ -43,7 +43,7 @@ def ask(state: Columns, job: Job) -> None:
 
 
 def stop_asking(state: Columns, job: Job) -> None:
-    """The opposite of ``ask``; nothing for a job that does not ask."""
+    """Remove a job from the pending work; no effect on a job that is not pending."""
     state.gated.pop(job.spec.uid, None)
     if job.waiting is not None:
         state.waiting.remove(job)
@@ -57,14 +57,14 @@ def stop_asking(state: Columns, job: Job) -> None:
 
 
 def next_is_fixed(job: Job) -> bool:
-    """Whether its next tasks, once placed, count as non-preemptible."""
+    """Whether the job's next tasks, once placed, count as non-preemptible."""
     if job.spec.preemptible is not Preemptibility.SURPLUS:
         return job.spec.preemptible is Preemptibility.NO
     return not (job.uncovered or has_minimum(job))
 
 
 def has_minimum(job: Job) -> bool:
-    """Whether its running tasks make up its minimum."""
+    """Whether the job's running tasks satisfy its gang's minimum."""
     return satisfied(job.shape.structure, [state.there for state in leaf_states(job)])
 
 
@@ -91,7 +91,7 @@ def settle_core(state: Columns, job: Job, new: frozenset[int] = NOTHING) -> None
 
 
 def _suffices(job: Job, members: frozenset[int]) -> bool:
-    """Whether these running tasks alone make up the minimum."""
+    """Whether these running tasks alone satisfy the gang's minimum."""
     others = [index for index in job.running() if index not in members]
     there = [state.there for state in leaf_states(job, stopped=others)]
     return satisfied(job.shape.structure, there)
@@ -140,7 +140,7 @@ def reserve_capacity(state: Columns, event: CapacityReserved) -> None:
 
 
 def release_reservation(state: Columns, job: Job) -> None:
-    """What was held for it is free for others."""
+    """Release a job's reservation, so that others may use the capacity."""
     if not job.reservation:
         return
     for _, place in job.reservation:
@@ -152,7 +152,7 @@ def release_reservation(state: Columns, job: Job) -> None:
 
 
 def reserve(state: Columns, job: Job, reservation: tuple[tuple[int, Footprint], ...]) -> None:
-    """Reserve places for a job that holds none; ``release_reservation`` undoes it."""
+    """Reserve places for a job without a reservation; ``release_reservation`` undoes this."""
     if not reservation:
         return
     for _, place in reservation:
@@ -179,7 +179,7 @@ def _count(state: Columns, job: Job, sign: int) -> None:
 
 
 def footprint_of(nodes: NodeColumns, classes: Classes, cls: int, place: Place) -> Footprint:
-    """What a task of this class takes there. Raises ``InvalidEvent`` for an impossible place."""
+    """What a task of this class takes at a place. Raises ``InvalidEvent`` if impossible."""
     name, devices, slots = place
     slot = nodes.slot(name)
     wanted = classes.devices(cls)
@@ -217,7 +217,7 @@ def check_free(free: Layer, place: Footprint) -> None:
 
 
 def check_reservations(reserved: Layer, places: tuple[Footprint, ...]) -> None:
-    """Refuse places that are reserved twice, to others or among themselves.
+    """Refuse places that overlap other reservations, or each other.
 
     What is reserved may still run: the reservation then waits for its end.
     """

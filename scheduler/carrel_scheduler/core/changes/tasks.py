@@ -63,7 +63,7 @@ def placed(state: Columns, event: TaskPlaced) -> None:
 
 
 def told_to_stop(state: Columns, event: TaskReleasing) -> None:
-    """It holds its allocation, which no longer counts for its queue."""
+    """Handle a terminating task: its allocation stays, but no longer counts for its queue."""
     job, row = _holding_row(state, event.uid, event.index)
     if event.index in job.halted:
         raise InvalidEvent("already_stopping", "index", event.index, "a task that runs")
@@ -79,7 +79,7 @@ def told_to_stop(state: Columns, event: TaskReleasing) -> None:
 
 
 def found_stuck(state: Columns, event: TaskStuck) -> None:
-    """Its capacity is not expected to come free."""
+    """Handle a stuck task: its capacity is not expected to become free."""
     job, row = _holding_row(state, event.uid, event.index)
     if event.index not in job.halted:
         raise InvalidEvent("not_stopping", "index", event.index, "a task that is terminating")
@@ -93,7 +93,7 @@ def found_stuck(state: Columns, event: TaskStuck) -> None:
 
 
 def released(state: Columns, event: TaskReleased) -> None:
-    """Its allocation is free."""
+    """Handle a task that has ended: its allocation is free."""
     job, row = _holding_row(state, event.uid, event.index)
     place = state.tasks.footprint(row)
     if event.index in job.halted:

@@ -11,7 +11,7 @@ from carrel_scheduler.core.work.jobs import NEVER_SAVED, Job
 
 
 def queued(state: Columns, event: WorkloadQueued) -> None:
-    """It asks for capacity: new, or requeued."""
+    """Handle a workload that is pending: new, or requeued."""
     known = event.uid in state.jobs.by_uid
     job = enter(state, event)
     if not known:
@@ -39,7 +39,7 @@ def enter(state: Columns, event: WorkloadQueued) -> Job:
 
 
 def gone(state: Columns, event: WorkloadRemoved) -> None:
-    """It wants nothing any more."""
+    """Handle a workload that asks for nothing any more (ended, deleted, suspended)."""
     job = state.jobs.get(event.uid)
     if job.rows:
         raise InvalidEvent("holds_room", "uid", event.uid, "a workload that holds no allocation")
@@ -47,7 +47,7 @@ def gone(state: Columns, event: WorkloadRemoved) -> None:
 
 
 def saved(state: Columns, event: CheckpointSeen) -> None:
-    """Its work up to then is safe."""
+    """Handle a checkpoint: an eviction loses only the work after it."""
     job = state.jobs.get(event.uid)
     job.saved = event.at
     state.jobs.since[job.slot] = job.since
@@ -63,7 +63,7 @@ def forget(state: Columns, job: Job) -> None:
 
 
 def check_workload(event: WorkloadQueued) -> None:
-    """Refuse a workload that means nothing."""
+    """Refuse a workload with contradictory or impossible values."""
     if not event.uid:
         raise InvalidEvent("bad_name", "uid", event.uid, "an id that is not empty")
     if event.gang is not None:
@@ -91,7 +91,7 @@ def _check_group(group: Group) -> None:
 
 
 def check_request(request: Request) -> None:
-    """Refuse a request that means nothing."""
+    """Refuse a request with contradictory or impossible values."""
     amounts = (
         ("gpus", request.gpus),
         ("cpu_milli", request.cpu_milli),

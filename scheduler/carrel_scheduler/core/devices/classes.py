@@ -47,7 +47,7 @@ NO_GPU = GpuKind(Form.NONE)
 
 
 def gpu_kind(request: Request) -> GpuKind:
-    """The one GPU form that a request uses."""
+    """The GPU form of a request, with its amount; a request uses at most one."""
     if request.gpus:
         return GpuKind(Form.WHOLE, request.gpus)
     if request.share_milli:
@@ -117,11 +117,11 @@ class Classes:
         return number
 
     def request(self, class_id: int) -> Request:
-        """What the tasks of a class ask for."""
+        """The resource request of the tasks of a class."""
         return self.requests[class_id]
 
     def takes_gpu(self, class_id: int) -> bool:
-        """Whether its tasks hold devices."""
+        """Whether tasks of the class hold GPUs."""
         return self.kinds[class_id].form is not Form.NONE
 
     def host(self, class_id: int) -> tuple[int, ...]:
@@ -161,11 +161,11 @@ class Classes:
         return _share_of(self.kinds[class_id], fact.gpu_memory_mib, fact.mig_model)
 
     def on_nodes(self, class_id: int) -> bool:
-        """Whether what its tasks take depends on the node."""
+        """Whether the amount that a task of the class takes depends on the node."""
         return self.kinds[class_id].form in (Form.MEMORY, Form.MIG)
 
     def amounts(self, class_id: int) -> Triple:
-        """What counts against quotas before there is a place.
+        """The amounts that a task counts against quotas before its place is known.
 
         A need that depends on the node counts as what it takes at most on the nodes that are known
         now; as a whole GPU when no node can serve it.

@@ -52,7 +52,7 @@ class DeviceCapacity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hardware:
-    """What the choice must know of a node; nodes of one type share it.
+    """The properties of a node's GPUs on which the choice depends; shared by equal nodes.
 
     Attributes:
         gpu_memory_mib: of each device, 0 when unknown.
@@ -92,7 +92,7 @@ def choose(
     media: int = 0,
     tasks: int = 1,
 ) -> Choice | None:
-    """What a task takes of a node, or ``None`` where it does not fit.
+    """The devices that a task takes on a node, or ``None`` where it does not fit.
 
     Args:
         kind: what it asks for.
@@ -129,7 +129,7 @@ def share_on(kind: GpuKind, gpu_memory_mib: int) -> int:
 
 
 def profile_on(kind: GpuKind, model: mig.Model) -> mig.Profile | None:
-    """The MIG profile that a request gets on a model, if there is one."""
+    """The MIG profile that serves a request on a GPU model, or ``None``."""
     if kind.form is Form.MIG:
         return model.profiles.get(kind.profile)
     if kind.form is Form.MEMORY and kind.devices == 1:
@@ -170,7 +170,7 @@ def _instance(
     warm: Warm,
     media: int,
 ) -> Choice | None:
-    """The fullest device that fits; one that nobody uses last, removing few idle instances."""
+    """The fullest device that fits; an unused one last, few removals of idle instances first."""
     profile = profile_on(kind, model)
     if profile is None:
         return None

@@ -32,7 +32,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Links:
-    """The links of all nodes that are alike.
+    """The device links of all nodes with equal links.
 
     Attributes:
         hops: (d, d) hops between two devices, 0 on the diagonal; ``array`` is the same.
@@ -102,7 +102,7 @@ def _interned(pairs: tuple[tuple[int, int, int], ...], devices: int) -> Links:
 
 @lru_cache(maxsize=1 << 15)
 def _first(free: int, coming: int, wanted: int) -> Devices:
-    """Devices that are free before those that are coming, ascending."""
+    """The first ``wanted`` devices, free ones before those that are being released; ascending."""
     return tuple(sorted((_bits(free) + _bits(coming))[:wanted]))
 
 
@@ -126,7 +126,7 @@ def _best(links: Links, available: int, wanted: int, free: int) -> Devices:
 
 
 def _groups(hops: tuple[tuple[int, ...], ...]) -> tuple[Devices, ...]:
-    """All devices of a node, those together that may stand for each other."""
+    """The devices of a node, grouped by equal links: the devices of a group are interchangeable."""
     groups: list[list[int]] = []
     for device in range(len(hops)):
         for group in groups:
@@ -168,7 +168,7 @@ def _ways(sizes: list[int], wanted: int) -> int:
 
 
 def _all_counts(sizes: list[int], wanted: int) -> Ints:
-    """(ways, groups) every such split."""
+    """(ways, groups) all these splits."""
     rows = np.zeros((1, 0), np.int64)
     left = np.array([wanted])
     behind = sum(sizes)

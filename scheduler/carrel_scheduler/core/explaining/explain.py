@@ -44,7 +44,7 @@ SHORT = (Token.WAITS_FOR_ROOM, Token.NO_NODE_FITS)
 
 
 def gang_reason(cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> Reason | None:
-    """Whether it grows, waits for members or is gated; ``None`` when it just starts.
+    """Why a gang waits: it grows, lacks members or is gated; ``None`` when it just starts.
 
     Args:
         cycle: after all actions.
@@ -125,7 +125,7 @@ class Explainer:
         return self._delayed(job, self.of_row(job.waiting), job.shape.first_step)
 
     def of_row(self, row: WaitingRow) -> Reason:
-        """Why those jobs of a row wait for which nothing was decided."""
+        """The reason of the jobs of a row for which the cycle decided nothing."""
         found = self._of_row.get(row.id)
         if found is None:
             found = self._look(Question.of_row(row))
@@ -162,7 +162,7 @@ class Explainer:
         )
 
     def _held(self, job: Job) -> Reason:
-        """Its places are reserved: who is terminating, or who has to end first."""
+        """The reason of a job with a reservation: what is terminating, or still runs, there."""
         cycle = self._cycle
         places = held_places(cycle, job)
         asked = self._shortage.missing_at(job, places)
@@ -224,7 +224,7 @@ class Explainer:
         return self._of_nodes[key]
 
     def _closed(self, question: Question) -> Reason | None:
-        """All nodes that satisfy the conditions take no new work."""
+        """``NODES_CLOSED`` where all nodes that satisfy the conditions are cordoned or draining."""
         names = self._cycle.state.nodes.names
         for cls in question.needs:
             ever = self._views.parts(CapacityView.WHOLE, cls).mask
@@ -265,7 +265,7 @@ class Explainer:
         return None
 
     def _by_room(self, question: Question) -> Reason | None:
-        """What follows from free capacity alone; ``None`` when something is short for good."""
+        """The reason that follows from free capacity alone; ``None`` if evictions are needed."""
         key = (question.shape.id, question.step)
         if key not in self._of_room:
             self._of_room[key] = self._look_at_room(question)
@@ -290,7 +290,7 @@ class Explainer:
         return None
 
     def _no_way_to_place(self, question: Question) -> Reason:
-        """Every task fits by itself, but not all of them as their levels ask."""
+        """The reason where each task fits, but not all tasks as their topology levels ask."""
         cycle = self._cycle
         wide = too_wide(
             cycle.state, question.shape, self._views, CapacityView.IDLE, ReasonClass.NOT_NOW
@@ -302,7 +302,7 @@ class Explainer:
         return self._shortage.scattered(question)
 
     def _delayed(self, job: Job, reason: Reason, step: tuple[int, ...]) -> Reason:
-        """Others could be evicted for it, but not before its delay has passed."""
+        """The reason where victims exist, but the queue's preemption delay has not passed."""
         cycle = self._cycle
         if reason.cls is not ReasonClass.NOT_NOW or not cycle.delayed(job, reclaiming=True):
             return reason

@@ -63,7 +63,7 @@ def never(
 def reason_of(
     state: "Columns", cls: ReasonClass, found: Barred, holders: tuple[Holder, ...] = ()
 ) -> Reason:
-    """Such a limit as a reason."""
+    """The reason for an exceeded limit in a node group."""
     limit, asked = found
     return Reason(
         cls,

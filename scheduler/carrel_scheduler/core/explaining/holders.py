@@ -33,7 +33,7 @@ LOOKED_AT = 8
 
 
 class Holders:
-    """Those who hold allocations, as of one cycle."""
+    """The workloads that hold allocations, as of one cycle."""
 
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle = cycle
@@ -59,7 +59,7 @@ class Holders:
     def in_queue(
         self, slot: int, resource: int, *, only_fixed: bool, nodes: Bools | None = None
     ) -> tuple[Holder, ...]:
-        """Those of a queue, or of the queues below it; ``only_fixed``: non-preemptible ones.
+        """The holders in a queue and the queues below; ``only_fixed``: non-preemptible ones.
 
         ``nodes`` (N,): those on these nodes; ``None``: on any.
         """
@@ -77,7 +77,7 @@ class Holders:
         return self._known[known]
 
     def in_the_way(self, places: Iterable[Footprint], resource: int) -> tuple[Holder, ...]:
-        """Those who run on places."""
+        """The workloads with tasks on these places."""
         rows = self._on(places, np.flatnonzero(self._cycle.state.tasks.node >= 0))
         jobs = self._cycle.state.jobs
         return _first(
@@ -109,7 +109,7 @@ class Holders:
         return self._rows
 
     def _largest_kept(self, resource: int, mask: Bools, key: Hashable) -> Amounts:
-        """``_largest`` on some nodes, kept until work comes or goes or nodes change."""
+        """``_largest`` on some nodes, cached until allocations or nodes change."""
         state = self._cycle.state
         kept, stamp = state.cache.largest, (state.queues.changes, state.nodes.version)
         known = kept.get((resource, key))
@@ -132,7 +132,7 @@ class Holders:
         return tuple(zip(best.tolist(), sums.take(best).tolist(), strict=True))
 
     def _held_by(self, resource: int, rows: Counts) -> Counts:
-        """(r,) what the tasks of these rows hold of a resource."""
+        """(r,) the amount of a resource that the tasks of these rows hold."""
         tasks = self._cycle.state.tasks
         if resource == 0:
             return tasks.gpu_of(rows)
@@ -168,7 +168,7 @@ class Holders:
         return self._on(places, np.flatnonzero(stopping))
 
     def _on(self, places: Iterable[Footprint], among: Counts) -> dict[int, list[int]]:
-        """Rows among some that overlap places, by workload."""
+        """Task rows, out of ``among``, that overlap these places, by workload."""
         tasks, found, seen = self._cycle.state.tasks, dict[int, list[int]](), set[int]()
         nodes = tasks.node.take(among)
         for place in places:
@@ -191,7 +191,7 @@ class Holders:
 
 
 def _most(sums: Counts, created: Floats) -> Counts:
-    """Slots of the largest sums; of many equal ones the older submissions."""
+    """Slots of the workloads with the largest sums; of equal sums the oldest submissions."""
     if len(sums) <= LOOKED_AT:
         return np.flatnonzero(sums > 0)
     least = max(int(sums.max()), 1)

@@ -1,4 +1,4 @@
-"""Why a workload could never start: asked at submission, and told while it waits.
+"""Why a workload can never start: computed at submission, and while it waits.
 
 Judged against all that the cluster has (busy, broken, drained or switched off nodes too) and all
 rules of its queues: only more hardware or other rules would help.
@@ -39,7 +39,7 @@ def never_reason(
     kind: Preemptibility,
     views: CapacityViews | None = None,
 ) -> Reason | None:
-    """Why no node, quota or limit could ever admit it, or ``None``.
+    """Why no node, quota or limit can ever admit the workload, or ``None``.
 
     A cluster without any node is still coming up and refuses nothing.
 
@@ -67,7 +67,7 @@ def all_nodes(state: "Columns") -> CapacityViews:
 
 
 def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -> Reason | None:
-    """Which quota or limit of its queues could never admit it, or ``None``."""
+    """Which quota or limit of its queues can never admit the workload, or ``None``."""
     fixed = NONE if kind is Preemptibility.YES else shape.first
     found = permanent_violation(state.queues.table, queue, shape.first, fixed)
     if found is None:
@@ -84,7 +84,7 @@ def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -
 
 
 def on_nodes(state: "Columns", shape: Shape, views: CapacityViews) -> Reason | None:
-    """Why the nodes could never hold it, or ``None``."""
+    """Why the nodes can never hold the workload, or ``None``."""
     for cls, need in needs(shape, shape.first_step).items():
         parts = views.parts(CapacityView.WHOLE, cls)
         if not parts.mask.any():
@@ -96,7 +96,7 @@ def on_nodes(state: "Columns", shape: Shape, views: CapacityViews) -> Reason | N
 
 
 def needs(shape: Shape, step: tuple[int, ...]) -> dict[int, int]:
-    """Class -> how many tasks of it a step has."""
+    """The number of tasks of each class in a step."""
     return dict(Counter(shape.classes[index] for index in step))
 
 
@@ -111,7 +111,7 @@ def resource_name(state: "Columns", resource: int) -> str:
 def too_large(
     state: "Columns", views: CapacityViews, view: CapacityView, cls: int, need: int
 ) -> Reason:
-    """No capacity for so many tasks of a class, even if nobody held anything.
+    """The reason where so many tasks of a class do not fit even on empty nodes.
 
     Where one task is larger than any node's amount (of nodes that have the rest), the bound is the
     largest such node; else it is what all nodes together hold of such tasks.
@@ -142,7 +142,7 @@ def too_large(
 
 
 def _like(state: "Columns", resource: str) -> str:
-    """Names of what nodes offer countably that begin alike: ``gpu-a`` for ``gpu-b``."""
+    """Extended resources of the nodes whose names have the same prefix: ``gpu-a`` for ``gpu-b``."""
     nodes = state.nodes
     kind = resource.partition("-")[0] + "-"
     there = [
@@ -281,7 +281,7 @@ EVERY_TAINT = frozenset({ANY_TAINT})
 
 
 def unmet_condition(state: "Columns", request: Request) -> str:
-    """In words, for a request that no node of the cluster satisfies.
+    """The unmet condition, in words, of a request that no node of the cluster satisfies.
 
     The one condition without which some node would do; else the first that no node satisfies.
     """
@@ -296,7 +296,7 @@ def unmet_condition(state: "Columns", request: Request) -> str:
 
 
 def _with_one_less(request: Request) -> list[tuple[Request, str]]:
-    """The request without one of its conditions, and that one; empty for taints."""
+    """The request without each of its conditions in turn, with that condition; empty for taints."""
     where = request.where
     found = [(_at(request, replace(where, tolerations=EVERY_TAINT)), "")]
     if where.nodes is not None:
@@ -309,7 +309,7 @@ def _with_one_less(request: Request) -> list[tuple[Request, str]]:
 
 
 def _one_alone(request: Request) -> list[tuple[Request, str]]:
-    """The request with one of its conditions alone."""
+    """The request with each of its conditions alone, with that condition."""
     where = request.where
     free = NodeConstraint(tolerations=EVERY_TAINT)
     bare = _without_gpus(_at(request, free))
@@ -362,7 +362,7 @@ def _form(request: Request) -> str:
 
 
 def limiting_resource(asked: Sequence[int], can_be_had: Callable[[Sequence[int]], bool]) -> int:
-    """The resource that keeps something from being had, where all of ``asked`` cannot.
+    """The resource that makes a request impossible, where ``asked`` together is not available.
 
     One that could not be had even if nothing else were asked for; else one without which the rest
     could be had, GPUs last, because asking for less of anything else is easier.

@@ -22,7 +22,7 @@ Key = tuple[object, ...]
 
 
 class Reclaimable:
-    """What could be taken back after all that a cycle decided."""
+    """The amounts that evictions could free after everything that a cycle decided."""
 
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle = cycle
@@ -77,7 +77,7 @@ class Reclaimable:
 
 
 class Preemptor:
-    """Who asks: all waiting jobs of a row, or one other job."""
+    """The workload that needs capacity: all waiting jobs of a row, or one other job."""
 
     __slots__ = ("demand", "preemptible", "priority", "queue")
 
@@ -122,7 +122,7 @@ class Victims:
         self.before: Counts = self._running_sums()
 
     def of_own_queue(self, queue: int, priority: int) -> Bools:
-        """(V,) those of lower priority in the same queue."""
+        """(V,) the victims of lower priority in the same queue."""
         found: Bools = (self.queue == queue) & (self.priority < priority)
         return found
 
@@ -139,7 +139,7 @@ class Victims:
         return found
 
     def sums(self, chosen: Bools) -> Triple:
-        """What these hold together."""
+        """The amounts that these victims hold together."""
         gpu, cpu, memory = (self.amounts * chosen).sum(axis=1).tolist()
         return gpu, cpu, memory
 

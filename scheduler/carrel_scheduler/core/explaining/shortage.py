@@ -61,7 +61,7 @@ class Question:
 
     @classmethod
     def of_row(cls, row: "WaitingRow") -> "Question":
-        """What all jobs of a row ask."""
+        """The request that all jobs of a row have in common."""
         shape, kind = row.shape, row.preemptible
         fixed = NONE if kind is Preemptibility.YES else shape.first
         return cls(
@@ -70,7 +70,7 @@ class Question:
 
     @classmethod
     def of_job(cls, cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> "Question":
-        """What one job asks for its next step."""
+        """The request of one job for its next step."""
         spec, demand = job.spec, cycle.demand(job, step)
         fixed = demand if cycle.is_fixed(job) else NONE
         fresh = not job.rows
@@ -80,11 +80,11 @@ class Question:
 
     @cached_property
     def needs(self) -> dict[int, int]:
-        """Class -> how many tasks of it are looked for."""
+        """The number of tasks of each class in the step."""
         return needs(self.shape, self.step)
 
     def project(self, state: "Columns") -> str:
-        """The name of its queue."""
+        """The name of the workload's queue."""
         return state.queues.rule(self.queue).name
 
 
@@ -133,7 +133,7 @@ class Shortage:
         return any(self._takeable(question, priority)) and self._unobtainable(question) is None
 
     def missing_at(self, job: Job, places: Sequence[Footprint]) -> int:
-        """The first resource that is not free at the places reserved for a workload."""
+        """The first resource that is short at the places reserved for a workload."""
         free = self._cycle.free_capacity.free
         for place in places:
             if any(free.devices[device, place.node] < place.share for device in place.devices):
@@ -148,7 +148,7 @@ class Shortage:
         return next(iter(self._views.asked(job.shape.cls)), GPU)
 
     def held_amount(self, places: Sequence[Footprint], resource: int) -> int:
-        """What places have of a resource."""
+        """The amount of a resource in these places."""
         if resource == GPU:
             return sum(place.share * len(place.devices) for place in places)
         row = resource - 1
@@ -163,7 +163,7 @@ class Shortage:
     # Reasons
 
     def queued_behind(self, question: Question) -> Reason:
-        """The capacity is given to workloads served before it."""
+        """The reason where workloads that are served before this one get the capacity."""
         scarce = self._scarce_in(question, CapacityView.IDLE)
         return Reason(
             ReasonClass.NOT_NOW,
@@ -196,12 +196,12 @@ class Shortage:
         )
 
     def scattered(self, question: Question) -> Reason:
-        """Enough for every task by itself, not for all of them."""
+        """The reason where each task fits by itself, but not all tasks together."""
         scarce = self._scarce_in(question, CapacityView.IDLE)
         return self._no_node(question, scarce)
 
     def too_little(self, question: Question) -> Reason:
-        """About what is short even after everything that may be taken back."""
+        """The reason where a resource is short even after all possible evictions."""
         scarce, kept = self._scarce(question)
         asked = self._asked(question)[scarce]
         cls = next(iter(question.needs))
@@ -267,7 +267,7 @@ class Shortage:
     # What is short
 
     def _scarce(self, question: Question) -> tuple[int, bool]:
-        """The resource to blame, and whether others that it lacks could be taken back."""
+        """The resource to report as short; whether evictions could free enough of the others."""
         asked, lacking = self._asked(question), self._lacking(question)
         if len(lacking) == 1:
             return lacking[0], False
@@ -281,7 +281,7 @@ class Shortage:
         )
 
     def _lacking(self, question: Question) -> list[int]:
-        """The resources of which there is too little, each by itself."""
+        """The resources that are short when each is looked at by itself."""
         key = (question.shape.id, question.step)
         found = self._short.get(key)
         if found is None:
@@ -303,7 +303,7 @@ class Shortage:
         return None
 
     def _scarce_in(self, question: Question, view: CapacityView) -> int:
-        """The resource that is short, whatever may be taken back."""
+        """The resource that is short without any evictions."""
         asked = list(self._asked(question))
         if self.fits(question, view):
             return asked[0] if asked else GPU
@@ -318,7 +318,7 @@ class Shortage:
         )
 
     def _beyond(self, question: Question, resource: int) -> int | None:
-        """The nearest queue that would go beyond its quota of this resource."""
+        """The nearest queue whose quota of this resource would be exceeded."""
         queue_usage = self._cycle.queue_usage
         for slot in queue_usage.table.path[question.queue]:
             quota = queue_usage.quota[slot][resource]
@@ -330,7 +330,7 @@ class Shortage:
     # Amounts
 
     def _asked(self, question: Question) -> dict[int, int]:
-        """Resource -> what its step asks for in all, GPUs first."""
+        """The amounts that the step asks for in all, by resource, GPUs first."""
         key = (question.shape.id, question.step)
         known = self._wanted.get(key)
         if known is not None:
@@ -343,7 +343,7 @@ class Shortage:
         return known
 
     def _amount(self, question: Question, view: CapacityView, resource: int) -> int:
-        """How much of a resource there is on the nodes it may use."""
+        """The amount of a resource on the nodes that the workload may use."""
         known = (view, resource, next(iter(question.needs)) if len(question.needs) == 1 else -1)
         if known[2] < 0:
             return int((self._views.amounts(view, resource) * self._useful(question)).sum())

@@ -86,7 +86,7 @@ def queue_sums_equal_recount(state: Columns) -> list[str]:
 
 
 def indexes_equal_recount(state: Columns) -> list[str]:
-    """Who holds allocations or reservations, is stale, waits in rows, or asks otherwise."""
+    """Checks the indexes of jobs: holders, reservations, stale gangs, pending work."""
     jobs = jobs_of(state)
     asking = [job for job in jobs if job.pending()]
     in_rows = {job.uid for job in asking if job.fresh and not job.reservation}
@@ -130,7 +130,7 @@ def waiting_rows_are_equal(state: Columns) -> list[str]:
 
 
 def job_columns_equal_recount(state: Columns) -> list[str]:
-    """Columns beside the jobs, and who may be a victim."""
+    """Checks the columns of jobs, and the set of possible victims."""
     found = []
     for job in jobs_of(state):
         core, held = core_of(job), held_by(state, job)

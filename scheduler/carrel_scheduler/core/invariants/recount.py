@@ -26,12 +26,12 @@ class TaskAllocation:
 
     @property
     def stopping(self) -> bool:
-        """It is terminating."""
+        """Whether the task is terminating."""
         return self.index in self.job.halted
 
     @property
     def stuck(self) -> bool:
-        """It does not end although told to."""
+        """Whether the task is stuck: it has not ended in time after its stop."""
         return self.index in self.job.stuck
 
     @property
@@ -89,7 +89,7 @@ class Uses:
 
 
 def met(group: Group, there: Iterable[bool]) -> bool:
-    """Whether a tree has its minima; ``there`` says of each task whether it counts."""
+    """Whether a gang tree has its minima; ``there`` marks the tasks that count."""
     return _met(group, iter(there))
 
 
@@ -119,7 +119,7 @@ def tasks_in(group: Group) -> int:
 
 
 def counting(job: Job, started: Iterable[int] = (), stopped: Iterable[int] = ()) -> list[bool]:
-    """Of each task whether it counts towards the minima: it runs, or it succeeded."""
+    """For each task whether it counts towards the minima: running, or succeeded."""
     out, on, off = job.out or {}, set(started), set(stopped)
     return [
         i in on

@@ -42,7 +42,7 @@ def no_device_over_capacity(state: Columns) -> list[str]:
 
 
 def whole_devices_have_one_owner(state: Columns) -> list[str]:
-    """Nobody shares a device that somebody holds whole."""
+    """A device that is held whole has no other holder."""
     owners: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for one in all_held(state):
         for device in one.place.devices:
@@ -72,7 +72,7 @@ def mig_slots_disjoint(state: Columns) -> list[str]:
 
 
 def tasks_hold_what_they_ask(state: Columns) -> list[str]:
-    """Devices, CPU, memory and extended resources of a place are those of the request."""
+    """The place of each task matches its request: devices, CPU, memory, extended resources."""
     found = []
     for one in all_held(state):
         request, place = one.job.shape.requests[one.index], one.place
@@ -90,7 +90,7 @@ def tasks_hold_what_they_ask(state: Columns) -> list[str]:
 
 
 def no_row_has_two_tasks(state: Columns) -> list[str]:
-    """Each task has a row of its own, which says whose it is."""
+    """Each task has a row of its own, and the row names that task."""
     tasks, seen = state.tasks, Counter[int]()
     found = []
     for one in all_held(state):
@@ -123,7 +123,7 @@ def reserved_once(state: Columns) -> list[str]:
 
 
 def reserved_for_waiting_tasks(state: Columns) -> list[str]:
-    """Reservations are for tasks that wait, or that are terminating and move."""
+    """Reservations belong to tasks that wait, or that are terminating and move."""
     return [
         f"{job.uid}[{index}] runs or does not wait, and has a reservation"
         for job in jobs_of(state)
@@ -135,7 +135,7 @@ def reserved_for_waiting_tasks(state: Columns) -> list[str]:
 def non_preemptible_within_quota(state: Columns) -> list[str]:
     """Non-preemptible work stays within quota at every level.
 
-    Where a rule was set below what was reserved, what was reserved then is the bound.
+    Where a rule was set below what was reserved at that time, the reserved amount is the bound.
     """
     uses = Uses(state)
     for job in jobs_of(state):
@@ -149,9 +149,9 @@ def non_preemptible_within_quota(state: Columns) -> list[str]:
 
 
 def cores_are_minima(state: Columns) -> list[str]:
-    """What is protected of semi-preemptible work is its minimum, as long as it has that.
+    """The protected tasks of semi-preemptible work are its minimum, while it has that.
 
-    Nothing only where that was noted, or where it needs no task.
+    There are none where the core was recorded as empty, or where the minimum needs no task.
     """
     found = []
     for job in jobs_of(state):
@@ -167,7 +167,7 @@ def cores_are_minima(state: Columns) -> list[str]:
 
 
 def limits_held(state: Columns) -> list[str]:
-    """No queue is beyond its limit, at any level; likewise."""
+    """No queue exceeds its limit, or what it held when the limit was lowered, at any level."""
     uses = Uses(state)
     for one in all_held(state):
         if not one.stopping:
@@ -180,7 +180,7 @@ def limits_held(state: Columns) -> list[str]:
 
 
 def gated_tasks_wait(state: Columns) -> list[str]:
-    """No task runs, or has a reservation, that may not start yet."""
+    """No gated task runs or has a reservation."""
     return [
         f"{job.uid}[{index}] is gated and has a place"
         for job in jobs_of(state)
@@ -190,7 +190,7 @@ def gated_tasks_wait(state: Columns) -> list[str]:
 
 
 def only_leaves_hold_work(state: Columns) -> list[str]:
-    """Workloads are in queues that exist and have no queue below them."""
+    """Workloads belong to existing queues that have no child queue."""
     parents = {rule.parent for rule in state.queues.rules if rule is not None}
     found = []
     for job in jobs_of(state):
@@ -203,7 +203,7 @@ def only_leaves_hold_work(state: Columns) -> list[str]:
 
 
 def places_are_on_nodes(state: Columns) -> list[str]:
-    """Every place names a node that is there and devices that it has."""
+    """Every place names an existing node and devices of that node."""
 
     def impossible(place: Footprint) -> bool:
         there = state.nodes.facts[place.node]

@@ -1,1 +1,1 @@
-"""Reasons in plain words, the same on every surface."""
+"""The messages of reasons, in plain words, the same on every surface."""

@@ -48,7 +48,7 @@ NAMELESS: Final = "The reason is told to the members of its project."
 
 
 def sentence(token: str) -> str:
-    """What anybody may read of a reason.
+    """The message of a reason that any project may read.
 
     Args:
         token: of the reason; one that is not the core's, such as of a back-off, is not explained.

@@ -130,7 +130,7 @@ HELP: Final[dict[Token, str | Callable[[Reason, str], str]]] = {
 
 
 def sentence(reason: Reason, project: str, *, names: bool = True) -> str:
-    """One plain sentence for the person whose workload this is.
+    """The message of a reason, for the owner of the workload.
 
     Args:
         reason: why it waits, starts or was evicted.
@@ -141,7 +141,7 @@ def sentence(reason: Reason, project: str, *, names: bool = True) -> str:
 
 
 def help_text(reason: Reason, project: str, *, names: bool = True) -> str:
-    """What would help, or when it goes on; never names another project's workloads."""
+    """What would unblock the workload, or when it starts; never names work of other projects."""
     del names  # one signature with ``sentence``: the help names projects at most
     found = HELP[reason.token]
     text = found if isinstance(found, str) else found(reason, project)

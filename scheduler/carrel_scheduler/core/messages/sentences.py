@@ -14,7 +14,7 @@ MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """For whom a sentence is.
+    """The reader of a message: their project, and which names they may see.
 
     Attributes:
         project: the project of the workload that it is about.
@@ -26,12 +26,12 @@ class Reader:
 
 
 def member(project: str) -> str:
-    """How somebody else's work is called where its name may not be told."""
+    """The phrase for a workload of another project whose name the reader may not see."""
     return f"a member of `{project}`"
 
 
 def who(name: str, owner: str, reader: Reader) -> str:
-    """A workload as its reader may know it."""
+    """The name of a workload as far as the reader may see it."""
     if owner == reader.project:
         return f"`{name}`"
     return f"`{name}` of `{owner}`" if reader.names else member(owner)
@@ -51,7 +51,7 @@ def _waits_for_room(reason: Reason, reader: Reader) -> str:
 
 
 def _no_victims_found(reason: Reason, reader: Reader) -> str:
-    """It may take capacity, but no victims were found; it is not proved impossible."""
+    """The message where a search found no victims, though none is proved impossible."""
     asked = amount(reason.resource, reason.requested)
     return (
         f"Waiting for {asked}: {_in_use(reason)}{_holding(reason, reader)}; no set of work that "
@@ -60,7 +60,7 @@ def _no_victims_found(reason: Reason, reader: Reader) -> str:
 
 
 def _room_coming(reason: Reason, reader: Reader) -> str:
-    """It has a reservation: who still runs there."""
+    """The message of a reservation: which work still has to end there."""
     if not reason.holders:
         return "Its place is held; it starts as soon as the room is free."
     freed = amount(reason.resource, sum(holder.amount for holder in reason.holders))
@@ -83,7 +83,7 @@ def _borrowers(holders: list[Holder], reader: Reader) -> str:
 
 
 def _in_use(reason: Reason) -> str:
-    """How much of the resource is free; ``bound`` is how much there is."""
+    """How much of the resource is free, out of ``bound``."""
     free = max(0, reason.requested - reason.short)
     if reason.bound <= 0:
         return "there is none to be had"
@@ -97,7 +97,7 @@ def _in_use(reason: Reason) -> str:
 
 
 def _holding(reason: Reason, reader: Reader) -> str:
-    """Who holds it: what other projects borrowed of the GPUs, else the largest holder."""
+    """The holders: projects over quota on GPUs, else the largest holder."""
     borrowed: dict[str, int] = {}
     for holder in reason.holders:
         if holder.borrowed and holder.project != reader.project and reason.resource == "gpu":
@@ -220,7 +220,7 @@ def _starting(reason: Reason, _reader: Reader) -> str:
 
 
 def reclaimed(reason: Reason, reader: Reader) -> str:
-    """Another project claimed its rights."""
+    """The message of work that another project reclaimed."""
     right = "guaranteed quota" if reason.bound else "fair share"
     if not reader.names:
         return f"Gave way to {member(reason.project)}, which claimed its {right}."
@@ -228,12 +228,12 @@ def reclaimed(reason: Reason, reader: Reader) -> str:
 
 
 def preempted(reason: Reason, reader: Reader) -> str:
-    """Its own project has something of higher priority."""
+    """The message of work evicted for higher priority in its own project."""
     return f"Gave way to `{reason.workload}`, which has a higher priority in `{reader.project}`."
 
 
 def consolidated(reason: Reason, reader: Reader) -> str:
-    """It moves so that something larger fits."""
+    """The message of work moved so that a larger workload fits."""
     return f"Moves to another place so that {_for_whom(reason, reader)} fits."
 
 
@@ -244,12 +244,12 @@ def _for_whom(reason: Reason, reader: Reader) -> str:
 
 
 def gang_incomplete(_reason: Reason, _reader: Reader) -> str:
-    """It ran with too few tasks."""
+    """The message of a stale gang that was evicted."""
     return "Fewer of its tasks were left than it can run with, and no others came in time."
 
 
 def node_drained(reason: Reason, _reader: Reader) -> str:
-    """Its node is being emptied."""
+    """The message of work evicted from a node that is being drained."""
     if not reason.nodes:
         return "Its node is being emptied."
     are = "is" if len(reason.nodes) == 1 else "are"
@@ -273,7 +273,7 @@ def quota_used(reason: Reason, reader: Reader) -> str:
 
 
 def over_limit(reason: Reason, reader: Reader) -> str:
-    """A limit that it would pass."""
+    """The message where a limit of a queue would be exceeded."""
     limit, owner = amount(reason.resource, reason.bound), _ruler(reason, reader)
     if reason.cls is ReasonClass.NEVER:
         asked = amount(reason.resource, reason.requested)
@@ -282,7 +282,7 @@ def over_limit(reason: Reason, reader: Reader) -> str:
 
 
 def over_group_limit(reason: Reason, reader: Reader) -> str:
-    """A limit in a group of nodes that it would pass."""
+    """The message where a limit in a node group would be exceeded."""
     limit, owner = amount(reason.resource, reason.bound), _ruler(reason, reader)
     group = f"node group `{reason.detail}`"
     if reason.cls is ReasonClass.NEVER:
@@ -319,14 +319,14 @@ def over_quota_off(reason: Reason, reader: Reader) -> str:
 
 
 def _ruler(reason: Reason, reader: Reader) -> str:
-    """Whose quota or limit it is: the reader's project, or a queue above it."""
+    """The owner of the quota or limit: the reader's project, or a queue above it."""
     if reason.project in ("", reader.project):
         return f"`{reader.project}`"
     return f"`{reason.project}`, to which `{reader.project}` belongs,"
 
 
 def _total(reason: Reason) -> str:
-    """What would be held with it: the bound and what is short of it."""
+    """The amount that the queue would hold with the workload: the bound plus the shortage."""
     return amount(reason.resource, reason.bound + reason.short)
 
 

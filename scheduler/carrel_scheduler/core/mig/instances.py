@@ -151,7 +151,7 @@ def removals(warm: Sequence[Instance], profile: Profile, bits: int) -> tuple[Ins
 
 
 class InstanceUser(NamedTuple):
-    """A task that holds memory slots of a device.
+    """A task that occupies memory slots of a device.
 
     Attributes:
         bits: the slots; all of them for a task that holds the whole device.
@@ -169,7 +169,7 @@ class InstanceUser(NamedTuple):
 
 
 class Clearing(NamedTuple):
-    """A place and what it costs.
+    """A place for a new instance, and the cost of clearing it.
 
     Attributes:
         device: index of the device; bits: slots of the new instance.
@@ -240,15 +240,15 @@ class WarmInstances:
         self._kept: dict[tuple[int, int], tuple[Instance, ...]] = {}
 
     def on(self, node: int, device: int) -> tuple[Instance, ...]:
-        """Instances that are kept on a device."""
+        """The idle instances kept on a device."""
         return self._kept.get((node, device), ())
 
     def all(self) -> dict[tuple[int, int], tuple[Instance, ...]]:
-        """All of them by (node, device)."""
+        """All kept idle instances by (node, device)."""
         return dict(self._kept)
 
     def by_device(self, node: int, devices: int) -> tuple[tuple[Instance, ...], ...]:
-        """Instances that are kept on each device of a node."""
+        """The idle instances kept on each device of a node."""
         return tuple(self.on(node, device) for device in range(devices))
 
     def taken(self, place: Footprint) -> None:
@@ -262,7 +262,7 @@ class WarmInstances:
             self._put(place.node, device, left)
 
     def left(self, place: Footprint, profile: str) -> None:
-        """A task that used an instance ended; the instance stays."""
+        """Keep the instance of a task that has ended."""
         for device in place.devices:
             kept = (*self.on(place.node, device), (profile, place.slots))
             self._put(place.node, device, tuple(sorted(kept)))

@@ -46,13 +46,13 @@ class Profile:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The slots, as bits, that an instance at each of the starts occupies."""
+        """The slots, as bits, that an instance occupies at each of its possible starts."""
         return tuple(((1 << self.size) - 1) << start for start in self.starts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """A GPU model that can be divided.
+    """A GPU model that supports MIG.
 
     Attributes:
         slots: memory slots of a device; compute: its compute slices.
@@ -209,7 +209,7 @@ def smallest_profile(model: Model, memory_mib: int) -> Profile | None:
 
 
 def whole_device(model: Model) -> Profile:
-    """The profile that takes all of a device."""
+    """The profile that takes a whole device."""
     return max(model.profiles.values(), key=lambda p: (p.size, p.compute, not p.media))
 
 
@@ -242,7 +242,7 @@ _PARTS: Final = _parts()
 
 
 def is_profile(name: str) -> bool:
-    """Whether it reads like a profile: ``1g.10gb``, ``1g.10gb.me``, ``1c.3g.20gb``."""
+    """Whether a text has the form of a profile: ``1g.10gb``, ``1g.10gb.me``, ``1c.3g.20gb``."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -258,21 +258,21 @@ def milli_of_profile(name: str) -> int:
 
 
 class GpuRequest(Protocol):
-    """What one task asks for of GPUs."""
+    """The GPU part of one task's request."""
 
     @property
     def gpu_milli(self) -> int:
-        """Its GPUs, or its share of each of ``gpu_devices`` GPUs."""
+        """Thousandths of GPUs; with a share, of each of ``gpu_devices`` GPUs."""
         ...
 
     @property
     def gpu_devices(self) -> int:
-        """Of how many GPUs it has its share."""
+        """On how many GPUs the task has its share."""
         ...
 
     @property
     def mig_profile(self) -> str:
-        """Its MIG instance; empty: none."""
+        """The profile of the task's MIG instance; empty without one."""
         ...
 
     @property
@@ -289,12 +289,12 @@ def instance_milli(asked: GpuRequest) -> int:
 
 
 def counted_gpu_milli(asked: GpuRequest) -> int:
-    """Thousandths of GPUs that a task counts as for its project."""
+    """Thousandths of GPUs that a task counts for against its project's quota."""
     milli = asked.gpu_milli
     whole = milli * asked.gpu_devices if milli < MILLI else milli
     return whole + instance_milli(asked)
 
 
 def unnamed_milli(profile: Profile) -> int:
-    """``GpuRequest.mig_milli`` of an instance: 0 where its name says the same."""
+    """``GpuRequest.mig_milli`` of an instance: 0 where the profile's name gives the same."""
     return profile.milli if profile.milli != milli_of_profile(profile.name) else 0

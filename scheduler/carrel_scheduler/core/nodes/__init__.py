@@ -1,1 +1,1 @@
-"""Nodes as columns, and what lies idle on them."""
+"""Nodes as columns, and their free capacity."""

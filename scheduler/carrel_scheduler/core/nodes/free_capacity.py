@@ -22,7 +22,7 @@ MANY_PARTS = 8
 
 
 class FreeCapacity:
-    """What is free, being released and reserved on every node.
+    """The capacity of every node that is idle, being released, or reserved.
 
     Attributes:
         idle, soon: the two views; nothing on nodes that take no new work, and on broken devices.
@@ -55,7 +55,7 @@ class FreeCapacity:
         self._derive(place)
 
     def evict(self, place: Footprint) -> None:
-        """A running task is evicted: its allocation will be free."""
+        """Evict a running task in the overlay: its allocation counts as being released."""
         self.releasing.add(place)
         self._derive(place)
 
@@ -84,7 +84,7 @@ class FreeCapacity:
         host: Counts,
         slots: Counts,
     ) -> None:
-        """Tell many tasks to stop.
+        """Evict many tasks at once, as ``evict`` does.
 
         Args:
             node: (t,) their nodes.
@@ -147,7 +147,7 @@ class FreeCapacity:
     # Questions
 
     def usable(self, place: Footprint) -> int:
-        """How many devices of a place may be used again when it is free."""
+        """How many devices of a place are usable again once it is free."""
         return sum(self.open.item(device, place.node) for device in place.devices)
 
     def has(self, places: Iterable[Footprint], *, soon: bool) -> bool:

@@ -71,14 +71,14 @@ class NodeColumns:
         return self._rank
 
     def slot(self, name: str) -> int:
-        """The slot of a node; ``InvalidEvent`` when there is none of that name."""
+        """The slot of a node. Raises ``InvalidEvent`` for an unknown name."""
         slot = self.slots.get(name)
         if slot is None:
             raise InvalidEvent("unknown_node", "node", name, "the name of a known node")
         return slot
 
     def fact(self, slot: int) -> NodeSet:
-        """What was last said about the node in this slot."""
+        """The last reported facts of the node in this slot."""
         fact = self.facts[slot]
         if fact is None:
             raise KeyError(slot)

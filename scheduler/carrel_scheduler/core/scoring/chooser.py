@@ -67,7 +67,7 @@ class Chooser:
             self.value.seen(class_id, tasks)
 
     def ended(self, tasks: int = 1) -> None:
-        """Tasks ended for good: how much capacity comes back is learned from it."""
+        """Count tasks that ended for good: prices follow from how much capacity comes back."""
         self.value.ended(tasks)
 
     def pick(
@@ -154,7 +154,7 @@ class Chooser:
         return chosen.take(np.lexsort((tie.take(chosen), rank.take(chosen))))
 
     def _tiers(self, class_id: int, view: Layer, score: Counts | None) -> list[Tier]:
-        """What comes before packing: keys of nodes, larger first, the most important one first."""
+        """The keys of nodes that rank above packing, the most important first; larger is better."""
         tiers: list[Tier] = []
         if score is not None:
             tiers.append(score.take)

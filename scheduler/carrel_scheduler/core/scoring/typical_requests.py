@@ -1,4 +1,4 @@
-"""Which needs for GPUs are typical, learned from what was queued.
+"""Typical GPU needs, learned from the requests that were queued.
 
 A typical need is (CPU, thousandths per device, whole devices, where it may run); CPU is rounded up
 to a step, so that look-alikes are one. Arrivals are counted per need and fade: a need that came
@@ -22,7 +22,7 @@ FADE = 0.5 ** (FADE_EVERY / HALF_LIFE)
 
 @dataclass(frozen=True, slots=True)
 class TypicalNeed:
-    """A need that comes often.
+    """A frequent need.
 
     Attributes:
         cpu_milli: rounded up to ``CPU_STEP``.
@@ -88,11 +88,11 @@ class ShapesSeen:
         ]
 
     def memory(self) -> tuple[int, tuple[float, ...]]:
-        """What was learned; give it to ``recall`` to forget what came since."""
+        """A snapshot of the counts, for ``recall``."""
         return self.arrivals, tuple(self._counts)
 
     def recall(self, memory: tuple[int, tuple[float, ...]]) -> None:
-        """Go back to what ``memory`` gave; needs that came since keep their numbers."""
+        """Restore a snapshot; needs that were added since keep their numbers."""
         self.arrivals, counts = memory
         self._counts = [*counts, *[0.0] * (len(self._needs) - len(counts))]
 

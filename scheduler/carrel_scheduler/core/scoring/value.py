@@ -76,25 +76,25 @@ class Value:
             self._refresh()
 
     def ended(self, tasks: int = 1) -> None:
-        """Tasks ended for good and their capacity came back."""
+        """Count tasks that ended for good and released their capacity."""
         self._ended += tasks
 
     @property
     def prices(self) -> object:
-        """The prices of now; another object once they are others."""
+        """The current prices; a new object whenever they change."""
         return self._prices
 
     def memory(self) -> Memory:
-        """What was learned so far; ``recall`` forgets what came after."""
+        """A snapshot of what was learned, for ``recall``."""
         return self._seen.memory(), self._ended, self._due, self._prices
 
     def recall(self, memory: Memory) -> None:
-        """Go back to what ``memory`` gave."""
+        """Restore a snapshot."""
         seen, self._ended, self._due, self._prices = memory
         self._seen.recall(seen)
 
     def knows(self, class_id: int) -> bool:
-        """Whether enough was seen to tell losses; never for shares of several devices.
+        """Whether there is enough data to estimate losses; never for shares of several devices.
 
         Nor while there are nodes of more devices than when prices were found.
         """
@@ -144,7 +144,7 @@ class Value:
         return known
 
     def _refresh(self) -> None:
-        """Estimate needs and prices anew, from the capacity as events have made it."""
+        """Estimate needs and prices again, from the capacity that the events left."""
         arrivals, nodes = self._seen.arrivals, self._nodes
         later = arrivals + max(REFRESH, arrivals // REFRESH_PART)
         self._due = 2 * self._due if 2 * self._due < REFRESH else later
@@ -188,7 +188,7 @@ class Value:
 
 
 def _grouped(allowed: Bools) -> tuple[Bools, Counts]:
-    """Distinct rows of (N, M), and (N,) which of them each row is."""
+    """The distinct rows of (N, M), and (N,) the index of each row among them."""
     group = np.zeros(len(allowed), np.int64)
     seen: set[bytes] = set()
     for column in allowed.T:

@@ -84,11 +84,11 @@ class States:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(D, N) of the view it was made for."""
+        """(D, N) of the view from which the states were made."""
         return self._devices.shape
 
     def follow(self, view: Layer, nodes: Counts) -> None:
-        """Take over what differs on some nodes in a view of the same shape."""
+        """Copy the nodes that differ from a view of the same shape."""
         changes = view.changes
         if changes is None:
             self._view = None
@@ -117,7 +117,7 @@ class States:
         return not same_cpu or mine.tobytes() != other.tobytes()
 
     def _change(self, view: Layer, node: int) -> None:
-        """Take over a node; its sums are worked out when somebody asks for them."""
+        """Copy one node from a view; its sums are computed when they are read."""
         self._devices[:, node] = view.devices[:, node]
         self._cpu[node] = view.host.item(CPU, node)
         self._singles.pop(node, None)
@@ -126,7 +126,7 @@ class States:
         self._changed[node] = self._tick
 
     def _renew(self, view: Layer, nodes: Counts) -> None:
-        """Take over these nodes."""
+        """Copy these nodes from a view and compute their sums."""
         self._devices[:, nodes] = view.devices.take(nodes, 1)
         self._cpu[nodes] = view.host[CPU].take(nodes)
         self._sum(nodes)
@@ -136,7 +136,7 @@ class States:
         self._changed[nodes] = self._tick
 
     def _sum(self, nodes: Counts) -> None:
-        """Work out the sums of these nodes anew."""
+        """Compute the sums of these nodes."""
         sums = self._needs.sums(self._devices.take(nodes, 1))
         self._places[nodes] = self._tables.places(sums.counts, self._group.take(nodes))
         self._amounts[nodes] = sums.amounts

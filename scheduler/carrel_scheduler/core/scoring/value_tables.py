@@ -36,7 +36,7 @@ class Sums(NamedTuple):
 
 
 class NeedTables:
-    """What follows from the typical needs alone, whatever they weigh.
+    """Tables that depend on the typical needs alone, not on their weights.
 
     Attributes:
         counts: (1001, K + 1) what a device with so many free thousandths adds to the counts,
@@ -83,7 +83,7 @@ class NeedTables:
         return Sums(counts, amounts)
 
     def held(self, sums: Sums, cpu: Counts, allowed: Bools) -> Floats:
-        """(M,) how many of each need all these nodes hold.
+        """(M,) how many tasks of each need fit on all these nodes together.
 
         Args:
             sums: of the nodes.
@@ -186,7 +186,7 @@ class Single:
         self._changes: dict[tuple[int, int, int], Change] = {}
 
     def state(self, devices: Sequence[int], group: int) -> State:
-        """Of a node of a group with so many free thousandths on its devices."""
+        """The state of a node of a group with these free thousandths on its devices."""
         base = self._bases.get(group)
         if base is None:
             base = self._bases[group] = self._tables.bases(group)

@@ -1,4 +1,4 @@
-"""Domains of topology levels, and in which order a group tries them.
+"""Domains of topology levels, and the order in which a group of tasks tries them.
 
 A *tier* is one level: each node is in one of its domains, or in none where a label on the path is
 missing. A domain is the whole path of labels, so rack r1 of zone a is not rack r1 of zone b.
@@ -46,12 +46,12 @@ class Tier:
         return weighted[: self.count].astype(np.int64)
 
     def counts(self, nodes: Bools) -> Counts:
-        """(D,) how many of these nodes each domain has."""
+        """(D,) the number of these nodes in each domain."""
         chosen = np.bincount(self.bins.compress(nodes), minlength=self.count + 1)
         return chosen[: self.count].astype(np.int64, copy=False)
 
     def some_node(self, nodes: Bools) -> Counts:
-        """(D,) the first of these nodes in each domain; 0 where it has none."""
+        """(D,) the first of these nodes in each domain; 0 for a domain with none."""
         slots = np.flatnonzero(nodes)[::-1]
         found = np.zeros(self.count + 1, dtype=np.int64)
         found[self.bins.take(slots)] = slots
@@ -121,14 +121,14 @@ _DEMAND_BITS = 62 - _RATIO_BITS
 
 
 class Fit(Protocol):
-    """What is asked of a domain."""
+    """The demand that a domain has to satisfy."""
 
     def measure(self, tier: Tier, within: Bools) -> tuple[Bools, tuple[Counts, ...]]:
-        """(D,) whether each domain may hold it, and (D,) keys: smaller is tighter."""
+        """(D,) whether each domain may satisfy the demand, and (D,) keys: smaller is tighter."""
         ...
 
     def holds(self, within: Bools) -> bool:
-        """Whether these nodes together may hold it."""
+        """Whether these nodes together may satisfy the demand."""
         ...
 
 
@@ -158,7 +158,7 @@ class Alike:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedTasks:
-    """Tasks of different sizes that need ``demand`` (R,) together, of ``free`` (R, N).
+    """Tasks of different sizes with the total demand (R,), checked against ``free`` (R, N).
 
     Necessary only: enough in sum may still be too scattered for the single tasks.
     """
@@ -189,7 +189,7 @@ class MixedTasks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
-    """The tiers that matter to a level, coarse to fine.
+    """The tiers that matter for a level, coarse to fine.
 
     ``top`` is the place of the required one; -1: nothing is required, all nodes will do.
     """
@@ -260,7 +260,7 @@ def _allowed(required: Tier, running: Bools | None) -> Bools:
 
 
 def _one_has_all(span: Span, within: Bools) -> bool:
-    """Whether one domain is all of these nodes, so that they were tried already."""
+    """Whether all of these nodes lie in one domain, so that they were tried already."""
     total = int(np.count_nonzero(within))
     return any(int(tier.counts(within).max(initial=0)) == total for tier in span.tiers)
 

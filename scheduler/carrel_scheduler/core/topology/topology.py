@@ -33,7 +33,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(eq=False)
 class Topologies:
-    """All topologies and the labels of all nodes, and what follows for placing groups."""
+    """All topologies, the labels of all nodes, and the domains that follow from them."""
 
     _levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _nodes: dict[int, tuple[str, dict[str, str]]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Topologies:
         )
 
     def set_topology(self, event: TopologySet) -> None:
-        """Take in a topology, or its new levels.
+        """Add a topology, or replace its levels.
 
         Raises:
             InvalidEvent: a level named twice, or ``HOST`` anywhere but last.
@@ -65,7 +65,7 @@ class Topologies:
         self._levels[event.name] = (*levels, HOST)
 
     def set_node(self, slot: int, name: str, labels: Labels) -> None:
-        """A node appeared in a slot, or changed its labels."""
+        """Handle a new node in a slot, or changed labels."""
         new = (name, {**dict(labels), HOST: name})
         old = self._nodes.get(slot)
         if old == new:
@@ -75,12 +75,12 @@ class Topologies:
         self._forget({key for key in self._columns if was.get(key) != new[1].get(key)})
 
     def remove_node(self, slot: int) -> None:
-        """A node left its slot."""
+        """Handle the removal of a node."""
         if (old := self._nodes.pop(slot, None)) is not None:
             self._forget(self._columns.keys() & old[1].keys())
 
     def check(self, level: Level) -> None:
-        """Whether a level names what exists.
+        """Whether a level names existing topology keys.
 
         Raises:
             InvalidEvent: the topology is not known, or does not have the level.
@@ -109,7 +109,7 @@ class Topologies:
         return span.tiers[span.top].domain
 
     def path(self, key: str, slot: int, topology: str = "") -> str:
-        """The path of a node's domain for people, such as ``zone-a/r1``; empty without one."""
+        """The path of a node's domain for display, such as ``zone-a/r1``; empty without one."""
         keys = self._keys(Level(required=key, topology=topology)) or ()
         if key not in keys or slot not in self._nodes:
             return ""
@@ -120,7 +120,7 @@ class Topologies:
         return "/".join(path) if all(path) else ""
 
     def span(self, level: Level, size: int) -> Span | None:
-        """The tiers for a level; ``None`` where what it requires does not exist."""
+        """The tiers for a level; ``None`` where its required key does not exist."""
         if not level.required and not level.preferred:
             return Span((), -1)
         keys = self._keys(level)
@@ -131,7 +131,7 @@ class Topologies:
         return Span(self._tree(keys, size)[: max(top, deepest) + 1], top)
 
     def _keys(self, level: Level) -> tuple[str, ...] | None:
-        """The levels of the topology that a level speaks of.
+        """The topology keys to which a level refers, coarse to fine.
 
         Keys that no topology has are levels by themselves, so that a plain label key will do.
         """

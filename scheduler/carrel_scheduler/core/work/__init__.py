@@ -1,1 +1,1 @@
-"""Workloads as the core keeps them: gangs and their steps, tasks, who waits."""
+"""Workloads in the core: gangs and their steps, tasks, waiting rows."""

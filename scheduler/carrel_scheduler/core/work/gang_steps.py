@@ -88,7 +88,7 @@ def structure_of(group: Group) -> Structure:
 
 
 class _Shape(NamedTuple):
-    """What of a group matters here."""
+    """The parts of a group on which its steps depend."""
 
     name: str
     least: int
@@ -146,7 +146,7 @@ class GroupCounts:
                 self.there[part.parent] += 1
 
     def add(self, part: Part, tasks: int) -> None:
-        """More (or fewer) tasks of a leaf are there."""
+        """Add tasks to a leaf's count; a negative number removes them."""
         self.there[part.number] += tasks
         while (met := self.there[part.number] >= part.least) != self.met[part.number]:
             self.met[part.number] = met
@@ -192,7 +192,7 @@ def ready(structure: Structure, states: Sequence[LeafState]) -> bool:
 
 
 def next_step(structure: Structure, states: Sequence[LeafState]) -> Step:
-    """The pending tasks that are offered a place next.
+    """The pending tasks to place next.
 
     Args:
         structure: of the workload.
@@ -237,7 +237,7 @@ def _leaf_step(leaf: Part, there: int) -> int:
 
 
 def _possible(structure: Structure, states: Sequence[LeafState]) -> GroupCounts:
-    """What would be met if everything that waits started."""
+    """The counts if all pending tasks started."""
     return GroupCounts(structure, [state.there + len(state.pending) for state in states])
 
 
@@ -263,7 +263,7 @@ class _Steps:
         return tuple(self._taken.get(leaf, ()) for leaf in range(len(self._states)))
 
     def _complete(self, part: Part) -> None:
-        """Take all that is missing in a group that can be completed."""
+        """Take all missing tasks of a group that can reach its minimum."""
         if part.leaf >= 0:
             self._take(part)
             return
@@ -273,7 +273,7 @@ class _Steps:
             self._complete(child)
 
     def _grow(self, part: Part) -> bool:
-        """Take one step of surplus in a satisfied group; whether there is one."""
+        """Take one step of surplus tasks in a satisfied group; returns whether there was one."""
         if part.leaf >= 0:
             return self._take(part)
         for child in self._served(part):
@@ -299,7 +299,7 @@ class _Steps:
 
 
 class ReleasedTasks(NamedTuple):
-    """Tasks that are given back together.
+    """Tasks that are released together.
 
     ``core``: the last of the steps, which leaves nothing running.
     """
@@ -357,7 +357,7 @@ def smaller_size(there: int, least: int) -> int:
 
 
 class _Left:
-    """What is still running while steps are taken away."""
+    """The tasks that still run while steps are removed one by one."""
 
     def __init__(self, structure: Structure, states: Sequence[LeafState]) -> None:
         self._parts = structure.parts
@@ -390,11 +390,11 @@ class _Left:
         return ()
 
     def all(self) -> tuple[int, ...]:
-        """Everything that is left."""
+        """All tasks that are left."""
         return tuple(sorted(self._drop_all(self._parts[0])))
 
     def in_vain(self, part: Part) -> tuple[int, ...]:
-        """What runs in groups that are below their minimum."""
+        """The tasks that run in groups below their minimum."""
         if not self._tally.met[part.number]:
             return tuple(sorted(self._drop_all(part)))
         children = (self._parts[child] for child in part.children)

@@ -95,16 +95,16 @@ class Job:
 
     @property
     def evictable(self) -> bool:
-        """It runs and some of it may be stopped for others."""
+        """Whether the job runs and some of its tasks may be evicted for others."""
         return self.spec.preemptible is not Preemptibility.NO and len(self.rows) > len(self.halted)
 
     @property
     def fresh(self) -> bool:
-        """All its tasks ask for capacity."""
+        """Whether all tasks of the job are pending."""
         return self.queued and not self.rows and not self.out and not self.spec.gated
 
     def pending(self) -> list[int]:
-        """Indices of the tasks that ask for capacity, most important first."""
+        """Indices of the pending tasks, most important first."""
         if not self.queued:
             return []
         rows, out, gated = self.rows, self.out or {}, self.spec.gated
@@ -120,7 +120,7 @@ class Job:
 
     @property
     def since(self) -> float:
-        """When the work began that stopping it would lose."""
+        """The start of the work that an eviction would lose."""
         return max(self.started, self.saved)
 
     @property
@@ -130,7 +130,7 @@ class Job:
 
 
 class WaitingRow:
-    """Jobs that look alike.
+    """Waiting jobs of equal queue, shape, priority and preemptibility.
 
     ``members`` maps slots of jobs to jobs; the heap behind it may still hold jobs that have left.
     """
@@ -160,7 +160,7 @@ class WaitingRow:
         return None
 
     def in_order(self) -> list[Job]:
-        """All its jobs, oldest first."""
+        """All jobs of the row, oldest first."""
         return sorted(self.members.values(), key=lambda job: (job.spec.created_at, job.spec.uid))
 
 
@@ -240,7 +240,7 @@ class JobTable:
         return jobs
 
     def get(self, uid: str) -> Job:
-        """The record; ``InvalidEvent`` when it is unknown."""
+        """The record of a workload. Raises ``InvalidEvent`` for an unknown one."""
         job = self.by_uid.get(uid)
         if job is None:
             raise InvalidEvent("unknown_workload", "uid", uid, "the uid of a queued workload")
@@ -311,10 +311,10 @@ def leaf_states(
 
 
 def protected_members(job: Job) -> frozenset[int]:
-    """Indices of the placed tasks that are never stopped for others.
+    """Indices of the placed tasks that are never evicted for others.
 
-    All of a non-preemptible workload, none of a preemptible one, and of a semi-preemptible one
-    its core (``changes.cores``).
+    All tasks of a non-preemptible workload, none of a preemptible one, and the core of a
+    semi-preemptible one (``changes.reservations``).
     """
     if job.spec.preemptible is Preemptibility.YES or not job.rows:
         return NOTHING
@@ -322,14 +322,14 @@ def protected_members(job: Job) -> frozenset[int]:
 
 
 def has_core(job: Job) -> bool:
-    """Whether some of its tasks may be protected and others not."""
+    """Whether the job may have protected and unprotected tasks at the same time."""
     return job.spec.preemptible is Preemptibility.SURPLUS and job.shape.elastic
 
 
 def minimum_of(
     job: Job, started: Collection[int] = NOTHING, stopped: Collection[int] = NOTHING
 ) -> frozenset[int]:
-    """Indices of the running tasks without which it would fall below its minimum."""
+    """Indices of the running tasks that its minimum needs."""
     core: tuple[int, ...] = ()
     for step in shed_steps(job.shape.structure, leaf_states(job, started, stopped)):
         core = step.tasks if step.core else ()

@@ -1,4 +1,4 @@
-"""Which running work lies beyond the GPU quota of its queue.
+"""The running work that is over the GPU quota of its queue.
 
 A label that people see on a job and on the map, not a rule of eviction: who is evicted follows
 from the budgets of a reclaim and the order of victims. It is computed queue by queue, for queues
@@ -28,7 +28,7 @@ class OverQuota:
         self._queues: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
     def has(self, queues: QueueColumns, job: Job) -> bool:
-        """Whether a workload lies beyond the quota of its queue.
+        """Whether a workload is over the quota of its queue.
 
         The queue's running workloads are ordered: non-preemptible first, higher priority first,
         earlier start first, terminating ones last. Those that reach beyond the quota in this order
@@ -67,7 +67,7 @@ class OverQuota:
         return [self._jobs.at(job) for job in dict.fromkeys(mine)]
 
     def _gpu_held(self, job: Job) -> int:
-        """GPU thousandths of all its tasks that hold devices, terminating ones included."""
+        """GPU thousandths that all tasks of the job hold, terminating ones included."""
         held = int(self._jobs.gpu[job.slot])
         for index in job.halted:
             held += self._tasks.footprint(job.rows[index]).amounts[0]

@@ -16,7 +16,7 @@ from carrel_scheduler.core.work.gang_steps import Structure, first_step, structu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What equal workloads have in common.
+    """The structure and requests that equal workloads share.
 
     Attributes:
         id: number of the shape, in the order of first appearance.
@@ -65,14 +65,14 @@ class Shape:
 
 
 class Shapes:
-    """All shapes by what makes them equal."""
+    """All shapes, by structure and requests."""
 
     def __init__(self, classes: Classes) -> None:
         self._classes = classes
         self._known: dict[object, Shape] = {}
 
     def of(self, spec: WorkloadQueued) -> Shape:
-        """The shape of a workload; equal ones get the same object."""
+        """The shape of a workload; equal workloads get the same object."""
         if spec.gang is None:
             key: object = (spec.request, spec.tasks)
         else:

@@ -22,14 +22,14 @@ GPU, CPU = 0, 1
 
 
 class PreemptibleUsage:
-    """Rows by node, and what could be taken of it by queue.
+    """Rows by node, and the amounts that evictions could free, by queue.
 
     Attributes:
         rows: node -> rows of the tasks on it, in no order.
     """
 
     def __init__(self, tasks: "TaskColumns") -> None:
-        """Count all tasks once; afterwards ``enter``, ``leave`` and ``add`` tell what changes."""
+        """Count all tasks once; ``enter``, ``leave`` and ``add`` follow the changes."""
         used = tasks.used()
         nodes = tasks.node.take(used)
         width = int(nodes.max(initial=-1)) + 1
@@ -55,11 +55,11 @@ class PreemptibleUsage:
         self.rows[node].append(row)
 
     def leave(self, row: int, node: int) -> None:
-        """A task left its node."""
+        """Handle a task that leaves its node."""
         self.rows[node].remove(row)
 
     def add(self, queue: int, node: int, gpu: int, cpu: int) -> None:
-        """So much more may be taken there of a queue, less where negative."""
+        """Add to the amounts of a queue that evictions could free on a node."""
         column = queue % COLUMNS
         self._held[GPU, column, node] += gpu
         self._held[CPU, column, node] += cpu
@@ -87,7 +87,7 @@ class PreemptibleUsage:
 
 
 class TaskColumns:
-    """All tasks that hold allocations.
+    """All tasks that hold allocations, as columns.
 
     Attributes:
         node: (T,) slot of the node, -1 for an unused row.
@@ -182,7 +182,7 @@ class TaskColumns:
         return rows
 
     def set_victim(self, row: int, queue: int) -> None:
-        """Note whether a task may be evicted: the slot of its queue, or ``NOBODY``."""
+        """Set whether a task may be evicted: the slot of its queue, or ``NOBODY``."""
         before = self.victim.item(row)
         if before == queue:
             return
@@ -223,7 +223,7 @@ class TaskColumns:
         self._spare.append(row)
 
     def footprint(self, row: int) -> Footprint:
-        """What the task of this row takes."""
+        """The resources that the task of this row takes."""
         node = int(self.node[row])
         if node == NOBODY:
             raise KeyError(row)
@@ -237,7 +237,7 @@ class TaskColumns:
         )
 
     def gpu_of(self, rows: Counts) -> Counts:
-        """(n,) thousandths of GPUs that these tasks hold, as they count for their queues."""
+        """(n,) thousandths of GPUs that these tasks hold, as counted for their queues."""
         held = np.bitwise_count(self.mask.take(rows)).astype(np.int64)
         held *= self.share.take(rows)
         held += self.counted.take(rows)
@@ -245,7 +245,7 @@ class TaskColumns:
 
     @property
     def count(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return len(self.node) - len(self._spare)
 
     def rows_on(self, node: int) -> list[int]:
@@ -275,7 +275,7 @@ class TaskColumns:
 
 
 def device_mask(devices: tuple[int, ...]) -> int:
-    """Bits of these devices."""
+    """The devices as bits."""
     mask = 0
     for device in devices:
         mask |= 1 << device
@@ -284,7 +284,7 @@ def device_mask(devices: tuple[int, ...]) -> int:
 
 @lru_cache(maxsize=4096)
 def devices_of(mask: int) -> tuple[int, ...]:
-    """The devices of these bits, ascending."""
+    """The devices of a bit mask, ascending."""
     found = []
     while mask:
         lowest = mask & -mask

@@ -1,4 +1,4 @@
-"""Waiting jobs in rows: all that look alike stand in one row, oldest first.
+"""Waiting jobs in rows: equal jobs share a row, oldest first.
 
 A row is (queue, shape, priority, preemptibility); ten thousand waiting jobs are a few thousand
 rows, and a cycle touches only jobs that move. The columns answer for all rows at once whether the
