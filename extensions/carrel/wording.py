@@ -64,6 +64,15 @@ def duration(seconds: float) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
+def stall_rule(restart: bool | None, after_seconds: float | None) -> str:
+    """What a workload asks for when it stands still: ``restarted after 10 min``."""
+    if restart is None and after_seconds is None:
+        return ""
+    words = {None: "as on the cluster", True: "restarted", False: "only told of"}
+    after = "" if after_seconds is None else f" after {duration(after_seconds)}"
+    return f"{words[restart]}{after}"
+
+
 def amount(value: float) -> str:
     """A number without needless digits: ``2``, ``0.5``."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -41,7 +41,7 @@ Priority = (
     Annotated[int, Constraint(ge=0, le=1_000_000)] | Annotated[str, Constraint(max_length=64)]
 )
 Tasks = Annotated[int, Constraint(ge=1, le=10_000)]
-FailureClass = Literal["application", "memory", "crash", "gpu", "node", "lost"]
+FailureClass = Literal["application", "memory", "crash", "stalled", "gpu", "node", "lost"]
 LossCause = Literal["", "gpu", "node"]
 """What went away under a task that was lost; empty where nobody knows."""
 
@@ -103,6 +103,10 @@ class Work(msgspec.Struct, kw_only=True):
         restart_policy: when to start it again after its end.
         backoff_limit: how often to start it again when it fails; given, also after its own errors.
         retries: failures by class that are followed by another attempt, see ``sections``.
+        restart_when_stalled: what is done when it stands still, without work on its GPUs and
+            without a report: it is started again, or its owner is only told; by default as the
+            cluster does.
+        stall_after_seconds: so long without work on its GPUs and without a report it stands still.
         assets: what it was put together from, see ``sections``.
         code: the code that its tasks find in their folder, see ``sections``.
         repositories: further Git repositories in folders of it, see ``sections``.
@@ -139,6 +143,8 @@ class Work(msgspec.Struct, kw_only=True):
     restart_policy: RestartPolicy = "on-failure"
     backoff_limit: Annotated[int, Constraint(ge=0, le=1000)] = 6
     retries: sections.Retries | None = None
+    restart_when_stalled: bool | None = None
+    stall_after_seconds: Annotated[float, Constraint(ge=60, le=7 * 86_400)] | None = None
     assets: sections.Assets | None = None
     code: sections.CodeSource | None = None
     repositories: Annotated[list[sections.Repository], Constraint(max_length=8)] = []
@@ -293,8 +299,8 @@ class Failure(StatusPart, frozen=True, kw_only=True):
 
     Attributes:
         cls: ``application``: another attempt would fail alike; ``memory``: it used more than it
-            asked for; ``crash``: any other exit; ``gpu``, ``node``: with its GPU or its node;
-            ``lost``: nobody knows how.
+            asked for; ``crash``: any other exit; ``stalled``: it stood still and was ended;
+            ``gpu``, ``node``: with its GPU or its node; ``lost``: nobody knows how.
         cause: the exception, or the last line of its output.
         again: the attempt before ended in the same way, both within seconds.
         ran_seconds: how long the attempt ran.

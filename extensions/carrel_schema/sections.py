@@ -59,6 +59,7 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
             for, as many as that.
         memory: more memory used than asked for; usually the backoff limit.
         crash: any other exit; usually the backoff limit.
+        stalled: it stood still and was ended for that; usually the backoff limit.
         gpu: its GPU failed or went away; usually as ``lost``.
         node: its node failed, went away or was drained; usually as ``lost``.
         lost: it vanished, nobody knows how; usually 50. Losses, of whichever class, are counted in
@@ -68,6 +69,7 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
     application: Retry | None = None
     memory: Retry | None = None
     crash: Retry | None = None
+    stalled: Retry | None = None
     gpu: Retry | None = None
     node: Retry | None = None
     lost: Retry | None = None

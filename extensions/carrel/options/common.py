@@ -98,7 +98,7 @@ LIFE: Final = (
     Option("after", "Work of the project that has to succeed before it starts, with `:any` only to "
            "end; may be repeated.", RULES, values.DEPENDENCY, ("after",), many="list"),
     Option("retry", "How many failures of a class it may have: application (errors of its own, by "
-           "default 0), memory, crash, gpu, node, lost; several as gpu=3,node=5; may be "
+           "default 0), memory, crash, stalled, gpu, node, lost; several as gpu=3,node=5; may be "
            "repeated.", RULES, values.RETRY, ("retries",), many="mapping"),
     of_field("restart", RULES, "restart_policy"),
     of_field("checkpoint-every", RULES, "checkpoint_every_seconds"),

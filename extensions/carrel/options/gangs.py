@@ -24,6 +24,14 @@ GANGS: Final = (
              text="Elastic: starts with so few, and shrinks to no fewer."),
     of_field("topology-required", GROUP, "topology_required", shown="LEVEL", kinds=GANG_KINDS),
     of_field("topology-preferred", GROUP, "topology_preferred", shown="LEVEL", kinds=GANG_KINDS),
+    of_field("restart-when-stalled", GROUP, "restart_when_stalled", off="tell-when-stalled",
+             kinds=GANG_KINDS,
+             text="When it stands still, without work on its GPUs and without a report, it starts "
+             "again from its last checkpoint, or its owner is only told. By default as the "
+             "cluster does, which looks at work of several tasks only."),
+    of_field("stall-after", GROUP, "stall_after_seconds", kinds=GANG_KINDS,
+             text="So long without work on its GPUs and without a report it stands still. By "
+             "default as the cluster counts, 30m unless an admin chose otherwise."),
     of_field("launcher", GROUP, "rendezvous.launcher", kinds=DISTRIBUTED),
     of_field("join-timeout", GROUP, "rendezvous.join_timeout_seconds", kinds=DISTRIBUTED),
     of_field("tasks", GROUP, "tasks", kinds=TRAINING,

@@ -283,11 +283,13 @@ def command_line(command: list[str]) -> str:
 
 
 def restart_rule(spec: WorkloadSpec) -> str:
-    """What happens when a task ends with an error."""
+    """What happens when a task ends with an error, and when it stands still."""
+    stalled = wording.stall_rule(spec.restart_when_stalled, spec.stall_after_seconds)
+    end = f"; when it stands still: {stalled}" if stalled else ""
     if spec.restart_policy == "never":
-        return "it is not tried again"
+        return f"it is not tried again{end}"
     times = "once" if spec.backoff_limit == 1 else f"{fmt.number(spec.backoff_limit)} times"
-    return f"it is tried again, {times} at most"
+    return f"it is tried again, {times} at most{end}"
 
 
 def room_on(node: Node) -> int:

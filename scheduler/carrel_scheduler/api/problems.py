@@ -120,6 +120,7 @@ class Code(StrEnum):
     UNKNOWN_CODE = "unknown_code"
     BAD_CODE = "bad_code"
     BAD_LIMIT = "bad_limit"
+    BAD_STALL_RULE = "bad_stall_rule"
     BAD_RULE = "bad_rule"
     LOOSENS_POLICY = "loosens_policy"
     POLICY = "policy"

@@ -223,6 +223,21 @@ def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> l
     if not KINDS[kind].gang:
         message = f"`tasks` 1: a {kind} is one task"
         found.append(rule("!has(self.tasks) || self.tasks == 1", message))
+        found.append(
+            rule(
+                "!has(self.restartWhenStalled) && !has(self.stallAfterSeconds)",
+                "no `restartWhenStalled` or `stallAfterSeconds`: they are for trainings",
+            )
+        )
+    else:
+        found.append(
+            rule(
+                "!has(self.restartWhenStalled) || !self.restartWhenStalled"
+                " || !has(self.restartPolicy) || self.restartPolicy != 'never'",
+                "`restartPolicy` other than `never` with `restartWhenStalled`",
+                path=".restartWhenStalled",
+            )
+        )
     if command:
         found.append(
             rule(

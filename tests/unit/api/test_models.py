@@ -1,5 +1,6 @@
 """What requests take and refuse, without a server."""
 
+import json
 from typing import Any
 
 import pytest
@@ -96,6 +97,31 @@ def test_a_limit_below_the_quota_is_refused() -> None:
     with pytest.raises(Problem) as refused:
         read_body(ProjectCreate, body)
     assert refused.value.code == "limit_below_quota"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "right"),
+    [
+        ({"kind": "workspace", "gpus": 1}, "restart_when_stalled", "only trainings"),
+        ({}, "restart_when_stalled", "without GPUs"),
+        ({"gpus": 1, "restart_policy": "never"}, "restart_when_stalled", "on-failure or always"),
+        ({"gpus": 1, "stall_after_seconds": 5}, "stall_after_seconds", "60"),
+    ],
+)
+def test_a_rule_for_stalls_that_means_nothing_is_refused(
+    fields: dict[str, Any], field: str, right: str
+) -> None:
+    body = {"name": "a", "project": "p", "command": ["x"], "restart_when_stalled": True, **fields}
+    with pytest.raises(Problem) as refused:
+        read_body(WorkloadCreate, json.dumps(body).encode())
+    problem = refused.value
+    assert field in f"{problem.errors[0].field} {problem.errors[0].expected}"
+    assert right in problem.errors[0].expected
+
+
+def test_a_training_has_a_rule_for_stalls_of_its_own() -> None:
+    own = create(gpus=1, restart_when_stalled=False, stall_after_seconds=600)
+    assert (own.restart_when_stalled, own.stall_after_seconds) == (False, 600.0)
 
 
 def test_queries_are_read_from_text() -> None:

@@ -67,6 +67,20 @@ def test_retries_and_repositories_are_asked_for(run: Run, fake: FakeScheduler) -
         assert "should be URL[@REVISION]" in run("submit", "y", "--git", address, "--", "a").err
 
 
+def test_a_rule_for_stalls_is_asked_for(run: Run, fake: FakeScheduler) -> None:
+    done = run("submit", "x", "-g", "1", "--restart-when-stalled", "--stall-after", "10m",
+               "--retry", "stalled=2", "--", "true")  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    assert run("submit", "y", "-g", "1", "--tell-when-stalled", "--", "true").code == 0
+    spec = fake.workload("vision", "x")["spec"]
+    assert (spec["restart_when_stalled"], spec["stall_after_seconds"]) == (True, 600)
+    assert spec["retries"] == {"stalled": 2}
+    assert fake.workload("vision", "y")["spec"]["restart_when_stalled"] is False
+    assert "restarted after 10 min" in run("describe", "job", "x").out
+    refused = run("submit", "z", "-g", "1", "--stall-after", "5s", "--", "true")
+    assert (refused.code, "--stall-after" in refused.err) == (2, True)
+
+
 def test_work_to_start_after_is_named_with_its_condition(run: Run, fake: FakeScheduler) -> None:
     assert run("submit", "x", "--after", "prep", "--after", "old:any", "--", "true").code == 0
     spec = fake.workload("vision", "x")["spec"]

@@ -213,5 +213,7 @@ def test_commands_restarts_and_deletable_projects() -> None:
     assert words.command_line([]) == "the workspace's own"
     assert words.restart_rule(WorkloadSpec(restart_policy="never")) == "it is not tried again"
     assert words.restart_rule(WorkloadSpec(backoff_limit=1)).endswith("once at most")
+    stalls = WorkloadSpec(restart_when_stalled=True, stall_after_seconds=600)
+    assert words.restart_rule(stalls).endswith("; when it stands still: restarted after 10 min")
     assert words.can_delete(Project(name="x"))
     assert not words.can_delete(Project(name="x", use=ProjectUse(waiting=1)))

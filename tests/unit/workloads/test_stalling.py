@@ -6,9 +6,11 @@ import pytest
 
 from carrel_scheduler.service.environment import BadSetting
 from carrel_scheduler.service.settings import Settings
-from carrel_scheduler.workloads.gangs.stalling import Reaction, StallRule
+from carrel_scheduler.workloads.gangs.stalling import Reaction, StallRule, rule_of
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_schema.history import Report
+from carrel_schema.objects import WorkloadSpec
+from carrel_schema.sections import Retries
 from unit.workloads.desk import Desk
 
 
@@ -67,6 +69,68 @@ async def test_by_the_admins_choice_the_workers_start_again_and_it_counts(desk: 
     await desk.ends(uid, None, signal=15)
     stored = await desk.stored(uid)
     assert (stored.status.phase, stored.status.failures) == ("pending", 1)
+
+
+async def test_a_job_of_one_task_is_restarted_by_its_own_rule_and_its_owner_reads_why(
+    desk: Desk,
+) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit(
+        "vision",
+        "alone",
+        restart_when_stalled=True,
+        stall_after_seconds=300.0,
+        retries=Retries(stalled=1),
+    )
+    for attempt in (1, 2):
+        await desk.runs(uid)
+        await desk.gpus_work()
+        await desk.wait(290.0)
+        assert desk.engine.stopping == {}
+        await desk.wait(30.0)
+        assert len(desk.engine.stopping) == 1
+        await desk.ends(uid, 0)
+        status = (await desk.stored(uid)).status
+        assert status.failures == attempt
+        assert status.last_failure is not None
+        assert status.last_failure.cls == "stalled"
+        if attempt == 1:
+            told = "It stood still: no GPU work and no report for 5 min"
+            assert (await reason(desk, uid)).startswith(told)
+            await desk.wait(10.0)
+    assert status.phase == "failed"
+    assert "its back-off limit is 1" in await reason(desk, uid)
+
+
+async def test_a_gangs_own_word_counts_more_than_the_clusters(desk: Desk) -> None:
+    desk.stall_rule = StallRule(after_s=600.0, reaction="restart")
+    await desk.recover()
+    await desk.project("vision", 4)
+    told, late = [
+        await desk.submit("vision", name, kind="distributed", tasks=2, **own)
+        for name, own in {
+            "told": {"restart_when_stalled": False},
+            "late": {"stall_after_seconds": 3600.0},
+        }.items()
+    ]
+    await desk.runs(told, late)
+    await desk.gpus_work()
+    await desk.wait(660.0)
+    assert "stands still" in await reason(desk, told)
+    assert await reason(desk, late) == ""
+    assert desk.engine.stopping == {}
+    await desk.wait(3000.0)
+    assert {task.workload_uid for task in desk.engine.stopping} == {late}
+
+
+def test_where_the_cluster_looks_for_nothing_own_rules_hold_and_other_kinds_have_none() -> None:
+    off = StallRule(after_s=0.0)
+    own = WorkloadSpec(restart_when_stalled=True)
+    assert rule_of(own, off) == StallRule(1800.0, "restart")
+    assert rule_of(WorkloadSpec(), StallRule()).after_s == 0.0
+    assert rule_of(WorkloadSpec(tasks=2), StallRule()) == StallRule()
+    desk = WorkloadSpec(kind="workspace", restart_when_stalled=True)
+    assert rule_of(desk, StallRule()).after_s == 0.0
 
 
 def test_nothing_is_looked_for_where_the_admin_says_so(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from carrel import wording
 from carrel.cli import cells, units
 from carrel.cli.common import fields, say, table
 from carrel.models import History, Task, Transition, Workload
@@ -234,6 +235,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Environment", ", ".join(f"{key}={value}" for key, value in spec.environment.items())),
         ("Volumes", ", ".join(volume.spelt for volume in spec.volumes)),
         ("Inputs", ", ".join(spec.inputs)),
+        ("When stalled", wording.stall_rule(spec.restart_when_stalled, spec.stall_after_seconds)),
         ("Attempts", _attempts(workload)),
         ("Avoids", ", ".join(status.failed_nodes)),
         ("Progress", _progress(workload)),

@@ -94,12 +94,29 @@ def _limits(asked: Work, has_gpus: bool) -> None:
     """Refuse limits of work that they mean nothing for."""
     if asked.kind == "inference" and asked.time_limit_seconds is not None:
         refuse(Code.BAD_LIMIT, "no `time_limit_seconds`: an endpoint serves until it is stopped")
+    _stall(asked, has_gpus)
     if asked.idle_timeout_seconds is None:
         return
     if asked.kind in ("inference", "tensorboard"):
         refuse(Code.BAD_LIMIT, f"no `idle_timeout_seconds`: a {asked.kind} counts its visitors")
     if asked.kind != "workspace" and not has_gpus:
         refuse(Code.BAD_LIMIT, "no `idle_timeout_seconds` without GPUs, which it is about")
+
+
+def _stall(asked: Work, has_gpus: bool) -> None:
+    """Only jobs with GPUs stand still, and only those that may run again are restarted."""
+    for field in ("restart_when_stalled", "stall_after_seconds"):
+        if getattr(asked, field) is None:
+            continue
+        if not KINDS[asked.kind].gang:
+            refuse(Code.BAD_STALL_RULE, f"no `{field}`: only trainings have it, no {asked.kind}")
+        if not has_gpus:
+            refuse(Code.BAD_STALL_RULE, f"no `{field}` without GPUs, whose work it is about")
+    if asked.restart_when_stalled and asked.restart_policy == "never":
+        refuse(
+            Code.BAD_STALL_RULE,
+            "`restart_policy` on-failure or always with `restart_when_stalled`, or neither",
+        )
 
 
 def _types(asked: WorkloadCreate) -> None:

@@ -132,14 +132,16 @@ def lose(
     *,
     lost: bool = False,
     loss: LossCause = "",
+    stalled: bool = False,
     index: int | None = None,
 ) -> None:
     """A gang cannot go on: all its members are to end, to start again together.
 
-    ``index``: of the member that failed, where one did; ``loss``: what went away under it.
+    ``index``: of the member that failed, where one did; ``loss``: what went away under it;
+    ``stalled``: it is ended because it stood still.
     """
     alone = entry.workload.spec.tasks == 1
-    reason = reasons.gang_lost(how, lost=lost, loss=loss, alone=alone, index=index)
+    reason = reasons.gang_lost(how, lost=lost, loss=loss, stalled=stalled, alone=alone, index=index)
     entry.workload.status.reason = reason
     end_all(changes, entry)
 

@@ -7,6 +7,8 @@ convention: 0 is done, anything else asks to be run again).
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import TaskStatus
 from carrel_scheduler.workloads.lifecycle.failures import cause_of, failure_of, loss_of
@@ -100,6 +102,8 @@ def outcome(
         result = _loss(spec, status, how, loss or "lost", now)
     else:
         failure = failure_of(worst, status, now, said)
+        if broken is not None and broken.data.get("stalled"):
+            failure = msgspec.structs.replace(failure, cls="stalled", cause=how, again=False)
         result = _failure(spec, status, failure, said.rstrip(".") or how, now)
         lost = failure.cls == "crash"
     return replace(result, failed_node=worst.node if lost and named else "")
@@ -180,5 +184,5 @@ def _failure(
         reason = reasons.failed(how, failures, limit, spec.restart_policy, failure)
         return Outcome("failed", reason, failure)
     pause = pause_seconds(failures)
-    reason = reasons.back_off(how, failures, limit, pause)
+    reason = reasons.back_off(how, failures, limit, pause, stalled=failure.cls == "stalled")
     return Outcome("pending", reason, failure, not_before=now + pause)

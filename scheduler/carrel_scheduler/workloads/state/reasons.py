@@ -339,6 +339,7 @@ def gang_lost(
     *,
     lost: bool,
     loss: LossCause = "",
+    stalled: bool = False,
     alone: bool = False,
     index: int | None = None,
 ) -> ReasonInfo:
@@ -351,21 +352,22 @@ def gang_lost(
         help="It starts again from its last checkpoint."
         if alone
         else "They start again together from the last checkpoint.",
-        data={"how": how, "lost": lost, "loss": loss, "index": index},
+        data={"how": how, "lost": lost, "loss": loss, "stalled": stalled, "index": index},
     )
 
 
 def stood_still(seconds: float) -> str:
-    """A gang did nothing for so long."""
+    """It did nothing for so long."""
     return f"no GPU work and no report for {duration(seconds)}"
 
 
 def stalled(seconds: float) -> ReasonInfo:
-    """A gang runs and does nothing."""
+    """It runs and does nothing."""
     return ReasonInfo(
         token=STALLED,
         sentence=f"It stands still: {stood_still(seconds)}.",
-        help="Look at the workers' logs, and restart it if they wait for each other.",
+        help="Look at its log, and restart it if its processes wait for each other; with "
+        "`--restart-when-stalled` that happens by itself.",
         data={"seconds": seconds},
     )
 
@@ -397,13 +399,16 @@ def never_joined(indices: Sequence[int], port: int, seconds: float) -> str:
     return f"{who} {met} not met the others at port {port} within {duration(seconds)}"
 
 
-def back_off(how: str, failures: int, limit: int, seconds: float) -> ReasonInfo:
+def back_off(
+    how: str, failures: int, limit: int, seconds: float, *, stalled: bool = False
+) -> ReasonInfo:
     """An attempt failed and another follows after a pause."""
+    began = "It stood still" if stalled else "Crashed"
     return ReasonInfo(
         token="BackOff",
         cls="held-back",
         sentence=(
-            f"Crashed: {how}. This was attempt {failures} of {limit + 1}; "
+            f"{began}: {how}. This was attempt {failures} of {limit + 1}; "
             f"the next one begins after {duration(seconds)}."
         ),
         help="Read its log for the cause.",
