@@ -1,6 +1,7 @@
 """Gangs that run and do nothing: their owner is told, or the workers start again together."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,13 +107,9 @@ async def test_a_gangs_own_word_counts_more_than_the_clusters(desk: Desk) -> Non
     desk.stall_rule = StallRule(after_s=600.0, reaction="restart")
     await desk.recover()
     await desk.project("vision", 4)
-    told, late = [
-        await desk.submit("vision", name, kind="distributed", tasks=2, **own)
-        for name, own in {
-            "told": {"restart_when_stalled": False},
-            "late": {"stall_after_seconds": 3600.0},
-        }.items()
-    ]
+    gang: dict[str, Any] = {"kind": "distributed", "tasks": 2}
+    told = await desk.submit("vision", "told", **gang, restart_when_stalled=False)
+    late = await desk.submit("vision", "late", **gang, stall_after_seconds=3600.0)
     await desk.runs(told, late)
     await desk.gpus_work()
     await desk.wait(660.0)
