@@ -30,7 +30,10 @@ from carrel_hub.front import traefik
 from carrel_hub.keys import Keys
 from carrel_hub.product import hashed
 from carrel_hub.settings import Gpus, Ports, Settings
+from carrel_hub.up.network import find_network
 from carrel_hub.up.parts import Part, all_parts, write_config, write_traefik
+from carrel_scheduler.engines.local.network import setup
+from carrel_scheduler.engines.local.network.addressing import Network, installation_of
 
 PROJECT = "load"
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of accounts that live as long as the benchmark
@@ -118,7 +121,7 @@ class Stack:
             config = self._write_config()
             with config.open("a") as file:
                 file.write(self.extra)
-            parts = all_parts(self.settings, self.keys, config)
+            parts = all_parts(self.settings, self.keys, config, self._network())
             for part in parts:
                 if part.name in self.wanted:
                     self._start(self._adapt(part))
@@ -127,6 +130,10 @@ class Stack:
             await self.__aexit__()
             raise
         return self
+
+    def _network(self) -> Mapping[str, str]:
+        """What the scheduler is told of its tasks' network."""
+        return {}
 
     async def __aexit__(self, *_: object) -> None:
         """End every process of this stack and remove the folder."""
@@ -213,10 +220,27 @@ class Stack:
 
 
 class CarrelStack(Stack):
-    """Hub, proxy, scheduler and console as ``carrel up`` runs them, with one project."""
+    """Hub, proxy, scheduler and console as ``carrel up`` runs them, with one project.
+
+    All work shares the machine's network, unless ``isolated_networks`` is set: then as root each
+    user's work is in a network namespace of its own, which is what ``carrel up`` does.
+    """
 
     name = "Carrel"
+    isolated_networks = False
     wanted: Sequence[str] = ("proxy", "hub", "scheduler", "console")
+
+    @override
+    def _network(self) -> Mapping[str, str]:
+        return find_network(self.settings).told if self.isolated_networks else {}
+
+    @override
+    async def __aexit__(self, *_: object) -> None:
+        """Remove users' network namespaces, too."""
+        await super().__aexit__()
+        if self.isolated_networks and os.geteuid() == 0:
+            network = Network(installation=installation_of(self.settings.state_dir), ports=())
+            await asyncio.to_thread(setup.carry_out, setup.Order(network=network, keep=[]))
 
     @override
     async def add_users(self, session: aiohttp.ClientSession, names: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Names, addresses and files of users' networks; nothing is changed here."""
 
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -26,13 +27,43 @@ def test_names_fit_a_link_and_tell_installations_and_users_apart(tmp_path: Path)
     assert installation_of(tmp_path / "x") != other.installation
 
 
-def test_addresses_that_the_machine_uses_are_not_taken() -> None:
-    used = [IPv4Network("0.0.0.0/0"), IPv4Network("10.213.0.0/31"), IPv4Network("10.213.0.3/32")]
-    pair = free_pair("10.213.0.0/16", used)
+def routes(*known: str) -> Callable[[IPv4Address], int]:
+    """The prefix length of the longest of these routes that leads to an address."""
+    networks = [IPv4Network(one) for one in known]
+    return lambda address: max((one.prefixlen for one in networks if address in one), default=0)
+
+
+@pytest.mark.parametrize(
+    ("known", "uid", "found"),
+    [
+        ((), 0, "10.213.0.0"),
+        ((), 61184, "10.213.222.0"),  # 2 * 61184 of 65,536 addresses
+        (("0.0.0.0/0", "10.213.0.0/31", "10.213.0.3/32"), 0, "10.213.0.4"),
+        (("10.213.128.0/17",), 32767, "10.213.0.0"),
+        (("10.213.0.0/17",), 5, "10.213.128.0"),
+        (("10.213.128.0/17", "10.213.0.0/18"), 32000, "10.213.64.0"),
+    ],
+)
+def test_addresses_that_the_machine_uses_are_not_taken(
+    known: tuple[str, ...], uid: int, found: str
+) -> None:
+    pair = free_pair("10.213.0.0/16", uid, routes(*known))
     assert pair is not None
-    assert (pair.host, pair.task) == (IPv4Address("10.213.0.4"), IPv4Address("10.213.0.5"))
-    assert free_pair("10.213.0.0/30", used) is None
-    assert free_pair("10.213.0.0/16", [IPv4Network("10.0.0.0/8")]) is None
+    assert pair.host == IPv4Address(found)
+    assert pair.task == pair.host + 1
+
+
+@pytest.mark.parametrize("known", ["10.0.0.0/8", "10.213.0.0/30", "10.213.0.0/31,10.213.0.3/32"])
+def test_a_block_that_is_all_in_use_has_no_address(known: str) -> None:
+    asked = []
+
+    def route_prefix(address: IPv4Address) -> int:
+        asked.append(address)
+        return routes(*known.split(","))(address)
+
+    assert free_pair("10.213.0.0/30", 1, route_prefix) is None
+    assert len(asked) <= 4
+    assert free_pair("10.213.0.0/16", 7, routes("10.0.0.0/8")) is None
 
 
 def test_loopback_answers_no_names_inside() -> None:

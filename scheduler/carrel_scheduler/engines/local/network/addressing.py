@@ -8,7 +8,7 @@ those that no route of the machine leads to; it is read back from the link later
 import contextlib
 import hashlib
 import string
-from collections.abc import Iterable
+from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Final
@@ -83,12 +83,28 @@ def pair_of(host: IPv4Address) -> Pair:
     return Pair(host, host + 1)
 
 
-def free_pair(block: str, used: Iterable[IPv4Network]) -> Pair | None:
-    """The first two addresses next to each other that no known route leads to."""
-    taken = [one for one in used if one.prefixlen]
-    for candidate in IPv4Network(block).subnets(new_prefix=31):
-        if not any(candidate.overlaps(one) for one in taken):
-            return pair_of(candidate.network_address)
+def free_pair(block: str, uid: int, route_prefix: Callable[[IPv4Address], int]) -> Pair | None:
+    """Find two addresses next to each other that no route of the machine leads to.
+
+    The search begins at a place that follows from the user, so that it finds a free pair at once
+    however many users there are.
+
+    Args:
+        block: the addresses to choose from.
+        uid: the user's.
+        route_prefix: the prefix length of the route to an address; 0 for the default route or none.
+    """
+    network = IPv4Network(block)
+    size = network.num_addresses
+    at, searched = 2 * uid % size, 0
+    while searched < size:
+        host = network.network_address + at
+        longest = max(route_prefix(host), route_prefix(host + 1))
+        if not longest:
+            return pair_of(host)
+        routed = 2 ** (32 - longest)
+        step = max(2, routed - int(host) % routed)
+        at, searched = (at + step) % size, searched + step
     return None
 
 

@@ -8,12 +8,14 @@ link is up, which is the last step; no task ran in it before.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from ipaddress import IPv4Address, IPv4Network
+from functools import partial
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
@@ -24,12 +26,15 @@ from pyroute2.nftables.main import NFTables
 
 from carrel_scheduler.engines.local.network import addressing, nftables
 from carrel_scheduler.engines.local.network.addressing import Network, Pair
+from carrel_scheduler.engines.local.network.rule_tables import replace_table
 from carrel_scheduler.engines.local.shim import linux
 
 LOCK: Final = Path("/run/carrel-network.lock")
 IPV4: Final = Path("/proc/sys/net/ipv4")
 IPV6: Final = Path("/proc/sys/net/ipv6/conf")
 UP: Final = 1
+RTM_F_FIB_MATCH: Final = 0x2000  # linux/rtnetlink.h: answer with the route that matched
+WHOLE_ADDRESS: Final = 32
 PROBE_USER: Final = 0
 PROBE_SECONDS: Final = 3.0
 
@@ -76,8 +81,8 @@ def carry_out(order: Order) -> Answer:
         if pair is None:
             _remove(machine, order.network, order.join)
             pair = _make(machine, order.network, order.join, servers)
-        if not _tables(order.network.table):
-            _write_table(order.network.table, nftables.machine_chains(order.network, servers))
+        if not _has_table(order.network.table):
+            replace_table(order.network.table, nftables.machine_chains(order.network, servers))
         return Answer(address=str(pair.task), closed=_enable_forwarding(machine))
 
 
@@ -94,7 +99,7 @@ def probe() -> str:
             with _locked(), IPRoute() as machine:
                 try:
                     pair = _make(machine, network, PROBE_USER, [])
-                    _write_table(network.table, nftables.machine_chains(network, []))
+                    replace_table(network.table, nftables.machine_chains(network, []))
                     return _test_connections(network, pair, here)
                 finally:
                     _keep(machine, network, set(), [])
@@ -162,7 +167,7 @@ def _complete(machine: IPRoute, network: Network, uid: int) -> Pair | None:
 
 
 def _make(machine: IPRoute, network: Network, uid: int, servers: Sequence[IPv4Address]) -> Pair:
-    pair = addressing.free_pair(network.block, _routes(machine))
+    pair = addressing.free_pair(network.block, uid, partial(_route_prefix, machine))
     if pair is None:
         raise OSError(f"no address of {network.block} is free")
     name, path = network.link(uid), network.namespace(uid)
@@ -189,7 +194,7 @@ def _configure(network: Network, pair: Pair, servers: Sequence[IPv4Address]) -> 
     _set(IPV6 / addressing.INNER_LINK / "disable_ipv6", "1")
     _set(IPV4 / "conf" / addressing.INNER_LINK / "route_localnet", "1")
     _set(IPV4 / "ip_local_port_range", addressing.OUTGOING_PORTS)
-    _write_table(addressing.TABLE, nftables.namespace_chains(network, pair, servers))
+    replace_table(addressing.TABLE, nftables.namespace_chains(network, pair, servers))
     with IPRoute() as own:
         index = own.link_lookup(ifname=addressing.INNER_LINK)[0]
         own.link("set", index=own.link_lookup(ifname="lo")[0], state="up")
@@ -205,11 +210,11 @@ def _keep(
     for uid in set(network.uids()) - kept:
         _remove(machine, network, uid)
     if network.uids():
-        _write_table(network.table, nftables.machine_chains(network, servers))
+        replace_table(network.table, nftables.machine_chains(network, servers))
         return
-    with NFTables() as tables:
-        for name in _tables(network.table):
-            tables.table("del", name=name)
+    if _has_table(network.table):
+        with NFTables() as tables:
+            tables.table("del", name=network.table)
 
 
 def _remove(machine: IPRoute, network: Network, uid: int) -> None:
@@ -221,31 +226,9 @@ def _remove(machine: IPRoute, network: Network, uid: int) -> None:
     path.unlink(missing_ok=True)
 
 
-def _tables(name: str) -> list[str]:
-    """The existing tables of this name: one, two for a moment, or none."""
+def _has_table(name: str) -> bool:
     with NFTables() as tables:
-        known = [str(one.get_attr("NFTA_TABLE_NAME")) for one in tables.get_tables()]
-    return [one for one in known if one.rpartition(".")[0] == name]
-
-
-def _write_table(name: str, chains: Sequence[nftables.Chain]) -> None:
-    """Write the new rules, then remove the old ones, so that there are rules at any moment."""
-    before = _tables(name)
-    fresh = next(one for one in (f"{name}.0", f"{name}.1") if before[-1:] != [one])
-    with NFTables() as tables:
-        if fresh in before:
-            tables.table("del", name=fresh)
-        tables.table("add", name=fresh)
-        for chain in chains:
-            tables.chain(
-                "add", table=fresh, name=chain.name, type=chain.kind, hook=chain.hook,
-                priority=chain.priority, policy=1,
-            )  # fmt: skip
-            for rule in chain.rules:
-                tables.rule("add", table=fresh, chain=chain.name, expressions=[rule])
-        for name in before:
-            if name != fresh:
-                tables.table("del", name=name)
+        return any(one.get_attr("NFTA_TABLE_NAME") == name for one in tables.get_tables())
 
 
 def _enable_forwarding(machine: IPRoute) -> str:
@@ -265,11 +248,13 @@ def _enable_forwarding(machine: IPRoute) -> str:
     return ""
 
 
-def _routes(machine: IPRoute) -> Iterator[IPv4Network]:
-    for route in machine.get_routes(family=2):
-        address = route.get_attr("RTA_DST")
-        if address is not None:
-            yield IPv4Network(f"{address}/{route['dst_len']}")
+def _route_prefix(machine: IPRoute, address: IPv4Address) -> int:
+    """The prefix length of the machine's route to an address; 0 for the default route or none."""
+    try:
+        (route,) = machine.route("get", dst=str(address), flags=RTM_F_FIB_MATCH)
+    except NetlinkError as error:
+        return 0 if error.code == errno.ENETUNREACH else WHOLE_ADDRESS
+    return int(route["dst_len"])
 
 
 def _set(path: Path, text: str) -> None:
