@@ -73,6 +73,14 @@ def stall_rule(restart: bool | None, after_seconds: float | None) -> str:
     return f"{words[restart]}{after}"
 
 
+def avoided(workload: "Workload") -> str:
+    """Where its next attempt goes last: ``gpu-3, GPU gpu-3/0``; empty for nothing."""
+    if not workload.spec.avoid_failed_nodes:
+        return ""
+    devices = (f"GPU {one}" for one in workload.status.failed_devices)
+    return ", ".join((*workload.status.failed_nodes, *devices))
+
+
 def amount(value: float) -> str:
     """A number without needless digits: ``2``, ``0.5``."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -106,6 +106,8 @@ class Work(msgspec.Struct, kw_only=True):
         restart_when_stalled: what is done when it stands still, without work on its GPUs and
             without a report: it is started again, or its owner is only told; by default as the
             cluster does.
+        avoid_failed_nodes: after a crash or a loss, nodes and GPUs other than those of the last
+            attempts are taken first; never a condition.
         stall_after_seconds: so long without work on its GPUs and without a report it stands still.
         assets: what it was put together from, see ``sections``.
         code: the code that its tasks find in their folder, see ``sections``.
@@ -144,6 +146,7 @@ class Work(msgspec.Struct, kw_only=True):
     backoff_limit: Annotated[int, Constraint(ge=0, le=1000)] = 6
     retries: sections.Retries | None = None
     restart_when_stalled: bool | None = None
+    avoid_failed_nodes: bool = True
     stall_after_seconds: Annotated[float, Constraint(ge=60, le=7 * 86_400)] | None = None
     assets: sections.Assets | None = None
     code: sections.CodeSource | None = None
@@ -384,7 +387,9 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
         failures: attempts that failed and count against ``backoff_limit``.
         losses: attempts in a row that were lost soon after they began, with their node or GPU.
         failed_nodes: where the last attempts crashed or were lost, the latest first; other nodes
-            are taken first.
+            are taken first, unless it asks for no such care (``avoid_failed_nodes``).
+        failed_devices: the GPUs of those attempts, or those at fault, as ``NODE/INDEX``, where
+            nodes tell their GPUs apart; others of the node are taken first.
         queue_position: place among all waiting workloads, from 1.
         borrowed: runs beyond its project's guaranteed quota.
         rule: the project's limits that it was started under.
@@ -403,6 +408,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     failures: int = 0
     losses: int = 0
     failed_nodes: tuple[str, ...] = ()
+    failed_devices: tuple[str, ...] = ()
     preemptions: int = 0
     queue_position: int | None = None
     borrowed: bool = False

@@ -100,6 +100,7 @@ LIFE: Final = (
     Option("retry", "How many failures of a class it may have: application (errors of its own, by "
            "default 0), memory, crash, stalled, gpu, node, lost; several as gpu=3,node=5; may be "
            "repeated.", RULES, values.RETRY, ("retries",), many="mapping"),
+    of_field("avoid-failed-nodes", RULES, "avoid_failed_nodes", off="reuse-failed-nodes"),
     of_field("restart", RULES, "restart_policy"),
     of_field("checkpoint-every", RULES, "checkpoint_every_seconds"),
     of_field("continue-from", RULES, "continue_from",

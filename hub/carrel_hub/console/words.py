@@ -292,6 +292,11 @@ def restart_rule(spec: WorkloadSpec) -> str:
     return f"it is tried again, {times} at most{end}"
 
 
+def avoided(job: Workload) -> str:
+    """The nodes and GPUs that its next attempt gets last."""
+    return wording.avoided(job)
+
+
 def room_on(node: Node) -> int:
     """Wholly free GPUs that a job on this node could get; none where no CPU or memory is left."""
     full = (

@@ -25,6 +25,8 @@ class NodeConstraint:
         labels: required, all of them: the node's value of the key is one of the values.
         preferred: nodes that satisfy more of these are taken first; never a condition.
         avoided: names of nodes that are taken last, whatever they satisfy; never a condition.
+        avoided_devices: devices of a node, by its name, that are taken last there, the first of
+            them least of all; never a condition.
         tolerations: taints that do not keep the task away, ``key`` or ``key=value``; ``*`` all.
         apart: members of one workload go to different values of this label key (``HOST``: to
             different nodes); empty means that they may share.
@@ -35,6 +37,7 @@ class NodeConstraint:
     labels: tuple[tuple[str, frozenset[str]], ...] = ()
     preferred: tuple[tuple[str, frozenset[str]], ...] = ()
     avoided: frozenset[str] = frozenset()
+    avoided_devices: tuple[tuple[str, int], ...] = ()
     tolerations: frozenset[str] = frozenset()
     apart: str = ""
     spread: bool | None = None

@@ -81,6 +81,13 @@ def test_a_rule_for_stalls_is_asked_for(run: Run, fake: FakeScheduler) -> None:
     assert (refused.code, "--stall-after" in refused.err) == (2, True)
 
 
+def test_care_after_failures_can_be_left_out(run: Run, fake: FakeScheduler) -> None:
+    assert run("submit", "x", "--reuse-failed-nodes", "--", "true").code == 0
+    assert fake.workload("vision", "x")["spec"]["avoid_failed_nodes"] is False
+    assert run("submit", "y", "--avoid-failed-nodes", "--", "true").code == 0
+    assert fake.workload("vision", "y")["spec"]["avoid_failed_nodes"] is True
+
+
 def test_work_to_start_after_is_named_with_its_condition(run: Run, fake: FakeScheduler) -> None:
     assert run("submit", "x", "--after", "prep", "--after", "old:any", "--", "true").code == 0
     spec = fake.workload("vision", "x")["spec"]

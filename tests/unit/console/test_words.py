@@ -215,5 +215,10 @@ def test_commands_restarts_and_deletable_projects() -> None:
     assert words.restart_rule(WorkloadSpec(backoff_limit=1)).endswith("once at most")
     stalls = WorkloadSpec(restart_when_stalled=True, stall_after_seconds=600)
     assert words.restart_rule(stalls).endswith("; when it stands still: restarted after 10 min")
+    status = WorkloadStatus(failed_nodes=("n1",), failed_devices=("n1/0",))
+    job = Workload(name="a", project="p", status=status)
+    assert words.avoided(job) == "n1, GPU n1/0"
+    careless = WorkloadSpec(avoid_failed_nodes=False)
+    assert words.avoided(Workload(name="a", project="p", spec=careless, status=status)) == ""
     assert words.can_delete(Project(name="x"))
     assert not words.can_delete(Project(name="x", use=ProjectUse(waiting=1)))

@@ -47,6 +47,19 @@ async def test_work_on_a_sick_gpu_begins_elsewhere_and_counts_no_failure(desk: D
     assert "GPU 1 of desk was taken out of service (Xid 79" in decision.reason.sentence
 
 
+async def test_a_gpu_that_failed_a_job_is_its_last_choice_when_it_is_well_again(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "job", gpus=2)
+    await desk.runs(uid)
+    assert on_device(desk, 1).workload_uid == uid
+    await condition(desk, 1, SLOW)
+    await condition(desk, 1)
+    await desk.ends(uid, None, signal=15)
+    status = (await desk.stored(uid)).status
+    assert (status.failures, status.failed_devices) == (0, (f"{NODE}/1",))
+    assert {on_device(desk, 0), on_device(desk, 2)} == set(desk.tasks_of(uid)), "not 1 again"
+
+
 async def test_a_passing_check_returns_it_and_what_waits_starts_there(desk: Desk) -> None:
     await desk.project("vision", 4)
     await condition(desk, 0, SLOW)

@@ -7,6 +7,7 @@ from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import LATE_SECONDS
 from carrel_scheduler.workloads.reconcile import executor
 from carrel_scheduler.workloads.state.events import DevicesSampled, Wake
+from carrel_schema.sections import Retries
 from unit.workloads.desk import NODE, Desk, node_facts
 
 
@@ -81,6 +82,65 @@ async def test_after_a_crash_another_node_is_taken_where_one_has_room(desk: Desk
     assert sorted(nodes) == sorted((NODE, "other"))
     assert (await desk.stored(uid)).status.failed_nodes == (nodes[1], nodes[0])
     assert await desk.phase(uid) == "starting", "both failed: it waits for neither"
+
+
+async def crashed(desk: Desk, uid: str) -> tuple[int, ...]:
+    """The GPUs of an attempt that crashes a minute after its start."""
+    await desk.runs(uid)
+    [task] = desk.tasks_of(uid)
+    await desk.wait(60.0)
+    await desk.ends(uid, None, signal=11)
+    await desk.wait(60.0)
+    return desk.engine.specs[task].devices
+
+
+async def test_after_a_crash_other_gpus_of_the_machine_are_taken(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "train-1", gpus=2, backoff_limit=9)
+    first, second = await crashed(desk, uid), await crashed(desk, uid)
+    assert sorted(first + second) == [0, 1, 2, 3]
+    status = (await desk.stored(uid)).status
+    assert status.failed_devices == tuple(f"{NODE}/{one}" for one in (*second, *first))
+    await desk.recover()
+    assert await crashed(desk, uid) == first, "all failed: those that did so latest come last"
+    await desk.change(uid, suspend=True)
+    await desk.ends(uid, 143)
+    await desk.resume(uid)
+    assert (await desk.stored(uid)).status.failed_devices == ()
+
+
+async def test_a_gpu_that_failed_is_taken_at_once_where_no_other_is_free(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "train-1", gpus=2, backoff_limit=9)
+    await desk.runs(uid)
+    others = await desk.submit("vision", "train-2", gpus=2)
+    await desk.runs(others)
+    assert await crashed(desk, uid) == (0, 1)
+    assert await desk.phase(uid) == "starting"
+
+
+@pytest.mark.parametrize("share", [False, True])
+async def test_who_wants_no_such_care_gets_the_same_gpus_again(desk: Desk, *, share: bool) -> None:
+    await desk.project("vision", 4)
+    gpus = 0.5 if share else 2
+    careless = await desk.submit(
+        "vision", "careless", gpus, backoff_limit=9, avoid_failed_nodes=False
+    )
+    assert await crashed(desk, careless) == await crashed(desk, careless)
+    await desk.change(careless, suspend=True)
+    await desk.ends(careless, 143)
+    careful = await desk.submit("vision", "careful", gpus, backoff_limit=9)
+    assert await crashed(desk, careful) != await crashed(desk, careful)
+
+
+async def test_an_error_of_the_program_blames_no_gpu(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "train-1", retries=Retries(application=3))
+    await desk.runs(uid)
+    [task] = desk.tasks_of(uid)
+    desk.finish(task, 127)
+    await desk.settle()
+    assert (await desk.stored(uid)).status.failed_devices == ()
 
 
 async def test_an_exit_that_comes_twice_within_seconds_is_not_tried_again(desk: Desk) -> None:

@@ -237,7 +237,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Inputs", ", ".join(spec.inputs)),
         ("When stalled", wording.stall_rule(spec.restart_when_stalled, spec.stall_after_seconds)),
         ("Attempts", _attempts(workload)),
-        ("Avoids", ", ".join(status.failed_nodes)),
+        ("Avoids", wording.avoided(workload)),
         ("Progress", _progress(workload)),
         ("Metrics", ", ".join(f"{key} {value:.6g}" for key, value in status.metrics.items())),
         ("Checkpoint", _checkpoint(workload, now)),

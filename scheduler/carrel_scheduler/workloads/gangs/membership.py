@@ -134,14 +134,24 @@ def lose(
     loss: LossCause = "",
     stalled: bool = False,
     index: int | None = None,
+    node: str = "",
+    devices: Collection[int] = (),
 ) -> None:
     """A gang cannot go on: all its members are to end, to start again together.
 
     ``index``: of the member that failed, where one did; ``loss``: what went away under it;
-    ``stalled``: it is ended because it stood still.
+    ``stalled``: it is ended because it stood still; ``devices`` of ``node``: the GPUs at fault.
     """
     alone = entry.workload.spec.tasks == 1
-    reason = reasons.gang_lost(how, lost=lost, loss=loss, stalled=stalled, alone=alone, index=index)
+    reason = reasons.gang_lost(
+        how,
+        lost=lost,
+        loss=loss,
+        stalled=stalled,
+        alone=alone,
+        index=index,
+        devices=[f"{node}/{device}" for device in sorted(devices)],
+    )
     entry.workload.status.reason = reason
     end_all(changes, entry)
 

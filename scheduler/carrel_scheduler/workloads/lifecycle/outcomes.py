@@ -44,7 +44,8 @@ class Outcome:
     """The next phase, why, and for another attempt not before which instant.
 
     ``losses``: as many attempts in a row were lost. ``failure``: what counts against the back-off
-    limit. ``failed_node``: where another attempt might fail alike.
+    limit. ``failed_node``: where another attempt might fail alike; ``failed_devices``: on which
+    GPUs, as ``NODE/INDEX``.
     """
 
     phase: Phase
@@ -53,6 +54,7 @@ class Outcome:
     losses: int = 0
     not_before: float | None = None
     failed_node: str = ""
+    failed_devices: tuple[str, ...] = ()
 
 
 def pause_seconds(failures: int) -> float:
@@ -106,7 +108,18 @@ def outcome(
             failure = msgspec.structs.replace(failure, cls="stalled", cause=how, again=False)
         result = _failure(spec, status, failure, said.rstrip(".") or how, now)
         lost = failure.cls == "crash"
-    return replace(result, failed_node=worst.node if lost and named else "")
+    return _blaming(result, worst if lost and named else None, broken)
+
+
+def _blaming(result: Outcome, worst: TaskStatus | None, broken: ReasonInfo | None) -> Outcome:
+    """The outcome with where it failed: the GPUs that were found at fault, else those of a task."""
+    devices = tuple(broken.data.get("devices", ())) if broken is not None else ()
+    if devices:
+        return replace(result, failed_node=devices[0].rpartition("/")[0], failed_devices=devices)
+    if worst is None:
+        return result
+    devices = tuple(f"{worst.node}/{device}" for device in worst.devices)
+    return replace(result, failed_node=worst.node, failed_devices=devices)
 
 
 def _worst(ended: Sequence[TaskStatus], broken: ReasonInfo | None) -> TaskStatus:

@@ -18,7 +18,13 @@ from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.external import Disruption, NodeHealth
 from carrel_scheduler.policy.limits import rule_for
 from carrel_scheduler.workloads.gangs import membership
-from carrel_scheduler.workloads.lifecycle.outcomes import DRAIN, EVICT, how_task_ended, outcome
+from carrel_scheduler.workloads.lifecycle.outcomes import (
+    DRAIN,
+    EVICT,
+    Outcome,
+    how_task_ended,
+    outcome,
+)
 from carrel_scheduler.workloads.lifecycle.termination import count_loss, preempt
 from carrel_scheduler.workloads.state import reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
@@ -166,8 +172,7 @@ def _settle(changes: PassChanges, entry: CachedWorkload) -> None:
         status.last_failure = result.failure
     status.losses = result.losses
     if result.failed_node:
-        before = (node for node in status.failed_nodes if node != result.failed_node)
-        status.failed_nodes = (result.failed_node, *before)[:AVOIDED_NODES]
+        _blame(changes, entry, result)
     ended_at = max((task.ended_at for task in entry.ended.values()), default=0.0)
     count_loss(entry, ended_at or changes.now, done=result.phase == "succeeded")
     at_once = result.phase == "pending" and result.not_before is None
@@ -182,6 +187,17 @@ def _settle(changes: PassChanges, entry: CachedWorkload) -> None:
             changes.enqueue(entry)
     elif result.phase == "stopped":
         status.attempt += 1
+
+
+def _blame(changes: PassChanges, entry: CachedWorkload, result: Outcome) -> None:
+    """Keep where an attempt failed, so that the next one is placed elsewhere first."""
+    status = entry.workload.status
+    latest = (result.failed_node, *status.failed_nodes)
+    status.failed_nodes = tuple(dict.fromkeys(latest))[:AVOIDED_NODES]
+    if result.failed_node not in changes.cache.counted_nodes:
+        blamed = (*result.failed_devices, *status.failed_devices)
+        status.failed_devices = tuple(dict.fromkeys(blamed))[:AVOIDED_DEVICES]
+    entry.outdated = entry.queued  # the core asks for it with other wishes now
 
 
 def _show(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
@@ -210,6 +226,8 @@ def _show(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None
 
 AVOIDED_NODES = 3
 """Of so many nodes where attempts failed, the latest, others are taken first."""
+AVOIDED_DEVICES = 64
+"""The same of GPUs, of those nodes whose GPUs are known one by one."""
 _AWAY = (NodeHealth.SILENT, NodeHealth.GONE)
 
 

@@ -297,7 +297,8 @@ def _requeue_lost(changes: PassChanges, facts: NodeFacts) -> None:
     for entry in tuple(changes.cache.holding):
         gone = lost.intersection(_devices(entry, facts.name))
         if gone and entry.workload.status.phase in ("starting", "running") and not entry.ending:
-            _end_lost(changes, entry, reasons.gpus_lost(sorted(gone), facts.name))
+            how = reasons.gpus_lost(sorted(gone), facts.name)
+            _end_lost(changes, entry, how, facts.name, gone)
 
 
 def _devices(entry: CachedWorkload, node: str) -> Iterable[int]:
@@ -318,12 +319,14 @@ def _requeue_from_sick(
         return
     if health.is_fatal(conditions) or entry.workload.spec.kind != "workspace":
         how = reasons.gpu_cordoned(index, node, health.in_words(conditions))
-        _end_lost(changes, entry, how)
+        _end_lost(changes, entry, how, node, (index,))
 
 
-def _end_lost(changes: PassChanges, entry: CachedWorkload, how: str) -> None:
+def _end_lost(
+    changes: PassChanges, entry: CachedWorkload, how: str, node: str, gone: Collection[int]
+) -> None:
     """A workspace stops: what ran in it is gone, and its owner starts it again."""
     if entry.workload.spec.kind == "workspace" or not entry.alive:
         stop_for(changes, entry, reasons.stopped_by_loss(how))
     else:
-        membership.lose(changes, entry, how, lost=True, loss="gpu")
+        membership.lose(changes, entry, how, lost=True, loss="gpu", node=node, devices=gone)

@@ -410,7 +410,7 @@ def _resume(changes: PassChanges, entry: CachedWorkload) -> None:
     status = entry.workload.status
     status.observed_resumes = entry.workload.spec.resumes
     status.failures = status.losses = 0
-    status.failed_nodes = ()
+    status.failed_nodes = status.failed_devices = ()
     if status.reason is not None and status.reason.token == reasons.TIMED_OUT:
         status.ran_seconds = 0.0
     status.ended_at = None

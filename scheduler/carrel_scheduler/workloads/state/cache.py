@@ -177,7 +177,8 @@ class WorkloadCache:
     ``queue`` gives the uids of all pending workloads in their order; the reconciler sets it.
     ``largest_gpus``: how many GPUs the largest node has. ``gpu_models``: of all nodes.
     ``outdated``: where waiting work may run has changed since it was queued. ``draining``: names
-    of projects that are deleted and still hold resources.
+    of projects that are deleted and still hold resources. ``counted_nodes``: names of nodes of
+    whose GPUs only the number is known.
     """
 
     def __init__(self) -> None:
@@ -191,6 +192,7 @@ class WorkloadCache:
         self._ranked: tuple[Sequence[str], dict[str, int]] = ((), {})
         self.fair_share: dict[str, int] = {}
         self.largest_gpus = 0
+        self.counted_nodes: set[str] = set()
         self.gpu_models: frozenset[str] = frozenset()
         self.mig_model = ""
         self.outdated = False
@@ -202,6 +204,7 @@ class WorkloadCache:
     def node_seen(self, facts: NodeFacts) -> None:
         """A node appeared, or has other hardware."""
         self.largest_gpus = max(self.largest_gpus, len(facts.devices))
+        (self.counted_nodes.add if facts.counted else self.counted_nodes.discard)(facts.name)
         models = self.gpu_models | gpu_models.of_node(device.name for device in facts.devices)
         self.outdated |= models != self.gpu_models
         self.gpu_models = models
@@ -299,9 +302,7 @@ def queued_event(
     """
     meta, spec = workload.meta, workload.spec
     rules = cache.rules_of(meta.project)
-    where = shape.where_of(
-        spec, cache.gpu_models, inherited_rules.spread(*rules), workload.status.failed_nodes
-    )
+    where = shape.where_of(spec, cache.gpu_models, inherited_rules.spread(*rules), workload.status)
     return WorkloadQueued(
         uid=meta.uid,
         name=meta.name,

@@ -342,6 +342,7 @@ def gang_lost(
     stalled: bool = False,
     alone: bool = False,
     index: int | None = None,
+    devices: Sequence[str] = (),
 ) -> ReasonInfo:
     """A gang, or a task ``alone``, cannot go on; what of it still runs is being ended."""
     return ReasonInfo(
@@ -352,7 +353,14 @@ def gang_lost(
         help="It starts again from its last checkpoint."
         if alone
         else "They start again together from the last checkpoint.",
-        data={"how": how, "lost": lost, "loss": loss, "stalled": stalled, "index": index},
+        data={
+            "how": how,
+            "lost": lost,
+            "loss": loss,
+            "stalled": stalled,
+            "index": index,
+            "devices": list(devices),
+        },
     )
 
 

@@ -18,7 +18,7 @@ from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.mig_resources import held_milli, resource_of
 from carrel_schema.kinds import KINDS
 from carrel_schema.names import NODE_GROUP
-from carrel_schema.objects import Resources, Workload, WorkloadSpec
+from carrel_schema.objects import Resources, Workload, WorkloadSpec, WorkloadStatus
 from carrel_schema.sections import Rendezvous
 
 RENDEZVOUS: Final = "_rendezvous"
@@ -132,7 +132,7 @@ def where_of(
     spec: WorkloadSpec,
     models: Collection[str] = (),
     spread: bool | None = None,
-    failed_nodes: Collection[str] = (),
+    status: WorkloadStatus | None = None,
 ) -> NodeConstraint:
     """The nodes that it asks for itself.
 
@@ -140,20 +140,29 @@ def where_of(
         spec: of the work.
         models: of GPUs that nodes have.
         spread: whether its project spreads work over nodes; ``None``: as the cluster does.
-        failed_nodes: where its last attempts failed; it is placed there only if no other fits.
+        status: of the work: where its last attempts failed it is placed only if no other place
+            fits, unless it wants no such care.
     """
     labels: tuple[tuple[str, frozenset[str]], ...] = ()
     if spec.node_group:
         labels = ((NODE_GROUP, frozenset({spec.node_group})),)
+    failed = status if status is not None and spec.avoid_failed_nodes else WorkloadStatus()
     preferred = gpu_models.in_order(spec.gpu_types, models)
     if preferred:
         labels = (*labels, preferred[-1])
     return NodeConstraint(
         labels=labels,
         preferred=preferred[:-1],
-        avoided=frozenset(failed_nodes),
+        avoided=frozenset(failed.failed_nodes),
+        avoided_devices=tuple(map(_device_at, failed.failed_devices)),
         spread=spread,
     )
+
+
+def _device_at(place: str) -> tuple[str, int]:
+    """Node and index of a device that is written as ``NODE/INDEX``."""
+    node, _, index = place.rpartition("/")
+    return node, int(index)
 
 
 def request_of(
