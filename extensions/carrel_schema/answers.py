@@ -323,14 +323,23 @@ class SetAsideInput(Answer, frozen=True, kw_only=True):
     Attributes:
         source: what kind of input it is, such as ``workload`` or ``node``.
         key: which of them: a uid or a name.
-        reason: a stable token; the log says more.
+        name: what people call it, as ``PROJECT/NAME``; empty where that is the key, or unknown.
+        reason: a stable token.
+        message: what the error said; the log may say more.
         since: epoch seconds of the first failure for that reason.
     """
 
     source: str
     key: str
+    name: str = ""
     reason: str = ""
+    message: str = ""
     since: float = 0.0
+
+    @property
+    def called(self) -> str:
+        """Its name, else its key."""
+        return self.name or self.key
 
 
 class FaultList(Answer, frozen=True, kw_only=True):

@@ -46,12 +46,16 @@ class Skipped:
         key: which of them.
         reason: a stable token: the ``code`` of the error where it has one, else its class.
         since: epoch seconds of the first failure for that reason.
+        message: what the error said then, on one line.
+        name: what people call it, as ``PROJECT/NAME``; empty where that is the key, or unknown.
     """
 
     source: Source
     key: str
     reason: str
     since: float
+    message: str = ""
+    name: str = ""
 
 
 class Quarantine:
@@ -63,29 +67,31 @@ class Quarantine:
         self._counts: Counter[tuple[Source, str]] = Counter()
 
     def guard(
-        self, source: Source, key: str, *, fatal: tuple[type[Exception], ...] = ()
+        self, source: Source, key: str, *, name: str = "", fatal: tuple[type[Exception], ...] = ()
     ) -> "Guard":
         """Process one input in a ``with`` block; an exception sets it aside and goes no further.
 
         Args:
             source: what kind of input it is.
             key: which of them.
+            name: what people call it, where that is not the key.
             fatal: exceptions that concern more than this input; they are raised.
         """
-        return Guard(self, source, key, fatal)
+        return Guard(self, source, key, name, fatal)
 
-    def put(self, source: Source, key: str, error: Exception) -> None:
+    def put(self, source: Source, key: str, error: Exception, *, name: str = "") -> None:
         """Set an input aside that could not be processed because of ``error``."""
         key, reason = _printable(key, LONGEST_KEY), reason_of(error)
         self._counts[source, reason] += 1
         known = self._kept.pop((source, key), None)
         same = known is not None and known.reason == reason
-        now = Skipped(source, key, reason, self._clock())
+        text = _printable(str(error), LONGEST_MESSAGE)
+        called = _printable(name, LONGEST_KEY) or (known.name if known is not None else "")
+        now = Skipped(source, key, reason, self._clock(), text, called)
         self._kept[source, key] = known if known is not None and same else now
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
         if not same:
-            text = _printable(str(error), LONGEST_MESSAGE)
             said = None if _is_expected(error) else error
             log.error("%s %s is set aside: %s: %s", source, key, reason, text, exc_info=said)
 
@@ -115,9 +121,15 @@ class Guard:
     """One input while it is processed; see ``Quarantine.guard``. ``failed``: what came of it."""
 
     def __init__(
-        self, quarantine: Quarantine, source: Source, key: str, fatal: tuple[type[Exception], ...]
+        self,
+        quarantine: Quarantine,
+        source: Source,
+        key: str,
+        name: str,
+        fatal: tuple[type[Exception], ...],
     ) -> None:
-        self._quarantine, self._source, self._key, self._fatal = quarantine, source, key, fatal
+        self._quarantine, self._source, self._key = quarantine, source, key
+        self._name, self._fatal = name, fatal
         self.failed = False
 
     def __enter__(self) -> Self:
@@ -132,7 +144,7 @@ class Guard:
         if isinstance(error, self._fatal) or not isinstance(error, Exception):
             return False
         self.failed = True
-        self._quarantine.put(self._source, self._key, error)
+        self._quarantine.put(self._source, self._key, error, name=self._name)
         return True
 
 

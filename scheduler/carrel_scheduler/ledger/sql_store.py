@@ -143,8 +143,8 @@ class SqlObjectStore:
     ) -> None:
         for uid in read:
             self._quarantine.release(SOURCES[kind], uid)
-        for uid, error in damaged.items():
-            self._quarantine.put(SOURCES[kind], uid, error)
+        for uid, (name, error) in damaged.items():
+            self._quarantine.put(SOURCES[kind], uid, error, name=name)
 
     async def update(self, obj: ObjectT) -> ObjectT:
         """See ``ObjectStore``."""

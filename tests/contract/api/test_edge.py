@@ -42,7 +42,10 @@ async def test_whoever_watches_over_the_process_needs_no_token(desk: Desk) -> No
 
 async def test_what_is_set_aside_is_told_while_work_goes_on(desk: Desk) -> None:
     desk.live.told_faults = Faults(
-        set_aside=[Skipped("node", f"gpu-{n}", "bad_quantity", 5.0) for n in range(30)],
+        set_aside=[
+            Skipped("node", f"gpu-{n}", "bad_quantity", 5.0, "no number", f"rack/gpu-{n}")
+            for n in range(30)
+        ],
         skipped={("node", "bad_quantity"): 31},
         violated=["limits_held"],
         violations={"limits_held": 2},
@@ -53,7 +56,9 @@ async def test_what_is_set_aside_is_told_while_work_goes_on(desk: Desk) -> None:
     assert named["set_aside"][-1] == {
         "source": "node",
         "key": "gpu-29",
+        "name": "rack/gpu-29",
         "reason": "bad_quantity",
+        "message": "no number",
         "since": 5.0,
     }
     assert (len(named["set_aside"]), named["violated_invariants"]) == (30, ["limits_held"])

@@ -117,14 +117,32 @@ async def test_empty_cluster_and_queue_say_so() -> None:
 async def test_admins_alone_see_what_the_scheduler_set_aside() -> None:
     clock = Clock()
     with FakeScheduler(tcp=True, now=clock) as fake:
-        aside = {"source": "node", "key": "node-7", "reason": "bad_quantity", "since": clock() - 90}
+        aside = {
+            "source": "workload",
+            "key": "uid7",
+            "name": "vision/train-7",
+            "reason": "bad_quantity",
+            "message": "<b>no number</b>",
+            "since": clock() - 90,
+        }
         fake.faults(set_aside=[aside], violated_invariants=["limits_held"])
         async with Site(fake, clock) as site, Visitor(site, "root") as root:
             words = (await root.get("cluster")).words
-            assert "node node-7 bad_quantity 1 min" in words
+            assert "workload vision/train-7 bad_quantity <b>no number</b> 1 min" in words
             assert "limits_held" in words
+            for page in ("", "alerts"):
+                words = (await root.get(page)).words
+                assert "The scheduler has set 2 things aside" in words, page
+                told = "workload vision/train-7: bad_quantity (<b>no number</b>), 1 min"
+                assert told in words, page
+                assert "invariant limits_held: violated" in words, page
             async with Visitor(site, "ada") as ada:
                 assert "Set aside" not in (await ada.get("cluster")).words
+                for page in ("", "alerts"):
+                    assert "could not process" not in (await ada.get(page)).words
+        fake.faults(set_aside=[], violated_invariants=[])
+        async with Site(fake, clock) as site, Visitor(site, "root") as root:
+            assert "could not process" not in (await root.get()).words
 
 
 async def test_foreign_projects_have_their_colours(ada: Visitor) -> None:

@@ -157,7 +157,8 @@ async def test_an_object_that_cannot_be_read_is_set_aside(
     assert [obj.meta.uid for obj in page.items] == [first.meta.uid, last.meta.uid]
     changes = await take(ledger.watch(Workload, 0), 2)
     assert [change.object.meta.uid for change in changes] == [first.meta.uid, last.meta.uid]
-    assert [item.key for item in ledger._quarantine.items] == [bad.meta.uid]
+    [item] = ledger._quarantine.items
+    assert (item.key, item.name) == (bad.meta.uid, f"{bad.meta.project}/bad")
 
 
 def set_most_pages(ledger: SqlLedger, count: int) -> None:

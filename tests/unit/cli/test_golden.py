@@ -97,14 +97,22 @@ def test_what_is_shown(run: Run, story: FakeScheduler, name: str, words: list[st
 
 def test_admins_alone_list_what_is_set_aside(run: Run, story: FakeScheduler) -> None:
     aside = {"source": "node", "key": "node-7", "reason": "bad_quantity", "since": NOW - 90.0}
-    story.faults(set_aside=[aside], violated_invariants=["limits_held"])
+    work = {
+        **aside,
+        "source": "workload",
+        "key": "uid7",
+        "name": "vision/train-7",
+        "message": "no number",
+    }
+    story.faults(set_aside=[aside, work], violated_invariants=["limits_held"])
     refused = run("list", "faults")
     assert (refused.code, refused.err) == (1, "Only an administrator may do this.\n")
     shown = run("list", "faults", user="root")
     assert [line.split() for line in shown.out.splitlines()] == [
-        ["SOURCE", "NAME", "REASON", "FOR"],
-        ["node", "node-7", "bad_quantity", "1", "min"],
-        ["invariant", "limits_held", "violated", "-"],
+        ["SOURCE", "NAME", "REASON", "FOR", "MESSAGE"],
+        ["node", "node-7", "bad_quantity", "1", "min", "-"],
+        ["workload", "vision/train-7", "bad_quantity", "1", "min", "no", "number"],
+        ["invariant", "limits_held", "violated", "-", "-"],
     ]
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.quarantine import MOST_KEPT, Quarantine, Skipped
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from unit.workloads.desk import Desk
 
 
 def quarantine(now: float = 5.0) -> Quarantine:
@@ -17,12 +19,34 @@ def test_an_input_that_fails_is_set_aside_until_it_can_be_processed() -> None:
     held = quarantine()
     with held.guard("node", "gpu-1"):
         raise InvalidEvent("too_many_devices", "devices", 900, "at most 64")
-    assert held.items == (Skipped("node", "gpu-1", "too_many_devices", 5.0),)
+    [kept] = held.items
+    assert kept == Skipped("node", "gpu-1", "too_many_devices", 5.0, kept.message)
+    assert "at most 64" in kept.message
     assert held.holds("node", "gpu-1")
     with held.guard("node", "gpu-1"):
         pass
     assert not list(held.items)
     assert held.counts == {("node", "too_many_devices"): 1}
+
+
+def test_the_name_that_people_know_is_kept() -> None:
+    held = quarantine()
+    with held.guard("workload", "uid1", name="vision/train-1"):
+        raise KeyError("x")
+    held.put("workload", "uid1", ValueError("y\nz"))
+    assert [(one.name, one.message) for one in held.items] == [("vision/train-1", "'y\\nz'")]
+
+
+async def test_live_work_is_named_by_its_project_and_name(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "job")
+    desk.loop.quarantine.put("task", f"rendezvous {uid}", ValueError("x"))
+    desk.loop.quarantine.put("node", "gpu-1", ValueError("x"))
+    found = LiveView(desk.loop).faults().set_aside
+    assert [(one.key, one.name) for one in found] == [
+        (f"rendezvous {uid}", "vision/job"),
+        ("gpu-1", ""),
+    ]
 
 
 def test_what_concerns_more_than_one_input_is_raised() -> None:

@@ -39,7 +39,7 @@ DEVICE_COLUMNS = ("NODE", "GPU", "TYPE", "ALLOCATED", "UTILIZATION", "MEMORY", "
 DEVICE_NUMBERS = ("GPU", "ALLOCATED", "UTILIZATION")
 LOAD_COLUMNS = ("NAME", "PROJECT", "GPUs", "UTILIZATION", "PROGRESS", "METRICS")
 LOAD_NUMBERS = ("GPUs", "UTILIZATION", "PROGRESS")
-FAULT_COLUMNS = ("SOURCE", "NAME", "REASON", "FOR")
+FAULT_COLUMNS = ("SOURCE", "NAME", "REASON", "FOR", "MESSAGE")
 QUEUE_COLUMNS = ("PLACE", "NAME", "PROJECT", "USER", "REQUEST", "WAITS SINCE", "REASON")
 USE_COLUMNS = (
     *("GPU-HOURS", "BORROWED", "USED", "IDLE"),
@@ -194,10 +194,10 @@ def list_faults(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = 
     with connected() as client:
         faults = client.faults()
     rows = [
-        [one.source, one.key, one.reason, units.duration(now() - one.since)]
+        [one.source, one.called, one.reason, units.duration(now() - one.since), one.message or "-"]
         for one in faults.set_aside
     ]
-    rows += [["invariant", name, "violated", "-"] for name in faults.violated_invariants]
+    rows += [["invariant", name, "violated", "-", "-"] for name in faults.violated_invariants]
     show(faults, output, FAULT_COLUMNS, rows, no_headers=no_headers)
 
 

@@ -29,6 +29,7 @@ class HomePage(SignedInPage):
             self.client.workload_page(user=self.user, phases=ACTIVE, limit=MOST_SHOWN),
             self.client.workload_page(user=self.user, phases=("pending",), limit=MOST_SHOWN),
         )
+        faults = await self.client.faults() if identity.admin else None
         own = [project for project in projects if project.name in identity.projects]
         pending = waiting.items
         now = self.console.clock()
@@ -36,12 +37,13 @@ class HomePage(SignedInPage):
         self.show(
             "home.html",
             section="home",
+            faults=faults,
             starts={
                 one.uid: estimate.sentence(one, starts[one.uid], now)
                 for one in pending
                 if one.uid in starts
             },
-            live=Live(("running", "next", "quota"), 15),
+            live=Live(("set-aside-notice", "running", "next", "quota"), 15),
             running=sorted(running.items, key=_newest_first),
             measured=await self.gpu_use(running.items),
             more_runs=running.next is not None,

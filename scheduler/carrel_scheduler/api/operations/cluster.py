@@ -77,7 +77,14 @@ async def read_faults(call: Call) -> Answer:
     """What the scheduler has set aside because it could not be processed, and broken invariants."""
     found = call.services.deps.live.faults()
     set_aside = [
-        SetAsideInput(source=one.source, key=one.key, reason=one.reason, since=one.since)
+        SetAsideInput(
+            source=one.source,
+            key=one.key,
+            name=one.name,
+            reason=one.reason,
+            message=one.message,
+            since=one.since,
+        )
         for one in found.set_aside
     ]
     return Answer(FaultList(set_aside=set_aside, violated_invariants=list(found.violated)))

@@ -69,7 +69,8 @@ def readable(
     """The object; ``None`` for one that cannot be read, which is set aside."""
     stored.kind = resource.kind
     key = stored.metadata.labels.get(names.UID) or stored.metadata.uid
-    with quarantine.guard(SOURCES[kind], key):
+    meta = stored.metadata
+    with quarantine.guard(SOURCES[kind], key, name=f"{meta.namespace}/{meta.name}".strip("/")):
         return codec.read(kind, stored)
     return None
 

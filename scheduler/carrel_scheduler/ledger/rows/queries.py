@@ -16,8 +16,8 @@ from carrel_schema.objects import ObjectT
 
 T = TypeVar("T")
 CHANGES_AT_ONCE: Final = 256
-Damaged = dict[str, Exception]
-"""What could not be read, by uid."""
+Damaged = dict[str, tuple[str, Exception]]
+"""What could not be read, by uid: ``PROJECT/NAME`` as far as it is known, and the error."""
 _STATE: Final = select(store_state.c.version, store_state.c.dropped_through)
 _CHANGES: Final = (
     select(changes, specs.c.spec)
@@ -137,5 +137,10 @@ def _readable(rows: Sequence[Row[Any]], read: Callable[[Row[Any]], T], damaged: 
         try:
             found.append(read(row))
         except (msgspec.MsgspecError, ValueError) as error:
-            damaged[row.uid] = error
+            damaged[row.uid] = (_name_in(row), error)
     return found
+
+
+def _name_in(row: Row[Any]) -> str:
+    """The name in a row of ``objects``; a row of ``changes`` has it in what may be damaged."""
+    return f"{row.project}/{row.name}".strip("/") if "name" in row._fields else ""

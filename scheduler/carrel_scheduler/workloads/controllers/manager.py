@@ -119,6 +119,11 @@ class Manager:
         known = self._known.get(uid)
         return [] if known is None else [known.parts[number] for number in sorted(known.parts)]
 
+    def owner(self, uid: str) -> Workload | None:
+        """The composite workload of that uid, as it was last seen."""
+        known = self._known.get(uid)
+        return None if known is None else known.owner
+
     def wake(self, uid: str) -> None:
         """Look at a composite workload: something that its controller knows of has changed."""
         known = self._known.get(uid)

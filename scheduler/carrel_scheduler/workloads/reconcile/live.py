@@ -1,6 +1,7 @@
 """The running scheduler as the API sees it (``contract.Live``): read from memory, never decides."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -90,11 +91,21 @@ class LiveView:
         """The inputs that were set aside, and violated invariants."""
         quarantine, audit = self._loop.quarantine, self._loop.audit
         return Faults(
-            set_aside=quarantine.items,
+            set_aside=[
+                one if one.name else replace(one, name=self._name_in(one.key))
+                for one in quarantine.items
+            ],
             skipped=dict(quarantine.counts),
             violated=sorted(audit.violated),
             violations=dict(audit.counts),
         )
+
+    def _name_in(self, key: str) -> str:
+        """``PROJECT/NAME`` of the live workload whose uid a key ends with; empty for none."""
+        uid = key.rpartition(" ")[2]
+        entry = self._loop.cache.get(uid)
+        found = self._loop.composites.owner(uid) if entry is None else entry.workload
+        return "" if found is None else f"{found.meta.project}/{found.meta.name}"
 
     def nodes(self) -> Sequence[NodeView]:
         """All nodes and devices."""

@@ -90,7 +90,8 @@ def _take_all(
     for workload in workloads:
         uid = workload.meta.uid
         before = Savepoint(changes)
-        with loop.quarantine.guard("workload", uid) as guard:
+        name = f"{workload.meta.project}/{workload.meta.name}"
+        with loop.quarantine.guard("workload", uid, name=name) as guard:
             if workload.spec.owner or workload.spec.kind in COMPOSITES:
                 loop.composites.changed(workload)
             if workload.spec.kind in COMPOSITES:

@@ -118,6 +118,7 @@ class AlertsPage(SignedInPage):
             self.client.whoami(), self.client.list_alerts(), self.client.list_alert_rules()
         )
         governs = "alerts:update" in identity.permissions
+        faults = await self.client.faults() if identity.admin else None
         silences: Any = ()
         channels: Any = ()
         if governs:
@@ -127,7 +128,8 @@ class AlertsPage(SignedInPage):
         self.show(
             "admin/alerts.html",
             section="alerts",
-            live=Live(("alerts",), 15),
+            live=Live(("set-aside-notice", "alerts"), 15),
+            faults=faults,
             permissions=identity.permissions,
             governs=governs,
             alerts=[one for one in alerts if one.state != "resolved"],
