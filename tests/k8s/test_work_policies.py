@@ -203,6 +203,10 @@ async def test_changed_policies_count_soon_and_nobody_else_changes_them(
 async def test_what_is_taken_on_has_the_defaults(
     bench: Bench, kubectl: Kubectl, client: KubeClient, ours: ControlPlane
 ) -> None:
+    content = msgspec.Raw(b'{"fields": {"gpus": 2}}')
+    two = ScopedRecord(kind="asset-compute", scope=Scope(), name="two", content=content)
+    await bench.ledger.scoped.put(two, actor="root")
+    await bench.put("sizes", Scope("project", "pol-a"), {"assets.compute": {"default": "two"}})
     live: Any = Fits()
     adoption = ObjectAdoption(bench.ledger, client, live, lambda: 1_790_000_000.0)
     task = asyncio.create_task(adoption.run())
@@ -220,6 +224,7 @@ async def test_what_is_taken_on_has_the_defaults(
         assert told.code == 0
         spec = (await asyncio.to_thread(until, taken, "adoption"))["spec"]
         assert (spec["graceSeconds"], spec["priority"]) == (7, "train")
+        assert (spec["assets"]["compute"], spec["resources"]["gpus"]) == ("two", 2)
     finally:
         task.cancel()
         await asyncio.wait([task])

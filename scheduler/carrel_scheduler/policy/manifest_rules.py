@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from carrel_scheduler.ledger.resources import kinds, quantities
 from carrel_scheduler.ledger.resources.wire import camel
-from carrel_scheduler.policy.workload_policy import MAPPINGS, ScopedPolicy, merge
+from carrel_scheduler.policy.workload_policy import MAPPINGS, OF_ALL_WORK, ScopedPolicy, merge
 from carrel_schema import constraints
 from carrel_schema.governance.policies import Bound, EffectiveRule, ManifestRule
 from carrel_schema.kinds import KINDS, WorkloadKind
@@ -27,18 +27,18 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "cpu_limit_millicores": ("resources", "cpuLimit"),
     "memory_bytes": ("resources", "memory"),
     "mig_profile": ("resources", "migProfile"),
-    "gpu_memory_bytes": (),
+    "gpu_memory_bytes": ("resources", "gpuMemory"),
     "gpu_devices": ("resources", "gpuDevices"),
 }
-"""Fields that a manifest says in another place; without one, it never says them."""
+"""Fields that a manifest says in another place."""
 _MILLI: Final = frozenset({"cpu_millicores", "cpu_limit_millicores"})
 _WILD: Final[Mapping[str, str]] = {"*": ".*", "?": "."}
-_BYTES: Final = frozenset({"memory_bytes"})
+_BYTES: Final = frozenset({"memory_bytes", "gpu_memory_bytes"})
 _RUNS: Final[tuple[WorkloadKind, ...]] = ("notebook", "training")
 
 
 def manifest_path(field: str) -> tuple[str, ...]:
-    """Where a manifest says a field of a request; empty: nowhere.
+    """Where a manifest says a field of a request.
 
     It leads into the specification; what begins with ``labels`` is among the labels.
     """
@@ -82,12 +82,10 @@ def _kinds() -> Iterator[tuple[str, list[WorkloadKind]]]:
 
 def _rule(field: str, rule: EffectiveRule) -> ManifestRule | None:
     path = manifest_path(field)
-    if not path:
-        return None
     made = ManifestRule(
         field=".".join((*(() if path[0] == "labels" else ("spec",)), *path)),
         path=list(path),
-        section=len(path) > 1 and path[0] not in {*MAPPINGS, "resources"},
+        section=len(path) > 1 and path[0] not in {*MAPPINGS, *OF_ALL_WORK, "resources"},
         quantity=field in _MILLI | _BYTES,
     )
     if rule.required is not None and rule.default is None and rule.locked is None:

@@ -19,6 +19,8 @@ from carrel_schema.wire import WorkloadCreate
 
 MAPPINGS: Final = frozenset({"environment", "labels"})
 """Fields whose entries have rules of their own, as ``environment.NAME``."""
+OF_ALL_WORK: Final = frozenset({"assets"})
+"""Sections that work of every kind may have: rules about them count also where there is none."""
 UNRULED: Final = frozenset(
     {"name", "name_prefix", "project", "kind", "template", "user", "server_name", "hold_for_claim"}
     | {"external", "given", "files", "secret_environment", "code"}
@@ -232,7 +234,7 @@ def _matches(value: Any, allowed: Sequence[Any]) -> bool:
 
 def _has_place(path: str, work: msgspec.Struct) -> bool:
     first, _, rest = path.partition(".")
-    return not rest or first in MAPPINGS or getattr(work, first, None) is not None
+    return not rest or first in MAPPINGS | OF_ALL_WORK or getattr(work, first, None) is not None
 
 
 def _value_at(path: str, work: msgspec.Struct) -> Any:
@@ -264,9 +266,10 @@ def _with(path: str, value: Any, body: WorkloadCreate) -> WorkloadCreate:
     if isinstance(before, Mapping) and rest:
         value = {**before, rest: str(value)}
     elif rest:
-        section: type[msgspec.Struct] = type(before)
+        section: type[msgspec.Struct] = constraints.bare(hint)
         hint = constraints.fields(section)[rest].hint
-        value = msgspec.structs.replace(before, **{rest: msgspec.convert(value, hint)})
+        known = section() if before is None else before
+        value = msgspec.structs.replace(known, **{rest: msgspec.convert(value, hint)})
     else:
         value = msgspec.convert(value, hint)
     return msgspec.structs.replace(body, **{first: value}, given=body.given | {first})

@@ -87,7 +87,7 @@ class Services:
             departments=Departments(deps.ledger, deps.access_rules, deps.live),
             node_groups=NodeGroups(deps),
             policies=policies,
-            templates=Templates(deps, assets),
+            templates=Templates(deps, assets, policies.records),
             assets=assets,
             access=Access(deps),
             budgets=budgets,

@@ -26,7 +26,8 @@ from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import admission, cron
-from carrel_scheduler.policy.manifest_defaults import Given, fill_defaults, unsaid
+from carrel_scheduler.policy.assets import AssetRecords, AssetRefused
+from carrel_scheduler.policy.manifest_defaults import Given, fill_assets, fill_defaults, unsaid
 from carrel_scheduler.policy.policy_records import PolicyRecords, kinds_of
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.contract import Live
@@ -35,6 +36,7 @@ from carrel_scheduler.workloads.namespaces.manifests import group_of
 from carrel_schema import names
 from carrel_schema.kinds import KINDS
 from carrel_schema.objects import Department, Object, ObjectT, Project, Workload
+from carrel_schema.scopes import Scope, scopes_over
 
 log = logging.getLogger(__name__)
 UNMARKED: Final = f"!{names.UID}"
@@ -77,7 +79,7 @@ class ObjectAdoption:
         self.quarantine = quarantine or Quarantine(clock)
         self._ledger, self._client, self._live, self._clock = ledger, client, live, clock
         self._again_seconds = again_seconds
-        self._policies = PolicyRecords(ledger, clock)
+        self._policies, self._assets = PolicyRecords(ledger, clock), AssetRecords(ledger, clock)
         self._feeds: list[tuple[Feed[Stored], Callable[[Stored], None]]] = []
         self._under_way: dict[str, Stored | None] = {}
 
@@ -214,12 +216,29 @@ class ObjectAdoption:
             ) from None
 
     async def _with_defaults(self, workload: Workload, given: Given) -> Given:
-        """Fill in what policies have defaults for; raises ``Refused`` for what has to be said."""
+        """Fill in what its assets say and policies have defaults for.
+
+        Raises ``Refused`` for what has to be said, and for an asset that is not there.
+        """
         rules = await self._policies.rules_for(workload.meta.project, kinds_of(workload.spec))
+        scopes = await self._scopes_over(workload)
+        try:
+            given = fill_assets(workload, given, await self._assets.all(), scopes, rules)
+        except AssetRefused as error:
+            raise Refused("UnknownAsset" if error.unknown else "Invalid", f"{error}.") from error
         filled = fill_defaults(workload, given, rules)
         if missing := unsaid(workload, filled, rules):
             raise Refused("Policy", "; ".join(one.sentence for one in missing) + ".")
         return filled
+
+    async def _scopes_over(self, workload: Workload) -> tuple[Scope, ...]:
+        """Those whose assets it may use: as over REST, its user's own, too."""
+        project, user = workload.meta.project, workload.spec.user
+        try:
+            found = await self._ledger.get(Project, project)
+        except NotFound:
+            return scopes_over(user=user)
+        return scopes_over(project=project, department=found.spec.department, user=user)
 
     async def _check(self, obj: Object) -> None:
         if isinstance(obj, Project) and (right := names.expected_project_name(obj.meta.name)):

@@ -1,7 +1,8 @@
 """Templates: written by users and administrators, filled into requests before they are validated.
 
 What a request says wins over the template it names, that one over default templates, of which the
-narrowest scope wins. Sections and mappings are filled entry by entry, everything else as a whole.
+narrowest scope wins, and that one over the assets that policies name. Sections and mappings are
+filled entry by entry, everything else as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,22 +17,30 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.governance.assets import Assets
 from carrel_scheduler.api.services.governance.documents import Documents, check_fields
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.policy.assets import (
+    INSTEAD,
+    AssetRefused,
+    AssetsThere,
+    named_by_policies,
+)
 from carrel_scheduler.policy.catalogue import KIND as CATALOGUE_KIND
 from carrel_scheduler.policy.catalogue import included
+from carrel_scheduler.policy.policy_records import PolicyRecords
+from carrel_schema import constraints
 from carrel_schema.governance.templates import NOT_IN_TEMPLATES, TemplateFields, TemplateOut
 from carrel_schema.scopes import Scope, scopes_over
+from carrel_schema.sections import ScheduleSpec
 
 KIND: Final = "template"
 NAMED: Final = (b'"template"', b'"assets"')
-INSTEAD: Final = frozenset({"gpus", "gpu_memory_bytes", "gpu_devices", "mig_profile"})
-"""Ways to ask for GPUs: a request that says one takes none of the others from a template."""
 
 
 class Templates:
-    """Reads, writes and fills in templates, and the assets that they and requests name."""
+    """Reads, writes and fills in templates, and assets that they, requests and policies name."""
 
-    def __init__(self, deps: ApiDependencies, assets: Assets) -> None:
+    def __init__(self, deps: ApiDependencies, assets: Assets, policies: PolicyRecords) -> None:
         self._documents, self._assets = Documents(deps, [KIND], "templates", "template"), assets
+        self._policies = policies
 
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[TemplateOut]:
         """Those that the caller may use; administrators see all."""
@@ -77,9 +86,7 @@ class Templates:
         A body that is no JSON object is returned as it is: validation tells what is wrong.
         """
         await self._documents.refresh()
-        if not any(word in content for word in NAMED) and not any(
-            _read(one).default for one in self._documents.known
-        ):
+        if not any(word in content for word in NAMED) and not await self._default_is_there():
             return content
         await self._assets.refresh()
         try:
@@ -91,12 +98,21 @@ class Templates:
         items = body.get("items")
         if isinstance(items, list):
             body["items"] = [
-                self._filled(one, principal) if isinstance(one, dict) else one for one in items
+                await self._filled(one, principal) if isinstance(one, dict) else one
+                for one in items
             ]
             return msgspec.json.encode(body)
-        return msgspec.json.encode(self._filled(body, principal))
+        return msgspec.json.encode(await self._filled(body, principal))
 
-    def _filled(self, body: dict[str, Any], principal: Principal) -> dict[str, Any]:
+    async def _default_is_there(self) -> bool:
+        """Whether something may be filled in that no request names."""
+        return any(_read(one).default for one in self._documents.known) or any(
+            path.startswith("assets.") and rule.default is not None
+            for one in await self._policies.all()
+            for path, rule in one.fields.rules.items()
+        )
+
+    async def _filled(self, body: dict[str, Any], principal: Principal) -> dict[str, Any]:
         project, user = body.get("project"), principal.name
         if principal.spawner and isinstance(body.get("user"), str):
             user = body["user"]
@@ -107,29 +123,70 @@ class Templates:
         )
         scopes = scopes_over(project=project, department=department, user=user)
         there = [one for one in self._documents.known if one.scope in scopes]
-        name, named = body.get("template"), None
-        if isinstance(name, str):
-            found = [one for one in there if one.name == name]
-            named = included().get(name)
-            if not found and named is None:
-                known = ", ".join(f"`{one}`" for one in sorted({one.name for one in there}))
-                right = f"one of {known}" if known else "none: there is no template for you here"
-                raise problems.invalid_field("template", Code.UNKNOWN_TEMPLATE, name, right)
-            named = _read(found[-1]) if found else named
+        named = _named(body.get("template"), there)
         kind = str(body.get("kind") or _kind_of(named))
         if named is not None and named.kinds and kind not in named.kinds:
-            right = f"one for `{kind}`; `{name}` is for {', '.join(named.kinds)}"
-            raise problems.invalid_field("template", Code.UNKNOWN_TEMPLATE, name, right)
-        filling: dict[str, Any] = {"kind": kind}
-        layers = [
+            right = f"one for `{kind}`; `{body['template']}` is for {', '.join(named.kinds)}"
+            raise problems.invalid_field("template", Code.UNKNOWN_TEMPLATE, body["template"], right)
+        layers: list[Mapping[str, Any]] = [
             one.fields
             for one in map(_read, there)
             if one.default and (not one.kinds or kind in one.kinds)
         ]
         layers += [] if named is None else [named.fields]
-        for layer in (*layers, body):
-            filling = _merged(_merged(filling, self._assets.under(layer, scopes)), layer)
-        return self._assets.with_data(filling, scopes)
+        layers.append(_without_empty_assets(body))
+        rules = await self._policies.rules_for(project, _kinds(kind, layers))
+        bounds = named_by_policies(rules, layers)
+        if bounds:
+            layers.insert(0, {"assets": {part: one.value for part, one in bounds.items()}})
+        return _put_together(kind, layers, self._assets.there(scopes, bounds))
+
+
+def _put_together(
+    kind: str, layers: Sequence[Mapping[str, Any]], assets: AssetsThere
+) -> dict[str, Any]:
+    """A request of its layers, the last of which wins, each over the assets that it names."""
+    filling: dict[str, Any] = {"kind": kind}
+    try:
+        for layer in layers:
+            filling = _merged(_merged(filling, assets.fields(layer.get("assets"))), layer)
+        return assets.with_data(filling)
+    except AssetRefused as error:
+        code = Code.UNKNOWN_ASSET if error.unknown else Code.INVALID
+        raise problems.invalid_field(error.where, code, error.name, error.right) from None
+
+
+def _named(name: Any, there: Sequence[ScopedRecord]) -> TemplateFields | None:
+    """The template that a request names; raises ``Invalid`` for one that is not there for it."""
+    if not isinstance(name, str):
+        return None
+    found = [one for one in there if one.name == name]
+    if found:
+        return _read(found[-1])
+    if name in included():
+        return included()[name]
+    known = ", ".join(f"`{one}`" for one in sorted({one.name for one in there}))
+    right = f"one of {known}" if known else "none: there is no template for you here"
+    raise problems.invalid_field("template", Code.UNKNOWN_TEMPLATE, name, right)
+
+
+def _without_empty_assets(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A request without what its ``assets`` leave open, as null would hide what others name."""
+    named = body.get("assets")
+    if named is None:
+        return {name: value for name, value in body.items() if name != "assets"}
+    if not isinstance(named, dict):
+        return body
+    return {**body, "assets": {part: one for part, one in named.items() if one is not None}}
+
+
+def _kinds(kind: str, layers: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The kinds whose policies hold: its own, and of a schedule that of what it runs."""
+    if kind != "schedule":
+        return [kind]
+    sections = [one for layer in layers if isinstance(one := layer.get("schedule"), dict)]
+    runs = [str(one["runs"]) for one in sections if one.get("runs")]
+    return [kind, runs[-1] if runs else constraints.fields(ScheduleSpec)["runs"].default]
 
 
 def _kind_of(named: TemplateFields | None) -> str:

@@ -1,0 +1,93 @@
+"""Assets that policies name: put together before policies are checked, from where the policy is."""
+
+from typing import Any
+
+import pytest
+
+from contract.api.service import Desk
+from contract.api.test_assets import JOB, put, spec
+
+
+async def policy(desk: Desk, scope: str, rules: dict[str, Any], **more: Any) -> None:
+    path = f"/policies/usual?scope={scope}"
+    made = await desk.ask("PUT", path, "root", json={"rules": rules, **more})
+    assert made.status == 200, made.body
+
+
+async def test_a_default_brings_what_the_asset_says(desk: Desk) -> None:
+    half = {"fields": {"gpus": 0.5, "cpu_millicores": 300}}
+    torch = {"fields": {"image": "torch:1", "environment": {"A": "1"}}}
+    words = {"data": {"kind": "folder", "source": "/data/words", "destination": "/words"}}
+    await put(desk, "compute", "half", half, "platform")
+    await put(desk, "environment", "torch", torch, "platform")
+    await put(desk, "data-source", "words", words, "platform")
+    names = {"environment": "torch", "compute": "half", "data_sources": ["words"]}
+    rules = {f"assets.{part}": {"default": name} for part, name in names.items()}
+    await policy(desk, "platform", rules | {"cpu_millicores": {"default": 700}})
+    made = await spec(desk, environment={"B": "2"}, assets=None)
+    assert (made["assets"], made["gpus"], made["cpu_millicores"]) == (names, 0.5, 300)
+    assert (made["image"], made["environment"]) == ("torch:1", {"A": "1", "B": "2"})
+    assert [one["destination"] for one in made["volumes"]] == ["/words"]
+    items = {"items": [JOB | {"name": "b"}]}
+    await desk.ask("POST", "/workloads:batch", "ada", json=items)
+    assert (await desk.workload("vision", "b")).spec.resources.gpu_milli == 500
+
+
+async def test_what_a_request_or_a_template_names_comes_before_a_default(desk: Desk) -> None:
+    await put(desk, "compute", "half", {"fields": {"gpus": 0.5, "memory_bytes": 2**31}})
+    await put(desk, "compute", "tiny", {"fields": {"gpus": 0.25}})
+    await policy(desk, "project/vision", {"assets.compute": {"default": "half"}})
+    named = await spec(desk, assets={"compute": "tiny"})
+    assert (named["assets"]["compute"], named["gpus"]) == ("tiny", 0.25)
+    assert named["memory_bytes"] == 2**30, "nothing of the one that was not taken"
+    template = {"fields": {"assets": {"compute": "tiny"}}}
+    await desk.ask("PUT", "/templates/t?scope=user/ada", "ada", json=template)
+    assert (await spec(desk, name="b", template="t"))["gpus"] == 0.25
+    own = await spec(desk, name="c", gpus=1.0, assets={"compute": None})
+    assert (own["gpus"], own["assets"]["compute"]) == (1, "half")
+
+
+async def test_nobody_puts_another_in_the_place_of_a_policys_asset(desk: Desk) -> None:
+    """It is sought where the policy is, and above: not among one's own of the same name."""
+    await put(desk, "compute", "half", {"fields": {"gpus": 0.5}}, "platform")
+    mine = {"fields": {"gpus": 2}}
+    for scope in ("user/ada", "project/vision"):
+        made = await desk.ask("PUT", f"/assets/compute/half?scope={scope}", "ada", json=mine)
+        assert made.status == 200
+    await policy(desk, "platform", {"assets.compute": {"default": "half", "locked": True}})
+    assert (await spec(desk))["gpus"] == 0.5
+    assert (await spec(desk, name="b", assets={"compute": "half"}))["gpus"] == 0.5
+    await put(desk, "compute", "other", {"fields": {"gpus": 2}})
+    body = JOB | {"name": "c", "assets": {"compute": "other"}}
+    refused = await desk.ask("POST", "/workloads", "ada", json=body)
+    assert refused.fields == {"assets.compute": "policy"}
+
+
+async def test_a_default_that_is_not_there_says_who_names_it(desk: Desk) -> None:
+    await policy(desk, "project/vision", {"assets.compute": {"default": "gone"}})
+    refused = await desk.ask("POST", "/workloads", "ada", json=JOB)
+    assert refused.fields == {"assets.compute": "unknown_asset"}
+    [error] = refused.body["errors"]
+    assert "it is named by policy `usual` of project/vision" in error["expected"]
+    other = JOB | {"project": "speech"}
+    assert (await desk.ask("POST", "/workloads", "carl", json=other)).status == 201
+
+
+async def test_defaults_are_those_of_the_kind(desk: Desk) -> None:
+    await put(desk, "compute", "half", {"fields": {"gpus": 0.5}})
+    rules = {"assets.compute": {"default": "half"}}
+    await policy(desk, "project/vision", rules, kinds=["notebook"])
+    assert (await spec(desk))["gpus"] == 0
+    notebook = {"kind": "notebook", "command": [], "notebook": {"path": "a.ipynb"}}
+    assert (await spec(desk, **notebook, name="b"))["gpus"] == 0.5
+    timed = {"schedule": {"cron": "0 3 * * *"}, "kind": "schedule", "name": "c"}
+    assert (await spec(desk, **timed, notebook={"path": "a.ipynb"}, command=[]))["gpus"] == 0.5
+
+
+@pytest.mark.parametrize("assets", [None, {}, {"compute": None}, {"data_sources": ["words"]}])
+async def test_a_required_asset_has_to_be_named(desk: Desk, assets: Any) -> None:
+    words = {"data": {"kind": "folder", "source": "/data/words", "destination": "/words"}}
+    await put(desk, "data-source", "words", words)
+    await policy(desk, "project/vision", {"assets.compute": {"required": True}})
+    refused = await desk.ask("POST", "/workloads", "ada", json=JOB | {"assets": assets})
+    assert refused.fields == {"assets.compute": "policy"}
