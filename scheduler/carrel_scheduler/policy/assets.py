@@ -58,7 +58,7 @@ class AssetRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class AssetsThere:
+class UsableAssets:
     """The assets that a piece of work may use.
 
     Attributes:

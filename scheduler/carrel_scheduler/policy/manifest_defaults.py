@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_scheduler.policy.assets import INSTEAD, AssetsThere, named_by_policies
+from carrel_scheduler.policy.assets import INSTEAD, UsableAssets, named_by_policies
 from carrel_scheduler.policy.manifest_rules import manifest_path
 from carrel_scheduler.policy.workload_policy import MAPPINGS, OF_ALL_WORK, Violation
 from carrel_schema import constraints
@@ -64,7 +64,7 @@ def fill_assets(
     """
     own = {} if workload.spec.assets is None else msgspec.to_builtins(workload.spec.assets)
     bounds = named_by_policies(rules, [{"assets": own}])
-    there = AssetsThere(records, scopes, bounds)
+    there = UsableAssets(records, scopes, bounds)
     for part, bound in bounds.items():
         given = _filled(workload, given, f"assets.{part}", bound.value)
     if workload.spec.assets is None:

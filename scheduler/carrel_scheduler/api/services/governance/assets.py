@@ -10,7 +10,7 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.governance.documents import Documents, check_fields
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_scheduler.policy.assets import PREFIX, TYPES, AssetsThere, asset_of
+from carrel_scheduler.policy.assets import PREFIX, TYPES, UsableAssets, asset_of
 from carrel_schema.governance.assets import (
     FIELDS_OF,
     AssetFields,
@@ -59,9 +59,9 @@ class Assets:
         """The department of a project, as far as it is known."""
         return self._documents.departments.get(project, "")
 
-    def there(self, scopes: Sequence[Scope], bounds: Mapping[str, Bound]) -> AssetsThere:
+    def usable(self, scopes: Sequence[Scope], bounds: Mapping[str, Bound]) -> UsableAssets:
         """Those that work in these scopes may use, see ``policy.assets``."""
-        return AssetsThere(self._documents.known, scopes, bounds)
+        return UsableAssets(self._documents.known, scopes, bounds)
 
 
 def _check(kind: AssetType, asked: AssetFields) -> None:

@@ -20,7 +20,7 @@ from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.policy.assets import (
     INSTEAD,
     AssetRefused,
-    AssetsThere,
+    UsableAssets,
     named_by_policies,
 )
 from carrel_scheduler.policy.catalogue import KIND as CATALOGUE_KIND
@@ -139,11 +139,11 @@ class Templates:
         bounds = named_by_policies(rules, layers)
         if bounds:
             layers.insert(0, {"assets": {part: one.value for part, one in bounds.items()}})
-        return _put_together(kind, layers, self._assets.there(scopes, bounds))
+        return _put_together(kind, layers, self._assets.usable(scopes, bounds))
 
 
 def _put_together(
-    kind: str, layers: Sequence[Mapping[str, Any]], assets: AssetsThere
+    kind: str, layers: Sequence[Mapping[str, Any]], assets: UsableAssets
 ) -> dict[str, Any]:
     """A request of its layers, the last of which wins, each over the assets that it names."""
     filling: dict[str, Any] = {"kind": kind}
