@@ -39,7 +39,10 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.executor import Fenced, Limits
-from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import (
+    NO_PROVISIONING,
+    ExternalPodReconciler,
+)
 from carrel_scheduler.engines.kubernetes.external_pods.watchers import ExternalPodRunner, Feeds
 from carrel_scheduler.engines.kubernetes.leadership import (
     Clocks,
@@ -47,6 +50,7 @@ from carrel_scheduler.engines.kubernetes.leadership import (
     LeadershipLost,
     StateFolderLock,
 )
+from carrel_scheduler.engines.kubernetes.provisioning.types import ProvisioningSettings
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
 from carrel_scheduler.ledger.open import open_ledger
@@ -121,6 +125,7 @@ class Standalone:
         now: epoch seconds.
         leader: claims the lease; ``None``: nobody else schedules here, in epoch ``epoch``.
         ours: the cluster knows our kinds: groups of nodes and of pods are followed.
+        provisioning: how nodes are asked for.
     """
 
     client: KubeClient
@@ -133,6 +138,7 @@ class Standalone:
     limits: Limits = field(default_factory=Limits)
     stale_grace_s: float = 60.0
     ours: bool = False
+    provisioning: ProvisioningSettings = NO_PROVISIONING
 
     async def run(self, stop: asyncio.Event, began: asyncio.Event) -> None:
         """Schedule until ``stop``; ``began`` is set once the first turn may come.
@@ -156,7 +162,11 @@ class Standalone:
         made: list[ExternalPodReconciler] = []
 
         def external_pods(access: ReconcilerAccess) -> ExternalPods:
-            made.append(ExternalPodReconciler(access, stale_grace_s=self.stale_grace_s))
+            made.append(
+                ExternalPodReconciler(
+                    access, stale_grace_s=self.stale_grace_s, provisioning=self.provisioning
+                )
+            )
             return made[0]
 
         executor = Executor(NoTasks(), self.ledger, self.launch, NoHub())

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import NO_PROVISIONING
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
+from carrel_scheduler.engines.kubernetes.provisioning.types import ProvisioningSettings
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.errors import AlreadyExists, Conflict, NotFound
@@ -153,6 +155,7 @@ class Site(Kubelets):
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
         ours: bool = False,
+        provisioning: ProvisioningSettings = NO_PROVISIONING,
     ) -> Standalone:
         launch = LaunchSettings(
             api_url="", checkpoint_root=self.folder, tokens=TaskTokens(b"k" * 32)
@@ -167,6 +170,7 @@ class Site(Kubelets):
             limits=limits or Limits(notifications_per_second=50.0),
             stale_grace_s=stale_grace_s,
             ours=ours,
+            provisioning=provisioning,
         )
 
     def leader(

@@ -6,7 +6,7 @@ Only caches stay: the number of a class, the width of a column. ``remedies`` tri
 that might unblock a waiting workload, chosen by its reason, and returns those that do.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -24,11 +24,12 @@ from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.events import Preemptibility, QueueSet, WorkloadQueued
 from carrel_scheduler.core.explaining import group_limits
-from carrel_scheduler.core.explaining.impossible import never_reason
+from carrel_scheduler.core.explaining.impossible import never_reason, on_rules
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
+from carrel_scheduler.core.queues.headroom import Headroom
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES
 from carrel_scheduler.core.reasons import Reason, Token
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
@@ -58,8 +59,15 @@ class Preview:
         return bool(self.bindings) or self.held is not None
 
 
-def never(state: "Columns", queued: WorkloadQueued) -> Reason | None:
+def never(
+    state: "Columns", queued: WorkloadQueued, others: Collection[Token] = ()
+) -> Reason | None:
     """Why nothing could ever admit this workload under the present rules, or ``None``.
+
+    Args:
+        state: as it is.
+        queued: the workload.
+        others: reasons that are none where nodes are added: then only rules refuse it.
 
     Raises:
         InvalidEvent: the queue is unknown or an amount means nothing.
@@ -68,10 +76,19 @@ def never(state: "Columns", queued: WorkloadQueued) -> Reason | None:
     slot = state.queues.slot(queued.project, "project")
     shape = state.shapes.of(queued)
     reason = never_reason(state, slot, shape, queued.preemptible)
+    if reason is not None and reason.token in others:
+        reason = on_rules(state, slot, shape, queued.preemptible)
     reason = reason or group_limits.never(state, slot, shape)
     if reason is None or reason.project:
         return reason
     return replace(reason, project=queued.project)
+
+
+def within_quota(state: "Columns", queued: WorkloadQueued) -> bool:
+    """Whether a workload, with all that is held now, would be within quotas and limits."""
+    slot, first = state.queues.slot(queued.project, "project"), state.shapes.of(queued).first
+    fixed = NONE if queued.preemptible is Preemptibility.YES else first
+    return Headroom(state.queues).violation(slot, first, fixed) is None
 
 
 def what_if(state: "Columns", queued: WorkloadQueued, now: float) -> Preview:

@@ -17,7 +17,7 @@ from typing_extensions import override
 from carrel_scheduler.core.events import NodeSet, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination
-from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.reasons import Reason, Token
 from carrel_scheduler.core.requests import IN_GROUP, Request
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId
@@ -43,6 +43,25 @@ class NodeHealth(StrEnum):
     SILENT = "NodeSilent"
     """It does not answer; neither do the pods there."""
     GONE = "NodeGone"
+
+
+NO_NODE_EVER: Final = frozenset({Token.NEVER_FITS, Token.NO_ELIGIBLE_NODE, Token.NO_MIG_INSTANCE})
+"""Reasons why the nodes that are there could never hold work, and others could."""
+WAITS_FOR_NODES: Final = "WaitsForNodes"
+"""Token of the reason of work for which nodes are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequestNote:
+    """What is said about nodes that are asked for, beside why work waits.
+
+    Attributes:
+        sentence: for people.
+        waits: it waits for nodes; else none are asked for, and the sentence says why.
+    """
+
+    sentence: str
+    waits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +168,17 @@ class ExternalPods(Protocol):
     def explain(self, uid: str, reason: Reason) -> bool:
         """Tell pending pods why they wait; returns whether that was news."""
         return False
+
+    # Nodes that are not there yet
+
+    @property
+    def asks_for_nodes(self) -> bool:
+        """Whether nodes are asked for where work fits none of those that are there."""
+        return False
+
+    def nodes_for(self, uid: str, reason: Reason) -> NodeRequestNote | None:
+        """Take in why work waits; what is said about nodes for it, ``None`` for nothing."""
+        return None
 
     # Projects
 

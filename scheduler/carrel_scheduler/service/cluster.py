@@ -187,6 +187,7 @@ class Cluster:
                 by_role=self._cluster.by_role,
             ),
             storage_claim=self._cluster.pods.storage_claim,
+            provisioning=self._cluster.provisioning,
         )
         return self._external_pods
 

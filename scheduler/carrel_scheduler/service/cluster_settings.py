@@ -28,6 +28,14 @@ variable                        meaning
                                 roles do not matter
 ``CARREL_GPU_DRIVERS``          drivers of dynamic resource allocation whose devices are GPUs, comma
                                 separated; default gpu.nvidia.com,gpu.amd.com,gpu.intel.com
+``CARREL_PROVISIONING_CLASS``   class of the ProvisioningRequests by which nodes are asked for that
+                                waiting work fits on, as
+                                best-effort-atomic-scale-up.autoscaling.x-k8s.io; empty (default):
+                                none are asked for
+``CARREL_PROVISIONING_PARAMETERS``  of that class, as key=value, comma separated
+``CARREL_PROVISIONING_MOST``    so many requests are open at a time; default 20
+``CARREL_PROVISIONING_AFTER_SECONDS``  so long work waits for room on the nodes there are before
+                                more are asked for; default 60
 ``CARREL_STALE_GANG_SECONDS``   so long a gang of pods that others made may run with fewer than it
                                 needs before it releases its capacity; default 60
 ``CARREL_LOST_AFTER_SECONDS``   so long a node may be out of reach before trainings that run there
@@ -46,6 +54,7 @@ import msgspec
 
 from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import STALE_SECONDS
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import GPU_DRIVERS
+from carrel_scheduler.engines.kubernetes.provisioning.types import ProvisioningSettings
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
 from carrel_scheduler.kube.credentials import ACCOUNT
 from carrel_scheduler.service.environment import BadSetting, need, number
@@ -56,6 +65,10 @@ from carrel_schema.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 NO_CLAIM = "none"
 OWN_AUTHORITY = ACCOUNT / "ca.crt"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----"
+DEFAULTS = ProvisioningSettings()
+LONGEST_CLASS = 253
+LONGEST_PARAMETER = 255
+_CLASS = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DRIVER = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
@@ -73,6 +86,7 @@ class ClusterSettings:
         stale_gang_s: so long a gang of other people's pods may run with too few of them.
         closed_networks: that pods of projects do not reach.
         access: how people reach the API server; ``None``: nobody said.
+        provisioning: how nodes are asked for.
     """
 
     namespace: str
@@ -84,6 +98,7 @@ class ClusterSettings:
     stale_gang_s: float = STALE_SECONDS
     closed_networks: tuple[str, ...] = ()
     access: ClusterAccess | None = None
+    provisioning: ProvisioningSettings = DEFAULTS
 
 
 def read_cluster_settings(
@@ -107,6 +122,7 @@ def read_cluster_settings(
         gpu_drivers=_gpu_drivers(env),
         closed_networks=_closed_networks(env),
         access=_cluster_access(env),
+        provisioning=_provisioning(env),
         stale_gang_s=number(env, "CARREL_STALE_GANG_SECONDS", STALE_SECONDS, least=0.0),
         namespace=env.get("CARREL_NAMESPACE") or SYSTEM_NAMESPACE,
         task_api_url=(env.get("CARREL_TASK_API_URL") or task_api_url).rstrip("/"),
@@ -122,6 +138,24 @@ def read_cluster_settings(
                 number(env, "CARREL_LOST_AFTER_SECONDS", LOST_AFTER_SECONDS, least=0.0)
             ),
         ),
+    )
+
+
+def _provisioning(env: Mapping[str, str]) -> ProvisioningSettings:
+    name = env.get("CARREL_PROVISIONING_CLASS", "").strip()
+    if name and not (len(name) <= LONGEST_CLASS and _CLASS.fullmatch(name)):
+        right = "the name of a class such as best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+        raise BadSetting("CARREL_PROVISIONING_CLASS", name, right)
+    said = env.get("CARREL_PROVISIONING_PARAMETERS", "")
+    pairs = [one.strip().partition("=") for one in said.split(",") if one.strip()]
+    if not all(key and equals and len(value) <= LONGEST_PARAMETER for key, equals, value in pairs):
+        right = f"key=value, comma separated, values of at most {LONGEST_PARAMETER} characters,"
+        raise BadSetting("CARREL_PROVISIONING_PARAMETERS", said, right)
+    return ProvisioningSettings(
+        class_name=name,
+        parameters={key.strip(): value.strip() for key, _, value in pairs},
+        most=round(number(env, "CARREL_PROVISIONING_MOST", DEFAULTS.most, least=1)),
+        patience_s=number(env, "CARREL_PROVISIONING_AFTER_SECONDS", DEFAULTS.patience_s, least=0.0),
     )
 
 

@@ -176,3 +176,32 @@ def test_the_network_of_tasks() -> None:
     ):
         with pytest.raises(BadSetting, match=f"{name}='{wrong}'"):
             Settings.from_environment({**HUB, **told, name: wrong})
+
+
+def test_how_nodes_are_asked_for() -> None:
+    assert Settings.from_environment(ACCESS).need_cluster().provisioning.class_name == ""
+    more = {
+        "CARREL_PROVISIONING_CLASS": "check-capacity.autoscaling.x-k8s.io",
+        "CARREL_PROVISIONING_PARAMETERS": "noRetry=true, runs=1h",
+        "CARREL_PROVISIONING_MOST": "5",
+        "CARREL_PROVISIONING_AFTER_SECONDS": "0",
+    }
+    found = Settings.from_environment(ACCESS | more).need_cluster().provisioning
+    assert (found.class_name, found.most) == ("check-capacity.autoscaling.x-k8s.io", 5)
+    assert (found.parameters, found.patience_s) == ({"noRetry": "true", "runs": "1h"}, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CARREL_PROVISIONING_CLASS", "Not a class"),
+        ("CARREL_PROVISIONING_CLASS", "a" * 254),
+        ("CARREL_PROVISIONING_PARAMETERS", "noRetry"),
+        ("CARREL_PROVISIONING_PARAMETERS", f"a={'x' * 256}"),
+        ("CARREL_PROVISIONING_MOST", "0"),
+        ("CARREL_PROVISIONING_AFTER_SECONDS", "-1"),
+    ],
+)
+def test_what_means_nothing_about_nodes_is_refused(name: str, value: str) -> None:
+    with pytest.raises(BadSetting, match=name):
+        Settings.from_environment(ACCESS | {name: value})

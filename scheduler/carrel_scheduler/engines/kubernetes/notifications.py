@@ -38,14 +38,15 @@ class PodNotice:
 
 
 async def report_pending(
-    client: KubeClient, notice: PodNotice, *, now: float, instance: str
+    client: KubeClient, notice: PodNotice, *, now: float, instance: str, scales_up: bool = True
 ) -> None:
     """Write the condition and the event; a pod that is gone is left out.
 
-    Raises ``KubeError`` for refusals.
+    ``scales_up``: the reason of the condition is the one for which autoscalers add nodes by
+    themselves; else it is the notice's own. Raises ``KubeError`` for refusals.
     """
     try:
-        await _condition(client, notice, now)
+        await _condition(client, notice, now, UNSCHEDULABLE if scales_up else notice.token)
         await record_event(client, notice, now=now, instance=instance)
     except (NotFound, Conflict) as error:
         log.debug("pod %s is gone already: %s", notice.name, error)
@@ -60,11 +61,11 @@ async def nominate(client: KubeClient, notice: PodNotice, node: str) -> None:
         log.debug("pod %s is gone, or bound, already: %s", notice.name, error)
 
 
-async def _condition(client: KubeClient, notice: PodNotice, now: float) -> None:
+async def _condition(client: KubeClient, notice: PodNotice, now: float, reason: str) -> None:
     condition = {
         "type": "PodScheduled",
         "status": "False",
-        "reason": UNSCHEDULABLE,
+        "reason": reason,
         "message": notice.message,
         "lastTransitionTime": timestamp(now),
     }

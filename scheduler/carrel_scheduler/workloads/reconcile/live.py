@@ -9,9 +9,10 @@ import msgspec
 
 from carrel_scheduler.core import speculation, views
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
+from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.views import QueueUse
-from carrel_scheduler.engines.external import NodeHealth, PodCounts
+from carrel_scheduler.engines.external import NO_NODE_EVER, NodeHealth, PodCounts
 from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device, DeviceUse, MigInstance, NodeFacts
@@ -161,7 +162,8 @@ class LiveView:
         if (beyond := user_limits.never(self._loop.cache, workload)) is not None:
             return beyond
         queued = self._queued(workload)
-        reason = speculation.never(self._loop.state, queued)
+        others = NO_NODE_EVER if self._loop.external_pods.asks_for_nodes else ()
+        reason = speculation.never(self._loop.state, queued, others)
         return None if reason is None else reasons.from_core(reason, workload.meta.project)
 
     def forecast(self, workload: Workload) -> ReasonInfo:
@@ -174,8 +176,15 @@ class LiveView:
         queued = self._queued(workload, loop.external_pods.claims_of(workload))
         reason = speculation.forecast(loop.state, queued, loop.clock())
         found = reasons.from_core(reason, workload.meta.project)
+        if self._awaits_nodes(queued, reason):
+            found = reasons.waits_for_nodes(found)
         whose = OF_PARTS.get(workload.spec.kind, "")
         return msgspec.structs.replace(found, sentence=f"{whose}{found.sentence}")
+
+    def _awaits_nodes(self, queued: WorkloadQueued, reason: Reason) -> bool:
+        """Whether nodes would be asked for, as no node could hold it and its quota does."""
+        there = self._loop.external_pods.asks_for_nodes and reason.token in NO_NODE_EVER
+        return there and speculation.within_quota(self._loop.state, queued)
 
     def _queued(self, workload: Workload, claims: tuple[str, ...] = ()) -> WorkloadQueued:
         """As it would be queued: with the nodes that are open to it and reach its volumes."""

@@ -16,6 +16,7 @@ import msgspec
 from carrel_scheduler.core.events import CapacityReserved, Outcome
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
 from carrel_scheduler.core.reasons import Reason, Token
+from carrel_scheduler.engines.external import WAITS_FOR_NODES, NodeRequestNote
 from carrel_scheduler.workloads.faults.guarding import GuardedSteps
 from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.termination import preempt
@@ -193,21 +194,26 @@ def _write_reason(changes: PassChanges, plan: ExplainedPlan, uid: str, place: in
     if reason is None or entry is None or entry.workload.status.phase != "pending":
         return 0
     reserved = uid in changes.state.reserved
-    if _same(entry.workload.status.reason, reason, reserved=reserved):
+    note = changes.external_pods.nodes_for(uid, reason)
+    if _same(entry.workload.status.reason, reason, note, reserved=reserved):
         return 0
-    entry.workload.status.reason = _with_history(entry, reason, reserved=reserved)
+    entry.workload.status.reason = _with_history(entry, reason, note, reserved=reserved)
     entry.workload.status.queue_position = place or changes.cache.positions.get(uid)
     changes.mark(entry)
     return 1
 
 
-def _with_history(entry: CachedWorkload, reason: Reason, *, reserved: bool) -> ReasonInfo:
+def _with_history(
+    entry: CachedWorkload, reason: Reason, note: NodeRequestNote | None, *, reserved: bool
+) -> ReasonInfo:
     """The reason with what the owner of a pending workload wants to know beside it.
 
     ``nominated``: capacity is reserved for this workload, so waiting is worth it.
     ``preempted``: it ran before and was evicted.
     """
     info = reasons.from_core(reason, entry.workload.meta.project)
+    if note is not None:
+        info = reasons.about_nodes(info, note)
     last = entry.workload.status.last_preemption
     data = {**info.data, "nominated": reserved, "preempted": last is not None}
     if last is None:
@@ -221,11 +227,16 @@ def _with_history(entry: CachedWorkload, reason: Reason, *, reserved: bool) -> R
     )
 
 
-def _same(stored: ReasonInfo | None, reason: Reason, *, reserved: bool) -> bool:
-    """Whether the stored reason is the same: token, amounts, holders."""
-    if stored is None or stored.token != reason.token.value:
+def _same(
+    stored: ReasonInfo | None, reason: Reason, note: NodeRequestNote | None, *, reserved: bool
+) -> bool:
+    """Whether the stored reason is the same: token, amounts, holders, what is said of nodes."""
+    token = WAITS_FOR_NODES if note is not None and note.waits else reason.token.value
+    if stored is None or stored.token != token:
         return False
     known = stored.data
+    if known.get("about_nodes", "") != ("" if note is None else note.sentence):
+        return False
     holders = [(one.get("uid"), one.get("amount")) for one in known.get("holders", [])]
     return (
         known.get("short") == reason.short

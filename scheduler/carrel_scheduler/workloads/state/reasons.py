@@ -10,6 +10,7 @@ import msgspec
 
 from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.engines.external import WAITS_FOR_NODES, NodeRequestNote
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import (
     Failure,
@@ -64,6 +65,26 @@ def from_core(reason: Reason, project: str) -> ReasonInfo:
         help=render.help_text(reason, project),
         data=facts,
     )
+
+
+def about_nodes(info: ReasonInfo, note: NodeRequestNote) -> ReasonInfo:
+    """The reason of work for which nodes are asked for, or not; ``info``: why it waits as it is."""
+    data = {**info.data, "about_nodes": note.sentence}
+    if note.waits:
+        data |= {"sentence_without_names": note.sentence, "help_without_names": ""}
+        return ReasonInfo(token=WAITS_FOR_NODES, cls="not-now", sentence=note.sentence, data=data)
+    unnamed = f"{data['sentence_without_names']} {note.sentence}"
+    return msgspec.structs.replace(
+        info,
+        sentence=f"{info.sentence} {note.sentence}",
+        data={**data, "sentence_without_names": unnamed},
+    )
+
+
+def waits_for_nodes(info: ReasonInfo) -> ReasonInfo:
+    """The forecast for work that no node could hold, where nodes are asked for."""
+    what = "no node that is there could hold it; the cluster's autoscaler would be asked"
+    return about_nodes(info, NodeRequestNote(f"Waiting for nodes: {what}.", waits=True))
 
 
 def gave_way(last: Preemption) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.engines.external import WAITS_FOR_NODES, NodeRequestNote
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
     ExternalPod,
     ExternalWorkload,
@@ -44,11 +45,17 @@ def no_project(name: str) -> str:
     )
 
 
-def waits(reason: Reason, project: str) -> tuple[str, str]:
-    """Why a pod waits: token and sentence, with what would help. Names of others are left out."""
+def waits(reason: Reason, project: str, note: NodeRequestNote | None = None) -> tuple[str, str]:
+    """Why a pod waits: token and sentence, with what would help. Names of others are left out.
+
+    ``note`` says what was done about nodes for it.
+    """
+    if note is not None and note.waits:
+        return WAITS_FOR_NODES, note.sentence
     sentence = render.sentence(reason, project, names=False)
     helps = render.help_text(reason, project, names=False)
-    return reason.token.value, f"{sentence} {helps}".strip()
+    about_nodes = "" if note is None else note.sentence
+    return reason.token.value, " ".join(one for one in (sentence, about_nodes, helps) if one)
 
 
 def evicted(reason: Reason, project: str) -> tuple[str, str]:

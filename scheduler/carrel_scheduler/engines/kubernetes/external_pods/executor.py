@@ -91,6 +91,7 @@ class PodExecutor:
         instance: the name of this process, for events.
         limits: see ``Limits``.
         gpus: holds the GPUs that pods share; ``None``: none are shared.
+        scales_up: autoscalers may add nodes for each pod that waits.
     """
 
     def __init__(
@@ -103,12 +104,13 @@ class PodExecutor:
         instance: str,
         limits: Limits = Limits(),
         gpus: GpuReservations | None = None,
+        scales_up: bool = True,
     ) -> None:
         self.counts = Counts()
         self.epoch = 0
         self._client, self._ledger, self._deliver = client, ledger, deliver
         self._now, self._instance, self._limits = now, instance, limits
-        self._gpus = gpus
+        self._gpus, self._scales_up = gpus, scales_up
         self._group: asyncio.TaskGroup | None = None
         self._sharing = asyncio.Semaphore(limits.bindings)
         self._binds: deque[Bind] = deque()
@@ -308,7 +310,11 @@ class PodExecutor:
                 )
             else:
                 await notifications.report_pending(
-                    self._client, notice, now=self._now(), instance=self._instance
+                    self._client,
+                    notice,
+                    now=self._now(),
+                    instance=self._instance,
+                    scales_up=self._scales_up,
                 )
             self.counts.told += 1
         except KubeError as error:

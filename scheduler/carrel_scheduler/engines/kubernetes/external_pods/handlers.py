@@ -37,6 +37,12 @@ from carrel_scheduler.engines.kubernetes.external_pods.usage import ERROR, SCHED
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import confine_waiting
 from carrel_scheduler.engines.kubernetes.pods.labels import level_key
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
+from carrel_scheduler.engines.kubernetes.provisioning.messages import (
+    RequestGone,
+    RequestRefused,
+    RequestSeen,
+    RequestsKnown,
+)
 from carrel_scheduler.quarantine import Source
 from carrel_schema.groups import TopologySpec
 from carrel_schema.objects import NodeGroupLists
@@ -80,6 +86,9 @@ class EventHandlers:
                 self._eviction_refused(news)
             case Ready():
                 self._begin()
+            case RequestSeen() | RequestGone() | RequestsKnown() | RequestRefused():
+                if self._pass.node_requests is not None:
+                    self._pass.node_requests.see(news, self._pass.now)
             case _:
                 self._of_nodes(news)
 
@@ -344,5 +353,7 @@ def _about(news: ExternalEvent) -> tuple[Source, str]:
             return "node", f"topology {topology.metadata.name}"
         case TopologyDeleted(name):
             return "node", f"topology {name}"
+        case RequestSeen() | RequestGone() | RequestRefused():
+            return "node", "requests for nodes"
         case _:
             return "message", "Ready"

@@ -9,6 +9,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import Externa
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import AllocateClaim, ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Decision
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup, Pod, Topology
+from carrel_scheduler.engines.kubernetes.provisioning.messages import RequestEvent
 from carrel_scheduler.ledger.records import Transition
 
 
@@ -121,6 +122,7 @@ ExternalEvent = (
     | Ready
     | BindingFailed
     | EvictionRefused
+    | RequestEvent
 )
 
 

@@ -53,6 +53,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.workload_pods import Task
 from carrel_scheduler.engines.kubernetes.pods import labels
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
+from carrel_scheduler.engines.kubernetes.provisioning.planning import NodeRequests
 from carrel_scheduler.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
@@ -305,6 +306,7 @@ class ReconcilePass:
         )
         self.pending_requests = PendingRequests(self.places)
         self.volumes = WorkloadVolumes(self.places, storage_claim)
+        self.node_requests: NodeRequests | None = None
         self.quarantine = access.quarantine or Quarantine(lambda: self.now)
         self.draining = access.draining
         self.now = 0.0
@@ -394,6 +396,13 @@ class ReconcilePass:
     def queued(self, workload: ExternalWorkload) -> None:
         """The workload waits from now on."""
         self._queued(workload.uid)
+
+    def explain_again(self, uid: str) -> None:
+        """Why it waits is to be said anew and at once, of whomever it is."""
+        for task in self.index.workloads.get(uid, ()):
+            if task.pod is not None:
+                self.reported.pop(task.pod.ref.uid, None)
+        self._queued(uid)
 
     def count_as_unmanaged(self, workload: ExternalWorkload, task: ExternalTask) -> None:
         """A bound pod fits no allocation in the core: it counts as unmanaged."""

@@ -15,7 +15,13 @@ from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Reason, ReasonClass
 from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.engines.core_state import purge
-from carrel_scheduler.engines.external import Disruption, NodeHealth, PodCounts, ReconcilerAccess
+from carrel_scheduler.engines.external import (
+    Disruption,
+    NodeHealth,
+    NodeRequestNote,
+    PodCounts,
+    ReconcilerAccess,
+)
 from carrel_scheduler.engines.kubernetes.external_pods import conditions, reconcile_pass
 from carrel_scheduler.engines.kubernetes.external_pods.handlers import EventHandlers
 from carrel_scheduler.engines.kubernetes.external_pods.messages import Nominate, PodOrders
@@ -30,6 +36,10 @@ from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import (
 from carrel_scheduler.engines.kubernetes.external_pods.usage import holder_of, pod_counts
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import Claims, confined
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.engines.kubernetes.provisioning.messages import RequestOrder
+from carrel_scheduler.engines.kubernetes.provisioning.planning import NodeRequests
+from carrel_scheduler.engines.kubernetes.provisioning.types import ProvisioningSettings
 from carrel_schema.answers import DeviceHolder
 from carrel_schema.objects import NodeGroupLists, Workload
 
@@ -45,6 +55,11 @@ USUAL_LEVELS: Final[Sequence[str]] = (
 
 
 CHECK_SECONDS: Final = 1.0
+NO_PROVISIONING: Final = ProvisioningSettings()
+
+
+def _ignored(_order: RequestOrder) -> None:
+    """Nobody makes requests for nodes."""
 
 
 class OverQuotaWatch:
@@ -90,6 +105,7 @@ class ExternalPodReconciler:
         stale_grace_s: so long a gang may run with too few of its pods.
         places: what decides where pods may run beside the core.
         storage_claim: claim of every project that all its tasks use but workspaces; empty: none.
+        provisioning: how nodes are asked for.
     """
 
     def __init__(
@@ -99,11 +115,18 @@ class ExternalPodReconciler:
         stale_grace_s: float = STALE_SECONDS,
         places: PlacementConstraints | None = None,
         storage_claim: str = "",
+        provisioning: ProvisioningSettings = NO_PROVISIONING,
     ) -> None:
         self.current = ReconcilePass(
             access, stale_grace_s, places or PlacementConstraints(), storage_claim
         )
         self._handlers = EventHandlers(self.current)
+        self.provisioning = provisioning
+        self.send_request: Callable[[RequestOrder], None] = _ignored
+        if provisioning.class_name:
+            self.current.node_requests = NodeRequests(
+                provisioning, access.state, self.current.places.groups, self._pods_of
+            )
         self._over_quota = OverQuotaWatch()
 
     @property
@@ -156,7 +179,15 @@ class ExternalPodReconciler:
                     self._set_aside(workload)
         self._settle_nodes()
         self.current.volumes.update(self.current.state)
-        return due
+        return self._reword_requests() or due
+
+    def _reword_requests(self) -> bool:
+        """Have the reasons written anew of work for which something changed about nodes."""
+        requests = self.current.node_requests
+        changed = [] if requests is None else requests.take_changed()
+        for uid in changed:
+            self.current.explain_again(uid)
+        return bool(changed)
 
     def _set_aside(self, workload: ExternalWorkload) -> None:
         """Set a workload aside: its pods are not queued, bound ones count as unmanaged."""
@@ -177,7 +208,10 @@ class ExternalPodReconciler:
     def next_due(self) -> float | None:
         """When something falls due by itself."""
         timer = self.current.timers[0][0] if self.current.timers else None
-        due = (timer, self._over_quota.due_at(self.current) if self.current.ready else None)
+        over_quota = self._over_quota.due_at(self.current) if self.current.ready else None
+        requests = self.current.node_requests
+        nodes = requests.due_at(self.current.now) if requests and self.current.ready else None
+        due = (timer, over_quota, nodes)
         return min((when for when in due if when is not None), default=None)
 
     def _due(self, now: float) -> bool:
@@ -259,7 +293,8 @@ class ExternalPodReconciler:
             return False
         if reason.cls is ReasonClass.STARTING:
             return False  # its binding says so
-        token, message = workload.why = conditions.waits(reason, workload.grouping.project)
+        note = self.nodes_for(uid, reason)
+        token, message = workload.why = conditions.waits(reason, workload.grouping.project, note)
         self.current.notify()
         written = False
         for task in workload:
@@ -274,12 +309,43 @@ class ExternalPodReconciler:
         releases = self.current.places.devices.releases
         self.current.orders.releases += releases.values()
         releases.clear()
+        self._ask_for_nodes()
         if self.current.orders:
             orders, self.current.orders = self.current.orders, PodOrders()
             self.current.execute(orders)
 
+    # Nodes that are not there yet
+
+    @property
+    def asks_for_nodes(self) -> bool:
+        """Whether nodes are asked for where work fits none of those that are there."""
+        return self.current.node_requests is not None
+
+    def nodes_for(self, uid: str, reason: Reason) -> NodeRequestNote | None:
+        """Take in why work waits; what is said about nodes for it."""
+        requests = self.current.node_requests
+        return None if requests is None else requests.consider(uid, reason, self.current.now)
+
+    def _ask_for_nodes(self) -> None:
+        requests = self.current.node_requests
+        if requests is None or not self.current.ready:
+            return
+        for order in requests.look(self.current.now):
+            self.send_request(order)
+
+    def _pods_of(self, uid: str, indices: Sequence[int]) -> tuple[str, list[Pod]] | None:
+        """Namespace and pods of a workload; one whose pod is on its way is like the others."""
+        workload = self.current.index.workloads.get(uid)
+        if workload is None:
+            return None
+        pods = [workload.at(index).pod for index in indices]
+        there = next(task.pod for task in workload if task.pod is not None)
+        return there.ref.namespace, [(pod or there).manifest for pod in pods]
+
     def clock_set_back(self, seconds: float) -> None:
         """Move all timers with a clock that was set back."""
+        if self.current.node_requests is not None:
+            self.current.node_requests.set_back(seconds)
         self.current.timers = [
             (when - seconds, number, workload) for when, number, workload in self.current.timers
         ]

@@ -60,6 +60,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import (
     StorageClass,
     Topology,
 )
+from carrel_scheduler.engines.kubernetes.provisioning.writing import RequestWriter
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError, NotFound
@@ -414,7 +415,14 @@ class ExternalPodRunner:
         known = KnownProjects(projects, lambda: feeds.namespaces.objects)
         self.reader = Reader(Grouper(Owners(OwnerLookup(client)), known))
         self.executor = PodExecutor(
-            client, ledger, deliver, now=now, instance=instance, limits=limits, gpus=gpus
+            client,
+            ledger,
+            deliver,
+            now=now,
+            instance=instance,
+            limits=limits,
+            gpus=gpus,
+            scales_up=not pods.asks_for_nodes,
         )
         self.executor.epoch = epoch
         pods.current.execute = self.executor
@@ -459,9 +467,19 @@ class ExternalPodRunner:
             self._deliver(ExternalEvents((Ready(),)))
             began.set()
             group.create_task(self.executor.run())
+            if self._pods.asks_for_nodes:
+                group.create_task(self._ask_for_nodes())
             if self._feeds.groups is not None and self._feeds.pod_groups is not None:
                 statuses = self._statuses(self._feeds.pod_groups, self._feeds.groups)
                 group.create_task(statuses.run())
+
+    async def _ask_for_nodes(self) -> None:
+        """Follow requests for nodes, and carry out what is ordered about them."""
+        writer = RequestWriter(self._client, self._pods.provisioning, self._deliver)
+        self._pods.send_request = writer.put
+        async with writer.feed() as feed, asyncio.TaskGroup() as group:
+            group.create_task(writer.watch(feed))
+            group.create_task(writer.run())
 
     def _statuses(self, pods: Feed[PodGroup], nodes: Feed[NodeGroup]) -> GroupStatuses:
         return GroupStatuses(self._client, self._pods.current, pods, nodes, self._now)

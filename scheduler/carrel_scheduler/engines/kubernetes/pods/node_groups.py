@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from carrel_scheduler.engines.external import UNGROUPED, listed_groups
 from carrel_scheduler.engines.kubernetes.pods.nodes import node_group
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod, Requirement
 from carrel_scheduler.engines.node_groups import is_open, selecting
 from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
@@ -81,6 +81,25 @@ class NodeGroups:
             self._labelled.add(name)
             self.version += name not in self._groups
         return name
+
+    def selectors(self, names: frozenset[str]) -> list[tuple[Requirement, ...]]:
+        """What new nodes in one of these groups have for labels: one of these terms holds.
+
+        Nodes without a group are those that no closed group selects by a single label. A group of
+        named nodes gets no new ones.
+        """
+        if UNGROUPED in names:
+            closed = (spec.match_labels for key, spec in self._groups.items() if key not in names)
+            single = [next(iter(labels.items())) for labels in closed if len(labels) == 1]
+            return [tuple(Requirement(key, "NotIn", (value,)) for key, value in single)]
+        found: list[tuple[Requirement, ...]] = []
+        for name in sorted(names):
+            group = self._groups.get(name)
+            labels = {NODE_GROUP: name} if group is None else group.match_labels
+            if labels:
+                one = [Requirement(key, "In", (value,)) for key, value in sorted(labels.items())]
+                found.append(tuple(one))
+        return found
 
     def open_to(self, project: str, *, interactive: bool) -> frozenset[str] | None:
         """The groups that work of a project may use, ``UNGROUPED`` too; ``None`` for all nodes."""

@@ -1,0 +1,1 @@
+"""Requests to the cluster's autoscaler for nodes that waiting work fits on."""

@@ -1,0 +1,70 @@
+"""Events about requests for nodes, and orders to make and withdraw them."""
+
+from dataclasses import dataclass
+
+from carrel_scheduler.engines.kubernetes.provisioning.types import PodSet, ProvisioningRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSeen:
+    """A request of ours was made or changed."""
+
+    request: ProvisioningRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RequestGone:
+    """A request of ours was deleted."""
+
+    request: ProvisioningRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsKnown:
+    """All requests that were there at the start have been seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRefused:
+    """A request was not made.
+
+    Attributes:
+        uid: of the workload.
+        name: of the request.
+        text: the API server's message.
+    """
+
+    uid: str
+    name: str
+    text: str
+
+
+RequestEvent = RequestSeen | RequestGone | RequestsKnown | RequestRefused
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNodes:
+    """Make a request, with its templates; what of it is there already stays.
+
+    Attributes:
+        namespace, name: of the request.
+        uid, workload: of the work that waits for the nodes.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    workload: str
+    sets: tuple[PodSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndRequest:
+    """Delete a request, this very one; its templates go with it."""
+
+    namespace: str
+    name: str
+    request_uid: str
+
+
+RequestOrder = RequestNodes | EndRequest

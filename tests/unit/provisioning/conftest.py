@@ -1,0 +1,5 @@
+"""The ledger of desks."""
+
+from unit.workloads.conftest import empty_ledger
+
+__all__ = ["empty_ledger"]

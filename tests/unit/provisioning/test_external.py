@@ -1,0 +1,84 @@
+"""Nodes for pods that others made: one request for a gang, and a condition that says so."""
+
+from pathlib import Path
+from typing import Any
+
+from carrel_scheduler.core.events import Outcome
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    ExternalPodSeen,
+    PodOrders,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
+from unit.external_pods.world import grouping, pod, seen_as
+from unit.provisioning.scaling import ScalingDesk, node, scaling
+
+
+def seen(name: str, group: Grouping, gpus: int = 1) -> ExternalPod:
+    return ExternalPod(PodRef("theirs", name, f"uid-{name}"), group, pod(name, gpus))
+
+
+class Told:
+    """What pods were told, and which were bound."""
+
+    def __init__(self, desk: ScalingDesk) -> None:
+        self.reports: dict[str, tuple[str, str]] = {}
+        self.bound: set[str] = set()
+        desk.pods.current.execute = self._take
+
+    def _take(self, orders: PodOrders) -> None:
+        self.bound |= {one.pod.name for one in orders.binds}
+        for one in orders.pending_reports:
+            self.reports[one.pod.name] = one.token, one.message
+
+
+async def gang(desk: ScalingDesk, size: int = 2) -> list[ExternalPod]:
+    group = grouping("g", "vision", roles=(Role("", size),))
+    pods = [seen(f"p{number}", group, gpus=2) for number in range(size)]
+    await desk.hear(*map(ExternalPodSeen, pods))
+    await desk.wait(2.0)
+    return pods
+
+
+async def test_a_gang_is_one_request_where_its_pods_are(empty_ledger: Path, tmp_path: Path) -> None:
+    async with scaling(empty_ledger, tmp_path) as desk:
+        told = Told(desk)
+        await desk.project("vision", 8)
+        await gang(desk)
+        [order] = desk.asked
+        assert (order.namespace, [one.count for one in order.sets]) == ("theirs", [2])
+        await desk.answer("Accepted", "two of pool a")  # told at once
+        for name in ("p0", "p1"):
+            token, message = told.reports[name]
+            assert token == "WaitsForNodes"
+            assert message.startswith("Waiting for nodes: the cluster's autoscaler looks for them")
+            assert "two of pool a" in message
+        await desk.hear(node("new", 4))
+        assert told.bound == {"p0", "p1"}
+        await desk.wait(2.0)
+        assert desk.requests == {}
+
+
+async def test_a_gang_that_ends_waits_for_no_nodes(empty_ledger: Path, tmp_path: Path) -> None:
+    async with scaling(empty_ledger, tmp_path) as desk:
+        Told(desk)
+        await desk.project("vision", 8)
+        pods = await gang(desk)
+        assert len(desk.requests) == 1
+        ended: list[Any] = [ExternalPodSeen(seen_as(one, outcome=Outcome.FAILED)) for one in pods]
+        await desk.hear(*ended)
+        await desk.wait(2.0)
+        assert desk.requests == {}
+
+
+async def test_pods_beyond_quota_are_told_that_no_nodes_are_asked_for(
+    empty_ledger: Path, tmp_path: Path
+) -> None:
+    async with scaling(empty_ledger, tmp_path) as desk:
+        told = Told(desk)
+        await desk.project("vision", 3)
+        await gang(desk)
+        assert desk.asked == []
+        token, message = told.reports["p0"]
+        assert token == "NeverFits"
+        assert "No nodes are asked for: with it `vision` would come to 4 GPUs" in message
