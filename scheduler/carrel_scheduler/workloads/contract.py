@@ -1,4 +1,4 @@
-"""What the API may ask of the running scheduler beyond reading and writing objects.
+"""The scheduler's interface to the API, beyond reading and writing objects.
 
 The API writes specifications to the ledger; everything that lives in the scheduler's memory (who
 holds which device now, the order of the queue, what a new workload would meet) is asked here.
@@ -91,14 +91,14 @@ class NotAccepted(Exception):  # noqa: N818
 
 
 class GpuUseSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workload's GPUs did, oldest first; empty while nothing was measured."""
+    """A series of GPU use of a workload, oldest first; empty while nothing was measured."""
 
     project: str
     points: Sequence[GpuUsePoint]
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """Inputs that were set aside, and violated invariants.
+    """Inputs that are set aside, and violated invariants.
 
     Attributes:
         set_aside: inputs that could not be processed.
@@ -114,7 +114,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnsupportedField(msgspec.Struct, frozen=True):
-    """A field that cannot be here.
+    """The error for a field whose value this installation cannot serve.
 
     Attributes:
         code: a stable word of the API's.
@@ -133,7 +133,7 @@ class Live(Protocol):
     """The running scheduler."""
 
     def faults(self) -> Faults:
-        """The inputs that were set aside, and violated invariants."""
+        """Inputs that are set aside, and violated invariants."""
         ...
 
     def nodes(self) -> Sequence[NodeView]:
@@ -141,15 +141,15 @@ class Live(Protocol):
         ...
 
     def mig_model(self) -> str:
-        """The model of GPUs that are divided as work asks; empty: none is."""
+        """The GPU model that is divided into MIG instances on demand; empty without one."""
         ...
 
     def gpu_use(self, uid: str) -> GpuUseSeries | None:
-        """What the GPUs of a workload did; ``None``: there is no such workload."""
+        """The measured GPU use of a workload; ``None`` for an unknown workload."""
         ...
 
     def uncordon(self, node: str, index: int) -> bool:
-        """Return a device to service that health checks cordoned; whether they had."""
+        """Return a cordoned device to service; returns whether health checks had cordoned it."""
         ...
 
     def queue(self) -> Sequence[QueueEntry]:
@@ -157,7 +157,7 @@ class Live(Protocol):
         ...
 
     def pods(self) -> PodCounts | None:
-        """Pods that others made; ``None`` where there are none, on one machine."""
+        """External and unmanaged pods; ``None`` on one machine."""
         ...
 
     def project_use(self, name: str = "") -> Mapping[str, ProjectUse]:
@@ -165,7 +165,7 @@ class Live(Protocol):
         ...
 
     def never(self, workload: Workload) -> ReasonInfo | None:
-        """Why no node or quota could ever hold it, decided at submission; else ``None``."""
+        """Why no node or quota can ever hold the workload, decided at submission; else ``None``."""
         ...
 
     def misfit(self, workload: Workload, /) -> UnsupportedField | None:
@@ -173,7 +173,7 @@ class Live(Protocol):
         ...
 
     def forecast(self, workload: Workload) -> ReasonInfo:
-        """The answer of a dry run: ``Starting``, or what it would wait for."""
+        """The answer of a dry run: ``Starting``, or the reason for which work would wait."""
         ...
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
@@ -193,7 +193,7 @@ class Live(Protocol):
         ...
 
     async def activity(self, user: str, server_name: str, activity: Activity) -> Limits:
-        """Take a workspace's sign of life; returns what limits are coming.
+        """Record a workspace's activity; returns the limits that apply soon.
 
         Raises ``NotFound`` when the user has no such running workspace.
         """
@@ -218,7 +218,7 @@ class Live(Protocol):
         port: int | None,
         external: bool = False,
     ) -> Workload:
-        """Give a workspace that has its allocation what it is to run.
+        """Give an allocated workspace the command that it runs.
 
         Raises ``NotFound``; ``NotAccepted`` when it does not hold a place.
         """

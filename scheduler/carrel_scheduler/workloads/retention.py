@@ -56,7 +56,7 @@ class RetentionRules:
 def expired(
     rules: RetentionRules, folders: Iterable[tuple[StoredFolder, Workload]], now: float
 ) -> Iterator[StoredFolder]:
-    """Those whose time is over."""
+    """The entries that are older than their retention."""
     for folder, workload in folders:
         at = rules.expires_at(folder.area, workload)
         if at is not None and at <= now:
@@ -80,7 +80,7 @@ def beyond(
 
 
 class Retention:
-    """Removes what is kept no longer.
+    """Removes data whose retention has expired.
 
     Args:
         files: of the engine.
@@ -122,7 +122,7 @@ class Retention:
             await self._remove_decisions()
 
     async def _remove_metrics(self) -> None:
-        """Values of deleted work, some of it at a time: others write between."""
+        """Remove values of deleted work in small portions, so that others can write in between."""
         removed = 0
         while (count := await self._ledger.remove_orphaned_metrics(METRICS_AT_ONCE)) > 0:
             removed += count
@@ -130,7 +130,7 @@ class Retention:
             log.info("the reported values of %d deleted workloads are removed", removed)
 
     async def _remove_decisions(self) -> None:
-        """Decisions that are old enough, some of them at a time."""
+        """Remove old decisions in small portions."""
         days = retention_of(await self._ledger.settings()).decision_days
         if days is None:
             return
@@ -164,7 +164,7 @@ class Retention:
             await self._remove(folder, "its project has no more room")
 
     def _long_unknown(self, folder: StoredFolder, now: float) -> bool:
-        """Whether it has had time enough to be recorded."""
+        """Whether a folder has been unknown for an hour: its workload would be recorded by now."""
         return now - self._unknown.setdefault(folder, now) >= HOUR_SECONDS
 
     async def _workload(self, uid: str) -> Workload | None:

@@ -1,4 +1,4 @@
-"""What a controller is asked, and what it answers."""
+"""The interface of controllers: what a controller is given, and what it returns."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -54,11 +54,11 @@ class Controller(Protocol):
 
     @property
     def kind(self) -> WorkloadKind:
-        """The kind that it looks after."""
+        """The kind of workload that the controller manages."""
         ...
 
     async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
-        """Say what there should be.
+        """Compute the desired state.
 
         Args:
             owner: the composite workload; not to be changed.
@@ -71,7 +71,7 @@ class Controller(Protocol):
         ...
 
     async def removed(self, owner: Workload) -> None:
-        """A composite workload was deleted: release what was kept for it."""
+        """Release what was kept for a composite workload that was deleted."""
         ...
 
 
@@ -95,19 +95,19 @@ def is_part_of(part: Workload, owner: Workload) -> bool:
 
 
 def at_rest(part: Workload) -> bool:
-    """Whether nothing more happens to it by itself."""
+    """Whether the part stays in its phase unless somebody changes it."""
     return part.status.phase in AT_REST
 
 
 def suspended(part: Workload) -> Workload:
-    """The part, asked to stop and keep its definition."""
+    """The part with a specification that stops it and keeps its definition."""
     changed = copy.deepcopy(part)
     changed.spec.suspend = True
     return changed
 
 
 def resumed(part: Workload) -> Workload:
-    """The part, asked to run again."""
+    """The part with a specification that runs it again."""
     changed = copy.deepcopy(part)
     changed.spec.suspend = False
     changed.spec.resumes += 1

@@ -39,7 +39,7 @@ def still_waits(found: Workload | None, condition: str) -> bool | None:
 
 
 class Dependencies:
-    """Opens the way for work whose dependencies have ended.
+    """Releases work whose dependencies have ended.
 
     Args:
         ledger: of all work.
@@ -76,7 +76,7 @@ class Dependencies:
                     await self._look(waiting)
 
     async def _look(self, uid: str) -> None:
-        """Write down what a workload still waits for."""
+        """Update the list of dependencies for which a workload still waits."""
         while True:
             try:
                 workload = await self._ledger.get_by_uid(Workload, uid)

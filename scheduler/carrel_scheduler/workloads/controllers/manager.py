@@ -1,4 +1,4 @@
-"""Makes true what controllers want: one worker for each kind, woken when something changed.
+"""The manager of controllers: one worker for each kind, woken when a workload or part changed.
 
 The reconciler passes on every change of a composite workload and of a part. A worker handles
 one composite workload at a time: parts are created, changed and deleted like a user's own work,
@@ -43,7 +43,7 @@ Publish = Callable[[str, Workload], None]
 
 @dataclass(slots=True)
 class Known:
-    """One composite workload and its parts by number, as last seen."""
+    """One composite workload and its parts by number, as last read."""
 
     owner: Workload
     parts: dict[int, Workload] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Manager:
         self._queues[controller.kind] = _Queue()
 
     def changed(self, workload: Workload, *, deleted: bool = False) -> None:
-        """A composite workload or a part is there, changed, or gone; others are ignored."""
+        """Handle a change of a composite workload or a part; other workloads are ignored."""
         if workload.spec.owner:
             self._part_changed(workload, deleted=deleted)
         elif workload.spec.kind in COMPOSITES and not deleted:
@@ -115,7 +115,7 @@ class Manager:
             self._wake(known.owner)
 
     def parts(self, uid: str) -> list[Workload]:
-        """The parts of a composite workload in the order of their numbers."""
+        """The parts of a composite workload, by number."""
         known = self._known.get(uid)
         return [] if known is None else [known.parts[number] for number in sorted(known.parts)]
 
@@ -125,7 +125,7 @@ class Manager:
         return None if known is None else known.owner
 
     def wake(self, uid: str) -> None:
-        """Look at a composite workload: something that its controller knows of has changed."""
+        """Reconcile a composite workload soon: something its controller depends on has changed."""
         known = self._known.get(uid)
         if known is not None:
             self._wake(known.owner)
@@ -188,7 +188,7 @@ class Manager:
         return wanted.look_again_at
 
     async def _refresh(self, known: Known) -> bool:
-        """Read the owner anew: its specification may have been written a moment ago."""
+        """Read the composite workload again: its specification may just have been written."""
         uid = known.owner.meta.uid
         try:
             known.owner = await self._ledger.get_by_uid(Workload, uid)
@@ -256,7 +256,7 @@ class Manager:
         known.parts.setdefault(new.number, made)
 
     async def _found_there(self, part: Workload) -> Workload:
-        """Made before this scheduler began, or the name is somebody else's."""
+        """The stored part of the same uid. Raises ``NameTaken`` for another object of that name."""
         meta = part.meta
         stored = await self._ledger.get(Workload, meta.name, meta.project)
         if stored.meta.uid != meta.uid:
@@ -300,7 +300,7 @@ class Manager:
         await self._write(known, msgspec.structs.replace(known.owner.status, reason=reason))
 
     async def _remove(self, known: Known, controller: Controller) -> None:
-        """End its parts; it goes when the last of them has gone."""
+        """Delete the parts of a deleted composite workload, then the workload itself."""
         if known.parts:
             for part in tuple(known.parts.values()):
                 await self._delete_part(known, part.meta.uid)
@@ -330,7 +330,7 @@ def _made_for(owner: Workload, part: Workload) -> bool:
 
 
 def _blocked(owner: Workload, now: float) -> WorkloadStatus:
-    """The status of one that other work has to end before."""
+    """The status of a composite workload that waits for its dependencies."""
     if owner.spec.suspend:
         return moved(owner, "stopped", now, reasons.suspended(owner.spec))
     reason = reasons.waits_for(owner)
@@ -345,7 +345,7 @@ def _of(part: Workload) -> tuple[str, str, str]:
 
 
 class _Queue:
-    """Uids to reconcile: each once, some of them later."""
+    """Uids to reconcile, without duplicates, some of them at a later time."""
 
     def __init__(self) -> None:
         self._ready: dict[str, None] = {}

@@ -29,15 +29,15 @@ class Schedules:
     kind: WorkloadKind = "schedule"
 
     async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
-        """Say which run begins now and when to look again."""
+        """Compute the run that is due now, and the time of the next pass."""
         return decide(owner, parts, now)
 
     async def removed(self, owner: Workload) -> None:
-        """Nothing was kept for it."""
+        """No effect: nothing is kept for a schedule."""
 
 
 def decide(owner: Workload, parts: Sequence[Workload], now: float) -> DesiredState:
-    """The state that a schedule wants at an instant."""
+    """The desired state of a schedule at a time."""
     spec = owner.spec.schedule or ScheduleSpec(cron="0 0 1 1 *")
     known = owner.status.schedule or ScheduleStatus()
     if owner.spec.suspend:
@@ -66,7 +66,7 @@ def _due(
     now: float,
     wanted: DesiredState,
 ) -> ScheduleStatus:
-    """Decide about all times up to now; what follows goes into ``wanted``."""
+    """Handle all times up to now; runs to start and stop are added to ``wanted``."""
     known = _recorded(spec, known, parts)
     if known.next_at is None or known.next_at > now:
         return known
@@ -91,7 +91,7 @@ def _due(
 def _recorded(
     spec: ScheduleSpec, known: ScheduleStatus, parts: Sequence[Workload]
 ) -> ScheduleStatus:
-    """With the runs that were begun by a look that was not recorded."""
+    """The status with the runs that an unrecorded pass has already created."""
     for part in parts:
         at = float(part.meta.labels.get(DUE_LABEL) or 0)
         if known.next_at is not None and at >= known.next_at:
@@ -120,7 +120,7 @@ def run_spec(owner: WorkloadSpec, spec: ScheduleSpec) -> WorkloadSpec:
 
 
 def run_name(schedule: str, number: int) -> str:
-    """``NAME-7``; a long name is cut so that it stays a name."""
+    """The name ``NAME-7`` of a run; a long name is shortened to stay valid."""
     end = f"-{number}"
     return schedule[: LONGEST_NAME - len(end)].rstrip("-") + end
 
@@ -130,6 +130,6 @@ def _stamp(at: float) -> str:
 
 
 def _surplus(spec: ScheduleSpec, parts: Sequence[Workload]) -> list[str]:
-    """Ended runs beyond those that stay listed, the oldest first."""
+    """Ended runs beyond the number to keep, the oldest first."""
     ended = [part for part in parts if at_rest(part) and not part.spec.delete]
     return [part.meta.uid for part in ended[: max(len(ended) - spec.keep, 0)]]

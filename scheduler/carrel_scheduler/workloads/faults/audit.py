@@ -54,16 +54,16 @@ class Audit:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many checks found an invariant violated, by its name."""
+        """How often checks found each invariant violated."""
         return self._counts
 
     @property
     def violated(self) -> Mapping[str, Sequence[str]]:
-        """The violations that the last checks found, by the invariant's name."""
+        """The violations that the last checks found, by invariant."""
         return self._violated
 
     def look(self, state: Columns) -> None:
-        """Check the next invariant if it is time to."""
+        """Check the next invariant if it is due."""
         began = self._clock()
         if not self._invariants or self._began <= began < self._rests_until:
             return

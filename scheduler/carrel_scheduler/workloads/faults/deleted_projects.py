@@ -26,7 +26,7 @@ NOTHING: Final = Amounts(0, 0, 0)
 
 
 def keep_queue(changes: PassChanges, entry: CachedWorkload) -> None:
-    """Keep a queue for adopted work whose project is not there any more."""
+    """Keep a queue for adopted work whose project does not exist any more."""
     name = entry.workload.meta.project
     if name not in changes.cache.projects and name not in changes.state.queues.slots:
         changes.cache.draining.add(name)
@@ -47,7 +47,7 @@ class DeletedProjects:
         self._drained: list[Project] = []
 
     def begin(self, changes: PassChanges, project: Project) -> None:
-        """A project is being deleted, or its object is gone."""
+        """Handle the deletion of a project, begun or complete."""
         name = project.meta.name
         changes.cache.projects.pop(name, None)
         self._kept.pop(name, None)
@@ -59,7 +59,7 @@ class DeletedProjects:
         self.settle(changes)
 
     def end(self, cache: WorkloadCache, name: str) -> None:
-        """A project of that name is there, and is to stay."""
+        """Handle a project of that name which exists and is not being deleted."""
         cache.draining.discard(name)
         self._kept.pop(name, None)
 
@@ -77,7 +77,7 @@ class DeletedProjects:
                     self._drained.append(project)
 
     def _settle_workloads(self, changes: PassChanges) -> set[str]:
-        """Returns the projects that still hold resources."""
+        """Stop the workloads of these projects; returns the projects that still hold resources."""
         holding: set[str] = set()
         for entry in tuple(changes.cache):
             name = entry.workload.meta.project
@@ -90,7 +90,7 @@ class DeletedProjects:
         return holding
 
     async def delete_drained(self) -> None:
-        """Delete the objects of projects that have drained, once that is recorded."""
+        """Delete the objects of drained projects, once the drain is recorded."""
         drained, self._drained = self._drained, []
         for project in drained:
             name = project.meta.name

@@ -56,7 +56,7 @@ class Savepoint:
         self._dirty = len(changes.dirty)
 
     def restore(self) -> None:
-        """Cut off what came later."""
+        """Drop the changes that were added after the savepoint."""
         for name, length in zip(_LISTS, self._lengths, strict=True):
             del getattr(self._changes, name)[length:]
         while len(self._changes.dirty) > self._dirty:
@@ -76,7 +76,7 @@ class GuardedSteps:
 
     @contextmanager
     def step(self, changes: PassChanges, source: Source, key: str, uid: str = "") -> Iterator[None]:
-        """One step about an input, and about the workload ``uid`` if there is one."""
+        """Guard one step that handles an input, of the workload ``uid`` if given."""
         before = Savepoint(changes)
         with self._quarantine.guard(source, key, fatal=FATAL) as guard:
             yield
@@ -130,7 +130,7 @@ REBUILD_PAUSE_SECONDS: Final = 60.0
 
 
 class Rebuilds:
-    """The workloads whose handling failed, and when each may be rebuilt."""
+    """The workloads whose handling failed, and the time of each one's rebuild."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -138,7 +138,7 @@ class Rebuilds:
         self._last: dict[str, float] = {}
 
     def damaged(self, uid: str) -> None:
-        """Handling this workload failed; it is rebuilt after the pass. "" is none."""
+        """Schedule a rebuild after the pass: handling this workload failed; "" is ignored."""
         if uid and uid not in self._due:
             last = self._last.get(uid, -math.inf)
             self._due[uid] = max(self._clock(), last + REBUILD_PAUSE_SECONDS)
@@ -154,11 +154,11 @@ class Rebuilds:
 
     @property
     def due_at(self) -> float | None:
-        """When the next is to be rebuilt; ``None`` for nobody."""
+        """The time of the next rebuild; ``None`` without any."""
         return min(self._due.values(), default=None)
 
     def take_due(self) -> list[str]:
-        """Hand over the uids that are to be rebuilt now."""
+        """Remove and return the uids that are due for a rebuild."""
         if not self._due:
             return []
         now = self._clock()

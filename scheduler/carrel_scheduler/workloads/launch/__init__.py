@@ -1,1 +1,1 @@
-"""From a workload to the tasks that an engine starts: specifications, ports, tokens."""
+"""Launching: from a workload to the tasks that an engine starts (specifications, ports, tokens)."""

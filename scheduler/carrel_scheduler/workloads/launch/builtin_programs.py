@@ -47,7 +47,7 @@ def expected(kind: str, field: str) -> str:
 
 
 def sealed(spec: WorkloadSpec) -> WorkloadSpec:
-    """The specification that is launched: of a sealed kind always our program.
+    """The specification to launch: a sealed kind always runs Carrel's own program.
 
     An object of a cluster can be changed after it was admitted.
     """
@@ -74,7 +74,7 @@ def retries(asked: Retries | None, backoff_limit: int) -> Retries | None:
 
 
 def command_for(kind: WorkloadKind) -> list[str]:
-    """The program that work of this kind comes with; empty when it has none."""
+    """The command of a kind of work that has a program of its own; empty for others."""
     module = MODULES.get(kind)
     if module is None:
         return []
@@ -117,7 +117,7 @@ def files_of(spec: WorkloadSpec) -> Mapping[str, str]:
 
 
 def _sources_of(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    """What the program fetches; ``number`` is that of the variables with its credentials."""
+    """The repositories to fetch; ``number`` is that of the variables with the credentials."""
     code = [] if spec.code is None else [{**msgspec.to_builtins(spec.code), "number": 0}]
     return code + [
         {**msgspec.to_builtins(one), "number": number}
@@ -126,5 +126,5 @@ def _sources_of(spec: WorkloadSpec) -> list[dict[str, Any]]:
 
 
 def fetching(command: Sequence[str], python: str) -> tuple[str, ...]:
-    """A command that begins once the code is in the task's folder; see ``code_client``."""
+    """The command, preceded by the download of the code; see ``code_client``."""
     return (python, FETCH, *command)

@@ -34,11 +34,11 @@ NOT_FETCHED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
 
 class CodeMissing(Exception):  # noqa: N818 - what happened
-    """The code is not here; the message says why."""
+    """The code could not be fetched; the message has the cause."""
 
 
 def main(command: Sequence[str]) -> None:
-    """Fetch the code, enter it and become the command."""
+    """Fetch the code, change to its folder and exec the command."""
     asked = json.loads(Path(__file__).with_name("code.json").read_text(encoding="utf-8"))
     try:
         for one in asked:
@@ -110,7 +110,7 @@ def ssh_command(given: dict[str, str], folder: Path) -> str:
 
 
 def tell_credentials() -> None:
-    """Answer git, which asks for the credentials of a repository."""
+    """Answer git's prompt for the credentials of a repository."""
     for name in ("username", "password"):
         value = os.environ[f"CARREL_GIT_{name.upper()}"]
         if "\n" not in value:
@@ -130,7 +130,7 @@ def clone(
     git = ("git", "-c", "advice.detachedHead=false", *options, "-C", str(folder))
 
     def run(*words: str) -> str:
-        """Why it failed; empty: it did not."""
+        """Run git; returns why it failed, empty on success."""
         try:
             done = subprocess.run(
                 [*git, *words], env=environment, capture_output=True, text=True, check=False
@@ -209,7 +209,7 @@ def make_file(file: dict[str, Any], content: BinaryIO, folder: Path) -> None:
 
 @contextmanager
 def get(part: str) -> Iterator[BinaryIO]:
-    """What lies at a part of the workload. Raises ``CodeMissing``, ``OSError``."""
+    """Download a part of the workload from the API. Raises ``CodeMissing``, ``OSError``."""
     env = os.environ
     address = urlsplit(env["CARREL_URL"].rstrip("/"))
     kind = HTTPSConnection if address.scheme == "https" else HTTPConnection

@@ -1,4 +1,4 @@
-"""What this installation can never run: refused at submission, with the field to change.
+"""Work that this installation can never run: refused at submission, with the field to change.
 
 One machine and a cluster differ in what a volume is, and a pod cannot be everything that a process
 can. What a cluster refuses is what its engine would refuse at the start, asked beforehand.
@@ -37,7 +37,7 @@ Fitting = Callable[[Workload], UnsupportedField | None]
 
 
 def on_machine(workload: Workload, mig: Model | None = None) -> UnsupportedField | None:
-    """Check what one machine cannot run: volumes are its folders.
+    """Check for one machine: volumes are its folders.
 
     ``mig`` is what its GPUs are divided into as work asks; ``None``: they are not divided.
     """
@@ -70,7 +70,7 @@ def _instance_misfit(workload: Workload, mig: Model | None) -> UnsupportedField 
 
 
 def on_cluster(check: Callable[[TaskSpec], None]) -> Fitting:
-    """Check what no pod can be; of work with parts: what they cannot.
+    """Check for a cluster: work that cannot be a pod; for composite work, its parts.
 
     ``check`` raises ``TaskRefused`` for a task that the engine can never start.
     """
@@ -94,7 +94,7 @@ def on_cluster(check: Callable[[TaskSpec], None]) -> Fitting:
 
 
 def _draft(workload: Workload) -> TaskSpec:
-    """Its last task, as far as it is known before it has a place."""
+    """The specification of the last task, as far as it is known before placement."""
     meta, spec = workload.meta, workload.spec
     last = max(0, spec.tasks - 1)
     return TaskSpec(
@@ -142,7 +142,7 @@ def misfit(
 
 
 def _type_misfit(models: Collection[str], asked: Sequence[str]) -> UnsupportedField | None:
-    """Each type is one that there is."""
+    """The error for a GPU type that no node has."""
     for number, one in enumerate(asked):
         if not gpu_models.matching(one, models):
             known = ", ".join(f"`{model}`" for model in sorted(models)[:_MOST])
@@ -154,7 +154,7 @@ def _type_misfit(models: Collection[str], asked: Sequence[str]) -> UnsupportedFi
 
 
 def _level_misfit(levels: Sequence[str], workload: Workload) -> UnsupportedField | None:
-    """Each level is one that there is."""
+    """The error for a topology level that no node has."""
     spec = workload.spec
     for field, asked in (
         ("topology_required", spec.topology_required),

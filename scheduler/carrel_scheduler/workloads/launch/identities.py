@@ -16,7 +16,7 @@ NAME: Final = "directory"
 
 
 def scope_of(user: str) -> Scope | None:
-    """The scope of a user; ``None`` for a name that no person has."""
+    """The directory's scope of a user; ``None`` for a name that cannot be a user's."""
     try:
         return Scope("user", user)
     except ValueError:
@@ -24,7 +24,7 @@ def scope_of(user: str) -> Scope | None:
 
 
 async def of_users(ledger: Ledger, users: Iterable[str]) -> Mapping[str, PosixIdentity]:
-    """Those of these users that the directory gives numbers."""
+    """The POSIX identities of those users that have one in the directory."""
     scopes = {scope for user in set(users) if (scope := scope_of(user)) is not None}
     if not scopes:
         return {}
@@ -37,6 +37,6 @@ def read(record: ScopedRecord) -> PosixIdentity:
 
 
 def refusal(entry: CachedWorkload, numbers: PosixIdentity) -> str:
-    """Why work of somebody cannot start."""
+    """Why work of a user with these numbers cannot start."""
     user = entry.workload.spec.user
     return f"work of {user} runs under the directory's numbers, and {numbers.problem}"

@@ -35,7 +35,7 @@ class MissingSecret(Exception):  # noqa: N818 - an outcome to tell
 
 
 class GitSecret(NamedTuple):
-    """The secret of a repository; ``number`` 0 is that of the code itself."""
+    """The secret for a repository; ``number`` 0 is that of the code itself."""
 
     number: int
     field: str
@@ -43,7 +43,7 @@ class GitSecret(NamedTuple):
 
 
 async def check(ledger: Ledger, workload: Workload) -> None:
-    """Raise ``MissingSecret`` for what is not there, without reading any value."""
+    """Raise ``MissingSecret`` for a secret that does not exist, without reading any value."""
     asked = references(workload.spec.environment)
     repositories = list(git_secrets(workload))
     if not asked and not repositories:
@@ -97,7 +97,7 @@ async def environment_of(ledger: Ledger, workload: Workload) -> Mapping[str, str
 
 
 def git_secrets(workload: Workload) -> Iterator[GitSecret]:
-    """The secrets that its repositories name."""
+    """The secrets named by the workload's repositories."""
     code = workload.spec.code
     if code is not None and code.secret:
         yield GitSecret(0, "code.secret", code.secret)

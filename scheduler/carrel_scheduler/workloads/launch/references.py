@@ -22,7 +22,7 @@ COPIES = "copies"
 
 
 class UnknownSource(Exception):  # noqa: N818 - an outcome to tell
-    """A name that leads nowhere.
+    """A reference to an object that does not exist.
 
     Attributes:
         field: of the specification.
@@ -62,7 +62,7 @@ async def find(store: Ledger, workload: Workload) -> None:
 
 
 async def _find_checkpoints(ledger: Ledger, workload: Workload) -> None:
-    """Checkpoints belong to a user, and only that user's work may read them."""
+    """Find the checkpoints to continue from; only those of the same user may be read."""
     asked, project, user = workload.spec.continue_from, workload.meta.project, workload.spec.user
     workload.spec.continues = ""
     if not asked:

@@ -1,4 +1,4 @@
-"""Task specifications: from a workload that has its places to what the engine starts.
+"""Task specifications: from a placed workload to what the engine starts.
 
 They are made, and secrets read, while the pass is being recorded; nothing of it reaches the engine
 before that is durable. A task token is what a job shows when it reports, good for its own workload
@@ -77,7 +77,7 @@ class TaskTokens:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSettings:
-    """What the environment of every task is made of.
+    """Settings for the environment of every task.
 
     Attributes:
         api_url: where tasks reach the scheduler, without ``/api/v1``.
@@ -120,14 +120,14 @@ def task_specs(
     secrets: Mapping[str, str],
     settings: LaunchSettings,
 ) -> list[TaskSpec]:
-    """A specification for each of these tasks that still has a place."""
+    """The specifications of those of these tasks that still have a place."""
     present = [index for index in tasks if index in entry.wanted]
     return [_task_spec(entry, index, facts, secrets, settings) for index in present]
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Tasks of one workload, as the engine is to start them.
+    """Tasks of one workload that are ready for the engine to start.
 
     ``refusal``: why they cannot be started; empty where they can.
     """
@@ -145,7 +145,7 @@ async def get_ready(
     ledger: Ledger,
     settings: LaunchSettings,
 ) -> Sequence[Ready]:
-    """Whatever of these is still live, in the same order."""
+    """The tasks of those starts whose workload is still live, in the same order."""
     secrets = await ledger.secrets_of([start.uid for start in starts])
     entries = [entry for start in starts if (entry := cache.get(start.uid)) is not None]
     logins = await named_secrets.registry_logins(ledger, [one.workload for one in entries])
@@ -252,7 +252,7 @@ def _task_spec(
 def _command(
     entry: CachedWorkload, spec: WorkloadSpec, index: int, settings: LaunchSettings
 ) -> tuple[str, ...]:
-    """The command of a task; our own programs with the interpreter that is there."""
+    """The command of a task; built-in programs run with the interpreter of its environment."""
     given = rendezvous.command(entry, index)
     if spec.kind in builtin_programs.SEALED:
         given = tuple(spec.command)
@@ -268,7 +268,7 @@ def _command(
 def _environment(
     entry: CachedWorkload, spec: WorkloadSpec, index: int, settings: LaunchSettings
 ) -> dict[str, str]:
-    """The user's variables, and the facts that every task may read about itself."""
+    """The environment of a task: the user's variables, and the facts about the task."""
     meta = entry.workload.meta
     own = {
         "CARREL_URL": settings.api_url,

@@ -63,7 +63,7 @@ def failure_of(task: TaskStatus, status: WorkloadStatus, now: float, error: str 
 
 
 def cause_of(task: TaskStatus) -> str:
-    """The exception or the last line of its output; empty where it said nothing."""
+    """The exception, or the last line of a task's output; empty without output."""
     lines = [line.strip() for line in _lines(task.last_output)]
     if _TRACEBACK in task.last_output:
         exceptions = [line for line in _lines(task.last_output) if _is_exception(line)]
@@ -82,7 +82,7 @@ def loss_of(task: TaskStatus) -> LossCause:
 
 
 def _lines(output: str) -> list[str]:
-    """Lines that say something, without colours; of a progress bar its last state."""
+    """Lines of output with text, without colours; of a progress bar its last state."""
     seen = [line.rpartition("\r")[2] for line in output.replace("\r\n", "\n").split("\n")]
     clean = [_CONTROL.sub("", line).rstrip() for line in seen]
     return [line for line in clean if line.strip()]
@@ -107,7 +107,7 @@ def _class_of(task: TaskStatus, error: str) -> FailureClass:
 
 
 def _is_own_error(task: TaskStatus) -> bool:
-    """Whether its output shows an error that any attempt would meet."""
+    """Whether the output shows an error with which any other attempt would fail, too."""
     if task.signal or not task.exit_code:
         return False
     if _PORT_IN_USE.search(task.last_output):

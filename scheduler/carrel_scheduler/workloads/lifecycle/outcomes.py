@@ -1,4 +1,4 @@
-"""What follows when all tasks of a workload's present attempt have ended: pure.
+"""The decision about a workload when all tasks of its present attempt have ended: pure.
 
 While preempting or stopping, an exit code 0 still means that the work is done (the field's
 convention: 0 is done, anything else asks to be run again).
@@ -70,7 +70,7 @@ def loss_pause_seconds(losses: int) -> float:
 def outcome(
     spec: WorkloadSpec, status: WorkloadStatus, ended: Sequence[TaskStatus], now: float
 ) -> Outcome:
-    """Where a workload goes whose tasks have all ended.
+    """The phase and reason of a workload whose tasks have all ended.
 
     Args:
         spec: what was asked for.
@@ -123,7 +123,7 @@ def _blaming(result: Outcome, worst: TaskStatus | None, broken: ReasonInfo | Non
 
 
 def _worst(ended: Sequence[TaskStatus], broken: ReasonInfo | None) -> TaskStatus:
-    """The task that the others ended for, else the first that failed."""
+    """The failed task for which the others ended, else the first that failed."""
     first = broken.data.get("index") if broken is not None else None
     named = (task for task in ended if task.id.index == first)
     failed = (task for task in ended if task.exit_code != 0)
@@ -165,7 +165,7 @@ def _loss(
 
 
 def how_task_ended(spec: WorkloadSpec, task: TaskStatus) -> str:
-    """How a task ended, and of a gang which one it was."""
+    """How a task ended; for a gang also which task it was."""
     how = reasons.how_it_ended(task.exit_code, task.signal, task.message, cause_of(task))
     return reasons.member_ended(task.id.index, how) if spec.tasks > 1 else how
 
@@ -178,7 +178,7 @@ def _is_done(spec: WorkloadSpec, ended: Sequence[TaskStatus]) -> bool:
 
 
 def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
-    """A workspace is stopped, however it ended: what ran in it is gone.
+    """The outcome of a workspace: stopped, however it ended, because its processes are gone.
 
     Starting it again without its owner would allocate resources that nobody uses.
     """

@@ -21,7 +21,7 @@ HEARING_SECONDS: Final = 90.0
 
 
 def rule_of(cache: WorkloadCache, entry: CachedWorkload) -> StayRule:
-    """The rule in force: the project's with what the work asks for itself."""
+    """The limits in force: those of the project, with those that the work sets itself."""
     return policy.with_own_limits(_project_rule(cache, entry), entry.workload.spec)
 
 
@@ -37,7 +37,7 @@ def _project_rule(cache: WorkloadCache, entry: CachedWorkload) -> StayRule:
 
 
 def run_of(entry: CachedWorkload, now: float) -> policy.Run:
-    """The present run as the policy reads it."""
+    """The present run, as the policy's functions take it."""
     status, activity = entry.workload.status, entry.activity
     limits = status.limits
     last_input = activity.last_input_at if activity else 0.0
@@ -57,7 +57,7 @@ def run_of(entry: CachedWorkload, now: float) -> policy.Run:
 
 
 def take_over(entry: CachedWorkload, now: float) -> None:
-    """The scheduler starts again and finds it running."""
+    """Take over the limits of running work after a restart of the scheduler."""
     if gpu_use.holds_gpus(entry):
         entry.gpu_active_at = now
     if entry.workload.spec.kind == "workspace" or policy.visited(entry.workload.spec):
@@ -65,7 +65,7 @@ def take_over(entry: CachedWorkload, now: float) -> None:
 
 
 def watched(entry: CachedWorkload) -> bool:
-    """Whether limits may apply to it now."""
+    """Whether limits may apply to the workload now."""
     return entry.workload.status.phase == "running"
 
 

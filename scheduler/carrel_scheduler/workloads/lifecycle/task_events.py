@@ -1,4 +1,4 @@
-"""What follows from what engine and cluster report: starts, ends and disruptions of tasks.
+"""Handlers of what engines and clusters report: starts, ends and disruptions of tasks.
 
 Members of a gang start together, start again together when one is lost, and end together: each by
 itself when it is done, all when one fails.
@@ -33,7 +33,7 @@ from carrel_schema.objects import ReasonInfo, TaskInfo
 
 
 def on_task(changes: PassChanges, task: TaskStatus) -> None:
-    """Take in one observation; those of past attempts are only cleaned up."""
+    """Handle one observed task; those of past attempts are only cleaned up."""
     entry = changes.cache.get(task.id.workload_uid)
     if entry is None or not entry.holding or not _is_present(entry, task.id):
         if task.phase is TaskPhase.ENDED:
@@ -109,7 +109,7 @@ def _begun(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def _not_begun_yet(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
-    """Show what a start waits for, such as the pull of its image."""
+    """Show in the status what a start waits for, such as an image pull."""
     if entry.workload.status.phase != "starting":
         return
     entry.workload.status.reason = reasons.not_begun_yet(task.message)
@@ -201,7 +201,7 @@ def _blame(changes: PassChanges, entry: CachedWorkload, result: Outcome) -> None
 
 
 def _show(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
-    """Keep what is known of the task in the status."""
+    """Write the observed state of the task into the status."""
     index = task.id.index
     tasks = {info.index: info for info in entry.workload.status.tasks}
     known = tasks.get(index) or TaskInfo(index=index, attempt=task.id.attempt, node=task.node)
@@ -283,7 +283,7 @@ def _disrupted(changes: PassChanges, disruption: Disruption) -> None:
 
 
 def _does_without(entry: CachedWorkload) -> bool:
-    """Whether the others go on when one of its tasks has ended."""
+    """Whether the other tasks go on when one of them has ended."""
     spec = entry.workload.spec
     stays = len(entry.places) - len(entry.leaving)
     return not shape.resizes(spec) and stays - 1 >= shape.least_parts(spec)
@@ -325,7 +325,7 @@ OF_NODES: Final = frozenset(standing.value for standing in _OF_NODES)
 
 
 def told_to_leave(node: str, how: str, *, desk: bool) -> ReasonInfo:
-    """Another part of the cluster ends its pod.
+    """Handle a disruption: another part of the cluster terminates the task's pod.
 
     Args:
         node: where it runs.
@@ -345,7 +345,7 @@ def told_to_leave(node: str, how: str, *, desk: bool) -> ReasonInfo:
 def node_trouble(
     standings: Mapping[str, NodeHealth], at: float, *, desk: bool
 ) -> ReasonInfo | None:
-    """The reason about its nodes for the owner of running work; ``None`` for none.
+    """The reason about the health of running work's nodes, for its owner; ``None`` without one.
 
     Args:
         standings: of its nodes, in order.

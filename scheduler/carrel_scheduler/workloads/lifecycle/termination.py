@@ -1,4 +1,4 @@
-"""How a workload that holds resources ends: stopped, deleted, preempted; and what is stuck.
+"""How a workload that holds resources ends: stopped, deleted, preempted; and stuck tasks.
 
 Each way ends all its tasks with the grace period (``PassChanges.evict_all``); the engine reports
 their ends to ``task_events``, which settles the workload. A task that has not ended in time is
@@ -40,7 +40,7 @@ def delete(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def object_gone(changes: PassChanges, entry: CachedWorkload) -> None:
-    """Its object was removed by force: end its tasks, then forget it."""
+    """Handle an object that was removed by force: end the tasks, then forget the workload."""
     entry.gone = True
     if not entry.workload.spec.delete:
         entry.workload.spec.delete, entry.workload.spec.asked_by = True, ""
@@ -52,7 +52,7 @@ def object_gone(changes: PassChanges, entry: CachedWorkload) -> None:
 def stop(
     changes: PassChanges, entry: CachedWorkload, reason: ReasonInfo, grace_seconds: float
 ) -> None:
-    """Stop a workload in whatever phase it is."""
+    """Stop a workload in any phase."""
     phase = entry.workload.status.phase
     if phase == "pending":
         changes.dequeue(entry)
@@ -119,7 +119,7 @@ def count_loss(entry: CachedWorkload, ended_at: float, *, done: bool) -> None:
 
 
 def _unsaved_seconds(status: WorkloadStatus, now: float) -> float:
-    """How long it has worked since its start or its last checkpoint."""
+    """The seconds of work since the start or the last checkpoint."""
     saved_at = status.checkpoint.at if status.checkpoint else 0.0
     return max(0.0, now - max(saved_at, status.started_at or now))
 
@@ -144,7 +144,7 @@ def _release_if_never_launched(changes: PassChanges, entry: CachedWorkload) -> N
 
 
 def mark_stuck(changes: PassChanges, entry: CachedWorkload) -> None:
-    """Tell the core of parts that have not ended in time."""
+    """Report parts that have not ended in time to the core as stuck."""
     if entry.gone_by is None or entry.gone_by > changes.now:
         return
     entry.gone_by = None

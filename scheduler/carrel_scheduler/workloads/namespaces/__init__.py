@@ -1,1 +1,1 @@
-"""Projects as namespaces of a cluster, and what people make there with ``kubectl``."""
+"""Projects as namespaces of a cluster, and the workloads that users create with ``kubectl``."""

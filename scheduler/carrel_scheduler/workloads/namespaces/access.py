@@ -90,7 +90,7 @@ def _binding(project: str, rule_id: str, role: str, subjects: list[Manifest]) ->
 
 
 class AccessBindings(SyncedObjects):
-    """Keeps the bindings equal to the rules; see ``SyncedObjects``."""
+    """Keeps role bindings equal to the access rules; see ``SyncedObjects``."""
 
     resource = ROLE_BINDINGS
     selector = names.ACCESS_RULE

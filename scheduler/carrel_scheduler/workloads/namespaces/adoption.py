@@ -96,7 +96,7 @@ class ObjectAdoption:
                 self._again()
 
     async def _projects(self) -> None:
-        """Check objects again that came before their project."""
+        """Check the objects again that were created before their project."""
         resource = kinds.PROJECT.resource
         async with Feed(self._client, resource, Stored, label_selector=names.UID) as feed:
             async for change in feed.subscribe():
@@ -104,7 +104,7 @@ class ObjectAdoption:
                     self._again(names.namespace_of(change.object.metadata.name))
 
     def _again(self, namespace: str = "") -> None:
-        """Look once more at what was not taken on, of one namespace or all."""
+        """Check rejected objects again, of one namespace or of all."""
         for feed, look in self._feeds:
             for stored in tuple(feed.objects.values()):
                 if namespace in ("", stored.metadata.namespace):
@@ -150,7 +150,7 @@ class ObjectAdoption:
             del self._under_way[uid]
 
     async def take(self, kind: type[ObjectT], resource: Resource, stored: Stored) -> None:
-        """Adopt one, or write why not; what fails for a moment is tried again."""
+        """Adopt one object, or write its refusal into the status; retries temporary failures."""
         stored.kind = resource.kind
         meta = stored.metadata
         if names.GONE in meta.annotations:
@@ -177,7 +177,7 @@ class ObjectAdoption:
             now = await self._as_it_is(resource, now)
 
     async def _as_it_is(self, resource: Resource, stored: Stored) -> Stored | None:
-        """The object now; ``None`` when it is gone or was taken on meanwhile."""
+        """The object as it is now; ``None`` when it is gone or was adopted meanwhile."""
         meta = stored.metadata
         try:
             found = await self._client.get(resource, meta.name, meta.namespace, Stored)
@@ -286,7 +286,7 @@ class ObjectAdoption:
 
 
 def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
-    """With what its author left to Carrel; ``given`` are the fields that he wrote."""
+    """The object with the fields that Carrel fills in; ``given`` are those of its author."""
     if isinstance(obj, Project):
         obj.spec.members_group = group_of(obj)
     if not isinstance(obj, Workload):
@@ -321,7 +321,7 @@ def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
 
 
 def _told(stored: Stored) -> list[tuple[int, str, str]]:
-    """Refusals in its status: of which generation, and why."""
+    """The refusals recorded in the object's status: their generation and their message."""
     told = msgspec.json.decode(stored.status, type=dict[str, Any]).get("conditions", [])
     return [
         (one.get("observedGeneration", 0), one.get("reason", ""), one.get("message", ""))

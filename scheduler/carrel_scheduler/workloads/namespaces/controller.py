@@ -39,7 +39,7 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 class NamespaceTaken(Exception):  # noqa: N818 - an outcome that an admin mends
-    """The namespace that a project needs is somebody else's, or is being deleted."""
+    """The project's namespace belongs to somebody else, or is being deleted."""
 
 
 class Namespaces:
@@ -115,7 +115,7 @@ class Namespaces:
             await self._pause(backoff.next())
 
     async def ensure(self, project: Project) -> None:
-        """Have all that a project needs; raises ``NamespaceTaken``, ``KubeError``."""
+        """Create or update all objects of a project. Raises ``NamespaceTaken``, ``KubeError``."""
         name = project.meta.name
         namespace = names.namespace_of(name)
         await self._namespace(name)
@@ -165,7 +165,7 @@ class Namespaces:
         )
 
     async def _claim(self, manifest: Manifest, namespace: str) -> None:
-        """A claim can hardly be changed: one that is there stays as it is."""
+        """Create a volume claim; an existing one stays as it is, because few fields can change."""
         name = manifest["metadata"]["name"]
         try:
             await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
@@ -176,7 +176,7 @@ class Namespaces:
                 log.info("Somebody else made the claim %s/%s", namespace, name)
 
     async def _seen(self, project: Project) -> None:
-        """Write that the specification is carried out."""
+        """Record in the status that the specification is carried out."""
         try:
             fresh = await self._store.get(Project, project.meta.name)
             if fresh.status.observed_generation != project.meta.generation:
@@ -186,7 +186,7 @@ class Namespaces:
             log.info("Project %s changed meanwhile and is seen to again", project.meta.name)
 
     async def retire(self, project: str) -> None:
-        """Take back what was made for a project that is gone; raises ``KubeError``."""
+        """Remove the objects of a deleted project. Raises ``KubeError``."""
         name = names.namespace_of(project)
         try:
             found = await self._client.get(NAMESPACES, name)
@@ -205,7 +205,7 @@ class Namespaces:
         await self._client.patch(NAMESPACES, name, {"metadata": {"labels": {names.PROJECT: None}}})
 
     async def _volumes(self, namespace: str) -> bool:
-        """Whether a volume is left that we did not make."""
+        """Whether the namespace has a volume claim that Carrel did not create."""
         there = (await self._client.list(PERSISTENT_VOLUME_CLAIMS, namespace=namespace)).items
         ours = await self._ours(PERSISTENT_VOLUME_CLAIMS, namespace)
         return any(one["metadata"]["uid"] not in ours for one in there)

@@ -39,7 +39,7 @@ _STANDARD: Final = "pod-security.kubernetes.io"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The volume that a project's tasks save their work on.
+    """The volume for the checkpoints of a project's tasks.
 
     Attributes:
         size: as Kubernetes writes it; empty: none is made.
@@ -53,7 +53,7 @@ class Checkpoints:
 
 
 def labels(project: str) -> dict[str, str]:
-    """Of everything that is made for a project."""
+    """The labels of all objects that are created for a project."""
     return {names.PROJECT: project, names.MADE_BY: names.MADE_BY_US}
 
 
@@ -70,7 +70,7 @@ def namespace(project: str) -> Manifest:
 
 
 def group_of(project: Project) -> str:
-    """The group whose members belong to the project, for Kubernetes as for the Hub."""
+    """The group of the project's members, in Kubernetes as in the Hub."""
     return project.spec.members_group or f"project-{project.meta.name}"
 
 
@@ -100,7 +100,7 @@ def _binding(project: str, role: str, subject: Manifest) -> Manifest:
 
 
 def network(project: str, system: str, closed: Iterable[str] = ()) -> Manifest:
-    """The network policies of a project's pods: who reaches them, and what they reach.
+    """The network policies of a project's pods, for ingress and egress.
 
     They are reached by each other and by the parts of Carrel. They reach each other, names, the
     parts that serve work, and the world outside but for metadata services, which give whoever asks
@@ -138,7 +138,7 @@ def network(project: str, system: str, closed: Iterable[str] = ()) -> Manifest:
 
 
 def _outside(closed: Iterable[str]) -> list[Manifest]:
-    """All addresses but these networks."""
+    """All addresses outside these networks."""
     networks = [ip_network(one) for one in closed]
     return [
         {

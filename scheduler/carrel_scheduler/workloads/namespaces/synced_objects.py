@@ -36,7 +36,7 @@ Projects = Callable[[], Iterable[Project]]
 
 
 class Timing(TypedDict):
-    """What ``SyncedObjects`` needs to know of time and faults."""
+    """The clock and fault handling that ``SyncedObjects`` needs."""
 
     clock: Callable[[], float]
     chance: Jitter
@@ -45,7 +45,7 @@ class Timing(TypedDict):
 
 
 class SyncedObjects(ABC):
-    """See the module. A subclass says which objects, and what there should be.
+    """See the module. A subclass names the kind of the objects, and computes the wanted ones.
 
     Args:
         client: of the cluster.
@@ -80,7 +80,7 @@ class SyncedObjects(ABC):
 
     @abstractmethod
     async def wanted(self, projects: Iterable[Project]) -> Wanted:
-        """What there should be. Raises ``LedgerUnavailable``.
+        """The wanted objects. Raises ``LedgerUnavailable``.
 
         Args:
             projects: those that have a namespace.
@@ -88,15 +88,15 @@ class SyncedObjects(ABC):
 
     @abstractmethod
     def differs(self, found: Manifest, wanted: Manifest) -> bool:
-        """Whether an object that is there is not as it should be."""
+        """Whether an existing object differs from the wanted one."""
 
     def changeable(self, found: Manifest, wanted: Manifest) -> bool:
-        """Whether it can be changed into that; else it is made anew."""
+        """Whether the object can be updated to the wanted one; otherwise it is recreated."""
         del found, wanted
         return True
 
     async def run(self) -> None:
-        """Keep them equal until cancelled."""
+        """Keep the objects equal to the wanted ones until cancelled."""
         while True:
             with self._quarantine.guard("namespace", self.resource.plural):
                 try:
@@ -107,7 +107,7 @@ class SyncedObjects(ABC):
             await self._pause(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Compare with the cluster if it is time. Raises ``KubeError``, ``LedgerUnavailable``."""
+        """Compare with the cluster if it is due. Raises ``KubeError``, ``LedgerUnavailable``."""
         wanted = await self.wanted(
             project
             for project in self._projects()
@@ -123,7 +123,7 @@ class SyncedObjects(ABC):
             self._compare_at = self._clock() + COMPARE_SECONDS
 
     async def _make_equal(self, wanted: Wanted) -> bool:
-        """Write what differs; whether all is as it should be."""
+        """Write the differences; returns whether all objects are as wanted now."""
         found = await self._client.list(self.resource, label_selector=self.selector)
         there = {
             (one["metadata"]["namespace"], one["metadata"]["name"]): one for one in found.items
@@ -148,7 +148,7 @@ class SyncedObjects(ABC):
         return all(gone) and all(made) and len(made) == len(differing)
 
     async def _namespaces(self) -> set[str]:
-        """Names of the namespaces that are a project's and say so."""
+        """Names of the namespaces that belong to projects and have the label."""
         listed = await self._client.list(NAMESPACES, label_selector=names.PROJECT)
         return {
             one["metadata"]["name"]
@@ -158,7 +158,7 @@ class SyncedObjects(ABC):
         }
 
     async def _write(self, place: Place, found: Manifest | None, wanted: Manifest | None) -> bool:
-        """Have one object as it should be; ``False``: it changed meanwhile."""
+        """Write one object; ``False`` if it was changed meanwhile."""
         namespace, name = place
         try:
             if found is not None and (wanted is None or not self.changeable(found, wanted)):

@@ -50,7 +50,7 @@ def _specification(records: Iterable[ScopedRecord]) -> WorkloadPolicySpec:
 
 
 class WorkPolicies(SyncedObjects):
-    """Keeps them equal to the policies of the ledger; see ``SyncedObjects``."""
+    """Keeps the objects equal to the ledger's policies; see ``SyncedObjects``."""
 
     resource = kinds.WORKLOAD_POLICY.resource
     selector = f"{names.MADE_BY}={names.MADE_BY_US}"

@@ -40,7 +40,7 @@ def rebuild(
     quarantine: Quarantine,
     withheld: WithheldDevices,
 ) -> None:
-    """Drop a workload and take it over anew.
+    """Drop a workload and adopt it again.
 
     Args:
         changes: of a pass of its own.
@@ -74,7 +74,7 @@ def rebuild(
 
 
 def _take_over(changes: PassChanges, workload: Workload, tasks: Collection[TaskStatus]) -> None:
-    """Take one workload over; ``tasks`` are those of it that the engine lists."""
+    """Adopt one workload; ``tasks`` are those of it that the engine lists."""
     seen = {task.id: task for task in tasks}
     entry = take(changes, workload, seen)
     # Of members that ended while nobody looked, the first to end is the one that took the others.
@@ -158,7 +158,7 @@ def _take_over_places(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def _was_not_started(entry: CachedWorkload, index: int) -> bool:
-    """Whether the engine never got a task that was recorded."""
+    """Whether a recorded task never reached the engine."""
     if entry.workload.status.phase == "starting":
         return index not in entry.leaving
     info = next(one for one in entry.workload.status.tasks if one.index == index)
@@ -166,7 +166,7 @@ def _was_not_started(entry: CachedWorkload, index: int) -> bool:
 
 
 def _launch(changes: PassChanges, entry: CachedWorkload, missing: set[int]) -> None:
-    """Recorded, but not known to the engine: launch what is missing."""
+    """Launch the recorded tasks that the engine does not know."""
     if not missing:
         return
     if entry.needs_claim and not entry.launched:
@@ -177,7 +177,7 @@ def _launch(changes: PassChanges, entry: CachedWorkload, missing: set[int]) -> N
 
 
 def _stop_the_leaving(changes: PassChanges, entry: CachedWorkload) -> None:
-    """Order again what may not have reached the engine."""
+    """Repeat stop orders that may not have reached the engine."""
     grace = entry.workload.spec.grace_seconds
     for index in sorted(entry.alive):
         if entry.resizing or (index in entry.leaving and not shape.resizes(entry.workload.spec)):

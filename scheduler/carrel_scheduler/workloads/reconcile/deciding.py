@@ -30,7 +30,7 @@ MOST_SUSPECTS: Final = 100
 
 
 class GuardedDecide:
-    """The core's ``decide``, although it may fail.
+    """The core's ``decide``, with failures handled.
 
     Args:
         state: of the core.
@@ -56,7 +56,7 @@ class GuardedDecide:
         self.due_at: float | None = None
 
     def queued(self, uids: Iterable[str]) -> None:
-        """Record workloads that are pending since now."""
+        """Record workloads that are pending from now on."""
         self._arrived |= dict.fromkeys(uids)
 
     def set_back(self, seconds: float) -> None:
@@ -65,11 +65,11 @@ class GuardedDecide:
             self.due_at -= seconds
 
     def waits(self, now: float) -> bool:
-        """Whether it failed a moment ago and is not tried again yet."""
+        """Whether a decision failed recently, so that the next attempt has to wait."""
         return self.due_at is not None and now < self.due_at
 
     def plan(self, now: float) -> Plan | None:
-        """The plan; ``None`` where there is none."""
+        """The plan of the core; ``None`` after a failure."""
         try:
             plan = self._decide(now)
         except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
@@ -151,7 +151,7 @@ class Decider:
 
     @property
     def due_at(self) -> float | None:
-        """When the core is to be asked though nothing happens; epoch seconds."""
+        """When the core must be asked again without an event; epoch seconds."""
         return self._guarded.due_at or self._pacing.due_at or self._resync.due_at
 
     def set_back(self, seconds: float) -> None:
@@ -160,15 +160,15 @@ class Decider:
         self._guarded.set_back(seconds)
 
     def queued(self, uids: Iterable[str]) -> None:
-        """Workloads that wait in the core's queue from now on."""
+        """Record workloads that are pending from now on."""
         self._guarded.queued(uids)
 
     def ask_again(self) -> None:
-        """Time alone changed what can be decided."""
+        """Request a decision although no event arrived: time alone may change the plan."""
         self._decided = None
 
     def preview(self) -> Plan:
-        """The plan that the core would make now; kept until the state changes."""
+        """The plan that the core would make now, cached until the state changes."""
         if self._preview is None or self._preview.version != self._state.version:
             self._preview = self._decide_now(self._clock())
         return self._preview
@@ -213,7 +213,7 @@ class Timers:
         return len(self._heap)
 
     def set(self, when: float, uid: str) -> None:
-        """Check a workload at that time, epoch seconds."""
+        """Set the timer of a workload, epoch seconds."""
         heapq.heappush(self._heap, (when, uid))
 
     def take_due(self, now: float) -> list[str]:
@@ -234,7 +234,7 @@ class Timers:
 
 
 class Pacing:
-    """Pauses after long work, so that requests, which share the thread, are answered.
+    """Pauses after long work, in which the shared thread answers requests.
 
     With thousands in the queue a decision takes tens of milliseconds, and a burst of submissions
     would ask for one every few; deciding on many at once costs as much as on one. Short work is
@@ -252,17 +252,17 @@ class Pacing:
 
     @property
     def due_at(self) -> float | None:
-        """When work that was put off falls due; ``None`` when none was."""
+        """When postponed work is due; ``None`` without any."""
         return self._until if self._put_off else None
 
     def put_off(self, now: float) -> bool:
-        """Whether work that is wanted now has to wait until ``due_at``."""
+        """Whether new work has to wait until ``due_at``."""
         self._put_off = self._since <= now < self._until
         return self._put_off
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure the work within; the pause that follows is a few times as long."""
+        """Measure the block's duration; the pause that follows is a few times as long."""
         began = self._clock()
         yield
         self._since = self._clock()
@@ -284,11 +284,11 @@ class Resync:
         self.due_at: float | None = None
 
     def decided(self, now: float, *, waiting: bool) -> None:
-        """The core was asked; ``waiting``: whether workloads are still pending."""
+        """Record a decision; ``waiting``: whether workloads are still pending."""
         self.due_at = now + RESYNC_SECONDS if waiting else None
 
     def due(self, now: float) -> bool:
-        """Whether it is time."""
+        """Whether it is time for the next decision."""
         return self.due_at is not None and self.due_at <= now
 
     def set_back(self, seconds: float) -> None:
@@ -298,13 +298,13 @@ class Resync:
 
 
 class ClockSkew:
-    """Notices that the clock was set back."""
+    """Detects that the clock was set back."""
 
     def __init__(self) -> None:
         self._latest: float | None = None
 
     def measure(self, now: float) -> float:
-        """By how many seconds it was set back since the last call, else 0."""
+        """Seconds by which the clock was set back since the last call, else 0."""
         latest, self._latest = self._latest, now
         if latest is None or latest - now <= TOLERATED_SECONDS:
             return 0.0
@@ -314,7 +314,7 @@ class ClockSkew:
 
 
 def set_back(entry: CachedWorkload, seconds: float) -> None:
-    """Move the times that a workload waits for."""
+    """Move a workload's timers by the time that the clock was set back."""
     status = entry.workload.status
     if status.not_before is not None:
         status.not_before -= seconds
@@ -329,7 +329,7 @@ def set_back(entry: CachedWorkload, seconds: float) -> None:
 
 
 def limit_pause(entry: CachedWorkload, now: float) -> None:
-    """After a restart: no pause is longer than the failures so far ask for."""
+    """After a restart: limit the pause to the length that the failures so far allow."""
     status = entry.workload.status
     if status.not_before is not None:
         longest = max(pause_seconds(status.failures), loss_pause_seconds(status.losses))

@@ -59,22 +59,22 @@ SHOWN_FROM: Final = 2
 
 
 class HubStarter(Protocol):
-    """Starts a workspace through the Hub when it has its allocation."""
+    """Starts the workspace of an allocated workload through the Hub."""
 
     async def start_workspace(self, workload: Workload) -> None:
-        """Ask the Hub; raises ``HubRefused``."""
+        """Start a workspace through the Hub. Raises ``HubRefused``."""
         ...
 
 
 class HubRefused(Exception):  # noqa: N818
-    """The Hub did not start the workspace; the message says why."""
+    """The Hub did not start the workspace; the message has the cause."""
 
 
 class Announcer(Protocol):
-    """Writes where others see it that a task is about to be evicted."""
+    """Writes planned evictions where other parts of the cluster read them."""
 
     async def announce(self, task: TaskId, why: ReasonInfo) -> None:
-        """Write it; a failure is logged."""
+        """Announce an eviction; a failure is only logged."""
         ...
 
 
@@ -104,7 +104,7 @@ class Executor:
         clock: Callable[[], float],
         nodes: Mapping[str, NodeState],
     ) -> None:
-        """Set where events of orders go, the time (epoch seconds), and the known nodes."""
+        """Set the queue for the executor's events, the clock (epoch seconds) and the nodes."""
         self._enqueue, self._clock, self._nodes = enqueue, clock, nodes
 
     @asynccontextmanager
@@ -157,7 +157,7 @@ class Executor:
                 self._spawn(_order_queue(entry), self._start(ready.specs))
 
     async def listed(self) -> Sequence[TaskStatus]:
-        """The tasks that the engine knows."""
+        """The tasks that the engine lists."""
         return await self._engine.list()
 
     async def idle(self) -> None:
@@ -176,7 +176,7 @@ class Executor:
         self._orders.clear()
 
     def _spawn(self, uid: str, order: Coroutine[None, None, None]) -> None:
-        """Have an order carried out after those for the same workload that came before."""
+        """Start an order once the earlier ones of the same workload are done."""
         waiting = self._orders.get(uid)
         if waiting is not None:
             waiting.append(order)
@@ -215,7 +215,7 @@ class Executor:
             self._spawn(f"start {spec.id}", self._undo_start(spec.id, text))
 
     async def _undo_start(self, task: TaskId, text: str) -> None:
-        """End what may have been started; its allocation is free once that has ended."""
+        """Stop a task that may have been started; its allocation is free once it has ended."""
         try:
             await self._retry(f"ending task {task}", lambda: self._engine.stop(task, 0.0))
         except UnknownTask:
@@ -264,9 +264,9 @@ class Executor:
         work: Callable[[], Awaitable[None]],
         show: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Retry until it succeeds. Raises ``UnknownTask``.
+        """Call ``work`` until it succeeds. Raises ``UnknownTask``.
 
-        ``show``: called with why it has failed for a while, and "" once it has not.
+        ``show``: called with the error once it has lasted, and with "" after it is over.
         """
         shown = ""
         for number, pause in enumerate(PAUSES):

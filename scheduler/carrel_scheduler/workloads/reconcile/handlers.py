@@ -214,7 +214,7 @@ class EventHandlers:
                 changes.enqueue(entry)
 
     def _department_changed(self, change: Change[Department]) -> None:
-        """A department is a queue above its projects; one that is unknown parents none."""
+        """Handle a change of a department; the projects of an unknown one have no queue above."""
         department, known = change.object, self._cache.departments
         name = department.meta.name
         if change.type is ChangeType.DELETED:
@@ -241,7 +241,7 @@ class EventHandlers:
         self._follow_up(changes, task.id.workload_uid)
 
     def _follow_up(self, changes: PassChanges, uid: str) -> None:
-        """Set the timers that a change of phase asks for."""
+        """Set the timers that follow from a change of phase."""
         entry = self._cache.get(uid)
         if entry is None:
             return
@@ -293,7 +293,7 @@ class EventHandlers:
                     self._apply_limits(changes, entry)
 
     def observe_nodes_again(self, changes: PassChanges) -> None:
-        """Match work with nodes once more, after all of it was recovered."""
+        """Handle all known nodes again, after the recovery of all workloads."""
         for node in tuple(self.nodes.values()):
             with self._steps.step(changes, "node", node.facts.name):
                 devices.observe(
@@ -301,7 +301,7 @@ class EventHandlers:
                 )
 
     def node_known(self, facts: NodeFacts) -> None:
-        """A node of a cluster is there, or has other hardware."""
+        """Handle a node of a cluster that is new or has other hardware."""
         self.nodes[facts.name] = devices.known_as(self.nodes.get(facts.name), facts)
         self._cache.node_seen(facts)
 
@@ -365,18 +365,18 @@ def add_workload(changes: PassChanges, workload: Workload) -> CachedWorkload:
 
 
 def asks_for_end(workload: Workload) -> bool:
-    """Whether its owner wants it stopped or gone."""
+    """Whether the specification asks to stop or delete the workload."""
     return workload.spec.suspend or workload.spec.delete
 
 
 def wants_resources(workload: Workload) -> bool:
-    """Whether it is to run now, and does not yet."""
+    """Whether the workload is to run, and has no resources yet."""
     wants = workload.status.phase == "pending" and not asks_for_end(workload)
     return wants and workload.status.not_before is None
 
 
 def queue_facts(spec: WorkloadSpec) -> tuple[object, ...]:
-    """What of a specification decides about its place in the queue and may change."""
+    """The fields of a specification that decide its place in the queue and may change."""
     return spec.priority, spec.preemptible, spec.tasks, spec.elastic
 
 
@@ -389,7 +389,7 @@ def lacks_project(entry: CachedWorkload) -> bool:
 
 
 def follow_specification(changes: PassChanges, entry: CachedWorkload) -> None:
-    """Bring a workload to where its specification wants it."""
+    """Act on a changed specification: delete, stop, resume or requeue the workload."""
     workload = entry.workload
     status, spec = workload.status, workload.spec
     if status.observed_generation != workload.meta.generation:

@@ -1,4 +1,4 @@
-"""Asking the Hub to start a workspace that the plan starts."""
+"""Starts allocated workspaces through the Hub."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""The running scheduler as the API sees it (``contract.Live``): read from memory, never decides."""
+"""The running scheduler as the API reads it (``contract.Live``): from memory, no decisions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -72,7 +72,7 @@ OF_PARTS: Final[Mapping[WorkloadKind, str]] = {
 
 
 class LiveView:
-    """See the contract; one per scheduler. ``fits``: what this installation cannot run."""
+    """See the contract; one per scheduler. ``fits``: the checks of this installation."""
 
     def __init__(self, loop: Reconciler, fits: Fitting = fitting.on_machine) -> None:
         self._loop, self._fits = loop, fits
@@ -85,11 +85,11 @@ class LiveView:
         )
 
     def mig_model(self) -> str:
-        """The model of GPUs that are divided as work asks; empty: none is."""
+        """The GPU model that is divided into MIG instances on demand; empty without one."""
         return self._loop.cache.mig_model
 
     def faults(self) -> Faults:
-        """The inputs that were set aside, and violated invariants."""
+        """Inputs that are set aside, and violated invariants."""
         quarantine, audit = self._loop.quarantine, self._loop.audit
         return Faults(
             set_aside=[
@@ -113,14 +113,14 @@ class LiveView:
         return [self._node(view) for view in self._loop.state.node_views()]
 
     def gpu_use(self, uid: str) -> GpuUseSeries | None:
-        """What the GPUs of a workload did; ``None``: there is no such workload."""
+        """The measured GPU use of a workload; ``None`` for an unknown workload."""
         entry = self._loop.cache.get(uid)
         if entry is None:
             return None
         return GpuUseSeries(project=entry.workload.meta.project, points=entry.gpu_series.points())
 
     def uncordon(self, node: str, index: int) -> bool:
-        """Return a device to service that health checks cordoned; whether they had."""
+        """Return a cordoned device to service; returns whether health checks had cordoned it."""
         if not self._loop.withheld.cordons.of(node, index):
             return False
         self._loop.enqueue(CordonEnded(node, index))
@@ -140,11 +140,11 @@ class LiveView:
         ]
 
     def pods(self) -> PodCounts | None:
-        """Pods that others made; ``None`` where there are none, on one machine."""
+        """External and unmanaged pods; ``None`` on one machine."""
         return self._loop.external_pods.counts()
 
     def project_use(self, name: str = "") -> Mapping[str, ProjectUse]:
-        """Quota lines by project, or of one of them."""
+        """Quota and use of all projects, or of one."""
         state, known = self._loop.state, self._loop.cache.projects
         if name:
             there = name in known and name in state.queues.slots
@@ -153,7 +153,7 @@ class LiveView:
         return {name: self._project_use(uses[name]) for name in state.projects() if name in known}
 
     def never(self, workload: Workload) -> ReasonInfo | None:
-        """Why no node or quota could ever hold it; else ``None``.
+        """Why no node or quota can ever hold the workload; else ``None``.
 
         A project made a moment ago may not have arrived yet; then there is nothing to refuse by.
         """
@@ -242,7 +242,7 @@ class LiveView:
         loop.enqueue(Wake())
 
     async def activity(self, user: str, server_name: str, activity: Activity) -> Limits:
-        """Take a workspace's sign of life; returns what is coming."""
+        """Record a workspace's activity; returns the limits that apply soon."""
         entry = self._loop.cache.workspace(user, server_name)
         if entry is None:
             raise NotFound(f"{user} has no running workspace {server_name!r}")
@@ -291,7 +291,7 @@ class LiveView:
         port: int | None,
         external: bool = False,
     ) -> Workload:
-        """Give a workspace that has its allocation what it is to run."""
+        """Give an allocated workspace the command that it runs."""
         entry = self._entry(workload_uid)
         if entry.claim_until is None or not entry.needs_claim:
             raise NotAccepted("not_claimable", "this workspace holds no place that waits for it")
@@ -474,7 +474,7 @@ def _instance(one: MigInstance) -> MigInstanceView:
 
 
 def _facts(view: views.NodeView) -> NodeFacts:
-    """A node that work is recorded on and that no longer exists."""
+    """The facts of a missing node on which work is still recorded."""
     return NodeFacts(
         name=view.name,
         cpu_milli=view.cpu_milli,
@@ -485,7 +485,7 @@ def _facts(view: views.NodeView) -> NodeFacts:
 
 
 def _untold(shown: views.DeviceView) -> Device:
-    """A device that work is recorded on and that its node does not show."""
+    """A device on which work is recorded, although its node does not report it."""
     return Device(
         index=shown.index,
         uuid="",

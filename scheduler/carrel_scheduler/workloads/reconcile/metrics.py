@@ -46,7 +46,7 @@ Watch = Literal["workloads", "projects", "departments", "tasks", "devices"]
 
 @dataclass(slots=True)
 class PassFigures:
-    """The figures of one pass, for its line in the log. Times are seconds."""
+    """The measurements of one pass for its log line. Times are seconds."""
 
     number: int
     began: float
@@ -132,7 +132,7 @@ class ReconcilerMetrics:
         return run
 
     def delivered(self, watch: Watch) -> None:
-        """Record that a watch delivered something."""
+        """Record the delivery of a watch."""
         self._delivered[watch] = self._timer()
 
     def begin_pass(self, number: int, inbox_seconds: float) -> PassFigures:

@@ -95,14 +95,14 @@ def _evict(changes: PassChanges, eviction: Eviction) -> None:
 
 
 def _give_back_unbegun(changes: PassChanges, entry: CachedWorkload, parts: Collection[int]) -> None:
-    """Places of a gang that is not whole yet: nothing runs there."""
+    """Release places of a gang that is not complete yet: nothing runs there."""
     changes.leave(entry, parts)
     for part in sorted(parts):
         changes.release(entry, part, Outcome.AGAIN)
 
 
 def _words(entry: CachedWorkload, parts: int, of: int) -> str:
-    """The parts that an elastic workload gives back, in a few words."""
+    """The parts that an elastic workload releases, as a phrase."""
     unit = "GPUs" if shape.resizes(entry.workload.spec) else "workers"
     return f"{parts} of its {of} {unit}"
 
@@ -113,7 +113,7 @@ REST: Final = 9.0
 
 
 class ExplainedPlan(Protocol):
-    """The part of a plan that is read here."""
+    """The part of a plan from which reasons are written."""
 
     @property
     def queue(self) -> Sequence[str]:
@@ -152,7 +152,7 @@ class Explaining:
         return self.pacing.due_at if self.pending else None
 
     def queued(self, uids: Iterable[str]) -> None:
-        """Record workloads that are pending without a reason; the next plan gives one."""
+        """Record pending workloads without a reason; the next plan gives them one."""
         self._arrived += uids
 
     def decided(self, waiting: int) -> None:
@@ -162,7 +162,7 @@ class Explaining:
         self._arrived.clear()
 
     def slice(self, changes: PassChanges) -> None:
-        """Write the next reasons that are new or differ from what is stored."""
+        """Write the next part of the reasons that are new or have changed."""
         written, plan = 0, self._look()
         for uid, place in self._coming(plan.queue):
             written += _write_reason(changes, plan, uid, place)
@@ -170,7 +170,7 @@ class Explaining:
                 return
 
     def _coming(self, queue: Sequence[str]) -> Iterator[tuple[str, int | None]]:
-        """Uids to compare, each with its place in the queue where that is known."""
+        """The uids whose reasons to compare, with their place in the queue where it is known."""
         for uid in list(islice(self._first, SEEN_AT_ONCE)):
             del self._first[uid]
             yield uid, None
@@ -183,7 +183,7 @@ class Explaining:
 
 
 def _write_reason(changes: PassChanges, plan: ExplainedPlan, uid: str, place: int | None) -> int:
-    """Put a reason that differs into the status; returns how many that were.
+    """Write a changed reason into the status; returns how many were written.
 
     A place in the queue moves with everybody else's, so it is written along with a changed reason
     only; the live view has the present one.

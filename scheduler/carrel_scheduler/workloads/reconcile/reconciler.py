@@ -166,7 +166,7 @@ class Reconciler:
         )
 
     def enqueue(self, event: LoopEvent) -> None:
-        """Hand an event to the loop."""
+        """Add an event to the loop's queue."""
         self._inbox.put(event)
 
     @property
@@ -180,7 +180,7 @@ class Reconciler:
         return self._inbox.empty
 
     async def run(self) -> None:
-        """Run passes until cancelled; raises what ends a scheduler (``FATAL``) and nothing else."""
+        """Run passes until cancelled. Raises only errors that end the scheduler (``FATAL``)."""
         while True:
             await self._something_happened()
             with self.quarantine.guard("message", "turn", fatal=FATAL) as guard:
@@ -190,7 +190,7 @@ class Reconciler:
                 await asyncio.sleep(PAUSES.after(self._failures))
 
     async def reconcile(self) -> None:
-        """One pass over everything that waits now."""
+        """One pass over all waiting events."""
         # 1. Times move with a clock that was set back.
         self._follow_clock()
         changes = self.begin()
@@ -262,7 +262,7 @@ class Reconciler:
         self.external_pods.act()
 
     def publish(self, kind: str, workload: Workload, report: Report | None = None) -> None:
-        """Write a workload as it is now to the event stream."""
+        """Publish a workload's present state to the event stream."""
         if workload.spec.owner:
             self.composites.changed(workload, deleted=kind == "deleted")
         if not self.stream.has_listeners:
@@ -272,7 +272,7 @@ class Reconciler:
         self.stream.publish(LiveEvent(type=kind, version=version, workload=now, report=report))
 
     def claimed(self, entry: CachedWorkload, stored: Workload) -> None:
-        """The Hub gave a workspace its command; it is launched in the next pass."""
+        """Handle a workspace that the Hub has claimed; the next pass launches it."""
         entry.claim_until = None
         entry.claimed = True
         entry.workload.meta, entry.workload.spec = stored.meta, stored.spec
@@ -329,7 +329,7 @@ class Reconciler:
             self.enqueue(Wake())
 
     async def _explain_and_finish(self, changes: PassChanges) -> None:
-        """Finish the pass, with a slice of reasons if it is time for one."""
+        """Finish the pass, with a part of the reasons if that is due."""
         explaining = self._explaining
         if not explaining.pending or explaining.pacing.put_off(self.clock()):
             await self.finish(changes)
@@ -342,7 +342,7 @@ class Reconciler:
             self.enqueue(Wake())
 
     async def _record_reports(self, now: float) -> None:
-        """Write what jobs reported, once it has waited long enough."""
+        """Write the jobs' reports, once they have waited long enough."""
         touched = await self._report_writer.write_due(now)
         if not touched:
             return
@@ -354,14 +354,14 @@ class Reconciler:
         await self.recorder.record(late)
 
     async def _record_gpu_use(self, now: float) -> None:
-        """Write what was measured, every few minutes; what cannot be stored is lost."""
+        """Write measured GPU use every few minutes; what cannot be stored is lost."""
         pieces = self.cache.gpu_account.take_due(now)
         if pieces:
             with self.quarantine.guard("record", "gpu use", fatal=FATAL):
                 await self.ledger.add_gpu_use(pieces)
 
     async def _record_devices(self) -> None:
-        """Write what is remembered of devices over restarts; tried again in the next pass."""
+        """Write the devices to be known after a restart; retried in the next pass."""
         kept: Mapping[str, Cordons | KnownDevices] = {
             CORDONS: self.withheld.cordons,
             KNOWN_DEVICES: self.handlers.known_devices,
@@ -396,7 +396,7 @@ class Reconciler:
             self.enqueue(StatusChanged(uid))
 
     def _note_borrowing(self, changes: PassChanges) -> None:
-        """Note who runs over quota now: that changes by what others do, too."""
+        """Update which workloads run over quota: this also changes with other workloads."""
         if self._borrowing == self.state.version:
             return
         self._borrowing = self.state.version

@@ -1,4 +1,4 @@
-"""What is written to the ledger: reconcile passes, and what jobs report.
+"""Writing to the ledger: reconcile passes, and reports of jobs.
 
 A pass is one transaction, retried when a newer specification came between. Objects that were
 removed by force meanwhile are left out of it, and so is the part of a workload that cannot be
@@ -151,7 +151,7 @@ FLUSH_SECONDS = 1.0
 
 
 class TooManyMetrics(Exception):  # noqa: N818 - an outcome to tell
-    """A report names more than a job may have; nothing of it was taken.
+    """A report has more metrics than a job may have; the whole report is rejected.
 
     Attributes:
         field: ``metrics`` or ``parameters``.
@@ -172,7 +172,7 @@ class PendingReports:
     due_at: float | None = None
 
     def take(self, entry: CachedWorkload, report: Report, state: State, now: float) -> None:
-        """Put a report into the status and remember what is to be written.
+        """Apply a report to the status and keep its values for the next write.
 
         Raises ``TooManyMetrics``.
         """
@@ -207,15 +207,15 @@ class PendingReports:
             self.due_at = now + FLUSH_SECONDS
 
     def due(self, now: float) -> bool:
-        """Whether it is time to write."""
+        """Whether the next write is due."""
         return self.due_at is not None and self.due_at <= now
 
     def last_of(self, uid: str) -> list[MetricPoint]:
-        """Hand over a workload's values alone: no more of them come."""
+        """Remove and return the values of a workload that sends no more."""
         return self.points.pop(uid, [])
 
     def empty(self) -> tuple[dict[str, list[MetricPoint]], set[str]]:
-        """Hand over what is to be written and begin anew."""
+        """Remove and return everything that is to be written."""
         points, touched = dict(self.points), set(self.touched)
         self.points.clear()
         self.touched.clear()
@@ -236,7 +236,7 @@ class ReportWriter:
         self._ledger, self._quarantine, self._pending = ledger, quarantine, pending
 
     async def write_last(self, transitions: Sequence[Transition]) -> None:
-        """Write the values of workloads that end before their end is published."""
+        """Write the last values of ended workloads, before their end is published."""
         for row in transitions:
             last = self._pending.last_of(row.workload_uid) if row.to_phase in AT_REST else []
             if last:

@@ -1,4 +1,4 @@
-"""Starting up: read the ledger, ask the engine, and bring the two together.
+"""Recovery: read the ledger, list the engine's tasks, and match the two.
 
 ``adoption`` takes over one workload. Processes that no live workload owns are ended, and their
 devices are withheld until then. A workload that cannot be taken over is set aside, and the rest
@@ -121,7 +121,7 @@ def _take_all(
 
 
 def _leave_out(loop: Reconciler, before: Savepoint, uid: str) -> None:
-    """Its tasks, if any, are treated like any that no live workload owns."""
+    """Leave a workload out; its tasks are then treated like those of unknown workloads."""
     before.restore()
     purge(loop.state, uid)
     loop.cache.drop(uid)

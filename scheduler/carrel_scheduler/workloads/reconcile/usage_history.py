@@ -1,4 +1,4 @@
-"""What each project used lately, for fair shares over time.
+"""What each project used lately, for time-based fair shares.
 
 Past use is an average over time in which use counts half as much after every half-life, as a part
 of what the cluster has now. It comes from the ledger's rows alone, so a restart forgets nothing: at
@@ -81,7 +81,7 @@ class PastUse:
 
 
 def take(state: State, used: Mapping[str, tuple[float, float, float]]) -> None:
-    """Tell the core of every queue's past use, that of its projects included."""
+    """Send every queue's past use, including that of its projects, to the core."""
     total, rules = state.cluster_total(), state.queues.rules
     sums: dict[str, list[float]] = {}
     for name, amounts in used.items():

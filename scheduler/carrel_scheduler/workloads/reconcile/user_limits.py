@@ -64,7 +64,7 @@ def never(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
 
 
 def forecast(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
-    """Why this work would be held back now; ``None`` where it would not."""
+    """Why the user's limit would hold this work back now, or ``None``."""
     limit, asked = limit_milli(cache, workload.meta.project), _most_milli(cache, workload)
     if limit is None or not asked:
         return None
@@ -82,13 +82,13 @@ def forecast(cache: WorkloadCache, workload: Workload) -> ReasonInfo | None:
 
 
 def limit_milli(cache: WorkloadCache, project: str) -> int | None:
-    """What each user of a project may have, in GPU thousandths; ``None``: no limit."""
+    """The limit of each user of a project, in GPU thousandths; ``None`` without one."""
     known = cache.projects.get(project)
     return None if known is None else milli_of(known.spec)
 
 
 def milli_of(spec: ProjectSpec) -> int | None:
-    """The limit that a project's specification sets, in GPU thousandths; ``None``: none."""
+    """The user limit in a project's specification, in GPU thousandths; ``None`` without one."""
     most = spec.max_gpus_per_user
     return None if most is None else round(most * MILLI)
 
@@ -110,7 +110,7 @@ def _follow_user(changes: PassChanges, entries: Sequence[CachedWorkload], limit:
 def _by_user(
     cache: WorkloadCache, projects: Mapping[str, int | None] | Mapping[str, int]
 ) -> Iterator[tuple[str, list[CachedWorkload]]]:
-    """The work of each user of these projects that holds or wants resources."""
+    """The workloads of each user of these projects that hold or ask for resources."""
     work: defaultdict[tuple[str, str], list[CachedWorkload]] = defaultdict(list)
     for entry in cache:
         project = entry.workload.meta.project
@@ -134,7 +134,7 @@ def _in_turn(
 
 
 def _partly_done(state: Columns, entry: CachedWorkload) -> bool:
-    """Whether the core alone knows which of its tasks need no place any more."""
+    """Whether only the core knows which of the tasks need no place any more."""
     job = state.jobs.by_uid.get(entry.uid)
     return entry.queued and job is not None and bool(job.spec.gated)
 
@@ -148,6 +148,6 @@ def _sum(cache: WorkloadCache, entries: Iterable[CachedWorkload]) -> int:
 
 
 def _most_milli(cache: WorkloadCache, workload: Workload) -> int:
-    """GPU thousandths that it may come to hold."""
+    """The most GPU thousandths that the workload can hold."""
     parts = shape.most_parts(workload.spec, cache.largest_gpus)
     return shape.held_by(workload.spec, range(parts)).gpu_milli

@@ -121,7 +121,7 @@ def _pids_by_device(loop: Reconciler) -> dict[int, list[int]]:
 
 
 def _running(loop: Reconciler) -> Iterator[tuple[str, tuple[int, ...], int]]:
-    """Workload, devices and first process of each task that runs."""
+    """Uid, devices and first process of each running task."""
     for entry in loop.cache.holding:
         for info in entry.workload.status.tasks:
             if info.pid and info.ended_at is None:

@@ -1,4 +1,4 @@
-"""The workload cache: what the reconciler knows of live workloads, projects and departments.
+"""The workload cache: the reconciler's view of live workloads, projects and departments.
 
 A ``CachedWorkload`` is one workload that is not at an end: its stored object, and what only the
 running scheduler needs beside it. The cache is rebuilt from the ledger and the engine at every
@@ -33,7 +33,7 @@ from carrel_schema.objects import (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one part of the present attempt is; see ``gangs`` for parts and tasks.
+    """The place of one part of the present attempt; see ``gangs`` for parts and tasks.
 
     ``mig_slots`` are the memory slots, as bits, that it has of a divided device.
     """
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One reading of the GPUs that a workload holds on a node, and when.
+    """One reading of a workload's GPUs on a node, with its time.
 
     ``utilization`` is the sum over its GPUs, each 0..1.
     """
@@ -121,7 +121,7 @@ class CachedWorkload:
 
     @property
     def holding(self) -> bool:
-        """Whether it holds resources now."""
+        """Whether the workload holds resources now."""
         return self.workload.status.phase in HOLDING
 
     def attempt_of(self, index: int) -> int:
@@ -139,7 +139,7 @@ class CachedWorkload:
 
     @property
     def wanted(self) -> dict[int, Place]:
-        """The place of each task without the parts that it gives back."""
+        """The places of the tasks, without the parts that the workload is releasing."""
         return self._of_tasks(part for part in self.places if part not in self.leaving)
 
     def _of_tasks(self, parts: Iterable[int]) -> dict[int, Place]:
@@ -160,7 +160,7 @@ class CachedWorkload:
 
     @property
     def needs_claim(self) -> bool:
-        """Whether the next start waits for the Hub: it was queued, or starts again.
+        """Whether the next start waits for the Hub's claim: the workspace was queued, or restarts.
 
         The command and tokens of the Hub's workspaces, which get a port, are good for one
         start only; interactive work from elsewhere brings a command that can be run again.
@@ -198,7 +198,7 @@ class WorkloadCache:
         self.outdated = False
 
     def __iter__(self) -> Iterator[CachedWorkload]:
-        """Entries in the order in which they came."""
+        """The entries in the order in which they were added."""
         return iter(self._entries.values())
 
     def node_seen(self, facts: NodeFacts) -> None:
@@ -224,7 +224,7 @@ class WorkloadCache:
         return {port for info in infos for port in info.ports.values()}
 
     def get(self, uid: str) -> CachedWorkload | None:
-        """The entry, if it is live."""
+        """The entry of a live workload."""
         return self._entries.get(uid)
 
     def add(self, workload: Workload) -> CachedWorkload:
@@ -235,7 +235,7 @@ class WorkloadCache:
         return entry
 
     def moved(self, entry: CachedWorkload) -> None:
-        """Its phase has changed: it may hold resources now, or none any more."""
+        """Handle a changed phase: the workload may now hold resources, or none any more."""
         if entry.holding:
             self._holding[entry.uid] = entry
         else:
@@ -243,7 +243,7 @@ class WorkloadCache:
 
     @property
     def holding(self) -> Iterable[CachedWorkload]:
-        """The entries that hold resources."""
+        """The entries of workloads that hold resources."""
         return self._holding.values()
 
     @property
@@ -256,12 +256,12 @@ class WorkloadCache:
         return self._ranked[1]
 
     def drop(self, uid: str) -> None:
-        """Forget a workload that is at an end."""
+        """Remove an ended workload."""
         self._entries.pop(uid, None)
         self._holding.pop(uid, None)
 
     def workspace(self, user: str, server_name: str) -> CachedWorkload | None:
-        """The user's workspace of that server name that holds resources, if any."""
+        """The workspace of that user and server name that holds resources, if any."""
         for entry in self.holding:
             spec = entry.workload.spec
             if spec.kind == "workspace" and spec.user == user and spec.server_name == server_name:
@@ -293,7 +293,7 @@ def quota_amounts(quota: Quota) -> Amounts:
 def queued_event(
     workload: Workload, cache: WorkloadCache, done: Sequence[int] = ()
 ) -> WorkloadQueued:
-    """The event that puts a workload in the core's queue.
+    """The event that adds a workload to the core's queue.
 
     Args:
         workload: that waits.

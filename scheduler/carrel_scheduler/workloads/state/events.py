@@ -48,7 +48,7 @@ class TaskSeen:
 
 @dataclass(frozen=True, slots=True)
 class StartRefused:
-    """The engine could not start a task; ``elsewhere``: on that node, as things are."""
+    """The engine could not start a task; ``elsewhere``: it may start on another node."""
 
     task: TaskId
     message: str
@@ -109,14 +109,14 @@ class CheckLimits:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadDeleted:
-    """The object of a workload was removed by force, while its tasks may run."""
+    """The object of a workload was removed by force, while its tasks may still run."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class SpecRead:
-    """A newer specification was read while writing: follow it."""
+    """A newer specification was found while writing."""
 
     uid: str
 
@@ -130,14 +130,14 @@ class StatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The Hub claimed a workspace that has its allocation: launch it."""
+    """The Hub claimed an allocated workspace, which can be launched now."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class MembersMet:
-    """Members of a gang, by index, were seen to have met at its rendezvous."""
+    """These members of a gang, by index, have met at its rendezvous."""
 
     uid: str
     members: frozenset[int]
@@ -150,7 +150,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class UsedLately:
-    """The mean of what projects held lately: GPU thousandths, millicores and MiB by name."""
+    """The mean of what projects held lately: GPU thousandths, millicores, MiB, by project."""
 
     average: Mapping[str, tuple[float, float, float]]
 
@@ -199,7 +199,7 @@ class Inbox:
         self._bell.set()
 
     def take(self) -> LoopEvent:
-        """Remove and return the oldest event; there must be one."""
+        """Remove and return the oldest event; fails when there is none."""
         return self._messages.popleft()
 
     def __len__(self) -> int:
@@ -217,7 +217,7 @@ class Inbox:
         return not self._messages
 
     async def wait(self, seconds: float | None) -> None:
-        """Return once there is an event, or after so many seconds."""
+        """Return once there is an event, or after the timeout in seconds."""
         self._bell.clear()
         if self._messages:
             return
@@ -233,7 +233,7 @@ MOST_WAITING = 2_000
 
 
 class Listener:
-    """One listener's queue; see ``contract.Subscription``."""
+    """The queue of one listener; see ``contract.Subscription``."""
 
     def __init__(self, stream: "Stream") -> None:
         self._stream = stream
@@ -254,7 +254,7 @@ class Listener:
             self._queue.put_nowait(None)
 
     def offer(self, event: LiveEvent) -> None:
-        """Hand an event over, or close a listener that fell too far behind."""
+        """Queue an event; a listener whose queue is full is closed."""
         if self._queue.qsize() >= MOST_WAITING:
             self.close()
         else:
@@ -279,11 +279,11 @@ class Stream:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether there is any listener."""
+        """Whether there are any listeners."""
         return bool(self._listeners)
 
     def publish(self, event: LiveEvent) -> None:
-        """Hand an event to everybody."""
+        """Send an event to all listeners."""
         for listener in tuple(self._listeners):
             listener.offer(event)
 

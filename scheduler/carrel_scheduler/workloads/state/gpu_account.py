@@ -40,7 +40,7 @@ class GpuAccount:
         idle_gpus: float,
         place: tuple[str, str] = ("", ""),
     ) -> None:
-        """Between two readings it used, and left idle, so many GPUs in the mean.
+        """Add the mean number of used and of idle GPUs between two readings.
 
         ``place`` is the GPU type and the node group of these GPUs.
         """
@@ -55,7 +55,7 @@ class GpuAccount:
         found.idle += idle_gpus * (until - since)
 
     def take_due(self, now: float) -> list[GpuUse]:
-        """What is to be written now; sums begin anew."""
+        """The sums to write now; they start again at zero."""
         if self._due_at is None or now < self._due_at:
             return []
         sums, self._sums, self._due_at = self._sums, {}, None

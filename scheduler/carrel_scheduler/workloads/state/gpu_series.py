@@ -50,7 +50,7 @@ class GpuSeries:
             self._double()
 
     def points(self) -> tuple[GpuUsePoint, ...]:
-        """All of them, oldest first."""
+        """All points, oldest first."""
         return tuple(
             GpuUsePoint(at=one.at, gpus=round(one.gpus, 3), memory_mib=round(one.memory_mib))
             for one in self._slots

@@ -1,4 +1,4 @@
-"""What a workload does with its GPUs, as far as it was measured.
+"""A workload's use of its GPUs, as measured.
 
 Use that is not known counts as work, so that nothing is stopped as idle because nobody looked: no
 reading, one that is older than ``STALE_SECONDS``, and a device without counters. A workload is idle
@@ -27,12 +27,12 @@ STALE_SECONDS: Final = 60.0
 
 
 def holds_gpus(entry: CachedWorkload) -> bool:
-    """Whether it was given GPUs, parts of one, or an instance."""
+    """Whether the workload holds GPUs, parts of one, or a MIG instance."""
     return counted_gpu_milli(entry.workload.spec.resources) > 0
 
 
 def named(use: DeviceUse, name_of: Callable[[str], str | None]) -> DeviceUse:
-    """The same use with the owners' other names; those without one are left out."""
+    """The same use with the owners renamed; owners without a new name are left out."""
     found: dict[str, OwnerUse] = {}
     for one in use.owners:
         name = name_of(one.owner)
@@ -55,7 +55,7 @@ def _sum(one: OwnerUse, other: OwnerUse) -> OwnerUse:
 
 
 def working(use: DeviceUse | None) -> bool | None:
-    """Whether a device works; ``None``: it does not tell."""
+    """Whether a device is busy; ``None`` if unknown."""
     if use is None or not use.known:
         return None
     return use.utilization > ACTIVE_UTILIZATION
@@ -111,7 +111,7 @@ def take_readings(
 def _of_devices(
     entry: CachedWorkload, devices: Collection[int], use: Mapping[int, DeviceUse]
 ) -> list[OwnerUse]:
-    """Its part of the devices that it holds."""
+    """The workload's part of the use of its devices."""
     return [_part(entry.uid, use.get(device)) for device in devices]
 
 
@@ -127,7 +127,7 @@ def _part(uid: str, use: DeviceUse | None) -> OwnerUse:
 
 
 def _of_processes(uid: str, use: Collection[DeviceUse]) -> list[OwnerUse]:
-    """What its processes do, on whichever device; unknown while some processes are nobody's."""
+    """The use by the workload's processes on any device; unknown if some process has no owner."""
     found = [one for device in use for one in device.owners if one.owner == uid]
     if not use or any(not device.attributed for device in use):
         found.append(OwnerUse(owner=uid, utilization=None, memory_used_mib=0))
@@ -135,7 +135,7 @@ def _of_processes(uid: str, use: Collection[DeviceUse]) -> list[OwnerUse]:
 
 
 def unknown(entry: CachedWorkload, now: float) -> bool:
-    """Whether it holds GPUs on a node that has no fresh reading of them."""
+    """Whether the workload holds GPUs on a node without a fresh reading."""
     readings = (entry.gpu_readings.get(place.node) for place in entry.places.values())
     return holds_gpus(entry) and any(
         reading is None or now - reading.at > STALE_SECONDS for reading in readings
@@ -143,7 +143,7 @@ def unknown(entry: CachedWorkload, now: float) -> bool:
 
 
 def active(entry: CachedWorkload, now: float) -> bool:
-    """Whether it counts as working on its GPUs now."""
+    """Whether the workload counts as active on its GPUs now."""
     nodes = {place.node for place in entry.places.values()}
     return unknown(entry, now) or any(
         reading.working for node, reading in entry.gpu_readings.items() if node in nodes

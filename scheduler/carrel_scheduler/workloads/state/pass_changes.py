@@ -39,7 +39,7 @@ from carrel_schema.sections import Route
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ask the engine to end a task; ``why`` where it is evicted."""
+    """Order to the engine: end a task; ``why`` for an eviction."""
 
     task: TaskId
     grace_seconds: float
@@ -48,7 +48,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Ask the engine to start tasks of a workload, by index."""
+    """Order to the engine: start tasks of a workload, by index."""
 
     uid: str
     tasks: tuple[int, ...]
@@ -124,7 +124,7 @@ class PassChanges:
     def row(
         self, entry: CachedWorkload, before: Phase, after: Phase, reason: ReasonInfo | None = None
     ) -> None:
-        """Write what the workload holds from now on."""
+        """Record what the workload holds from now on."""
         workload = entry.workload
         places = entry.places if after in HOLDING else {}
         held = shape.held_by(workload.spec, places)
@@ -242,13 +242,13 @@ class PassChanges:
             self.state.apply(replace(event, evicted_at=job.evicted_at))
 
     def dequeue(self, entry: CachedWorkload) -> None:
-        """Take a workload that holds nothing out of the core."""
+        """Remove a workload that holds nothing from the core."""
         if entry.queued:
             self.state.apply(WorkloadRemoved(entry.uid))
             entry.queued = False
 
     def place(self, entry: CachedWorkload, part: int, place: Place, at: float) -> None:
-        """A part has its place."""
+        """Record the place of a part."""
         entry.places[part] = place
         slots = place.mig_slots
         self.state.apply(TaskPlaced(entry.uid, part, place.node, place.devices, at, slots))
@@ -273,13 +273,13 @@ class PassChanges:
         entry.leaving.discard(part)
 
     def turn_down(self, entry: CachedWorkload, parts: Iterable[int], outcome: Outcome) -> None:
-        """Places come too late for a workload that ends: this attempt needs no more."""
+        """Release places that come too late: the workload ends, and this attempt needs no more."""
         for part in sorted(parts):
             self.release(entry, part, outcome)
         entry.turned_down = True
 
     def release_all(self, entry: CachedWorkload, *, waits: bool = False) -> None:
-        """All tasks have ended: their allocations are free.
+        """Release all allocations, after all tasks have ended.
 
         Args:
             entry: the workload.
@@ -313,27 +313,27 @@ class PassChanges:
     def evict_all(
         self, entry: CachedWorkload, grace_seconds: float, why: ReasonInfo | None = None
     ) -> None:
-        """End every task that still runs; all parts are terminating from now on."""
+        """Evict all running tasks; all parts are terminating from now on."""
         self.leave(entry, entry.places)
         for task in sorted(entry.alive):
             self.stop(entry, task, grace_seconds, why)
 
     def show_tasks(self, entry: CachedWorkload) -> None:
-        """Write the tasks' places into the status: nothing of them runs yet."""
+        """Write the tasks' places into the status, before any of them runs."""
         entry.workload.status.tasks = [
             self._info(entry, index, place) for index, place in entry.tasks.items()
         ]
         self.mark(entry)
 
     def show_more_tasks(self, entry: CachedWorkload, indices: Iterable[int]) -> None:
-        """Write the places of tasks that come to the others."""
+        """Write the places of additional tasks into the status."""
         known = {task.index: task for task in entry.workload.status.tasks}
         places = entry.tasks
         known |= {index: self._info(entry, index, places[index]) for index in indices}
         self.put_tasks(entry, known.values())
 
     def put_tasks(self, entry: CachedWorkload, tasks: Iterable[TaskInfo]) -> None:
-        """Write what is known of all tasks."""
+        """Write the state of all tasks into the status."""
         entry.workload.status.tasks = sorted(tasks, key=lambda one: one.index)
         self.mark(entry)
 

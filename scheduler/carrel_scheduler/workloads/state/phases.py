@@ -50,7 +50,7 @@ def has_token(status: WorkloadStatus, now: float) -> bool:
 
 
 class IllegalTransition(Exception):  # noqa: N818
-    """A change of phase that the table does not have; carries the workload's story."""
+    """A change of phase that is not in the table; the message has the workload's history."""
 
     def __init__(self, uid: str, old: Phase, new: Phase) -> None:
         super().__init__(f"workload {uid}: {old} -> {new} is not a transition")
@@ -58,6 +58,6 @@ class IllegalTransition(Exception):  # noqa: N818
 
 
 def check_transition(uid: str, old: Phase, new: Phase) -> None:
-    """Refuse what the table does not have."""
+    """Refuse a change of phase that is not in the table."""
     if new not in TRANSITIONS[old]:
         raise IllegalTransition(uid, old, new)

@@ -31,15 +31,15 @@ class PortAllocator(Protocol):
     def give(
         self, task: TaskId, routes: Sequence[Route], taken: Collection[int], /
     ) -> dict[str, int]:
-        """The port of each route by its name; ``taken`` are those of other tasks."""
+        """Assign a port to each route, by its name; ``taken`` are those of other tasks."""
         ...
 
     def refusal(self, routes: Sequence[Route], /) -> str:
-        """Why a task with these routes cannot start now; else empty."""
+        """Why a task with these routes cannot start now; empty if it can."""
         ...
 
     def let_go(self, task: TaskId, /) -> None:
-        """The task runs, or never will: its ports need no holding."""
+        """Stop holding a task's ports: it runs, or will not run any more."""
         ...
 
 
@@ -53,7 +53,7 @@ class FixedPorts:
         return {name_of(route): route.port or 8080 + number for number, route in enumerate(routes)}
 
     def refusal(self, _routes: Sequence[Route], /) -> str:
-        """No other program has these ports."""
+        """Always empty: no other program has these ports."""
         return ""
 
     def let_go(self, _task: TaskId, /) -> None:
@@ -104,7 +104,7 @@ class HeldPorts:
 
 
 def _bound(port: int) -> socket.socket | None:
-    """A socket that keeps a port, or ``None`` where somebody has it."""
+    """A socket bound to a port, or ``None`` where another program has it."""
     holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         # Without SO_REUSEADDR: this fails where anybody else is bound.
@@ -117,7 +117,7 @@ def _bound(port: int) -> socket.socket | None:
 
 
 def _is_free(port: int) -> bool:
-    """Whether a server could listen there."""
+    """Whether the port can be bound."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -153,7 +153,7 @@ def told(ports: Mapping[str, int], routes: Sequence[Route], address: str) -> dic
 
 
 def prefix_of(address: str, route: Route) -> str:
-    """The path of a route at the gateway, without a slash at its end."""
+    """The path of a route at the gateway, without a trailing slash."""
     return f"{address}/~{route.name}" if route.name else address
 
 

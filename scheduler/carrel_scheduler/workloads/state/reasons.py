@@ -1,4 +1,4 @@
-"""The words of reasons that the life cycle itself gives (the core's own: ``core.messages.render``).
+"""The messages of reasons that the life cycle gives (those of the core: ``core.messages.render``).
 
 Tokens are stable; sentences are for people and follow one voice: what happened, then what helps.
 """
@@ -88,12 +88,12 @@ def waits_for_nodes(info: ReasonInfo) -> ReasonInfo:
 
 
 def gave_way(last: Preemption) -> str:
-    """The reason of a workload that was evicted, until it starts again."""
+    """The reason of an evicted workload, until it starts again."""
     return f"Gave way to {_taker(last)}; {preemption_cost(last)}."
 
 
 def workspace_gave_way(last: Preemption) -> ReasonInfo:
-    """A workspace was evicted; it is not started again by itself."""
+    """The reason of an evicted workspace, which does not restart by itself."""
     return ReasonInfo(
         token="Reclaimed" if last.rule == "reclaim" else "Preempted",
         cls="stopped",
@@ -150,7 +150,7 @@ def project_is_coming(project: str) -> ReasonInfo:
 
 
 def project_deleted(project: str, *, running: bool) -> ReasonInfo:
-    """Its project was deleted while it ran, or waited."""
+    """The reason of work whose project was deleted while it ran or waited."""
     return ReasonInfo(
         token="ProjectDeleted",
         cls="stopped" if running else "held-back",
@@ -202,7 +202,7 @@ def _many(kind: WorkloadKind) -> str:
 
 
 def not_told(reason: ReasonInfo, why: str) -> ReasonInfo:
-    """The engine cannot end the work yet; "": it can again."""
+    """The message of work that the engine cannot end yet; "" once it can."""
     usual = reason.help.partition(_NOT_ENDED)[0].rstrip()
     said = f"{_NOT_ENDED} ({why}); that is tried again until it ends." if why else ""
     return msgspec.structs.replace(reason, help=f"{usual} {said}".strip())
@@ -212,7 +212,7 @@ _NOT_ENDED: Final = "It cannot be ended at the moment"
 
 
 def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonInfo:
-    """The project's time limit for its workspaces or its trainings struck."""
+    """The reason of work that reached the project's time limit for workspaces or trainings."""
     return ReasonInfo(
         token=TIMED_OUT,
         cls="stopped",
@@ -226,7 +226,7 @@ def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonI
 
 
 def ran_its_time(kind: WorkloadKind, limit_seconds: float) -> ReasonInfo:
-    """The time limit that it has itself struck."""
+    """The reason of work that reached its own time limit."""
     return ReasonInfo(
         token=TIMED_OUT,
         cls="stopped",
@@ -237,7 +237,7 @@ def ran_its_time(kind: WorkloadKind, limit_seconds: float) -> ReasonInfo:
 
 
 def own_idle(kind: WorkloadKind, timeout_seconds: float, idle_seconds: float) -> ReasonInfo:
-    """The idle timeout that it has itself struck."""
+    """The reason of work that reached its own idle timeout."""
     lacked = "activity" if kind == "workspace" else "work on its GPUs"
     return ReasonInfo(
         token="Idle",
@@ -288,7 +288,7 @@ def gpu_memory_exceeded(
 
 
 def unvisited(idle_seconds: float) -> ReasonInfo:
-    """The reason of work that had no visitors for its limit."""
+    """The reason of work that was stopped because nobody visited it."""
     return ReasonInfo(
         token="Idle",
         cls="stopped",
@@ -299,7 +299,7 @@ def unvisited(idle_seconds: float) -> ReasonInfo:
 
 
 def not_claimed(seconds: float) -> ReasonInfo:
-    """A queued workspace got its place, and nobody came."""
+    """The reason of a queued workspace that got its allocation and was not claimed."""
     return ReasonInfo(
         token="NotClaimed",
         cls="stopped",
@@ -402,7 +402,7 @@ def stalled(seconds: float) -> ReasonInfo:
 
 
 def gpus_lost(indices: Sequence[int], node: str) -> str:
-    """GPUs went away under work that ran there."""
+    """The reason of work whose GPUs were lost."""
     which = ", ".join(map(str, indices))
     return (
         f"GPU {which} of {node} was lost"
@@ -412,7 +412,7 @@ def gpus_lost(indices: Sequence[int], node: str) -> str:
 
 
 def gpu_cordoned(index: int, node: str, why: str) -> str:
-    """A GPU was taken out of service under work that ran there."""
+    """The reason of work whose GPU was cordoned."""
     return f"GPU {index} of {node} was taken out of service ({why})"
 
 
@@ -422,7 +422,7 @@ def stopped_by_loss(how: str) -> ReasonInfo:
 
 
 def never_joined(indices: Sequence[int], port: int, seconds: float) -> str:
-    """Members that did not come to where the others met."""
+    """The reason of a gang some of whose members did not join the rendezvous."""
     who = ", ".join(map(str, indices))
     who, met = (f"worker {who}", "has") if len(indices) == 1 else (f"workers {who}", "have")
     return f"{who} {met} not met the others at port {port} within {duration(seconds)}"
@@ -446,7 +446,7 @@ def back_off(
 
 
 def not_begun(how: str) -> ReasonInfo:
-    """No task began where it was placed, by nobody's fault; it gets another place."""
+    """The reason where no task could start at its place, without a failure; it is placed again."""
     return ReasonInfo(
         token="NotBegun",
         cls="held-back",
@@ -455,7 +455,7 @@ def not_begun(how: str) -> ReasonInfo:
 
 
 def not_begun_yet(what: str) -> ReasonInfo:
-    """The engine says what the start of a task waits for."""
+    """The message of the engine about what the start of a task waits for."""
     return ReasonInfo(token="Starting", cls="starting", sentence=f"Starting: {what}.")
 
 
@@ -471,7 +471,7 @@ def lost(how: str, pause: float) -> ReasonInfo:
 
 
 def over_user_limit(workload: Workload, limit: int, held: int, asked: int) -> ReasonInfo:
-    """Its user would have more GPUs than each user of the project may.
+    """The reason of work whose user would exceed the project's GPU limit for each user.
 
     Args:
         workload: that asks.
@@ -522,7 +522,7 @@ def waits_for(workload: Workload) -> ReasonInfo:
 
 
 def _never_satisfied(unmet: Sequence[Dependency]) -> ReasonInfo:
-    """Work that it was to run after did not succeed."""
+    """The reason of work whose dependencies did not succeed."""
     how = {"failed": "failed", "deleted": "was deleted before it succeeded"}
     first = unmet[0].name
     return ReasonInfo(
@@ -548,7 +548,7 @@ def lost_too_often(how: str, losses: int) -> ReasonInfo:
 
 
 def set_aside() -> ReasonInfo:
-    """Nothing can be decided while it is in the queue."""
+    """The reason of work that is set aside because the core fails with it in the queue."""
     return ReasonInfo(
         token="SetAside",
         cls="held-back",

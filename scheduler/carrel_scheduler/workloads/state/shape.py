@@ -35,17 +35,17 @@ NODE_LEVELS: Final = ("node", HOST, "kubernetes.io/hostname")
 
 
 def is_gang(spec: WorkloadSpec) -> bool:
-    """Whether its tasks have to find each other."""
+    """Whether the tasks have to find each other."""
     return spec.kind == "distributed" or spec.tasks > 1
 
 
 def rendezvous_of(spec: WorkloadSpec) -> Rendezvous:
-    """How its members meet."""
+    """How the members of a gang meet."""
     return spec.rendezvous or Rendezvous()
 
 
 def is_mpi(spec: WorkloadSpec) -> bool:
-    """Whether its first member runs the command and reaches the others."""
+    """Whether the first member runs the command and starts the others by MPI."""
     return is_gang(spec) and rendezvous_of(spec).launcher == "mpi"
 
 
@@ -59,18 +59,18 @@ def own_ports(spec: WorkloadSpec, index: int) -> list[str]:
 
 
 def port_of(workload: Workload) -> int:
-    """At which its members meet; 0 before it has one."""
+    """The port at which the members meet; 0 before it is assigned."""
     tasks = (task for task in workload.status.tasks if task.index == 0)
     return next((task.ports.get(RENDEZVOUS, 0) for task in tasks), 0)
 
 
 def resizes(spec: WorkloadSpec) -> bool:
-    """Whether the number of GPUs of its one task changes."""
+    """Whether the workload has one task whose number of GPUs changes."""
     return spec.elastic is not None and spec.elastic.gpus_of_task
 
 
 def least_parts(spec: WorkloadSpec) -> int:
-    """With how few parts it may run."""
+    """The smallest number of parts with which the workload may run."""
     if resizes(spec):
         gpus = max(1, spec.resources.gpu_milli // MILLI)
         return gpus // (gpus & -gpus)
@@ -98,7 +98,7 @@ def group_of(
     *,
     divides: bool = False,
 ) -> Group | None:
-    """Its structure; ``None`` where all tasks are alike, start together and may lie anywhere.
+    """The gang's structure; ``None`` where equal tasks start together and may be placed anywhere.
 
     So many tasks that are ``done`` count no more: the minimum is that of the others.
     """
@@ -118,13 +118,13 @@ def group_of(
 
 
 def level_of(spec: WorkloadSpec) -> Level | None:
-    """Where its tasks lie together; ``None`` where they need not."""
+    """The topology level at which the tasks have to be together; ``None`` without one."""
     required, preferred = level_key(spec.topology_required), level_key(spec.topology_preferred)
     return Level(required, preferred) if required or preferred else None
 
 
 def level_key(name: str) -> str:
-    """A level as the core calls it: the single node has several names."""
+    """The core's name of a topology level: the single node has several names."""
     return HOST if name in NODE_LEVELS else name
 
 
@@ -134,7 +134,7 @@ def where_of(
     spread: bool | None = None,
     status: WorkloadStatus | None = None,
 ) -> NodeConstraint:
-    """The nodes that it asks for itself.
+    """The workload's own conditions on nodes.
 
     Args:
         spec: of the work.
@@ -168,7 +168,7 @@ def _device_at(place: str) -> tuple[str, int]:
 def request_of(
     spec: WorkloadSpec, where: NodeConstraint = ANYWHERE, *, divides: bool = False
 ) -> Request:
-    """The request of each of its tasks, where all are alike, on these nodes.
+    """The request of each task, where all are equal, with these conditions on nodes.
 
     ``divides``: the core divides GPUs itself; else nodes offer MIG instances by name.
     """
@@ -190,7 +190,7 @@ def amounts_of(resources: Resources) -> Amounts:
 
 
 def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:
-    """The resources that so many placed parts hold together."""
+    """The resources that this many placed parts hold together."""
     one, many = spec.resources, len(parts)
     if resizes(spec):
         tasks = min(many, 1)
@@ -206,7 +206,7 @@ def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:
 
 
 def is_preemptible(workload: Workload) -> bool:
-    """The user's choice, where the kind leaves it, else the kind's own."""
+    """Whether the workload is preemptible: the user's choice, else the default of its kind."""
     facts = KINDS[workload.spec.kind]
     if workload.spec.preemptible is None or not facts.may_choose:
         return facts.preemptible

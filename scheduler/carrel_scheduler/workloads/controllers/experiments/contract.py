@@ -1,4 +1,4 @@
-"""A study as the controller knows it, free of the library that keeps it.
+"""The interface of a study, independent of the library that stores it.
 
 A study has trials by number, from 0; a trial is *open* until its end is recorded in the study.
 """
@@ -16,7 +16,7 @@ TrialState = Literal["open", "completed", "pruned", "failed", "stopped"]
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration and what came of it.
+    """One configuration and its outcome.
 
     Attributes:
         value: the objective; of an open trial ``None``.
@@ -108,7 +108,7 @@ class Study(Protocol):
     """One experiment's study. Not for the event loop's thread; see ``studies``."""
 
     def standing(self) -> Standing:
-        """Its counts and open trials."""
+        """The study's counts and open trials."""
         ...
 
     def ask(self) -> bool:
@@ -116,7 +116,7 @@ class Study(Protocol):
         ...
 
     def tell(self, ended: Ended) -> None:
-        """End an open trial; one that is not open stays as it is."""
+        """End an open trial; no effect on one that has ended."""
         ...
 
     def assign(self, number: int, run: WorkerRun | None) -> Trial:
@@ -124,7 +124,7 @@ class Study(Protocol):
         ...
 
     def trial(self, number: int) -> Trial | None:
-        """A trial; ``None``: it was not made yet."""
+        """A trial; ``None`` if it does not exist yet."""
         ...
 
     def report(self, number: int, values: Sequence[tuple[int | None, float]]) -> None:
@@ -137,7 +137,7 @@ class Study(Protocol):
         ...
 
     def result(self, number: int, value: float) -> None:
-        """The value that counts, whatever was reported."""
+        """Set a trial's objective value, which takes precedence over reported values."""
         ...
 
     def pruned(self, number: int) -> bool:
@@ -165,8 +165,8 @@ class BadSuggestion(Exception):  # noqa: N818 - an outcome to handle
 
 
 class StoredStudy(Study, Protocol):
-    """A study with the part of its log that is not stored yet."""
+    """A study with the entries of its log that are not stored yet."""
 
     def take_pending(self) -> Sequence[str]:
-        """Hand over entries that are to be stored."""
+        """Remove and return the entries that are to be stored."""
         ...

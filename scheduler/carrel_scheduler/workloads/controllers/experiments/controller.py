@@ -57,7 +57,7 @@ class ReconcileInput:
     created: list[NewPart] = field(default_factory=list)
 
     def under_way(self, standing: Standing) -> set[int]:
-        """Trials that run, wait or have not been given back: they count for ``parallelism``."""
+        """Trials that run, wait or have not been given back; ``parallelism`` limits them."""
         busy = {number for number, part in self.parts.items() if not saying.at_rest(part)}
         return busy | set(standing.open)
 
@@ -67,7 +67,7 @@ class ReconcileInput:
 
     @property
     def workers(self) -> list[Workload]:
-        """Its workers in the order of their numbers, ended ones too."""
+        """The experiment's workers in the order of their numbers, ended ones included."""
         return [part for part in self.parts.values() if workers.is_worker(part)]
 
     def may_ask(self, standing: Standing) -> bool:
@@ -119,11 +119,11 @@ class Experiments:
         return wanted
 
     async def removed(self, owner: Workload) -> None:
-        """Its study goes with it."""
+        """Remove the study of a deleted experiment."""
         self._studies.let_go(owner.meta.uid)
 
     async def _ends(self, scene: ReconcileInput, standing: Standing) -> list[Ended]:
-        """The ends of open trials whose work is over."""
+        """The outcomes of open trials whose workloads have ended."""
         found: list[Ended] = []
         for number in sorted(standing.open.keys() - standing.in_workers.keys()):
             part = scene.parts.get(number)
@@ -147,7 +147,7 @@ class Experiments:
         return None
 
     async def _give_up(self, scene: ReconcileInput, standing: Standing) -> Standing:
-        """Too many have failed: no more are made, and those under way are stopped."""
+        """Stop an experiment with too many failed trials: no new ones, the running ones end."""
         scene.ending = True
         over = [
             Ended(number=number, state="stopped", error=words.GIVEN_UP)
@@ -158,7 +158,7 @@ class Experiments:
 
 
 def _new_parts(scene: ReconcileInput, standing: Standing) -> list[NewPart]:
-    """The trials' own workloads, and workers."""
+    """Workloads to create: one for each trial that needs its own, and missing workers."""
     found = [
         new_part(scene.owner, number, parameters)
         for number, parameters in standing.open.items()

@@ -44,7 +44,7 @@ class ItemStudy(StoredStudy):
 
     @override
     def take_pending(self) -> Sequence[str]:
-        """Hand over entries that are to be stored."""
+        """Remove and return the entries that are to be stored."""
         changed, self._changed = list(self._changed.values()), {}
         return [msgspec.json.encode(changed).decode()] if changed else []
 
@@ -99,15 +99,15 @@ class ItemStudy(StoredStudy):
 
     @override
     def report(self, number: int, values: Sequence[tuple[int | None, float]]) -> None:
-        """See ``Study``: an item has no metric that is judged."""
+        """See ``Study``: no effect, an item has no metric to judge."""
 
     @override
     def result(self, number: int, value: float) -> None:
-        """See ``Study``: what an item returns goes to whoever called ``map``."""
+        """See ``Study``: no effect, an item's result goes to the caller of ``map``."""
 
     @override
     def pruned(self, number: int) -> bool:
-        """See ``Study``: no item is."""
+        """See ``Study``: never true for an item."""
         return False
 
     @override

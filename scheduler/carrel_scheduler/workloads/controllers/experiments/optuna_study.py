@@ -1,4 +1,4 @@
-"""A study in Optuna, written as a log that the ledger keeps.
+"""A study in Optuna, written as a log that the ledger stores.
 
 Optuna's ``JournalStorage`` describes all that happens to a study by entries of a log, and replays
 it when it is opened. Here the log is a list: what has been stored, and what is still to be. Whoever
@@ -61,13 +61,13 @@ class Journal(BaseJournalBackend):
 
     @override
     def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
-        """The entries that its only reader has not read yet."""
+        """The entries that the journal's only reader has not read yet."""
         fresh, self._unread = self._unread, []
         return fresh
 
     @override
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Keep entries, in the form in which they will be read after a restart."""
+        """Append entries, in the form in which they are read after a restart."""
         for log in logs:
             text = json.dumps(log, separators=(",", ":"))
             self.pending.append(text)
@@ -108,7 +108,7 @@ class OptunaStudy:
             self._note(trial)
 
     def take_pending(self) -> Sequence[str]:
-        """Hand over entries that are to be stored."""
+        """Remove and return the entries that are to be stored."""
         pending, self._journal.pending = self._journal.pending, []
         return pending
 
@@ -200,7 +200,7 @@ class OptunaStudy:
         self._read(number)
 
     def _judge(self, number: int) -> None:
-        """Ask the pruner once for each value: it remembers what it was asked."""
+        """Ask the pruner, once for each value, because it keeps a record of the calls."""
         if self._spec.pruner == "none" or RESULT in self._frozen(number).user_attrs:
             return
         if self._study.pruner.prune(self._study, self._frozen(number)):
@@ -285,7 +285,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
 
 
 def _value(frozen: FrozenTrial, latest: float | None) -> float | None:
-    """The objective: the result that was set, else the value that was reported last."""
+    """The objective: the result that was set, else the last reported value."""
     if RESULT in frozen.user_attrs:
         return cast("float", frozen.user_attrs[RESULT])
     if latest is not None and len(frozen.intermediate_values) >= MOST_STEPS:

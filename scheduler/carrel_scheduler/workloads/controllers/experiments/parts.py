@@ -58,7 +58,7 @@ def part_name(experiment: str, number: int | str) -> str:
 
 
 def filled(command: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
-    """The command with the values in their places."""
+    """The command with the parameters' values in place of ``{name}``."""
     if not parameters:
         return list(command)
     names = "|".join(re.escape(name) for name in parameters)
@@ -67,7 +67,7 @@ def filled(command: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
 
 
 def environment(owner: Workload, number: int, parameters: Mapping[str, Any]) -> dict[str, str]:
-    """The environment and files that describe a trial to its program."""
+    """The environment variables and files that give a trial's parameters to its program."""
     own = {f"CARREL_PARAM_{_variable(name)}": text(value) for name, value in parameters.items()}
     experiment = owner.spec.experiment
     return own | {
@@ -79,7 +79,7 @@ def environment(owner: Workload, number: int, parameters: Mapping[str, Any]) -> 
 
 
 def text(value: Any) -> str:
-    """A value as a word."""
+    """A value as text for a command line."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -100,7 +100,7 @@ def error(why: str, log: str) -> str:
 
 
 def too_many_failed(spec: ExperimentSpec, standing: Standing) -> ReasonInfo:
-    """The experiment ends because of its trials."""
+    """The reason of an experiment that ends because too many trials failed."""
     last = standing.last_error.rstrip().rpartition("\n")[2]
     return ReasonInfo(
         token="TooManyFailedTrials",  # noqa: S106 - a reason's name
@@ -127,7 +127,7 @@ def items_failed(standing: Standing) -> ReasonInfo:
 
 
 def none_completed(standing: Standing) -> ReasonInfo:
-    """The reason of an experiment that made all its trials without a value."""
+    """The reason of an experiment whose trials all ended without a value."""
     return ReasonInfo(
         token="NoTrialCompleted",  # noqa: S106 - a reason's name
         cls="failed",

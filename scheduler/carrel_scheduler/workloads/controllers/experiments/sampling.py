@@ -43,7 +43,7 @@ Key = tuple[float, ...]
 
 
 def distribution(parameter: Parameter) -> BaseDistribution:
-    """Optuna's form of a parameter; ``high`` comes down to what steps can reach."""
+    """A parameter as an Optuna distribution; ``high`` is lowered to a value on the steps."""
     if parameter.type == "categorical":
         return CategoricalDistribution(parameter.choices)
     low, high = parameter.low or 0.0, parameter.high or 0.0
@@ -72,7 +72,7 @@ def count(one: BaseDistribution) -> float:
 
 
 def values(one: BaseDistribution) -> Sequence[Any]:
-    """All values of a parameter that has few enough to be listed."""
+    """All values of a parameter with few values."""
     if isinstance(one, CategoricalDistribution):
         return one.choices
     if isinstance(one, IntDistribution):
@@ -94,7 +94,7 @@ def key(space: Space, parameters: Mapping[str, Any]) -> Key:
 
 
 class Grid(GridSampler):
-    """Optuna's grid for trials that are asked for one by one."""
+    """Optuna's grid sampler for trials that are requested one by one."""
 
     @override
     def after_trial(
@@ -108,7 +108,7 @@ class Grid(GridSampler):
 
 
 class DistinctSampler(BaseSampler):
-    """Another sampler's configurations, without those that were made before."""
+    """A sampler that skips the configurations that were made before."""
 
     def __init__(self, inner: BaseSampler, space: Space, made: set[Key], seed: int) -> None:
         self._inner, self._space, self._made = inner, space, made

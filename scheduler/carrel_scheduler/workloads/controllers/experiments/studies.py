@@ -59,7 +59,7 @@ class Studies:
         self._thread = ThreadPoolExecutor(THREADS, thread_name_prefix="studies")
 
     async def use(self, owner: Workload, work: Callable[[Study], T]) -> T:
-        """Do something with an experiment's study; returns when what it changed is stored.
+        """Run ``work`` with an experiment's study; returns when its changes are stored.
 
         Raises what ``work`` raises, then nothing of it is stored; ``Fenced``.
         """
@@ -109,11 +109,11 @@ class Studies:
         return await loop.run_in_executor(self._thread, work, argument)
 
     def let_go(self, uid: str) -> None:
-        """Forget an experiment that is over; its log stays with it."""
+        """Forget an ended experiment; its log stays stored."""
         self._kept.pop(uid, None)
 
     def close(self) -> None:
-        """End the thread; what it does now is thrown away."""
+        """End the thread; the result of its current work is discarded."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,4 +1,4 @@
-"""Reports and questions of trials while they run, and what people read of them.
+"""Reports and requests of running trials, and the views of trials for users.
 
 A value of the metric is stored before its sender gets its answer. The pruner judges it at
 once: a trial that asks gets the answer, and has its grace period to end by itself; one that does
@@ -31,12 +31,12 @@ TOLD_SECONDS: Final = 1.0
 
 
 class Composites(Protocol):
-    """The manager's part that matters here."""
+    """The methods of the manager that trials need."""
 
     epoch: int
 
     def wake(self, uid: str) -> None:
-        """Look at a composite workload soon."""
+        """Reconcile a composite workload soon."""
         ...
 
 
@@ -89,7 +89,7 @@ class Trials:
     async def take(
         self, worker: Workload, ends: Sequence[Ended], returned: Sequence[int], want: int
     ) -> list[Trial]:
-        """A worker tells which of its trials ended, and takes further ones.
+        """Handle a worker's request: end the trials that it finished, and assign new ones.
 
         Args:
             worker: the worker's workload.
@@ -146,7 +146,7 @@ class Trials:
     async def suggest(
         self, trial: Workload, name: str, parameter: Parameter, *, number: int | None = None
     ) -> Any:
-        """A parameter that the trial defines as it runs; ``number``: of a worker's trial.
+        """Suggest a parameter that the trial defines as it runs; ``number``: of a worker's trial.
 
         Raises ``BadSuggestion``; ``NotFound`` when the experiment is gone.
         """
@@ -161,7 +161,7 @@ class Trials:
         return await self._use(owner, lambda study: study.trials())
 
     async def _owner(self, trial: Workload) -> Workload:
-        """The experiment that a trial is a part of; raises ``NotFound``."""
+        """The experiment of a trial. Raises ``NotFound``."""
         owner = await self._studies.owner(trial.spec.owner)
         if not is_part_of(trial, owner):
             raise NotFound(f"{trial.meta.name} is no trial of {owner.meta.name}")
@@ -177,7 +177,7 @@ class Trials:
 def wired(
     ledger: Ledger, engine: Engine, composites: Composites, *, clock: Callable[[], float]
 ) -> tuple[Experiments, Trials, Studies]:
-    """The controller, what the API asks, and the studies of both."""
+    """Build the controller of experiments, its API, and the studies of both."""
     studies = Studies(ledger, epoch=lambda: composites.epoch)
 
     async def tail(uid: str) -> str:

@@ -69,7 +69,7 @@ def _is_python(command: Sequence[str]) -> bool:
 
 
 def new_worker(owner: Workload, number: int) -> NewPart:
-    """A worker's workload. Parameters take their places in the command trial by trial."""
+    """A new worker's workload. The command's parameters are filled in for each trial."""
     spec = owner.spec
     experiment = spec.experiment or ExperimentSpec()
     python = spec.command[0] if _is_python(spec.command) else "python"
@@ -125,7 +125,7 @@ def lost(standing: Standing, parts: Mapping[int, Workload]) -> dict[int, WorkerR
 
 
 def _has(part: Workload, run: WorkerRun) -> bool:
-    """Whether the attempt that took a trial still holds its place."""
+    """Whether the attempt to which a trial was assigned still holds its allocation."""
     status = part.status
     return not at_rest(part) and status.phase != "pending" and status.attempt == run.attempt
 
@@ -165,7 +165,7 @@ def take(study: Study, spec: ExperimentSpec, worker: int, attempt: int, want: in
 
 
 def finish(study: Study, worker: int, attempt: int, end: Ended) -> None:
-    """End a trial that a worker has, with the values that it reported since."""
+    """End a worker's trial, with the values that were reported for it."""
     run = held(study, worker, attempt, end.number)
     if run is None:
         return
@@ -178,7 +178,7 @@ def finish(study: Study, worker: int, attempt: int, end: Ended) -> None:
 
 
 def give_back(study: Study, worker: int, attempt: int, numbers: Iterable[int]) -> None:
-    """Take back trials that a worker has not begun, or has to leave."""
+    """Return trials that a worker has not begun, or can no longer run."""
     for number in numbers:
         if (run := held(study, worker, attempt, number)) is not None:
             study.assign(number, msgspec.structs.replace(run, worker=-1))
@@ -194,7 +194,7 @@ def held(study: Study, worker: int, attempt: int, number: int) -> WorkerRun | No
 
 
 def too_many_failed(workers: Sequence[Workload]) -> ReasonInfo | None:
-    """The reason of an experiment whose workers fail again and again."""
+    """The reason of an experiment whose workers fail repeatedly."""
     failed = [part for part in workers if part.status.phase == "failed"]
     if len(failed) <= MOST_FAILED:
         return None

@@ -1,4 +1,4 @@
-"""Endpoints: from a specification and requests in flight to replicas that serve.
+"""Endpoints: from a specification and the requests in flight to ready replicas.
 
 ``inference_plan`` decides; here is what it decides by (parts, probes, gateways' reports)
 and what follows from it. Gateways read from the endpoint's status where requests go: a replica is
@@ -34,7 +34,7 @@ TOLD_EVERY_SECONDS: Final = 2.0
 
 @dataclass(slots=True)
 class Memory:
-    """State of an endpoint that a restart may lose."""
+    """State of an endpoint that may be lost in a restart."""
 
     low: Low | None = None
     told_at: float = 0.0
@@ -94,7 +94,7 @@ class Inference:
         return f"{self._prefix}/{owner.meta.project}/{owner.meta.name}/"
 
     def _targets(self, owner: Workload, parts: Sequence[Workload], now: float) -> dict[str, Target]:
-        """The replicas that can serve now, by uid; the others are probed."""
+        """The ready replicas, by uid; starts the readiness probes of the others."""
         uid, spec = owner.meta.uid, owner.spec.inference or InferenceSpec()
         known = {one.uid: one for one in (owner.status.endpoint or EndpointStatus()).targets}
         found: dict[str, Target] = {}
@@ -154,7 +154,7 @@ def _told(endpoint: EndpointStatus, load: Load) -> EndpointStatus:
 
 
 def _resumed(owner: Workload, now: float) -> WorkloadStatus:
-    """The status, begun anew when its owner resumed it or changed what it runs."""
+    """The endpoint's status, reset after it was resumed or its replicas' specification changed."""
     spec, status = owner.spec, owner.status
     endpoint = status.endpoint or EndpointStatus()
     revision = (spec.inference or InferenceSpec()).revision

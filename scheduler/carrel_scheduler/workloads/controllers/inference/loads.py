@@ -38,7 +38,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One workload's requests at all gateways; ``heard`` while any gateway reports."""
+    """Requests of one workload at all gateways; ``heard`` while any gateway reports."""
 
     heard: bool = False
     in_flight: int = 0
@@ -48,7 +48,7 @@ class Load:
     latency: tuple[tuple[float, int], ...] = ()
 
     def took(self, share: float) -> float | None:
-        """Seconds within which such a share of answers began; ``None`` where there were none."""
+        """Seconds within which this share of responses began; ``None`` without responses."""
         left = share * sum(count for _, count in self.latency)
         for seconds, count in sorted(self.latency):
             left -= count
@@ -75,7 +75,7 @@ class Loads:
         self._gateways: dict[str, _Gateway] = {}
 
     def take(self, gateway: str, reports: Sequence[LoadReport], *, everything: bool) -> None:
-        """Take a gateway's report: of some workloads, or of ``everything`` that it knows."""
+        """Handle a gateway's report: of some workloads, or of ``everything`` that it knows."""
         known = self._gateways.setdefault(gateway, _Gateway(0.0))
         known.heard_at = self._clock()
         known.complete = known.complete or everything

@@ -35,7 +35,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The answer; ``again_at`` is when it may change by itself."""
+    """The wanted number of replicas; ``again_at`` is when it may change without an event."""
 
     wanted: int
     low: Low | None = None
@@ -85,7 +85,7 @@ _ALIVE: Final = ("waiting", "starting", "ready")
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica as it is.
+    """The present state of one replica.
 
     Attributes:
         state: ``leaving`` is terminating; ``ended`` has its record left and nothing else.
@@ -103,7 +103,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Everything that decides.
+    """All inputs of the decision.
 
     Attributes:
         rest: nothing is to run (suspended, or given up).
@@ -155,7 +155,7 @@ class Steps:
     again_at: float | None = None
 
     def by(self, when: float) -> None:
-        """Look again by then."""
+        """Set the next pass to ``when`` at the latest."""
         self.again_at = when if self.again_at is None else min(self.again_at, when)
 
 
@@ -265,11 +265,11 @@ def _make(now_is: Situation, steps: Steps, number: int, now: float) -> None:
 
 
 def _let_go(steps: Steps, replicas: Sequence[Replica]) -> None:
-    """End replicas: those that serve are drained, the others stop at once."""
+    """End replicas: ready ones are drained, the others stop at once."""
     for one in replicas:
         (steps.drain if one.state == "ready" else steps.remove).append(one.uid)
 
 
 def _least_useful(replicas: Sequence[Replica]) -> list[Replica]:
-    """The order of ending replicas: pending, starting, then the youngest that serve."""
+    """The order in which replicas are ended: pending, starting, then the youngest ready ones."""
     return sorted(replicas, key=lambda one: (_ALIVE.index(one.state), -one.number))

@@ -26,7 +26,7 @@ class Run:
 
 
 class Prober:
-    """See the module. ``changed`` gets the uid of the endpoint whose replica got ready."""
+    """See the module. ``changed`` gets the uid of the endpoint when a replica has become ready."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
@@ -40,11 +40,11 @@ class Prober:
         return run in self._ready.get(owner, ())
 
     def know(self, owner: str, run: Run) -> None:
-        """Record a replica that was ready before this process began."""
+        """Record a replica that was ready before this process started."""
         self._ready.setdefault(owner, set()).add(run)
 
     def watch(self, owner: str, run: Run, host: str, port: int, path: str) -> None:
-        """Look until it is ready; looking for it already is fine."""
+        """Probe a replica until it is ready; no effect while it is being probed."""
         if run not in self._tasks and not self.ready(owner, run):
             self._owner[run] = owner
             self._tasks[run] = asyncio.create_task(self._look(owner, run, host, port, path))

@@ -1,4 +1,4 @@
-"""Replicas as workloads: a new one, and the state of one that exists."""
+"""Replicas as workloads: the workload of a new one, the state of an existing one."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -34,7 +34,7 @@ def _name(owner: str, number: int) -> str:
 
 
 def spec(owner: WorkloadSpec) -> WorkloadSpec:
-    """What each replica runs; it is replaced when it ends, not started again."""
+    """The specification of each replica; an ended replica is replaced, not restarted."""
     return WorkloadSpec(
         kind="replica",
         command=owner.command,
@@ -62,24 +62,24 @@ def spec(owner: WorkloadSpec) -> WorkloadSpec:
 
 
 def revision(part: Workload) -> int:
-    """The revision that a replica runs."""
+    """The revision of the endpoint that a replica runs."""
     text = part.meta.labels.get(REVISION_LABEL, "")
     return int(text) if text.isdecimal() else 0
 
 
 def task(part: Workload) -> TaskInfo | None:
-    """The replica's one task of its present run."""
+    """The task of the replica's present attempt."""
     return next((one for one in part.status.tasks if one.ended_at is None), None)
 
 
 def serves(part: Workload) -> bool:
-    """Whether its process runs and is not terminating."""
+    """Whether the replica's process runs and is not terminating."""
     asked_to_end = part.spec.delete or part.spec.suspend
     return part.status.phase == "running" and not asked_to_end
 
 
 def state(part: Workload, now: float) -> tuple[State, float]:
-    """The state of a replica from its own status, and since when."""
+    """The state of a replica by its status, and since when."""
     status = part.status
     if at_rest(part):
         return ("leaving" if part.spec.delete else "ended"), status.ended_at or now
@@ -93,5 +93,5 @@ def state(part: Workload, now: float) -> tuple[State, float]:
 
 
 def stopped(part: Workload) -> Workload:
-    """The replica, asked to stop; its record and its log stay."""
+    """The replica with a specification that stops it; its record and its log stay."""
     return suspended(part)

@@ -21,7 +21,7 @@ def status_of(
     targets: Mapping[str, Target],
     now: float,
 ) -> WorkloadStatus:
-    """The status that follows.
+    """The endpoint's status after the steps of a pass.
 
     Args:
         owner: the endpoint; ``before`` is its status as this look found it.
@@ -109,7 +109,7 @@ _LOG: Final = "Read the log of `{name}`, the last replica that was tried, for th
 
 
 def ended(part: Workload) -> str:
-    """How a replica ended, in a few words."""
+    """How a replica ended, as a phrase."""
     task = part.status.tasks[0] if part.status.tasks else None
     if task is None:
         return "it never started"
@@ -164,7 +164,7 @@ def _listening(part: Workload, late: float | None) -> str:
 
 
 def starting(number: int) -> ReasonInfo:
-    """Its first servers are on their way."""
+    """The reason of an endpoint whose first replicas are starting."""
     what = "Its replica is" if number == 1 else f"Its {number} replicas are"
     return ReasonInfo(
         token="Starting",  # noqa: S106 - a reason's name
