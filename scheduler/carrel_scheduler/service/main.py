@@ -51,6 +51,8 @@ from carrel_scheduler.service.local import NotedProvider, OneMachine
 from carrel_scheduler.service.monitoring import Monitoring
 from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.controllers.dependencies import Dependencies
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
+from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.experiments.trials import (
     wired as experiments_controller,
 )
@@ -170,58 +172,65 @@ class Service:
             gpu_memory=settings.gpu_memory_enforcement,
             stall_rule=settings.stall_rule,
         )
-        experiments, trials, self._studies = experiments_controller(
-            ledger, engine, self.loop.composites, clock=time.time
-        )
-        self.loop.composites.add(experiments)
         loads = Loads(time.time, self.loop.composites.wake)
         self._prober = Prober(self.loop.composites.wake)
-        self.loop.composites.add(
-            Inference(loads, self._prober, environment.host_of, launch.gateway_prefix)
-        )
+        self._trials, self._studies = self._add_controllers(loads)
         self._results = Results(settings.state_dir / "results")
         self._code = CodeStore(settings.state_dir / "code")
         self._retention = Retention(files, ledger, self.loop.cache, retention, clock=time.time)
-        self.loop.composites.add(Schedules())
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
-        live = LiveView(self.loop, environment.fits)
-
-        def trouble() -> str:
-            return environment.trouble() or ledger.trouble
-
-        self._monitoring = Monitoring(settings, ledger, self.loop, live, time.time, trouble)
         self._users = HubUsers(settings.hub_api_url, settings.hub_token)
-        self._server = http_server(
-            make_app(
-                ApiDependencies(
-                    ledger=ledger,
-                    live=live,
-                    alerts=self._monitoring.alerts,
-                    budgets=self._monitoring.budgets,
-                    engine=engine,
-                    trouble=trouble,
-                    identity=self._identity,
-                    membership=self._membership,
-                    users=self._users,
-                    loads=loads,
-                    trials=trials,
-                    clock=time.time,
-                    ids=new_id,
-                    task_tokens=environment.tokens,
-                    job_limits=settings.job_limits,
-                    results=self._results,
-                    code=self._code,
-                    files=files,
-                    retention=retention,
-                    prefix=settings.prefix,
-                    reconciler_metrics=self.loop.metrics.registry,
-                    runai_metrics=settings.runai_metrics,
-                    node_agents=environment.node_agents(self.loop.enqueue),
-                    node_groups=environment.node_groups(self.loop),
-                    cluster_access=settings.cluster.access if settings.cluster else None,
-                )
-            )
+        live = LiveView(self.loop, environment.fits)
+        self._monitoring = Monitoring(settings, ledger, self.loop, live, time.time, self._trouble)
+        self._server = http_server(make_app(self._api_dependencies(live, loads, files, retention)))
+
+    def _trouble(self) -> str:
+        """What keeps all work from running, as a sentence; empty for nothing."""
+        return self._environment.trouble() or self._ledger.trouble
+
+    def _add_controllers(self, loads: Loads) -> tuple[Trials, Studies]:
+        """Add the controllers of composite workloads; returns what the API asks of experiments."""
+        composites, environment = self.loop.composites, self._environment
+        experiments, trials, studies = experiments_controller(
+            self._ledger, self._engine, composites, clock=time.time
+        )
+        composites.add(experiments)
+        prefix = environment.launch.gateway_prefix
+        composites.add(Inference(loads, self._prober, environment.host_of, prefix))
+        composites.add(Schedules())
+        return trials, studies
+
+    def _api_dependencies(
+        self, live: LiveView, loads: Loads, files: Files, retention: RetentionRules
+    ) -> ApiDependencies:
+        settings, environment = self._settings, self._environment
+        return ApiDependencies(
+            ledger=self._ledger,
+            live=live,
+            alerts=self._monitoring.alerts,
+            budgets=self._monitoring.budgets,
+            engine=self._engine,
+            trouble=self._trouble,
+            identity=self._identity,
+            membership=self._membership,
+            users=self._users,
+            loads=loads,
+            trials=self._trials,
+            clock=time.time,
+            ids=new_id,
+            task_tokens=environment.tokens,
+            job_limits=settings.job_limits,
+            results=self._results,
+            code=self._code,
+            files=files,
+            retention=retention,
+            prefix=settings.prefix,
+            reconciler_metrics=self.loop.metrics.registry,
+            runai_metrics=settings.runai_metrics,
+            node_agents=environment.node_agents(self.loop.enqueue),
+            node_groups=environment.node_groups(self.loop),
+            cluster_access=settings.cluster.access if settings.cluster else None,
         )
 
     async def run(self, stop: asyncio.Event) -> None:

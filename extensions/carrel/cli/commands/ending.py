@@ -1,6 +1,6 @@
 """Commands for jobs that are there: change them, wait for their end, run them again, clear up."""
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -11,6 +11,11 @@ from carrel.cli.common import ProjectOption, complain, connected, now, project_o
 from carrel.cli.typer_options import with_rows
 from carrel.errors import ApiError, BadSetting
 from carrel.options import Surface
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carrel.client import Client
 
 ENDED: Final = ("succeeded", "failed", "stopped")
 NOT_YET: Final = 124
@@ -98,41 +103,49 @@ def prune(
     before = now() - units.seconds(older_than, "--older-than")
     with connected() as client:
         where = project_of(client, project)
-        mine = client.list_workloads(where, client.whoami().user, phases)
-        old = [
-            job.name
-            for job in mine
-            if job.spec.kind not in ("workspace", "schedule")
-            and (job.status.ended_at or job.created_at) < before
-        ]
+        old = _ended_jobs(client, where, phases, before)
         if not old:
             say(f"0 jobs of yours in {where} ended more than {older_than} ago.")
             return
-        freed = 0
         if dry_run or not yes:
             freed = sum(
                 client.artifacts(where, name).size + client.checkpoints(where, name).size
                 for name in old
             )
-        if dry_run:
-            say(
-                f"{len(old)} jobs of yours in {where} ended more than {older_than} ago: "
-                f"{', '.join(old)}. Deleting them frees {units.size(freed)}."
-            )
-            return
-        if not yes:
+            if dry_run:
+                say(
+                    f"{len(old)} jobs of yours in {where} ended more than {older_than} ago: "
+                    f"{', '.join(old)}. Deleting them frees {units.size(freed)}."
+                )
+                return
             asked = f"Delete {len(old)} jobs, which frees {units.size(freed)}: {', '.join(old)}?"
             typer.confirm(asked, abort=True)
-        refused = 0
-        for name in old:
-            try:
-                client.delete_workload(where, name)
-            except ApiError as error:
-                complain(str(error))
-                refused += 1
+        refused = _delete_all(client, where, old)
     say(f"{len(old) - refused} jobs deleted.")
     if refused:
         raise typer.Exit(1)
+
+
+def _ended_jobs(client: "Client", where: str, phases: "Sequence[str]", before: float) -> list[str]:
+    """Names of the user's own jobs in these phases that ended before a time."""
+    return [
+        job.name
+        for job in client.list_workloads(where, client.whoami().user, phases)
+        if job.spec.kind not in ("workspace", "schedule")
+        and (job.status.ended_at or job.created_at) < before
+    ]
+
+
+def _delete_all(client: "Client", where: str, names: "Sequence[str]") -> int:
+    """Delete these workloads; returns how many deletions were refused."""
+    refused = 0
+    for name in names:
+        try:
+            client.delete_workload(where, name)
+        except ApiError as error:
+            complain(str(error))
+            refused += 1
+    return refused
 
 
 @with_rows(ROWS)

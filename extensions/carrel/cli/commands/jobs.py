@@ -28,10 +28,10 @@ from carrel.errors import ApiError, BadSetting
 from carrel_schema.kinds import COMPOSITES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from carrel.client import Client
-    from carrel.models import Workload
+    from carrel.models import Event, Workload
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="The jobs.", autocompletion=job_names)
@@ -95,20 +95,30 @@ def list_jobs(
             return max((job.resource_version for job in jobs), default=0)
 
         version = shown()
-        if not watch:
-            return
-        try:
-            for event in client.events(where):
-                old = event.workload.resource_version <= version and event.type != "deleted"
-                if old or event.type == "report":
-                    continue
-                time.sleep(PAUSE_SECONDS)  # what changes together is shown together
-                if sys.stdout.isatty():
-                    sys.stdout.write(CLEAR)
-                version = shown()
-                sys.stdout.flush()
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+        if watch:
+            _show_again(client.events(where), version, shown)
+
+
+def _show_again(events: "Iterable[Event]", version: int, show_jobs: "Callable[[], int]") -> None:
+    """Show the table again at each change, until Ctrl-C.
+
+    Args:
+        events: the changes.
+        version: of the newest job on the screen.
+        show_jobs: shows the table, and returns that version.
+    """
+    try:
+        for event in events:
+            old = event.workload.resource_version <= version and event.type != "deleted"
+            if old or event.type == "report":
+                continue
+            time.sleep(PAUSE_SECONDS)  # what changes together is shown together
+            if sys.stdout.isatty():
+                sys.stdout.write(CLEAR)
+            version = show_jobs()
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
 
 
 def _show_jobs(

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,6 +20,11 @@ from carrel.cli.common import (
 )
 from carrel.cli.units import size, stamp
 from carrel.errors import BadSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carrel_schema.files import CheckpointList, StoredCopy
 
 _REMOTE: Final = re.compile(r"([a-z0-9][-a-z0-9]*):(.*)", re.DOTALL)
 
@@ -142,39 +147,39 @@ def checkpoints(
             client.delete_kept_checkpoint(where, delete)
             say(f"Checkpoint {delete} deleted.")
         elif name is None:
-            kept = client.kept_checkpoints(where)
-            rows = [
-                (
-                    one.name,
-                    one.workload,
-                    one.user,
-                    size(one.size),
-                    stamp(one.created_at),
-                )
-                for one in kept
-            ]
-            headers = ("NAME", "JOB", "USER", "SIZE", "KEPT")
-            show(kept, output, headers, rows, no_headers=no_headers, right=("SIZE",))
+            _show_kept(client.kept_checkpoints(where), output, no_headers=no_headers)
         elif keep is not None:
             made = client.keep_checkpoint(
                 where, name, keep, as_name=as_name, description=description
             )
             say(f"Kept as {made.name} ({size(made.size)}).")
         else:
-            found = client.checkpoints(where, name)
-            listed = [
-                (
-                    one.name,
-                    f"{one.step:,}",
-                    str(one.task),
-                    size(one.size),
-                    stamp(one.saved_at),
-                    one.kept_as or "-",
-                )
-                for one in found.items
-            ]
-            columns = ("NAME", "STEP", "TASK", "SIZE", "SAVED", "KEPT AS")
-            numbers = ("STEP", "TASK", "SIZE")
-            show(found, output, columns, listed, no_headers=no_headers, right=numbers)
-            if found.expires_at is not None and output is Output.TABLE:
-                note(f"Kept until {stamp(found.expires_at)}; --keep keeps one for longer.")
+            _show_saved(client.checkpoints(where, name), output, no_headers=no_headers)
+
+
+def _show_kept(kept: "Sequence[StoredCopy]", output: Output, *, no_headers: bool) -> None:
+    """Show the checkpoints that are kept beyond their jobs."""
+    rows = [
+        (one.name, one.workload, one.user, size(one.size), stamp(one.created_at)) for one in kept
+    ]
+    headers = ("NAME", "JOB", "USER", "SIZE", "KEPT")
+    show(kept, output, headers, rows, no_headers=no_headers, right=("SIZE",))
+
+
+def _show_saved(found: "CheckpointList", output: Output, *, no_headers: bool) -> None:
+    """Show the checkpoints that a job has saved."""
+    listed = [
+        (
+            one.name,
+            f"{one.step:,}",
+            str(one.task),
+            size(one.size),
+            stamp(one.saved_at),
+            one.kept_as or "-",
+        )
+        for one in found.items
+    ]
+    columns = ("NAME", "STEP", "TASK", "SIZE", "SAVED", "KEPT AS")
+    show(found, output, columns, listed, no_headers=no_headers, right=("STEP", "TASK", "SIZE"))
+    if found.expires_at is not None and output is Output.TABLE:
+        note(f"Kept until {stamp(found.expires_at)}; --keep keeps one for longer.")

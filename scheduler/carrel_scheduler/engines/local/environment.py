@@ -53,35 +53,37 @@ def task_environment(
             raise EngineError(f"environment: {name!r} cannot be set (no '=' or NUL in names)")
     # Only here is known where the task's folder is; the form is that of Kubernetes.
     asked = {name: value.replace("$(CARREL_TASK_DIR)", str(work)) for name, value in asked.items()}
+    folders = {
+        "CARREL_ARTIFACTS": artifacts,
+        "CARREL_CONTINUE_FROM": before,
+        "CARREL_MODEL": model,
+        "CARREL_EVENTS_DIR": events,
+    }
     return (
         _defaults(task, cpu_limited=cpu_limited, gpu_limited=gpu_limited)
         | ({} if image is None else {"PATH": SYSTEM_PATH, "SHELL": "/bin/sh", **image})
         | asked
-        | {
-            "HOME": str(account.home),
-            "USER": account.name,
-            "LOGNAME": account.name,
-            "CARREL_NODE": task.node,
-            "CARREL_DEVICES": ",".join(map(str, task.devices)),
-            "CARREL_CHECKPOINT_DIR": str(checkpoints),
-            "CARREL_TASK_DIR": str(work),
-            "CARREL_TASK_ID": str(task.id),
-            "JOB_NAME": task.name,
-            "JOB_UUID": task.id.workload_uid,
-            "POD_INDEX": str(task.id.index),
-            **{
-                name: str(folder)
-                for name, folder in (
-                    ("CARREL_ARTIFACTS", artifacts),
-                    ("CARREL_CONTINUE_FROM", before),
-                    ("CARREL_MODEL", model),
-                    ("CARREL_EVENTS_DIR", events),
-                )
-                if folder is not None
-            },
-            **device_environment(task),
-        }
+        | _facts(task, account, work, checkpoints)
+        | {name: str(folder) for name, folder in folders.items() if folder is not None}
+        | device_environment(task)
     )
+
+
+def _facts(task: TaskSpec, account: Account, work: Path, checkpoints: Path) -> dict[str, str]:
+    """The variables that tell a task its account, its place and its identity."""
+    return {
+        "HOME": str(account.home),
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "CARREL_NODE": task.node,
+        "CARREL_DEVICES": ",".join(map(str, task.devices)),
+        "CARREL_CHECKPOINT_DIR": str(checkpoints),
+        "CARREL_TASK_DIR": str(work),
+        "CARREL_TASK_ID": str(task.id),
+        "JOB_NAME": task.name,
+        "JOB_UUID": task.id.workload_uid,
+        "POD_INDEX": str(task.id.index),
+    }
 
 
 def device_environment(task: TaskSpec) -> dict[str, str]:

@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -66,6 +66,27 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_segment_bytes: int = 16 * 1024 * 1024
     log_segments: int = 4
     images: StoreSettings = StoreSettings()
+
+
+class _Folders(NamedTuple):
+    """The folders of one task that its environment names and its sandbox shows.
+
+    Attributes:
+        work: its working folder, which exists once the task starts.
+        checkpoints: for its checkpoints.
+        before: checkpoints from which it continues; at most one folder.
+        models: the model that it serves; at most one folder.
+        artifacts, events: for its artifacts and event files; at most one folder each.
+        shown: event files of other work that it reads.
+    """
+
+    work: Path
+    checkpoints: Path
+    before: list[Path]
+    models: list[Path]
+    artifacts: list[Path]
+    events: list[Path]
+    shown: list[Path]
 
 
 class Launcher:
@@ -241,37 +262,15 @@ class Launcher:
         joined: Joined | None,
         image: Image | None,
     ) -> Job:
-        work = folder / "work"
         for source in task.read_only:
             task_folder.check_kept(source, account)
-        checkpoints, before = self._checkpoints(task, account), self._before(task)
-        models = self._model(task)
-        artifacts = self._artifacts(task, account)
-        events = (
-            [task_folder.events_folder(self._layout.events, task.events, account)]
-            if task.events
-            else []
-        )
-        shown = task_folder.readable_events(self._layout.events, task.reads_events)
+        folders = self._folders(task, account, folder)
         job = Job(
             task_id=str(task.id),
             folder=str(folder),
             command=list(task.command),
-            environment=environment.task_environment(
-                task,
-                account,
-                work=work,
-                checkpoints=checkpoints,
-                artifacts=next(iter(artifacts), None),
-                before=next(iter(before), None),
-                model=next(iter(models), None),
-                events=next(iter(events), None),
-                cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
-                gpu_limited=self._gpu_memory.applies(task),
-                image=None if image is None else image.environment,
-            )
-            | self._gpu_memory.environment(task, account, folder),
-            working_dir=task.working_dir or str(work),
+            environment=self._environment(task, account, folder, folders, image),
+            working_dir=task.working_dir or str(folders.work),
             private_tmp=str(folder / "tmp"),
             log_segment_bytes=self._options.log_segment_bytes,
             log_segments=self._options.log_segments,
@@ -280,25 +279,80 @@ class Launcher:
             environment.check_shared_memory(task)
             self._check_usable(task)
             return job
-        without_home = task.kind in WITHOUT_HOME
-        ours = [checkpoints] if checkpoints.parent == self._layout.checkpoints else []
-        own = [work, *ours, *artifacts, *events, *([] if without_home else [account.home])]
         if image is not None:
             job.image = str(image.folder)
-            needed = task_folder.mounts_in_image(folder, [*shown, *before, *models], own)
-        else:
-            needed = task_folder.plan_mounts(
-                account,
-                readable=[*task_folder.interpreter_folders(account), *shown, *before, *models],
-                own=own,
-                covered=[account.home] if without_home else [],
-                replaced=environment.account_files(account, self._layout.accounts),
-            )
+        needed = self._mounts(task, account, folder, folders, image)
         self._sandbox(job, task, account, needed, joined)
         # What others write must not lead its reader to files of the reader's own.
-        foreign = {str(path) for place in shown for path in (place, place.resolve())}
+        foreign = {str(path) for place in folders.shown for path in (place, place.resolve())}
         job.links_not_followed = [target for _, target, _ in job.binds if target in foreign]
         return job
+
+    def _folders(self, task: TaskSpec, account: Account, folder: Path) -> _Folders:
+        """The folders that a task reads and writes; those of its own are made."""
+        return _Folders(
+            work=folder / "work",
+            checkpoints=self._checkpoints(task, account),
+            before=self._before(task),
+            models=self._model(task),
+            artifacts=self._artifacts(task, account),
+            events=(
+                [task_folder.events_folder(self._layout.events, task.events, account)]
+                if task.events
+                else []
+            ),
+            shown=task_folder.readable_events(self._layout.events, task.reads_events),
+        )
+
+    def _environment(
+        self,
+        task: TaskSpec,
+        account: Account,
+        folder: Path,
+        folders: _Folders,
+        image: Image | None,
+    ) -> dict[str, str]:
+        """The task's environment variables, with those of the limiter."""
+        given = environment.task_environment(
+            task,
+            account,
+            work=folders.work,
+            checkpoints=folders.checkpoints,
+            artifacts=next(iter(folders.artifacts), None),
+            before=next(iter(folders.before), None),
+            model=next(iter(folders.models), None),
+            events=next(iter(folders.events), None),
+            cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
+            gpu_limited=self._gpu_memory.applies(task),
+            image=None if image is None else image.environment,
+        )
+        return given | self._gpu_memory.environment(task, account, folder)
+
+    def _mounts(
+        self,
+        task: TaskSpec,
+        account: Account,
+        folder: Path,
+        folders: _Folders,
+        image: Image | None,
+    ) -> task_folder.Mounts:
+        """The masks and bind mounts of a task in a sandbox."""
+        without_home = task.kind in WITHOUT_HOME
+        own = [folders.work, *folders.artifacts, *folders.events]
+        if folders.checkpoints.parent == self._layout.checkpoints:
+            own.append(folders.checkpoints)
+        if not without_home:
+            own.append(account.home)
+        readable = [*folders.shown, *folders.before, *folders.models]
+        if image is not None:
+            return task_folder.mounts_in_image(folder, readable, own)
+        return task_folder.plan_mounts(
+            account,
+            readable=[*task_folder.interpreter_folders(account), *readable],
+            own=own,
+            covered=[account.home] if without_home else [],
+            replaced=environment.account_files(account, self._layout.accounts),
+        )
 
     def _sandbox(
         self,

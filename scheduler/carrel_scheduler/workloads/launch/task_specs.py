@@ -30,7 +30,7 @@ from carrel_scheduler.workloads.gangs import rendezvous
 from carrel_scheduler.workloads.launch import builtin_programs, identities, named_secrets
 from carrel_scheduler.workloads.launch.named_secrets import MissingSecret
 from carrel_scheduler.workloads.state import ports, shape
-from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
+from carrel_scheduler.workloads.state.cache import CachedWorkload, Place, WorkloadCache
 from carrel_scheduler.workloads.state.pass_changes import Start
 from carrel_schema.governance.secrets import without_references
 from carrel_schema.objects import Resources, WorkloadSpec
@@ -203,12 +203,6 @@ def _task_spec(
     # In a container those devices are there that the cluster gives it, counted from 0.
     real = node is not None and not node.simulated and not contained
     own = [devices[device] for device in place.devices if device in devices]
-    profile = spec.resources.mig_profile
-    if place.mig_slots and node is not None and not profile:
-        profile = mig.whole_device(mig.model_of(node.mig_model)).name
-    private = {} if spec.kind in builtin_programs.SEALED else dict(secrets)
-    if spec.kind != "workspace":
-        private["CARREL_TASK_TOKEN"] = settings.tokens.issue(meta.uid)
     return TaskSpec(
         id=entry.task_id(index),
         name=meta.name,
@@ -224,7 +218,7 @@ def _task_spec(
         device_uuids=tuple(device.uuid for device in own) if real else (),
         command=_command(entry, spec, index, settings),
         environment={**_share(spec, own), **_environment(entry, spec, index, settings)},
-        secret_environment=private,
+        secret_environment=_secret_environment(entry.uid, spec, secrets, settings),
         files={**builtin_programs.files_of(spec), **rendezvous.files(entry)},
         volumes=tuple(spec.volumes),
         read_only=tuple(spec.read_only),
@@ -241,12 +235,30 @@ def _task_spec(
         reads_events=() if spec.tensorboard is None else spec.tensorboard.events,
         cpu_milli=spec.resources.cpu_milli,
         cpu_limit_milli=spec.resources.cpu_limit_milli,
-        mig_profile=profile,
+        mig_profile=_mig_profile(spec, place, node),
         mig_slots=place.mig_slots,
         memory_mib=-(-spec.resources.memory_bytes // MIB),
         large_shm=spec.large_shm,
         grace_seconds=spec.grace_seconds,
     )
+
+
+def _mig_profile(spec: WorkloadSpec, place: Place, node: NodeFacts | None) -> str:
+    """The profile of a task's MIG instance; empty without one."""
+    profile = spec.resources.mig_profile
+    if place.mig_slots and node is not None and not profile:
+        return mig.whole_device(mig.model_of(node.mig_model)).name
+    return profile
+
+
+def _secret_environment(
+    uid: str, spec: WorkloadSpec, secrets: Mapping[str, str], settings: LaunchSettings
+) -> dict[str, str]:
+    """The variables of a task that are kept from its description."""
+    private = {} if spec.kind in builtin_programs.SEALED else dict(secrets)
+    if spec.kind != "workspace":
+        private["CARREL_TASK_TOKEN"] = settings.tokens.issue(uid)
+    return private
 
 
 def _command(

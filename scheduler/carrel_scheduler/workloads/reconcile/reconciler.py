@@ -70,8 +70,6 @@ PAUSES: Final = Pauses(0.1, 30.0)
 MOST_PASSES_IN_A_ROW: Final = 100
 SLOW_PASS_SECONDS: Final = 0.05
 """The pause where, pass after pass, something is due at once and no event arrives."""
-
-
 STALLS: Final = StallRule()
 
 
@@ -131,7 +129,15 @@ class Reconciler:
             ledger, clock=clock, publish=self.publish, quarantine=self.quarantine
         )
         self._deleted_projects = DeletedProjects(ledger, self.quarantine, self.steps)
-        self.handlers = EventHandlers(
+        self.handlers = self._event_handlers(gpu_memory, stall_rule)
+        executor.connect(self.enqueue, clock, self.handlers.nodes)
+        self.decider = self._decider()
+        self._explaining = Explaining(clock, self.decider.preview)
+        self.cache.queue = lambda: self.decider.preview().queue
+        self.external_pods = external_pods(self._access())
+
+    def _event_handlers(self, gpu_memory: Enforcement, stall_rule: StallRule) -> EventHandlers:
+        return EventHandlers(
             self.cache,
             self.state,
             composites=self.composites,
@@ -143,26 +149,26 @@ class Reconciler:
             gpu_memory=GpuMemoryWatch(gpu_memory),
             stall_rule=stall_rule,
         )
-        executor.connect(self.enqueue, clock, self.handlers.nodes)
-        self.decider = Decider(
+
+    def _decider(self) -> Decider:
+        return Decider(
             self.state,
-            clock,
+            self.clock,
             self.quarantine,
             self._not_decidable,
             lambda now: decide(self.state, now, self.metrics.actions),
             lambda now: decide(self.state, now),
         )
-        self._explaining = Explaining(clock, self.decider.preview)
-        self.cache.queue = lambda: self.decider.preview().queue
-        self.external_pods = external_pods(
-            ReconcilerAccess(
-                self.state,
-                self.handlers.node_known,
-                lambda uid: self._explaining.queued([uid]),
-                self.quarantine,
-                self.cache.draining,
-                self.withheld.added_to,
-            )
+
+    def _access(self) -> ReconcilerAccess:
+        """The parts of this reconciler that external pods use."""
+        return ReconcilerAccess(
+            self.state,
+            self.handlers.node_known,
+            lambda uid: self._explaining.queued([uid]),
+            self.quarantine,
+            self.cache.draining,
+            self.withheld.added_to,
         )
 
     def enqueue(self, event: LoopEvent) -> None:
