@@ -189,7 +189,7 @@ class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool = False
 
     def choose(self, workload_uid: str, tasks: Iterable[TaskId]) -> TaskId:
-        """The task among those of the workload. Raises ``UnknownTask``."""
+        """The first of the workload's tasks, or the named one. Raises ``UnknownTask``."""
         wanted = [
             task
             for task in tasks
@@ -206,7 +206,7 @@ class EngineError(Exception):
 
 
 class AlreadyStarted(EngineError):  # noqa: N818 - an outcome to handle, not a mishap
-    """This task id was started before: ask ``list`` what became of it."""
+    """This task id was started before; ``list`` has its state."""
 
 
 class NotOnThisNode(EngineError):  # noqa: N818
@@ -229,11 +229,11 @@ class TaskRefused(EngineError):  # noqa: N818
 
 
 class UnknownTask(EngineError):  # noqa: N818
-    """No such task here."""
+    """The engine has no task of this id."""
 
 
 class Stream(IntEnum):
-    """What a command writes to, by the numbers of its descriptors."""
+    """The output streams of a command, by descriptor number."""
 
     OUTPUT = 1
     ERRORS = 2

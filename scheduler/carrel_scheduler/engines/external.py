@@ -126,7 +126,7 @@ class ReconcilerAccess:
 
 
 class ExternalPods(Protocol):
-    """See the module. ``epoch`` is that of this scheduler."""
+    """See the module. ``epoch`` is the epoch of this scheduler."""
 
     epoch: int = 0
 
@@ -144,7 +144,7 @@ class ExternalPods(Protocol):
         return None
 
     def act(self) -> None:
-        """Have what was decided carried out."""
+        """Carry out the decisions of a pass."""
         return
 
     def clock_set_back(self, seconds: float) -> None:
@@ -162,11 +162,11 @@ class ExternalPods(Protocol):
         return False
 
     def nominate(self, nomination: Nomination) -> bool:
-        """Tell pods the nodes where capacity is reserved for them."""
+        """Nominate nodes: show pods where capacity is reserved for them."""
         return False
 
     def explain(self, uid: str, reason: Reason) -> bool:
-        """Tell pending pods why they wait; returns whether that was news."""
+        """Show a pending pod its reason; returns whether the reason is new."""
         return False
 
     # Nodes that are not there yet
@@ -193,7 +193,7 @@ class ExternalPods(Protocol):
     # Views
 
     def counts(self) -> PodCounts | None:
-        """Figures; ``None`` where there are no external pods."""
+        """Counts for metrics; ``None`` without external pods."""
         return None
 
     def holder(
@@ -238,7 +238,7 @@ class ExternalPods(Protocol):
         return ""
 
     def take_regrouped(self) -> bool:
-        """Whether nodes that the reconciler describes are to be described again, once."""
+        """Whether the reconciler has to describe its nodes again; true once after each change."""
         return False
 
     def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
@@ -283,14 +283,14 @@ class NoExternalPods(ExternalPods):
 
     @override
     def handle(self, events: Sequence[object], now: float) -> None:
-        """Follow the groups that are defined."""
+        """Replace the defined node groups."""
         for event in events:
             if isinstance(event, NodeGroupsKnown) and event.groups != self._groups:
                 self._groups, self._regrouped = dict(event.groups), True
 
     @override
     def group_of(self, node: str, labels: Mapping[str, str]) -> str:
-        """The defined group that selects a node; empty for none."""
+        """The first defined node group that selects a node; empty without one."""
         return selecting(self._groups, node, labels)
 
     @override
@@ -320,7 +320,7 @@ class NoExternalPods(ExternalPods):
 
     @override
     def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
-        """The groups that a project's work is kept to; ``None``: to none."""
+        """The node groups to which a project's work is restricted; ``None``: no restriction."""
         department = self._departments.get(project, "")
         closed = frozenset(
             name
@@ -335,7 +335,7 @@ class NoExternalPods(ExternalPods):
 
     @override
     def constrained(self, event: WorkloadQueued, claims: tuple[str, ...] = ()) -> WorkloadQueued:
-        """The event with the groups that its work is kept to."""
+        """The event with the node groups to which the workload is restricted."""
         groups = self.open_node_groups(event.project, interactive=event.interactive)
         if groups is None:
             return event

@@ -23,7 +23,7 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
 def matching(asked: str, models: Iterable[str]) -> frozenset[str]:
-    """The models that have all words of a short name."""
+    """The models whose names have all words of a short name."""
     words = _words(asked)
     return frozenset(model for model in models if words and words <= _words(model))
 

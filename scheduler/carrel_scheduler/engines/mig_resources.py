@@ -29,5 +29,5 @@ def milli_of(resource: str) -> int:
 
 
 def held_milli(extended: Iterable[tuple[str, int]]) -> int:
-    """Thousandths of GPUs that counted resources are together."""
+    """The thousandths of GPUs that counted resources amount to."""
     return sum(milli_of(name) * count for name, count in extended)

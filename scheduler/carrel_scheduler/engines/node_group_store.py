@@ -22,7 +22,7 @@ KIND: Final = "node-group"
 
 @dataclass(frozen=True, slots=True)
 class StoredNodeGroup:
-    """A group as it is kept; ``version`` changes with it."""
+    """A stored node group; ``version`` changes with every write."""
 
     name: str
     spec: NodeGroupSpec
@@ -30,10 +30,10 @@ class StoredNodeGroup:
 
 
 class NodeGroupStore(Protocol):
-    """Reads and writes them; the errors are those of the ledger."""
+    """Reads and writes node groups; raises errors of the ledger."""
 
     async def all(self) -> Sequence[StoredNodeGroup]:
-        """All that are defined, by name."""
+        """All node groups, by name."""
         ...
 
     async def create(self, name: str, spec: NodeGroupSpec, actor: str) -> StoredNodeGroup:
@@ -43,16 +43,16 @@ class NodeGroupStore(Protocol):
     async def replace(
         self, name: str, spec: NodeGroupSpec, actor: str, version: str | None = None
     ) -> StoredNodeGroup:
-        """Define it anew, if it has this version. Raises ``NotFound``, ``Conflict``."""
+        """Replace a node group of this version. Raises ``NotFound``, ``Conflict``."""
         ...
 
     async def delete(self, name: str) -> None:
-        """Remove its definition. Raises ``NotFound``."""
+        """Delete a node group. Raises ``NotFound``."""
         ...
 
 
 class LedgerNodeGroups(NodeGroupStore):
-    """Those of one machine.
+    """The node groups of one machine.
 
     Args:
         records: of the ledger.
@@ -63,7 +63,7 @@ class LedgerNodeGroups(NodeGroupStore):
         self._records, self._deliver = records, deliver
 
     async def tell(self) -> None:
-        """Tell the reconciler of all."""
+        """Send all node groups to the reconciler."""
         known = {one.name: one.spec for one in await self.all()}
         self._deliver(ExternalEvents((NodeGroupsKnown(known),)))
 

@@ -18,7 +18,7 @@ class NodeGroupsKnown:
 
 
 def selects(group: NodeGroupSpec, node: str, labels: Mapping[str, str]) -> bool:
-    """Whether a node is one of those that a group is made of."""
+    """Whether a node belongs to the group."""
     if node in group.node_names:
         return True
     if not group.match_labels:
@@ -27,7 +27,7 @@ def selects(group: NodeGroupSpec, node: str, labels: Mapping[str, str]) -> bool:
 
 
 def selecting(groups: Mapping[str, NodeGroupSpec], node: str, labels: Mapping[str, str]) -> str:
-    """The first group, by name, that a node is in; empty for none."""
+    """The first group, by name, to which a node belongs; empty without one."""
     return next((name for name in sorted(groups) if selects(groups[name], node, labels)), "")
 
 

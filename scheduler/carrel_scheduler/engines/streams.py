@@ -34,14 +34,14 @@ class StatusStream(AsyncIterator[TaskStatus]):
 
 
 class Streams:
-    """All streams of an engine that somebody still holds."""
+    """All streams of an engine that still have readers."""
 
     def __init__(self) -> None:
         self._streams: weakref.WeakSet[StatusStream] = weakref.WeakSet()
         self._closed = False
 
     def add(self, stream: StatusStream) -> StatusStream:
-        """Publish to a stream from now on; after ``close`` it ends at once."""
+        """Publish to a stream from now on; after ``close`` the stream ends at once."""
         self._streams.add(stream)
         if self._closed:
             stream.put(None)

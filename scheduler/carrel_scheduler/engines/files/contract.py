@@ -21,7 +21,7 @@ _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 class Area(StrEnum):
-    """Kinds of folders that last."""
+    """Kinds of persistent folders."""
 
     ARTIFACTS = "artifacts"
     CHECKPOINTS = "checkpoints"
@@ -44,7 +44,7 @@ class StoredFolder(msgspec.Struct, frozen=True):
 
 
 class UnknownFile(EngineError):  # noqa: N818 - an outcome to tell
-    """There is no such file, or it is none that may be read."""
+    """The file does not exist or may not be read."""
 
 
 class TooManyFiles(EngineError):  # noqa: N818 - an outcome to tell
@@ -75,7 +75,7 @@ class CommandSession(Protocol):
     errors: bytes
 
     async def read(self) -> bytes:
-        """Next output, without that to the error stream; empty at the end."""
+        """The next output, without the error stream; empty at the end."""
         ...
 
     async def read_piece(self) -> tuple[Stream, bytes]:
@@ -91,7 +91,7 @@ class CommandSession(Protocol):
         ...
 
     async def close(self) -> int:
-        """End it if it still runs; returns its exit code."""
+        """End the command if it still runs; returns its exit code."""
         ...
 
 
@@ -105,7 +105,7 @@ class Files(Protocol):
     by_project: bool
 
     async def list(self, folder: StoredFolder) -> Sequence[StoredFile]:
-        """All files by path; none where the folder is not there. Raises ``TooManyFiles``."""
+        """All files by path; none for a missing folder. Raises ``TooManyFiles``."""
         ...
 
     def read(self, folder: StoredFolder, path: str) -> AsyncGenerator[bytes, None]:
@@ -120,15 +120,15 @@ class Files(Protocol):
         ...
 
     async def remove(self, folder: StoredFolder) -> None:
-        """Remove all of it; one that is not there is no error."""
+        """Remove the folder with everything in it; no error if it is missing."""
         ...
 
     async def folders(self, project: str) -> Sequence[StoredFolder]:
-        """Every folder there is that may be the project's."""
+        """All folders that may belong to the project."""
         ...
 
     async def size(self, folder: StoredFolder) -> int:
-        """Bytes of all its files."""
+        """The size of all files in bytes."""
         ...
 
     async def command(self, task: TaskId, command: Sequence[str]) -> CommandSession:
@@ -137,7 +137,7 @@ class Files(Protocol):
 
 
 class NoFiles:
-    """Files of an engine that runs nothing."""
+    """``Files`` of an engine without tasks."""
 
     by_project = False
 
@@ -156,7 +156,7 @@ class NoFiles:
         raise UnknownFile(f"there is no file {path!r} in {source.uid}")
 
     async def remove(self, folder: StoredFolder) -> None:
-        """There is nothing of it."""
+        """No effect: there are no files."""
 
     async def folders(self, _project: str) -> Sequence[StoredFolder]:
         """None."""
@@ -167,5 +167,5 @@ class NoFiles:
         return 0
 
     async def command(self, task: TaskId, _command: Sequence[str]) -> CommandSession:
-        """Knows no task."""
+        """Raises ``UnknownTask``: there are no tasks."""
         raise EngineError(f"task {task} is not running")

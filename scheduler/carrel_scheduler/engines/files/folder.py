@@ -91,7 +91,7 @@ def listing(root: str, most: int) -> list[tuple[str, int, float]]:
 
 
 def size(root: str) -> int:
-    """Bytes of all files below the root, as far as they are there."""
+    """The size of all files below the root in bytes; missing ones are skipped."""
     total = 0
     for _, _, files, here in os.fwalk(root):
         for name in files:
@@ -101,7 +101,7 @@ def size(root: str) -> int:
 
 
 def pieces(descriptor: int) -> Iterator[bytes]:
-    """The content of a file; closes its descriptor."""
+    """The content of a file in chunks; closes its descriptor."""
     with os.fdopen(descriptor, "rb") as file:
         while piece := file.read(PIECE_BYTES):
             yield piece
@@ -158,7 +158,7 @@ def _copy_file(root: str, path: str, name: str, target: str) -> int:
 
 
 def _settle(folder: str) -> None:
-    """Make a copy readable for everybody and, but for its owner's folders, unchangeable."""
+    """Make a copy readable for everybody and read-only, except for its owner's folders."""
     for here, _, files in os.walk(folder):
         Path(here).chmod(0o755)
         for name in files:
@@ -166,7 +166,7 @@ def _settle(folder: str) -> None:
 
 
 def run(verb: str, *arguments: str) -> Iterator[bytes]:
-    """What a verb of the program answers."""
+    """The answer to a command of the program."""
     root, *rest = arguments
     if verb == "read":
         yield from pieces(open_file(root, *rest))
@@ -185,7 +185,7 @@ def run(verb: str, *arguments: str) -> Iterator[bytes]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one verb and write its answer to the output; on a cluster."""
+    """Run one command and write its answer to the standard output; on a cluster."""
     try:
         for piece in run(*arguments):
             sys.stdout.buffer.write(piece)

@@ -73,7 +73,7 @@ class LocalFiles:
         await asyncio.to_thread(self._engine.layout.discard, self._path(folder))
 
     async def folders(self, _project: str) -> Sequence[StoredFolder]:
-        """See ``Files``; of every project, since folders do not tell theirs."""
+        """See ``Files``; the folders of all projects, because their names have no project."""
         return await asyncio.to_thread(self._folders)
 
     def _folders(self) -> Sequence[StoredFolder]:

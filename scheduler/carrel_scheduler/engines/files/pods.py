@@ -40,7 +40,7 @@ class PodCommand:
         self.errors = b""
 
     async def read(self) -> bytes:
-        """Next output, without that to the error stream; empty at the end."""
+        """The next output, without the error stream; empty at the end."""
         while True:
             stream, data = await self.read_piece()
             if stream is Stream.OUTPUT or not data:
@@ -70,7 +70,7 @@ class PodCommand:
             raise EngineError("the command takes no more input") from error
 
     async def end_input(self) -> None:
-        """The command reads end of file; one that has ended needs none."""
+        """Close the command's standard input; no effect once it has ended."""
         try:
             await self._remote.close_input()
         except KubeError as error:
@@ -110,7 +110,7 @@ class PodFiles:
         self._refuse(folder, "it cannot be removed from here")
 
     async def folders(self, _project: str) -> Sequence[StoredFolder]:
-        """None that are looked after."""
+        """See ``Files``: empty, nothing is removed in the namespaces."""
         return ()
 
     async def size(self, folder: StoredFolder) -> int:

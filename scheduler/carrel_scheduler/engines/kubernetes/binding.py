@@ -92,7 +92,7 @@ class NotBound(Exception):  # noqa: N818 - an outcome to handle
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which pod goes where.
+    """A pod and the node to which it is bound.
 
     Attributes:
         namespace, name, uid: of the pod.
@@ -115,7 +115,7 @@ class Target:
 
 
 async def bind(client: KubeClient, target: Target, epoch: int) -> None:
-    """Bind a pod; returns once it is bound there. Raises ``NotBound``."""
+    """Bind a pod; returns once it is bound to this node. Raises ``NotBound``."""
     version = "" if target.decided is None else target.decided.metadata.resource_version
     pauses, maybe_ours = iter(CONFLICT_PAUSES), target.decided is not None
     while True:
@@ -155,7 +155,7 @@ def devices_text(devices: Sequence[int]) -> str:
 
 
 def read_devices(text: str | None) -> tuple[int, ...] | None:
-    """GPUs from the annotation; ``None`` where it is missing or means nothing."""
+    """GPUs from the annotation; ``None`` if it is missing or invalid."""
     if text is None:
         return None
     parts = text.split(",") if text else []
@@ -224,7 +224,7 @@ def _to_try_again(target: Target, version: str, found: Pod, error: KubeError) ->
 
 
 def _asks_the_same(before: Pod, now: Pod) -> bool:
-    """Whether only its status changed, as by the reason why it waits."""
+    """Whether only the status of the pod changed, for example by its reason."""
     one, other = before.metadata, now.metadata
     return (before.spec, one.labels, one.annotations, one.owner_references) == (
         now.spec,

@@ -29,7 +29,7 @@ class NotAllocated(Exception):  # noqa: N818 - an outcome to handle
 
 
 async def allocate(client: KubeClient, order: AllocateClaim) -> None:
-    """Give a claim its devices, and reserve it for its pod.
+    """Write the devices of a claim's allocation, and reserve the claim for its pod.
 
     Raises:
         NotAllocated: it is gone, made anew, being deleted, or in use.
@@ -50,7 +50,7 @@ async def allocate(client: KubeClient, order: AllocateClaim) -> None:
 
 
 async def release(client: KubeClient, order: ReleaseClaim) -> None:
-    """Take a claim back from a pod that was not bound.
+    """Undo the allocation of a claim whose pod was not bound.
 
     Does nothing where the claim is gone or has changed. Raises ``KubeError``.
     """

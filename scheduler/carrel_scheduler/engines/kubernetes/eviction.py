@@ -45,7 +45,7 @@ async def unless_gone(
 
 
 async def _read(client: KubeClient, pod: Metadata | Meta | PodNotice) -> Metadata | None:
-    """The metadata of this very pod; ``None`` if it is gone."""
+    """The metadata of the pod with this uid; ``None`` if it is gone."""
     try:
         found = await client.get(PODS, pod.name, pod.namespace, PartialObject)
     except NotFound:

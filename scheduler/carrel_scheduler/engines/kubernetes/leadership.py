@@ -75,7 +75,7 @@ class StateFolderLock:
         return name
 
     def close(self) -> None:
-        """Leave it to the next process."""
+        """Release the lease for the next process."""
         os.close(self._file)
 
     def __enter__(self) -> Self:
@@ -114,7 +114,7 @@ class Lease(msgspec.Struct, rename="camel"):
 
 
 def micro_time(now: float) -> str:
-    """Epoch seconds as leases have them."""
+    """Epoch seconds in the format of leases."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -128,7 +128,7 @@ NOBODY: Final = "carrel-probe-that-is-never-there"
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Time: ``steady`` seconds that never jump, ``now`` epoch seconds, ``pause`` waits."""
+    """Time: ``steady`` seconds that never jump, ``now`` epoch seconds, ``pause`` sleeps."""
 
     steady: Callable[[], float]
     now: Callable[[], float]
@@ -136,7 +136,7 @@ class Clocks:
 
 
 class Fence:
-    """The fence that keeps earlier epochs from binding.
+    """The fence that prevents earlier epochs from binding.
 
     Args:
         client: of the API server.
@@ -160,7 +160,7 @@ class Fence:
         return False
 
     async def calm(self) -> None:
-        """Wait until what was let in before is either written or given up."""
+        """Wait until every write that passed the fence has completed or failed."""
         await self._clocks.pause(GIVEN_UP_SECONDS + WRITTEN_SECONDS)
 
     async def _passes(self, epoch: int) -> bool:
@@ -229,7 +229,7 @@ class Leader:
 
     @property
     def epoch(self) -> int:
-        """Of this leadership. Raises ``LeadershipLost`` when there is none."""
+        """The epoch of this leadership. Raises ``LeadershipLost`` without one."""
         if self._held is None:
             raise LeadershipLost("this scheduler does not lead")
         return self._held.spec.lease_transitions
@@ -263,7 +263,7 @@ class Leader:
                     raise LeadershipLost("the lease could not be renewed in time") from error
 
     def _away(self, words: str, error: KubeError) -> None:
-        """PodNotice once for each thing that is wrong."""
+        """Log each problem once."""
         if self._said != error.reason:
             log.warning(words, error)
         self._said = error.reason

@@ -24,7 +24,7 @@ RESOURCE = NODE_GROUP.resource
 
 
 class ResourceNodeGroups(NodeGroupStore):
-    """Those of a cluster; ``client`` may write them."""
+    """The node groups of a cluster; ``client`` needs the right to write them."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -67,7 +67,7 @@ class ResourceNodeGroups(NodeGroupStore):
 
 @contextmanager
 def _as_ledger_errors(name: str) -> Iterator[None]:
-    """Errors of the cluster in the words of the ledger."""
+    """Raise errors of the API server as errors of the ledger."""
     try:
         yield
     except errors.NotFound:

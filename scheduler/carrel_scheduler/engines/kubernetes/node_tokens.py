@@ -1,4 +1,4 @@
-"""On which node the agent runs that shows a token.
+"""Finds the node of the agent that presents a token.
 
 An agent shows the token of its service account that the kubelet made for its pod and this audience.
 The API server tells whose it is and on which node that pod runs; what an agent says itself of that

@@ -91,7 +91,7 @@ class Accounts:
 
     @property
     def summary(self) -> str:
-        """One line for the admin who starts the service."""
+        """A summary for the admin who starts the service."""
         if self.privileged:
             return "Every user's work runs under an account of their own."
         name = _name_of(os.getuid()) or f"uid {os.getuid()}"
@@ -100,7 +100,7 @@ class Accounts:
         )
 
     def resolve(self, user: str, posix: PosixIdentity | None = None) -> Account:
-        """The account of a user, with its home made. Raises ``AccountRefused``.
+        """The account of a user; creates its home. Raises ``AccountRefused``.
 
         ``posix``: numbers of the directory; without them it gets a number of this installation.
         """
@@ -151,7 +151,7 @@ class Accounts:
         )
 
     def _of_directory(self, user: str, posix: PosixIdentity) -> Account:
-        """An account with the directory's numbers, which nothing else here may have."""
+        """An account with the directory's numbers, which no other account here may have."""
         own = usable(posix)
         if own.problem:
             raise AccountRefused(f"user={user!r}: {own.problem}")
@@ -231,7 +231,7 @@ class Accounts:
         return given[user]
 
     def _numbers(self, users: list[str], taken: set[int]) -> dict[str, int]:
-        """Free numbers for these users, as long as there are some."""
+        """Unused numbers for these users, as long as there are some."""
         uids = self._block()
         free = (number for number in uids if number not in taken and _unused(number))
         return dict(zip(users, free, strict=False))
@@ -253,7 +253,7 @@ class Accounts:
 
 
 def _local_groups() -> dict[int, str]:
-    """Groups that stand in the machine's own file, by number."""
+    """The groups in the machine's own file, by number."""
     lines = (line.split(":") for line in GROUPS.read_text(errors="replace").splitlines())
     return {int(one[2]): one[0] for one in lines if len(one) > 2 and one[2].isdigit()}
 

@@ -35,7 +35,7 @@ def describe_isolation(accounts: Accounts, limiter: Limiter) -> tuple[str, str]:
 
 
 def require_sandbox() -> None:
-    """Raise ``EngineError`` saying what to do where no sandbox can be made."""
+    """Raise ``EngineError`` with advice where no sandbox can be made."""
     refusal = _refusal()
     if refusal:
         raise EngineError(f"{HELP} ({refusal})")

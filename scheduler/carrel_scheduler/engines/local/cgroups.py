@@ -57,7 +57,7 @@ class Limiter:
         )
 
     def make(self, task: TaskSpec, processes: int) -> Groups:
-        """Make a task's groups with its limits and one of processes. Raises ``EngineError``."""
+        """Create a task's control groups with its limits. Raises ``EngineError``."""
         name = str(task.id)
         try:
             for controller, base in self._bases.items():
@@ -100,7 +100,7 @@ class Limiter:
             yield "pids", "pids.max", processes
 
     def find(self, task: str) -> Groups:
-        """The groups that the task has now."""
+        """The existing control groups of the task."""
         folders = {name: base / task for name, base in self._bases.items()}
         there = {name: folder for name, folder in folders.items() if folder.is_dir()}
         memory = there.get("memory" if self._version == 1 else "unified")
@@ -108,14 +108,14 @@ class Limiter:
         return Groups(list(map(str, there.values())), [str(memory / file)] if memory else [])
 
     def close(self) -> None:
-        """Remove the folders above the tasks' groups, unless tasks are in them."""
+        """Remove the folders above the tasks' groups, unless they still have tasks."""
         for base in self._bases.values():
             with contextlib.suppress(OSError):  # busy: a task goes on; gone: nothing to do
                 base.rmdir()
 
 
 def base_name(root: Path) -> str:
-    """Name of the group that holds the groups of an engine's tasks."""
+    """The name of the group above the groups of an engine's tasks."""
     return "carrel-" + hashlib.sha256(str(root.absolute()).encode()).hexdigest()[:12]
 
 
@@ -192,7 +192,7 @@ def _enable(group: Path, *, delegated: bool) -> None:
 
 
 def _controllers(group: Path) -> set[str]:
-    """Controllers that the group has."""
+    """The controllers of the group."""
     return set((group / "cgroup.controllers").read_text().split())
 
 

@@ -54,7 +54,7 @@ log = logging.getLogger("carrel_scheduler.engine")
 
 
 class LocalEngine:
-    """Runs tasks on this machine; see ``engines.contract.Engine`` for what each verb does.
+    """Runs tasks on this machine; see ``engines.contract.Engine`` for the methods.
 
     Args:
         root: the state folder, ours alone.
@@ -111,12 +111,12 @@ class LocalEngine:
         return await asyncio.to_thread(describe_isolation, self._accounts, self._limiter)
 
     async def holds_instances(self) -> bool:
-        """Whether live tasks of an earlier scheduler have MIG instances."""
+        """Whether live tasks of an earlier scheduler hold MIG instances."""
         records = self._live_records(await self._opened())
         return any(record.mig_instance for record in records)
 
     def divide_gpus(self, mig: MigDevices) -> None:
-        """Divide GPUs from now on, as work asks."""
+        """Divide GPUs into MIG instances on demand from now on."""
         self._launcher.mig = mig
 
     def note_gpu_use(self, use: Sequence[DeviceUse]) -> None:
@@ -130,7 +130,7 @@ class LocalEngine:
         return "" if self._registry is None else self._registry.notices.trouble
 
     async def open(self) -> None:
-        """Find the tasks of earlier schedulers; the first verb does it by itself."""
+        """Find the tasks of earlier schedulers; called by the first verb."""
         await self._opened()
 
     async def _opened(self) -> Registry:
@@ -148,7 +148,7 @@ class LocalEngine:
         return self._registry
 
     async def _tidy_networks(self, tasks: Sequence[TaskStatus]) -> None:
-        """Remove the networks of users that run nothing, as far as possible."""
+        """Remove the networks of users without tasks, as far as possible."""
         if self._namespaces is None:
             return
         alive = [task.id for task in tasks if task.phase is not TaskPhase.ENDED]
@@ -203,7 +203,7 @@ class LocalEngine:
         await self._launch(registry, task, image)
 
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
-        """Request the end; the supervisor enforces it, whether or not the engine runs."""
+        """Request the end; the supervisor enforces it, even if the engine does not run."""
         if not (math.isfinite(grace_seconds) and grace_seconds >= 0):
             raise EngineError(f"grace_seconds={grace_seconds!r}: a number from 0 is right")
         registry = await self._opened()
@@ -231,7 +231,7 @@ class LocalEngine:
         return self._streams.add(StatusStream(self.open))
 
     async def forget(self, task: TaskId) -> None:
-        """Drop an ended task's record; its id stays used."""
+        """Drop an ended task's record; its id cannot be reused."""
         registry = await self._opened()
         if registry[task].phase is not TaskPhase.ENDED:
             raise EngineError(f"task {task} has not ended: stop it first")
@@ -308,7 +308,7 @@ class LocalEngine:
 
 @contextlib.contextmanager
 def _os_errors(failure: str) -> Iterator[None]:
-    """Turn an ``OSError`` into an ``EngineError`` that says what could not be done."""
+    """Raise an ``OSError`` as an ``EngineError`` that names the failed operation."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a task finds around it: environment variables, device files, account names, ``/dev/shm``."""
+"""The surroundings of a task: environment variables, device files, account names, ``/dev/shm``."""
 
 import math
 import os

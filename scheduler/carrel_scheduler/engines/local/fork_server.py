@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def shim_command(module: str, *descriptors: int) -> list[str]:
-    """Command that runs ``main`` of a shim module, with descriptors as its arguments.
+    """The command that runs ``main`` of a shim module with descriptors as its arguments.
 
     It ignores the environment and loads no site-packages.
     """
@@ -44,7 +44,7 @@ def shim_command(module: str, *descriptors: int) -> list[str]:
 
 
 class NoSupervisor(EngineError):  # noqa: N818 - an outcome, like those of the contract
-    """No supervisor runs for the task, and none will; the message says why."""
+    """The task has no supervisor and will not get one; the message has the cause."""
 
 
 class ForkServer:
@@ -156,7 +156,7 @@ class _Process:
             socket.send_fds(self._requests, [b"s"], descriptors)
 
     def kill(self) -> None:
-        """SIGKILL, dropping requests that it has not read."""
+        """Kill with SIGKILL; requests that it has not read are lost."""
         self._process.kill()
 
     def close(self) -> None:

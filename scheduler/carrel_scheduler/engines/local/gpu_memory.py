@@ -111,7 +111,7 @@ class GpuMemory:
         return True
 
     def binds(self, task: TaskSpec, folder: Path) -> list[tuple[str, str, bool]]:
-        """(source, target, read-only) of what is mounted into the sandbox of a task."""
+        """The mounts of the limiter in a task's sandbox: (source, target, read-only)."""
         library = self._ready()
         if library is None or not self.applies(task):
             return []
@@ -126,7 +126,7 @@ class GpuMemory:
         return shown
 
     def environment(self, task: TaskSpec, account: Account, folder: Path) -> dict[str, str]:
-        """Variables of a task: what loads the limiter where no file does."""
+        """The variables that load the limiter where no file does."""
         library = self._ready()
         if library is None or not self.applies(task):
             return {}
@@ -141,7 +141,7 @@ class GpuMemory:
 
 
 class DriverMemory:
-    """What the driver holds for tasks besides their allocations: contexts, code, buffers.
+    """GPU memory that the driver takes for a task besides its allocations: contexts, code, buffers.
 
     It counts in their part, so the limiter is told. It is what NVML says of a task's processes less
     what they say of themselves at that moment; of ``LOOKS`` looks the least counts, because memory

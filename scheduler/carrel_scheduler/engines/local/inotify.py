@@ -46,7 +46,7 @@ class _Watch:
 
 
 class Inotify:
-    """Watches folders and calls listeners with the name of what changed.
+    """Watches folders and calls listeners with the name of the changed file.
 
     The name is "" where anything may have changed. ``trouble`` says why folders are polled instead
     of watched; it is empty while all are watched.
@@ -65,7 +65,7 @@ class Inotify:
         self.trouble = ""
 
     def watch(self, folder: Path, mask: int, listener: Listener) -> Callable[[], None]:
-        """Call the listener on changes of ``folder``; returns how to stop that.
+        """Call the listener on changes of ``folder``; returns a function that ends this.
 
         All listeners of one folder must ask for the same mask. Raises ``FileNotFoundError``.
         """
@@ -78,7 +78,7 @@ class Inotify:
         return lambda: self._end(watch)
 
     def _begin(self, watch: _Watch) -> bool:
-        """Have the kernel watch; false if it cannot now, as ``trouble`` says."""
+        """Add a watch in the kernel; false, with a message in ``trouble``, if impossible now."""
         try:
             if self._kernel is None:
                 self._kernel = INotify(nonblocking=True)
@@ -118,7 +118,7 @@ class Inotify:
             self._timer = self._loop.call_later(POLL_SECONDS, self._poll)
 
     def _poll(self) -> None:
-        """Call listeners of unwatched folders and those that failed; watch what is possible."""
+        """Call listeners without a watch and those that failed; add watches where possible."""
         self._timer = None
         for listener in tuple(self._failed):
             if listener in self._failed:
@@ -157,11 +157,11 @@ class Inotify:
         return [watch for one in self._watched.values() for watch in one]
 
     def forget(self, listener: Listener) -> None:
-        """Do not repeat the call of a listener that failed."""
+        """Do not call a failed listener again."""
         self._failed.pop(listener, None)
 
     def call(self, listener: Listener, name: str = "") -> None:
-        """Call a listener now, and again with "" until it succeeds."""
+        """Call a listener now, and with "" again and again until it succeeds."""
         try:
             listener(name)
         except Exception as error:

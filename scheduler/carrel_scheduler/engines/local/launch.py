@@ -138,7 +138,7 @@ class Launcher:
         return self._images.get(task.image, ticket, tell, used)
 
     def start(self, task: TaskSpec, image: Image | None = None, held: Collection[str] = ()) -> None:
-        """Start, in its image if it has one; blocks for some milliseconds.
+        """Start a task, in its image if it has one; blocks for some milliseconds.
 
         Making a MIG instance takes seconds; ``held`` are those of tasks that run.
         Raises ``AlreadyStarted``, or ``EngineError`` after which nothing is left.
@@ -438,7 +438,7 @@ class Launcher:
         return task_folder.own_folder(ours.parent, ours.name, account)
 
     def _artifacts(self, task: TaskSpec, account: Account) -> list[Path]:
-        """The folder for what it keeps, if it is to have one."""
+        """The folder for artifacts, if the task has any."""
         uid = task.id.workload_uid
         return [task_folder.own_folder(self._layout.artifacts, uid, account)] * task.artifacts
 
@@ -450,7 +450,7 @@ class Launcher:
         return self._there(self._layout.checkpoints, task.continues)
 
     def _model(self, task: TaskSpec) -> list[Path]:
-        """The model that it may read. Raises ``EngineError`` where it is gone."""
+        """The model that the task may read. Raises ``EngineError`` if it was deleted."""
         found = self._there(self._layout.copies, task.model)
         if task.model and not found:
             raise EngineError("the model of this work was deleted")

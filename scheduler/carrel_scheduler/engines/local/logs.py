@@ -47,7 +47,7 @@ class TimeIndex:
         self._times: list[float] = []
 
     def load(self) -> None:
-        """Read it again if it grew."""
+        """Read the file again if it grew."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
@@ -71,13 +71,13 @@ class TimeIndex:
 
 
 class Segments:
-    """The segments of one task's output, which lie in its ``log`` folder."""
+    """The segments of one task's output, in its ``log`` folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def numbers(self) -> list[int]:
-        """Segments that are there, oldest first."""
+        """The existing segments, oldest first."""
         try:
             names = [entry.name for entry in os.scandir(self._folder)]
         except FileNotFoundError:
@@ -89,7 +89,7 @@ class Segments:
         return TimeIndex(self._folder / f"{segment:08d}.at")
 
     def start(self) -> Position:
-        """The oldest output there is."""
+        """The position of the oldest output."""
         return Position(next(iter(self.numbers()), 0), 0)
 
     def since(self, moment: float) -> Position:
@@ -186,7 +186,7 @@ async def read_log(
     notices: inotify.Inotify,
     alive: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
-    """Output of a task from its ``log`` folder; ``alive``: whether more may come."""
+    """The output of a task from its ``log`` folder; ``alive``: whether more may come."""
     segments = Segments(folder)
     position = first_position(segments, request)
     stamp = LineTimestamps(segments) if request.timestamps else None

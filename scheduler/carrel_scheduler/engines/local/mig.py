@@ -28,7 +28,7 @@ _MAJOR: Final = re.compile(r"^\s*(\d+)\s+nvidia-caps$", re.MULTILINE)
 
 
 def device_of(task: TaskSpec) -> str:
-    """The divided GPU on which a task has its instance."""
+    """The divided GPU with the task's MIG instance."""
     return next(iter(task.device_uuids), "") or str(task.devices[0])
 
 
@@ -72,7 +72,7 @@ def _is_it(one: Instance, task: TaskSpec) -> bool:
 
 
 def _in_way(one: Instance, task: TaskSpec) -> bool:
-    """Whether it overlaps, or has the media engines, which exist once per device."""
+    """Whether the instance overlaps, or has the media engines, of which a device has one set."""
     both = one.profile.endswith(MEDIA) and task.mig_profile.endswith(MEDIA)
     return both or bool(one.bits & task.mig_slots)
 

@@ -64,7 +64,7 @@ class Registry:
         self.notices = inotify.Inotify()
 
     def __getitem__(self, task: TaskId) -> TaskStatus:
-        """Raises ``UnknownTask``, and ``EngineError`` if it is here and cannot be read."""
+        """The task of this id. Raises ``UnknownTask``, and ``EngineError`` if it cannot be read."""
         if task not in self._statuses:
             try:
                 self.look(task)
@@ -95,11 +95,11 @@ class Registry:
         return list(self._statuses.values())
 
     def statuses(self) -> list[TaskStatus]:
-        """What is known now; may be called from any thread."""
+        """The last known states; may be called from any thread."""
         return list(self._statuses.values())
 
     def adopt(self, task: TaskId) -> None:
-        """Begin to follow a recorded task; retried soon if that fails."""
+        """Begin to follow a recorded task; retried soon after a failure."""
         self.notices.call(self._listener(task))
 
     def _listener(self, task: TaskId) -> inotify.Listener:

@@ -44,7 +44,7 @@ def relative_path(text: str, field: str) -> PurePosixPath:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write files with the folders above them."""
+    """Write files, and create the folders above them."""
     for name, content in files.items():
         target = folder / relative_path(name, "files")
         try:
@@ -153,7 +153,7 @@ def make_folder(root: Path, name: str, mode: int, owner: tuple[int, int] | None)
 
 
 def events_folder(root: Path, where: str, account: Account) -> Path:
-    """Make the folder of a job's event files, unless it is there.
+    """Create the folder of a job's event files, if it is missing.
 
     Args:
         root: of all event files.
@@ -204,14 +204,14 @@ def mounts_in_image(folder: Path, readable: Iterable[Path], own: Iterable[Path])
 
 
 def temporary_folders(image: str = "") -> list[Path]:
-    """Folders for temporary files that a sandboxed task has of its own."""
+    """The private folders for temporary files of a sandboxed task."""
     if image:
         return list(TEMPORARY)
     return [folder for folder in TEMPORARY if folder.is_dir() and not folder.is_symlink()]
 
 
 def interpreter_folders(account: Account) -> list[Path]:
-    """Folders of the service's Python and its packages.
+    """The folders of the service's Python and its packages.
 
     Raises ``EngineError`` when their permissions keep the account from reading them.
     """
@@ -264,7 +264,7 @@ def plan_mounts(
     covered: Iterable[Path] = (),
     replaced: Sequence[tuple[Path, Path]] = (),
 ) -> Mounts:
-    """Masks and bind mounts that show a task folders of the engine.
+    """Masks and bind mounts that show folders of the engine to a task.
 
     Args:
         account: of the task.
@@ -298,12 +298,12 @@ def plan_mounts(
 
 
 def _trusted() -> tuple[int, ...]:
-    """Root and the owners of the programs that root runs here."""
+    """The users whose files may be trusted: root and the owners of programs that root runs."""
     return 0, SOURCES.stat().st_uid, Path(sys.prefix).stat().st_uid
 
 
 def _wanted(readable: Iterable[Path], own: Iterable[Path]) -> dict[Path, bool]:
-    """Every path to bind, as named and resolved, and whether it is read-only."""
+    """Every path to bind, as given and resolved, and whether it is read-only."""
     found: dict[Path, bool] = {}
     for read_only, folders in ((True, readable), (False, own)):
         for folder in folders:

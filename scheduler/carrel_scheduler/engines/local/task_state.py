@@ -35,7 +35,7 @@ NEVER_RAN: Final = "it never ran: the scheduler was interrupted while starting i
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``task.json``: what a scheduler that adopts the task must know. No secrets."""
+    """``task.json``: what a scheduler needs to adopt the task. No secrets."""
 
     name: str
     project: str
@@ -120,12 +120,12 @@ def read_record(folder: Path) -> TaskRecord:
 
 
 def read_started(folder: Path) -> Started | None:
-    """``pid.json``, once there."""
+    """The content of ``pid.json``, once it exists."""
     return _decoded(folder, "pid.json", Started)
 
 
 def read_ended(folder: Path) -> Ended | None:
-    """``exit.json``, once there."""
+    """The content of ``exit.json``, once it exists."""
     return _decoded(folder, "exit.json", Ended)
 
 
@@ -229,7 +229,7 @@ class Layout:
         self.accounts = self.root / "accounts"
 
     def make(self) -> None:
-        """Create the folders (mode 0700). Raises ``EngineError`` naming what cannot be written."""
+        """Create the folders (mode 0700). Raises ``EngineError`` naming the path that failed."""
         try:
             self.root.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             self.root.chmod(PRIVATE)
@@ -254,13 +254,13 @@ class Layout:
         return self.workload(task.workload_uid) / f"{task.index}-{task.attempt}"
 
     def recorded(self) -> Iterator[TaskId]:
-        """Every task that was ever started and not removed since."""
+        """Every task that was started and has not been removed."""
         for workload in os.scandir(self.tasks):
             if _UID.fullmatch(workload.name) and workload.is_dir():
                 yield from self.attempts(workload.name)
 
     def attempts(self, uid: str) -> Iterator[TaskId]:
-        """The tasks of one workload; none when it is unknown."""
+        """The tasks of one workload; empty for an unknown one."""
         try:
             names = [entry.name for entry in os.scandir(self.workload(uid))]
         except FileNotFoundError:
@@ -279,7 +279,7 @@ class Layout:
         remove_tree(trash)
 
     def sweep(self, now: float) -> None:
-        """Delete folders that an interrupted scheduler left half made or half deleted."""
+        """Delete folders that an interrupted scheduler left incomplete."""
         for place in (self.building, self.trash):
             for folder in place.iterdir():
                 if now - folder.stat().st_mtime > HALF_MADE_SECONDS:

@@ -46,7 +46,7 @@ class Terminal:
         os.set_blocking(master, False)
 
     async def read(self) -> bytes:
-        """Next output; empty at the end, which is that of the command itself.
+        """The next output; empty when the command's output has ended.
 
         Processes that it left in the background may hold the terminal for long.
         """
@@ -105,7 +105,7 @@ class Terminal:
                 remove(master)
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Tell the size."""
+        """Set the terminal's size."""
         if not (0 < rows < 10_000 and 0 < columns < 10_000):
             raise EngineError(f"rows={rows}, columns={columns}: numbers from 1 to 9999 are right")
         if self._master >= 0:
@@ -167,7 +167,7 @@ async def _exited(process: asyncio.subprocess.Process) -> None:
 
 
 async def _drained(reading: asyncio.Future[Any]) -> None:
-    """Wait a while for what an ended command left.
+    """Read the rest of an ended command's output, for a limited time.
 
     In steps: where the machine was too busy to look for so long, what is there counts as late as
     the time does, and comes a few turns of the loop after it.
@@ -183,7 +183,7 @@ def _wake(ready: asyncio.Future[None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A running task, as far as a command beside it has to know.
+    """A running task, as far as a command beside it needs it.
 
     Attributes:
         groups: the control groups of the task.
@@ -286,7 +286,7 @@ class PipedCommand:
             reading.cancel()
 
     async def read(self) -> bytes:
-        """Next output, without that to the error stream; empty at the end."""
+        """The next output, without the error stream; empty at the end."""
         while True:
             stream, data = await self.read_piece()
             if stream is Stream.OUTPUT or not data:
@@ -344,7 +344,7 @@ async def open_command(beside: Beside, command: list[str]) -> PipedCommand:
 
 
 async def _environment(task: TaskId, started: Started) -> dict[str, str]:
-    """The running task's own environment, once its command has taken over its process."""
+    """The running task's environment, once its command has replaced its supervisor's program."""
     mark = f"CARREL_TASK_ID={task}".encode()
     deadline = asyncio.get_running_loop().time() + EXEC_SECONDS
     while process_tree.start_time(started.pid) == started.start_time:

@@ -38,7 +38,7 @@ QUEUED: Final = "Queued"
 
 
 def no_project(name: str) -> str:
-    """A pod names a project that is not there."""
+    """The notice for a pod that names an unknown project."""
     return (
         f"There is no project `{name}`. Label the pod with `carrel.dev/project`, or make the "
         "project; the pod is placed as soon as it is there."
@@ -64,12 +64,12 @@ def evicted(reason: Reason, project: str) -> tuple[str, str]:
 
 
 def does_not_give_way(why: str) -> str:
-    """A pod is to be evicted, and the cluster refuses it."""
+    """The notice for a pod whose eviction the cluster refuses."""
     return f"It is to be evicted, and that is refused: {why.rstrip('.')}. That is tried again."
 
 
 def takes_the_place(pod: str) -> str:
-    """A pod came while the one before it still ends."""
+    """The notice for a pod whose predecessor of the same name is still terminating."""
     return f"It takes the place of pod `{pod}`, which is still ending."
 
 
@@ -132,7 +132,7 @@ def pod_group_status(
 def _waits(
     group: PodGroup, workloads: Sequence[ExternalWorkload], lost: Sequence[ExternalPod], pods: int
 ) -> tuple[str, str]:
-    """Why its pods are not placed: token and sentence."""
+    """The reason of pending pods in a group: token and message."""
     if lost:
         return NO_PROJECT, no_project(lost[0].grouping.project)
     for workload in workloads:

@@ -81,7 +81,7 @@ class Counts:
 
 
 class PodExecutor:
-    """See the module. Call it with orders; run ``run`` beside the loop.
+    """See the module. Give it orders, and run ``run`` beside the loop.
 
     Args:
         client: of the API server.
@@ -146,7 +146,7 @@ class PodExecutor:
             self._writing.set()
 
     async def run(self) -> None:
-        """Run until cancelled. Raises ``Fenced``, and what the ledger raises."""
+        """Run until cancelled. Raises ``Fenced``, and errors of the ledger."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for _ in range(self._limits.bindings):
@@ -223,7 +223,7 @@ class PodExecutor:
             self.counts.bound += 1
 
     async def _bind(self, order: Bind) -> None:
-        """Bind a pod where its GPUs are, if it has some."""
+        """Bind a pod to the node of its GPUs, after preparing shared ones."""
         share, gpus = share_of(order.seen.metadata.annotations), self._gpus
         if share is None or gpus is None:
             if order.devices and gpus is not None:
@@ -269,7 +269,7 @@ class PodExecutor:
                 self._notified.set()
 
     def _refused(self, order: Evict, error: Exception) -> None:
-        """Try again later; a victim stays one until it is gone."""
+        """Retry a refused eviction later; the pod stays a victim until it is gone."""
         pod, trace = order.pod, None if isinstance(error, Protected | KubeError) else error
         log.info("pod %s is not evicted yet: %s", pod.name, error, exc_info=trace)
         refusals, pause = self._refusals[pod.uid], EVICT_AGAIN_SECONDS

@@ -56,13 +56,13 @@ REFUSED_SECONDS: Final = 30.0
 
 
 class EventHandlers:
-    """See the module; changes go into the reconcile pass."""
+    """See the module; changes are added to the reconcile pass."""
 
     def __init__(self, reconcile_pass: ReconcilePass) -> None:
         self._pass = reconcile_pass
 
     def handle(self, events: Iterable[Any], now: float) -> None:
-        """Take in what is new; the core follows in ``reconcile``."""
+        """Handle an event; the core is updated in ``reconcile``."""
         self._pass.now = now
         for one in events:
             with self._pass.quarantine.guard(*_about(one)):
@@ -190,12 +190,12 @@ class EventHandlers:
     def allow_groups(
         self, allowed: Mapping[str, NodeGroupLists], departments: Mapping[str, str]
     ) -> None:
-        """Projects keep their work to groups of nodes, pods of theirs too."""
+        """Set the node groups to which projects restrict their work, external pods included."""
         if self._pass.places.groups.allow(allowed, departments):
             self._regroup()
 
     def _levels(self, name: str, spec: TopologySpec | None) -> None:
-        """A topology appeared or changed; ``None``: it has no levels any more."""
+        """Handle a topology that is new or changed; ``None``: it was deleted."""
         levels = () if spec is None else tuple(level_key(one.node_label) for one in spec.levels)
         if self._pass.topologies.get(name) != levels:
             self._pass.topologies[name] = levels
@@ -230,7 +230,7 @@ class EventHandlers:
     # Projects
 
     def project_changed(self, name: str) -> None:
-        """A project may be known now, so that its pods have a queue."""
+        """Handle a project that may be known now, so that its pods get a queue."""
         if not self._has_project(name):
             return
         for pod in list(self._pass.index.without_queue.pop(name, {}).values()):
@@ -310,7 +310,7 @@ class EventHandlers:
                 )
 
     def _eviction_refused(self, news: EvictionRefused) -> None:
-        """Mark a victim that is not evicted yet: its devices count as stuck."""
+        """Mark a victim whose eviction was refused: its devices count as stuck."""
         log.warning("pod %s/%s is not evicted: %s", news.pod.namespace, news.pod.name, news.text)
         home = self._pass.index.task_of(news.pod.uid)
         if home is None:
@@ -324,14 +324,14 @@ class EventHandlers:
             )
 
     def report_missing(self, task: ExternalTask) -> None:
-        """ReportPending a pod why no node serves it."""
+        """Order a notice to a pending pod that no node can serve it."""
         one = task.pod
         if task.waits and task.allocation is None and one is not None and not one.node:
             self._pass.report_pending(one, conditions.CAN_NOT_BE_PLACED, task.waits)
 
 
 def _about(news: ExternalEvent) -> tuple[Source, str]:
-    """Source and key of an event that cannot be processed."""
+    """Source and key under which an event that cannot be processed is set aside."""
     match news:
         case ExternalPodSeen(pod):
             return "pod", pod.ref.uid

@@ -29,7 +29,7 @@ class UnmanagedPodSeen:
 
 @dataclass(frozen=True, slots=True)
 class TaskPodSeen:
-    """A task's pod was created or changed; it matters to pod affinity."""
+    """A task's pod was created or changed, which may affect pod affinities."""
 
     pod: Pod
 
@@ -85,7 +85,7 @@ class TopologyDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Everything that existed at the start was delivered, and workloads are recovered."""
+    """All objects that existed at the start were delivered, and all workloads are recovered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class ReportPending:
-    """Write why a pod waits into its condition, and as an event."""
+    """Order: write a pod's reason into its condition, and as an event."""
 
     pod: PodRef
     token: str
@@ -169,7 +169,7 @@ class ReportPending:
 
 @dataclass(frozen=True, slots=True)
 class ReportEvent:
-    """Write what happened to a pod as an event."""
+    """Order: write an event about a pod."""
 
     pod: PodRef
     token: str
@@ -197,7 +197,7 @@ class PodOrders:
     rows: list[Transition] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether there are orders."""
         return bool(
             self.binds
             or self.evictions

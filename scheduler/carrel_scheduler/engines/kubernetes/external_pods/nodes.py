@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ClusterNode:
-    """A node as it was last seen, and how it is.
+    """The last seen state of a node, with its health.
 
     Attributes:
         seen: as the cluster shows it.
@@ -94,7 +94,7 @@ class ClusterNodes:
             return False
 
     def objects(self) -> list[Node]:
-        """All nodes that there are."""
+        """All node objects."""
         return [known.object for known in self._known.values()]
 
     def health_changes(self) -> Mapping[str, NodeHealth]:
@@ -103,7 +103,7 @@ class ClusterNodes:
         return found
 
     def see(self, node: Node) -> bool:
-        """A node appeared or changed; returns whether it is new."""
+        """Handle a node that is new or changed; returns whether it is new."""
         name = node.metadata.name
         self._followed = True
         before = self._known.get(name)
@@ -116,7 +116,7 @@ class ClusterNodes:
         return before is None
 
     def follow_devices(self) -> list[Node]:
-        """Nodes whose devices, or their use, changed: as they are now."""
+        """Update nodes whose devices, or their use, changed."""
         found = []
         for name in sorted(self._devices.take_changed() & self._known.keys()):
             known = self._known[name]
@@ -131,7 +131,7 @@ class ClusterNodes:
             self._changed.add(node)
 
     def described(self, name: str) -> Node:
-        """A known node with the GPUs that claims ask for."""
+        """The facts of a node, with the GPUs that claims ask for."""
         return self._known[name].object
 
     def regroup(self) -> list[Node]:
@@ -140,13 +140,13 @@ class ClusterNodes:
         return self.objects()
 
     def leave(self, name: str) -> None:
-        """A node was deleted; deletions of unmanaged pods there are reported separately."""
+        """Handle a deleted node; deletions of unmanaged pods there are reported separately."""
         if self._known.pop(name, None) is not None:
             self._changed.add(name)
             self._health_changes[name] = NodeHealth.GONE
 
     def leave_unknown(self, state: State) -> None:
-        """All nodes that exist were delivered: any other of the core was deleted."""
+        """Remove all nodes of the core that were not among the delivered ones."""
         unknown = state.nodes.slots.keys() - self._known.keys()
         self._changed |= unknown
         self._health_changes |= dict.fromkeys(unknown, NodeHealth.GONE)
@@ -161,11 +161,11 @@ class ClusterNodes:
 
     @property
     def changed(self) -> bool:
-        """Whether the core does not know everything yet."""
+        """Whether there are changes that the core has not been sent yet."""
         return bool(self._changed or self._left or self._short)
 
     def leaving(self, state: State) -> list[str]:
-        """Names of nodes that are about to leave the core."""
+        """Names of nodes that are to be removed from the core."""
         gone = self._changed - self._known.keys()
         return sorted(gone & state.nodes.slots.keys())
 
@@ -207,7 +207,7 @@ class ClusterNodes:
             state.apply(NodeRemoved(name))
 
     def _changed_fact(self, state: State, known: ClusterNode) -> NodeSet | None:
-        """The node for the core; ``None`` where that is known. Raises ``PodRefused``."""
+        """The node for the core; ``None`` if the core knows it. Raises ``PodRefused``."""
         name = known.object.metadata.name
         slot = state.nodes.slots.get(name)
         before = None if slot is None else state.nodes.fact(slot)
@@ -223,7 +223,7 @@ class ClusterNodes:
 
 
 def facts_of(node: Node, fact: NodeSet) -> NodeFacts:
-    """A node's hardware as people see it."""
+    """A node's hardware as shown to users."""
     model = gpu_model(node) or gpu_models.UNTOLD
     return NodeFacts(
         name=fact.name,

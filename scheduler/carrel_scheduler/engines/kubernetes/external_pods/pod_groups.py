@@ -18,7 +18,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Pod
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """One pod: a name may be used again, its uid is not."""
+    """The identity of one pod: names may be reused, uids are not."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class ExternalPod:
-    """A pod as it was last seen.
+    """The last seen state of a pod.
 
     Attributes:
         manifest: the object as the cluster shows it.
@@ -109,7 +109,7 @@ class ExternalTask:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a pod that may start."""
+        """Whether any pod may start."""
         one = self.pod
         return (
             one is not None
@@ -151,17 +151,17 @@ class ExternalWorkload:
 
     @property
     def holding(self) -> bool:
-        """Whether the core holds any allocation for it."""
+        """Whether the core holds any allocation of the workload."""
         return any(task.allocation is not None for task in self.tasks)
 
     @property
     def name(self) -> str:
-        """Its name for people."""
+        """The name that users see."""
         first = self.tasks[0].pod if self.single and self.tasks else None
         return first.ref.name if first is not None else self.grouping.name
 
     def complete(self) -> bool:
-        """Whether enough pods are there, or are on their way back, to start."""
+        """Whether enough pods exist, or are being recreated, to start."""
         if self.single:
             return any(_counts(task) for task in self.tasks)
         return all(
@@ -182,7 +182,7 @@ class ExternalWorkload:
         return self.queued_tasks[index]
 
     def __iter__(self) -> Iterator[ExternalTask]:
-        """Its tasks."""
+        """The tasks."""
         return iter(tuple(self.tasks))
 
 
@@ -236,7 +236,7 @@ class ExternalPodIndex:
         self.touched[workload.uid] = workload
 
     def add(self, pod: ExternalPod) -> tuple[ExternalWorkload, ExternalTask]:
-        """Give a new pod its task."""
+        """Create or reuse a task for a new pod."""
         grouping = pod.grouping
         workload, task = self._gang_task(pod) if grouping.is_gang else self._single_task(pod)
         if task.pod is not None:
@@ -249,7 +249,7 @@ class ExternalPodIndex:
         return workload, task
 
     def update(self, pod: ExternalPod) -> tuple[ExternalWorkload, ExternalTask]:
-        """A pod that has a task looks different now."""
+        """Update a task's pod."""
         workload, task = self._by_pod[pod.ref.uid]
         if _is(task.successor, pod.ref.uid):
             task.successor = pod
@@ -259,7 +259,7 @@ class ExternalPodIndex:
         return workload, task
 
     def remove_pod(self, pod_uid: str) -> tuple[ExternalWorkload, ExternalTask] | None:
-        """A pod was deleted; its task stays."""
+        """Handle a deleted pod; its task stays."""
         home = self._by_pod.pop(pod_uid, None)
         if home is not None and _is(home[1].successor, pod_uid):
             home[1].successor = None

@@ -63,7 +63,7 @@ class OwnerLookup:
         self._kinds: dict[tuple[str, str], Resource] = {}
 
     async def __call__(self, owner: Owner, namespace: str) -> Owned | None:
-        """The owner; ``None`` where there is none, or it may not be read."""
+        """The owner object; ``None`` if it does not exist or may not be read."""
         try:
             resource = await self._resource(owner)
             if resource is None:
@@ -105,7 +105,7 @@ class OwnerLookup:
 
 
 class KnownProjects:
-    """Projects by name, and those that namespaces belong to.
+    """Projects by name, and by the namespaces that belong to them.
 
     Args:
         projects: by name, as the loop knows them.
@@ -119,11 +119,11 @@ class KnownProjects:
         self._namespaces = namespaces
 
     def known(self, name: str) -> bool:
-        """Whether there is a project of this name."""
+        """Whether the project exists."""
         return name in self._projects
 
     def of_namespace(self, namespace: str) -> str:
-        """The project in a namespace's label; empty where it has none."""
+        """The project named by a namespace's label; empty without one."""
         if namespace.startswith(NAMESPACE_PREFIX):
             return namespace.removeprefix(NAMESPACE_PREFIX)
         for one in self._namespaces().values():
@@ -144,7 +144,7 @@ class Reader:
         self._read: dict[str, Grouped] = {}
 
     async def seen(self, pod: Pod) -> ExternalPodSeen | UnmanagedPodSeen | TaskPodSeen:
-        """The event of a pod that appeared or changed."""
+        """The event of a pod that is new or changed."""
         if pod.spec.scheduler_name != SCHEDULER_NAME:
             return UnmanagedPodSeen(pod)
         if TASK in pod.metadata.labels and pod.metadata.namespace.startswith(NAMESPACE_PREFIX):

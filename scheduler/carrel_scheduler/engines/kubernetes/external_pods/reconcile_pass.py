@@ -102,7 +102,7 @@ def release(
 def mark_releasing(
     current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask
 ) -> None:
-    """Tell the core that the allocation of a task is being freed."""
+    """Report to the core that the allocation of a task is being released."""
     if task.allocation is not None and not task.releasing:
         current.state.apply(TaskReleasing(workload.uid, task.index))
         task.releasing = True
@@ -195,7 +195,7 @@ def _track_termination(
 
 
 def _queue(current: "ReconcilePass", workload: ExternalWorkload) -> None:
-    """Queue a workload without allocations if it can start, else dequeue it."""
+    """Queue a workload without allocations if it can start, otherwise dequeue it."""
     unknown = any(
         task.pod is not None
         and task.pod.node
@@ -322,7 +322,7 @@ class ReconcilePass:
         self.numbers = itertools.count()
 
     def row(self, workload: ExternalWorkload, task: ExternalTask, phase: str) -> None:
-        """Record what a task holds from now on."""
+        """Write the row of what a task holds from now on."""
         nodes, place = self.state.nodes, task.allocation
         slot = None if place is None else nodes.slots.get(place.node)
         memory = 0 if slot is None else nodes.fact(slot).gpu_memory_mib
@@ -338,7 +338,7 @@ class ReconcilePass:
         self.orders.rows.append(row)
 
     def requests_unchanged(self, task: ExternalTask) -> bool:
-        """Whether the pod of a task still requests what was allocated."""
+        """Whether the task's pod still requests the allocated resources."""
         one = task.pod
         return one is not None and asks_for(one.manifest, task.counted, self.places.devices)
 
@@ -349,7 +349,7 @@ class ReconcilePass:
         return self.places.devices.fit(pod.manifest, node, counted.gpus) is not None
 
     def holds(self, uid: str) -> bool:
-        """Whether what a pod's claims were given is counted as its workload's."""
+        """Whether the devices of a pod's claims are counted as its workload's."""
         home = self.index.task_of(uid)
         if home is None:
             return False
@@ -357,7 +357,7 @@ class ReconcilePass:
         return task.allocation is not None or (task.pod is not None and bool(task.pod.node))
 
     def requeue_changed(self, workload: ExternalWorkload, task: ExternalTask) -> None:
-        """Requeue a task whose pod requests something else than was allocated.
+        """Requeue a task whose pod requests other resources than were allocated.
 
         The core learns what a gang asks for only while the gang holds nothing: one that grew while
         others run goes by itself.
@@ -374,7 +374,7 @@ class ReconcilePass:
         self.index.touch(workload)
 
     def order_binding(self, pod: ExternalPod, grouping: Grouping, place: Allocation) -> None:
-        """Order a binding; placement constraints see the pod there from now on."""
+        """Order a binding; placement constraints count the pod there from now on."""
         self.places.put_pod(pod.manifest, place.node)
         first = self.places.decide(pod.manifest, place.node)
         claims = self.places.devices.decide(pod.manifest, place.node, len(place.devices))
@@ -390,7 +390,7 @@ class ReconcilePass:
             self.places.drop_pod(one.ref.uid)
 
     def wake(self, when: float, workload: ExternalWorkload) -> None:
-        """Reconcile the workload again at that time."""
+        """Set a timer for the next reconcile of the workload."""
         heapq.heappush(self.timers, (when, next(self.numbers), workload))
 
     def queued(self, workload: ExternalWorkload) -> None:
@@ -405,7 +405,7 @@ class ReconcilePass:
         self._queued(uid)
 
     def count_as_unmanaged(self, workload: ExternalWorkload, task: ExternalTask) -> None:
-        """A bound pod fits no allocation in the core: it counts as unmanaged."""
+        """Count a bound pod as unmanaged because it fits no allocation in the core."""
         one = task.pod
         self.index.close(workload, task)
         if one is not None:
@@ -428,7 +428,7 @@ class ReconcilePass:
         self.orders.evictions.append(Evict(one.ref, reason, message, one.grace_seconds))
 
     def report_pending(self, pod: ExternalPod, token: str, message: str) -> bool:
-        """Tell a pending pod why it waits; returns whether it did not know.
+        """Order a pending pod's reason to be written; returns whether the reason is new.
 
         The same kind of reason with other amounts is written again after a while only.
         """

@@ -82,7 +82,7 @@ class OverQuotaWatch:
         self._next -= seconds
 
     def update(self, current: ReconcilePass) -> None:
-        """Check all that run, if it is time to."""
+        """Check all running workloads, if it is due."""
         changes = current.state.queues.changes
         if self._seen == changes or current.now < self._next:
             return
@@ -143,7 +143,7 @@ class ExternalPodReconciler:
         self._handlers.handle(events, now)
 
     def project_changed(self, name: str) -> None:
-        """A project may be known now, so that its pods have a queue."""
+        """Handle a project that may be known now, so that its pods get a queue."""
         self._handlers.project_changed(name)
 
     def project_deleted(self, name: str, now: float) -> None:
@@ -224,7 +224,7 @@ class ExternalPodReconciler:
         return found
 
     def _clear_leaving_nodes(self) -> None:
-        """A node can leave the core once nothing is placed there."""
+        """Remove nodes from the core on which nothing is placed any more."""
         for name in (
             self.current.nodes.leaving(self.current.state) if self.current.nodes.changed else ()
         ):
@@ -237,7 +237,7 @@ class ExternalPodReconciler:
     # What was decided
 
     def place(self, binding: Binding) -> bool:
-        """Allocate a binding of the plan; returns whether it is an external pod's."""
+        """Allocate a binding of the plan; returns whether it belongs to an external pod."""
         workload = self.current.index.workloads.get(binding.uid)
         if workload is None:
             return False
@@ -303,7 +303,7 @@ class ExternalPodReconciler:
         return written
 
     def act(self) -> None:
-        """Have carried out what was decided."""
+        """Carry out the decisions of a pass."""
         if self.current.ready:
             self._over_quota.update(self.current)
         releases = self.current.places.devices.releases
@@ -399,15 +399,15 @@ class ExternalPodReconciler:
     def allow_groups(
         self, allowed: Mapping[str, NodeGroupLists], departments: Mapping[str, str]
     ) -> None:
-        """Projects keep their work to groups of nodes."""
+        """Set the node groups to which projects restrict their work."""
         self._handlers.allow_groups(allowed, departments)
 
     def group_of(self, _node: str, _labels: Mapping[str, str]) -> str:
-        """The nodes of a cluster are described by their own resources."""
+        """See the contract: empty, a cluster's nodes name their groups by their own objects."""
         return ""
 
     def take_regrouped(self) -> bool:
-        """Nodes follow their groups by themselves."""
+        """See the contract: never, nodes follow their groups without it."""
         return False
 
     def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:

@@ -105,7 +105,7 @@ class PendingRequests:
         self._follow: dict[ExternalTask, ExternalWorkload] = {}
 
     def read(self, workload: ExternalWorkload, task: ExternalTask) -> None:
-        """ReportEvent in a task what its pod asks for as things are."""
+        """Read the requests of a task's pod as of now into the task."""
         one = task.pod
         if one is None or task.allocation is not None:
             return
@@ -174,7 +174,7 @@ class PendingRequests:
 def queued_event(
     workload: ExternalWorkload, tasks: Sequence[ExternalTask], stale_grace_s: float | None = None
 ) -> WorkloadQueued:
-    """The event that queues a workload with these tasks.
+    """The event that queues a workload of these tasks.
 
     A task whose next pod is awaited asks for what the others of its role ask.
     """

@@ -120,7 +120,7 @@ DAYS_SECONDS: Final = 31 * 86_400.0
 
 
 async def close_left_open(ledger: Ledger, *, epoch: int, now: float) -> int:
-    """Close the open rows of external pods; returns how many that were.
+    """Close open rows of external pods; returns the number.
 
     Raises what the ledger raises.
     """

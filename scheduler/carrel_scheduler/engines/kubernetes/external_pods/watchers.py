@@ -114,7 +114,7 @@ class StorageFeeds:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFeeds:
-    """Everything about devices that claims ask for."""
+    """The watches for dynamic resource allocation."""
 
     classes: Feed[DeviceClass]
     slices: Feed[ResourceSlice]
@@ -135,7 +135,7 @@ class DeviceFeeds:
 
 
 async def has_device_claims(client: KubeClient) -> bool:
-    """Whether the cluster has dynamic resource allocation, as those from 1.34 on have."""
+    """Whether the cluster has dynamic resource allocation (from 1.34 on)."""
     try:
         await client.raw("GET", f"/apis/{DEVICE_CLASSES.api_version}")
     except NotFound:
@@ -309,7 +309,7 @@ async def _read(
     unread: dict[str, Pod],
     quarantine: Quarantine,
 ) -> list[ExternalEvent]:
-    """``unread`` is left with the pods that are to be read again."""
+    """Read the pods again; ``unread`` keeps those that still have to be read."""
     news: list[ExternalEvent] = []
     for change in changes:
         if change.kind is ChangeKind.SYNCED:
@@ -340,7 +340,7 @@ async def _read(
 
 @dataclass(frozen=True, slots=True)
 class Feeds:
-    """The feeds that are watched; shared with others that watch the same."""
+    """The watches; shared with other parts that watch the same objects."""
 
     pods: Feed[Pod]
     nodes: Feed[Node]
@@ -353,7 +353,7 @@ class Feeds:
 
     @classmethod
     def of(cls, client: KubeClient, *, ours: bool = False) -> "Feeds":
-        """New feeds of the whole cluster; ``ours``: it knows our kinds."""
+        """New watches of the whole cluster; ``ours``: Carrel's resource kinds are installed."""
         return cls(
             Feed(client, PODS, Pod),
             Feed(client, NODES, Node),

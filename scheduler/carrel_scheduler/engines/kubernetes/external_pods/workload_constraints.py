@@ -63,7 +63,7 @@ def confine_waiting(state: State, groups: NodeGroups, external: Container[str]) 
 
 
 def _has_gpus(event: WorkloadQueued) -> bool:
-    """Whether any of its tasks holds GPUs."""
+    """Whether any task of the workload holds GPUs."""
     asked = [event.request] if event.gang is None else _all_requests(event.gang)
     return any(one.counted_milli or gpu_kind(one).form is not Form.NONE for one in asked)
 
@@ -89,13 +89,13 @@ Claims = tuple[str, ...]
 
 
 def asked_claims(spec: WorkloadSpec) -> Claims:
-    """The claims that work asks for; on one machine its volumes are folders."""
+    """The volume claims of the workload; none on one machine, where volumes are folders."""
     found = (source.partition("/")[0] for source, _ in spec.volumes)
     return tuple(dict.fromkeys(claim for claim in found if claim))
 
 
 class WorkloadVolumes:
-    """Which workloads have volumes, and where these can be reached.
+    """The volumes of workloads, and the nodes where they can be reached.
 
     Args:
         places: asked where volumes can be reached.
@@ -109,7 +109,7 @@ class WorkloadVolumes:
         self._seen = (-1, -1)
 
     def claims_of(self, workload: Workload) -> Claims:
-        """The claims that constrain where work may run."""
+        """The claims that constrain the nodes of a workload."""
         found, storage = asked_claims(workload.spec), self._storage
         if not storage or storage in found or workload.spec.kind == "workspace":
             return found
@@ -126,7 +126,7 @@ class WorkloadVolumes:
         return replace(event, request=_request(event.request, nodes), gang=gang)
 
     def follow(self, uid: str, claims: Claims) -> None:
-        """A workload is pending from now on: its constraints follow changes."""
+        """Begin to update the constraints of a pending workload."""
         if claims:
             self._claims[uid] = claims
 

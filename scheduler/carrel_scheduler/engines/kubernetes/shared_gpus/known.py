@@ -28,7 +28,7 @@ REMOVE_GRACE_SECONDS: Final = 1
 
 @dataclass(slots=True)
 class User:
-    """A pod that shares GPUs.
+    """A pod that uses a shared GPU.
 
     Attributes:
         reservations: uids of the pods that hold them.
@@ -40,7 +40,7 @@ class User:
 
     @property
     def ending(self) -> bool:
-        """Whether it was told to end."""
+        """Whether the pod is terminating."""
         return self.pod is not None and self.pod.metadata.deletion_timestamp is not None
 
 
@@ -63,7 +63,7 @@ class NodeReservations:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
-        """Have who waits for a change look again."""
+        """Wake everybody who waits for a change."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -79,7 +79,7 @@ class NodeReservations:
             del self.pods[pod.metadata.name]
 
     def is_this(self, pod: Pod) -> bool:
-        """Whether the reservation of its name is that very one."""
+        """Whether the reservation of this name has this uid."""
         known = self.pods.get(pod.metadata.name)
         return known is not None and known.metadata.uid == pod.metadata.uid
 
@@ -141,7 +141,7 @@ class NodeReservations:
 
 
 class KnownReservations:
-    """All nodes; ``touched`` are those of which something changed."""
+    """The reservations of all nodes; ``touched`` are the nodes with changes."""
 
     def __init__(self) -> None:
         self.touched: set[str] = set()
@@ -150,11 +150,11 @@ class KnownReservations:
         self._at: dict[str, str] = {}
 
     def of(self, node: str) -> NodeReservations:
-        """A node's, by its name."""
+        """The reservations of a node, by its name."""
         return self.at(key_of_node(node))
 
     def at(self, key: str) -> NodeReservations:
-        """A node's, by its key."""
+        """The reservations of a node, by its key."""
         found = self._nodes.get(key)
         if found is None:
             found = self._nodes[key] = NodeReservations()
@@ -166,7 +166,7 @@ class KnownReservations:
         return found is None or not found.is_in_the_way()
 
     def take(self, pod: Pod, *, gone: bool) -> None:
-        """The watch shows a pod, or its end."""
+        """Handle a pod's change or deletion from the watch."""
         if is_reservation(pod):
             key = node_key(pod)
             if gone:
@@ -202,7 +202,7 @@ class KnownReservations:
         self._forget(uid)
 
     def is_unseen(self, uid: str) -> bool:
-        """Whether a pod was bound that the watch has not shown yet."""
+        """Whether a pod was bound that the watch has not delivered yet."""
         key = self._at.get(uid)
         return key is not None and self._nodes[key].users[uid].pod is None
 

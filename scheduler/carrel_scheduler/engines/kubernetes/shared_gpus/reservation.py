@@ -70,7 +70,7 @@ class ReservationSettings:
 
 @dataclass(frozen=True, slots=True)
 class HeldGpu:
-    """A GPU that is held.
+    """A GPU that a reservation holds.
 
     Attributes:
         reservation: uid of the pod that holds it.
@@ -84,13 +84,13 @@ class HeldGpu:
 
 
 def name_of(node: str, index: int) -> str:
-    """The name of the pod that holds the GPU at a place."""
+    """The name of the reservation pod for a device of a node."""
     return f"gpu-{index}-{key_of_node(node)}"
 
 
 @lru_cache(maxsize=16_384)
 def key_of_node(node: str) -> str:
-    """What the names of a node's reservations end with."""
+    """The suffix of the names of a node's reservation pods."""
     return hashlib.sha256(node.encode()).hexdigest()[:20]
 
 
@@ -100,7 +100,7 @@ def node_key(pod: Pod) -> str:
 
 
 def manifest(node: str, index: int, settings: ReservationSettings) -> dict[str, Any]:
-    """The pod; it is bound to its node afterwards."""
+    """The reservation pod, which is bound to its node afterwards."""
     policy = {"imagePullPolicy": settings.pull_policy} if settings.pull_policy else {}
     utility = [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"}]
     container = {
@@ -147,7 +147,7 @@ def manifest(node: str, index: int, settings: ReservationSettings) -> dict[str, 
 
 
 def is_leaving(pod: Pod) -> bool:
-    """Whether the GPU of a reservation is, or soon will be, somebody else's."""
+    """Whether the GPU of a reservation belongs, or soon may belong, to another pod."""
     return pod.ended or pod.metadata.deletion_timestamp is not None
 
 
@@ -158,14 +158,14 @@ def epoch_of(pod: Pod) -> int:
 
 
 def refusal_of(pod: Pod) -> str:
-    """Why its node did not take a reservation in; empty where it did."""
+    """Why the node did not admit a reservation pod; empty if it did."""
     if not pod.ended or pod.metadata.deletion_timestamp is not None:
         return ""
     return f"{pod.status.reason or 'it ended'}: {pod.status.message or 'nobody says why'}"
 
 
 def message_of(pod: Pod) -> str | None:
-    """What its init container found; ``None``: it has not ended yet."""
+    """The result of the init container; ``None`` until it has ended."""
     for status in pod.status.init_container_statuses:
         if status.name == FINDS and status.state.terminated is not None:
             return status.state.terminated.message
@@ -173,7 +173,7 @@ def message_of(pod: Pod) -> str | None:
 
 
 def waits_for(pod: Pod) -> str:
-    """Why it has not begun, as its node tells it."""
+    """Why the reservation pod has not started, as reported by its node."""
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in ("", "PodInitializing"):

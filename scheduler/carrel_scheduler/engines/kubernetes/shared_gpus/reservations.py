@@ -67,7 +67,7 @@ CONFIRM_SECONDS: Final = 30.0
 
 @dataclass(slots=True)
 class HeldGpus:
-    """GPUs that are held for a pod that is being started.
+    """The GPUs that are reserved for a starting pod.
 
     Attributes:
         gpus: in the order that was asked for.
@@ -176,7 +176,7 @@ class GpuReservations:
         await until_synced(self._synced, self._listening)
 
     async def run(self) -> None:
-        """Follow pods until cancelled. Raises what ends the watch."""
+        """Follow pods until cancelled. Raises errors that end the watch."""
         await self.open()
         if self._listening is not None:
             await asyncio.shield(self._listening)
@@ -251,7 +251,7 @@ class GpuReservations:
     # Holding
 
     async def _all_ready(self, node: str, devices: Sequence[int]) -> tuple[HeldGpu, ...]:
-        """The GPUs at these places, all at one moment."""
+        """The GPUs of these devices, read at one moment."""
         found: dict[int, HeldGpu] = {}
         there = self._known.of(node)
         try:
@@ -329,7 +329,7 @@ class GpuReservations:
                 raise
 
     async def _write_epoch(self, there: NodeReservations, pod: Pod) -> None:
-        """Write this leader's epoch, so that no former one deletes it any more."""
+        """Write this leader's epoch, so that no former leader can delete the reservation."""
         meta, changed = pod.metadata, there.changed
         body = {"metadata": {"uid": meta.uid, "annotations": {EPOCH: str(self._epoch())}}}
         try:
@@ -365,7 +365,7 @@ class GpuReservations:
             there.wake()
 
     async def _delete(self, pod: Pod) -> None:
-        """Delete a reservation as it was seen."""
+        """Delete a reservation if it is unchanged since it was read."""
         meta = pod.metadata
         await self._client.delete(
             PODS,

@@ -132,7 +132,7 @@ class KubernetesEngine:
         self._closed = False
 
     async def open(self) -> None:
-        """Find the tasks there are; the first verb does it by itself."""
+        """List the existing tasks; called by the first verb."""
         if self._closed:
             raise EngineError("the engine is closed")
         await self._records.open()
@@ -148,7 +148,7 @@ class KubernetesEngine:
         errand.add_done_callback(self._errands.discard)
 
     def workload_of(self, pod: str) -> str | None:
-        """The workload whose pod this is, by the pod's uid or by ``namespace/name``."""
+        """The workload of a pod, by the pod's uid or by ``namespace/name``."""
         task = self._records.task_of(pod)
         return None if task is None else task.workload_uid
 
@@ -158,13 +158,13 @@ class KubernetesEngine:
         await self._starter.start(task)
 
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
-        """Ask to end; the node keeps the time, with or without us."""
+        """Request the end; the node enforces the grace period, with or without the scheduler."""
         await self.open()
         if not self._starter.withdraw(task):
             await self._ender.stop(task, grace_seconds)
 
     async def list(self) -> Sequence[TaskStatus]:
-        """Every task that is not forgotten."""
+        """All tasks that have not been forgotten."""
         await self.open()
         return self._records.statuses()
 
@@ -173,12 +173,12 @@ class KubernetesEngine:
         return self._streams.add(StatusStream(self.open))
 
     async def forget(self, task: TaskId) -> None:
-        """Drop an ended task's record; its pod stays for its log."""
+        """Drop an ended task's record; its pod stays, for its log."""
         await self.open()
         await self._ender.forget(task)
 
     async def remove_workload(self, workload_uid: str) -> None:
-        """Delete the pods of all attempts, and with them their logs."""
+        """Delete the pods of all attempts, and their logs with them."""
         await self.open()
         await self._ender.remove_workload(workload_uid)
 
@@ -204,7 +204,7 @@ class KubernetesEngine:
         return listing.items
 
     async def _begun(self, task: TaskId) -> bool:
-        """Wait until a task runs or has ended; whether it ever ran."""
+        """Wait until a task runs or has ended; returns whether it ever ran."""
         while not self._closed:
             record = self._records.get(task)
             if record is None:  # forgotten: it has ended
@@ -239,7 +239,7 @@ class KubernetesEngine:
             raise EngineError(f"no command beside task {task}: {error.message}") from error
 
     def running_task(self, workload_uid: str) -> TaskId | None:
-        """The first of a workload's tasks that run."""
+        """The first running task of a workload."""
         running = [
             status.id
             for status in self._records.statuses()
@@ -248,7 +248,7 @@ class KubernetesEngine:
         return min(running, default=None)
 
     async def listen(self) -> None:
-        """Never returns; raises what keeps the engine from watching its tasks."""
+        """Never returns; raises the error that prevents the watch of tasks."""
         await self._records.listening()
 
     async def met_at(self, members: Sequence[TaskId], port: int) -> frozenset[int]:

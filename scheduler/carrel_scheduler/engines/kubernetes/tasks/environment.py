@@ -20,12 +20,12 @@ TASK_DIR: Final = "$(CARREL_TASK_DIR)"
 
 
 def public(task: TaskSpec) -> dict[str, str]:
-    """Every variable that may be seen in the pod. Raises ``EngineError``."""
+    """The variables that are readable in the pod. Raises ``EngineError``."""
     return _checked(_defaults(task) | asked(task.environment) | _own(task))
 
 
 def secret_variables(task: TaskSpec) -> dict[str, str]:
-    """Variables that may not; none of them replaces one of the engine's own."""
+    """The variables kept in a secret; none replaces one of the engine's own."""
     own = {**_own(task), **(shared_gpus.FROM_BINDING if task_pods.shares_gpus(task) else {})}
     given = {name: text for name, text in task.secret_environment.items() if name not in own}
     return _checked(asked(given))
@@ -65,7 +65,7 @@ def variables(task: TaskSpec, payload: str) -> list[dict[str, Any]]:
 
 
 def secret_keys(hidden: Mapping[str, str]) -> dict[str, str]:
-    """Names of secret variables by the keys under which their values are kept."""
+    """The names of secret variables, by the keys of their values."""
     return {f"variable-{number}": name for number, name in enumerate(sorted(hidden))}
 
 
@@ -115,7 +115,7 @@ def _own(task: TaskSpec) -> dict[str, str]:
 
 
 def _devices(task: TaskSpec) -> dict[str, str]:
-    """The variables that hide GPUs from a task that has none.
+    """The variables that hide GPUs from a task without any.
 
     One that has some sees those that the node's device plugin gives it, under its own numbers; one
     that shares some is told which by its binding.

@@ -25,12 +25,12 @@ _TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachabl
 
 
 def grace_seconds(seconds: float) -> int:
-    """A grace period as Kubernetes takes it: whole seconds, at least one."""
+    """A grace period in the form of Kubernetes: whole seconds, at least one."""
     return max(1, math.ceil(seconds))
 
 
 def check(task: TaskSpec) -> None:
-    """Raises ``EngineError`` for what no pod can be."""
+    """Raise ``EngineError`` for a task that cannot be a pod."""
     if not task.command or not task.command[0]:
         expected = "a program and its arguments are right"
         raise TaskRefused("command_required", "command", list(task.command), expected)
@@ -52,7 +52,7 @@ def check(task: TaskSpec) -> None:
 
 
 def check_runnable(task: TaskSpec, settings: PodSettings) -> None:
-    """Raises ``TaskRefused`` for a task that the engine can never start."""
+    """Raise ``TaskRefused`` for a task that the engine can never start."""
     pod(task, settings)
     environment.payload_secret(task, "")
 
@@ -139,7 +139,7 @@ def _preparing(task: TaskSpec, settings: PodSettings) -> dict[str, Any]:
 
 
 def _identity(task: TaskSpec, settings: PodSettings) -> dict[str, Any]:
-    """Under which numbers its programs run: the user's of the directory, else everybody's."""
+    """The numeric user and groups of the programs: the user's of the directory, or the default."""
     own = task.posix
     if own is None:
         return {
@@ -195,7 +195,7 @@ def _resources(task: TaskSpec) -> dict[str, dict[str, str]]:
 
 
 def _name_in_gang(task: TaskSpec, settings: PodSettings) -> dict[str, Any]:
-    """A name that others find it by, and the same search for theirs."""
+    """The host name of a gang's member, and the same search domain as the others'."""
     if not task.subdomain:
         return {}
     whole = f"{task.subdomain}.{namespace_of(task.project)}.svc.{settings.cluster_domain}"

@@ -104,15 +104,15 @@ KILL: Final = ("/bin/sh", "-c", "kill -s KILL -- -1")
 
 
 def first(command: Sequence[str]) -> list[str]:
-    """The command of a container that runs this program and, by it, ``command``."""
+    """The command of a container that starts this program, which runs ``command``."""
     return ["/bin/sh", "-c", SCRIPT, "carrel", *command]
 
 
 def terminal(mark: str, command: Sequence[str]) -> list[str]:
-    """A command beside it; ``mark`` is a word that no other one has."""
+    """The command of a terminal; ``mark`` is a word that no other terminal has."""
     return ["/bin/sh", "-c", TERMINAL, "carrel", mark, *command]
 
 
 def hang_up(mark: str) -> list[str]:
-    """Tells the processes of such a command that nobody is there any more."""
+    """The command that sends a terminal's processes SIGHUP."""
     return ["/bin/sh", "-c", HANG_UP, "carrel", mark]

@@ -1,4 +1,4 @@
-"""The tasks that exist, from a watch of their pods.
+"""The existing tasks, from a watch of their pods.
 
 Nothing is kept that the API server does not know, but for the ends of pods that somebody took away
 before the scheduler knew: those are listed until they are forgotten. A pod without a node is no
@@ -22,14 +22,14 @@ from carrel_schema import names
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A task, its pod as last seen, and what that means."""
+    """A task, its pod as last seen, and its status."""
 
     pod: TaskPod
     status: TaskStatus
 
 
 class Records:
-    """Every task that is not forgotten.
+    """All tasks that have not been forgotten.
 
     Args:
         client: of the API server.
@@ -62,7 +62,7 @@ class Records:
         self._synced = asyncio.Event()
 
     async def open(self) -> None:
-        """Read all that exist, and follow every change from now on."""
+        """List all existing tasks, and follow their changes from now on."""
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         await until_synced(self._synced, self._listening)
@@ -80,7 +80,7 @@ class Records:
             self.take(change.object)
 
     def take(self, pod: TaskPod) -> None:
-        """A pod as it is now."""
+        """Handle the present state of a pod."""
         if pod.ended:
             self._ended(pod.metadata.uid)
         task = pod.task
@@ -141,7 +141,7 @@ class Records:
         self.wake()
 
     def _look_again(self, task: TaskId, pod: TaskPod) -> None:
-        """No event of it may come any more: its node may be gone."""
+        """Read a pod again from which no event may come: its node may be gone."""
         old = self._timers.pop(task, None)
         if old is not None:
             old.cancel()
@@ -156,7 +156,7 @@ class Records:
             self.take(record.pod)
 
     def wake(self) -> None:
-        """Have those who wait for a change look again."""
+        """Wake everybody who waits for a change."""
         self._changes.set()
         self._changes = asyncio.Event()
 
@@ -165,7 +165,7 @@ class Records:
         await self._changes.wait()
 
     def asked(self, task: TaskId, why: str) -> None:
-        """The engine asks for its end."""
+        """Record that the engine has requested the end of the task."""
         self._asked.setdefault(task, why)
 
     def get(self, task: TaskId) -> Record | None:
@@ -173,7 +173,7 @@ class Records:
         return self._records.get(task)
 
     def task_of(self, pod: str) -> TaskId | None:
-        """The task that a pod is, by its uid or by ``namespace/name``."""
+        """The task of a pod, by its uid or by ``namespace/name``."""
         return self._of_pods.get(pod)
 
     def _unname(self, pod: TaskPod) -> None:
@@ -181,7 +181,7 @@ class Records:
             self._of_pods.pop(name, None)
 
     def unbound(self, task: TaskId) -> TaskPod | None:
-        """The pod of a task that has no place yet."""
+        """The pod of a task that is not bound to a node yet."""
         return self._unbound.get(task)
 
     def statuses(self) -> list[TaskStatus]:
@@ -189,7 +189,7 @@ class Records:
         return [record.status for record in self._records.values()]
 
     def drop(self, task: TaskId) -> None:
-        """Know nothing of a task any more."""
+        """Remove a task."""
         known = self._records.pop(task, None)
         if known is not None:
             self._unname(known.pod)
@@ -205,14 +205,14 @@ class Records:
             self.drop(task)
 
     async def listening(self) -> None:
-        """Never returns; raises what ends the listening."""
+        """Never returns; raises the error that ends the watch."""
         await self.open()
         if self._listening is not None:
             await asyncio.shield(self._listening)
         raise RuntimeError("the watch of pods has ended")
 
     async def close(self) -> None:
-        """Hear nothing more."""
+        """End the watch."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -154,7 +154,7 @@ class Starter:
                 continue  # the client paused before it gave up
 
     async def _bind(self, task: TaskSpec, pod: TaskPod) -> None:
-        """Bind it where its GPUs are, if it has some."""
+        """Bind the pod to the node of its GPUs, after preparing shared ones."""
         if not task_pods.shares_gpus(task):
             if task.devices and self._gpus is not None:
                 await self._gpus.make_room(task.node)
@@ -212,7 +212,7 @@ class Starter:
     async def _name_gang(
         self, task: TaskSpec, namespace: str, owner: dict[str, Any] | None
     ) -> None:
-        """The service without an address of its own that gives members their names."""
+        """Create the headless service that gives the members of a gang their names."""
         uid = label(task.id.workload_uid)
         service = {
             "apiVersion": "v1",
@@ -232,7 +232,7 @@ class Starter:
             await self._client.create(SERVICES, service, namespace)
 
     async def _start_external(self, task: TaskSpec) -> None:
-        """Give a pod that somebody else makes its place, once it is there."""
+        """Bind an external pod to its place, once the pod exists."""
         self._awaiting.add(task.id)
         try:
             pod = await self._in_time(task)

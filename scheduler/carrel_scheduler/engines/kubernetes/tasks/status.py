@@ -111,7 +111,7 @@ def _ended(pod: TaskPod, task: TaskId, *, asked: str) -> TaskStatus:
 
 
 def _never_began(pod: TaskPod, task: TaskId, at: float, asked: str) -> TaskStatus:
-    """Told to end before it had begun."""
+    """The status of a task that was stopped before it began."""
     signal = SIGTERM if asked in ("", ENDED_EARLY) else 0
     message = asked or ENDED_EARLY
     return _status(pod, task, TaskPhase.ENDED, ended_at=at, signal=signal, message=message)
@@ -194,7 +194,7 @@ def _because(pod: TaskPod) -> str:
 
 
 def _loss(pod: TaskPod) -> LossCause:
-    """What went away under it; empty where nobody says."""
+    """The cause of a loss; empty if unknown."""
     reason, _ = _disruption(pod)
     if reason == _GPU_LOST:
         return "gpu"
@@ -222,7 +222,7 @@ def _refused(pod: TaskPod) -> bool:
 
 
 def _waits(pod: TaskPod) -> str:
-    """Why a task has not begun, where that is worth showing."""
+    """Why a task has not begun, if that is worth showing."""
     waiting = pod.preparing.waiting or pod.state.waiting
     if waiting is None or waiting.reason in _BEGINS:
         return ""

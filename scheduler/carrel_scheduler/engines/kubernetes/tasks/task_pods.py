@@ -18,7 +18,7 @@ _USER: Final = re.compile(r"[^/\x00-\x1f\x7f]+")
 
 
 def pod_name(task: TaskId) -> str:
-    """The name of a task's pod. Raises ``EngineError`` where it cannot be one."""
+    """The name of a task's pod. Raises ``EngineError`` for an invalid one."""
     name = str(task)
     if not _NAME.fullmatch(name) or len(name) > LONGEST_LABEL:
         raise EngineError(
@@ -60,7 +60,7 @@ def check_user(user: str) -> str:
 
 
 class TaskPod(Pod, frozen=True):
-    """A pod that is a task."""
+    """The pod of a task."""
 
     @property
     def task(self) -> TaskId | None:
@@ -72,18 +72,18 @@ class TaskPod(Pod, frozen=True):
 
     @property
     def ours(self) -> bool:
-        """Whether the engine made it, and not a spawner."""
+        """Whether the engine created the pod, and not a spawner."""
         return FINALIZER in self.metadata.finalizers
 
     @property
     def container(self) -> str:
-        """The name of the container that is the task."""
+        """The name of the task's container."""
         present = [one.name for one in self.spec.containers]
         return CONTAINER if CONTAINER in present or not present else present[0]
 
     @property
     def state(self) -> ContainerState:
-        """How that container is."""
+        """The state of the task's container."""
         states = {one.name: one.state for one in self.status.container_statuses}
         return states.get(self.container, ContainerState())
 

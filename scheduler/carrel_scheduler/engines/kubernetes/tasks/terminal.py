@@ -1,4 +1,4 @@
-"""A command beside a running task, on a terminal in its container.
+"""A terminal session in a running task's container.
 
 The connection's end does not end the command, so hanging up is a command of its own: it finds the
 terminal's processes by a note in the container's memory. The command's exit code comes behind its
@@ -25,7 +25,7 @@ LONGEST_CODE: Final = len("255")
 
 
 class ExitCodeParser:
-    """Finds it, however the output is cut.
+    """Finds the exit code in the output, however the output is split into chunks.
 
     Attributes:
         code: the command's exit code, once known.
@@ -37,7 +37,7 @@ class ExitCodeParser:
         self.code: int | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """The output that is the command's for certain, and was not returned yet."""
+        """The output that certainly belongs to the command and was not returned yet."""
         text = self._kept + data
         before, found, after = text.partition(self._begins)
         code, ends, _ = after.partition(program.GOODBYE_ENDS)
@@ -50,7 +50,7 @@ class ExitCodeParser:
         return text[: len(text) - kept]
 
     def rest(self) -> bytes:
-        """The output that was kept back: there is no more."""
+        """The rest of the output, once there is no more."""
         rest, self._kept = self._kept, b""
         return rest
 
@@ -103,7 +103,7 @@ class PodTerminal:
         await self._send(self._remote.write(data))
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Tell the size."""
+        """Set the terminal's size."""
         if not (0 < rows < 10_000 and 0 < columns < 10_000):
             raise EngineError(f"rows={rows}, columns={columns}: numbers from 1 to 9999 are right")
         if not self._ended:
@@ -131,14 +131,14 @@ class PodTerminal:
         return next((code for code in codes if code is not None), KILLED)
 
     async def _part(self) -> None:
-        """Let the terminal end that has said so."""
+        """End the terminal after it has announced its end."""
         async with self._reading:
             await self._remote.write(f"{self._mark}\n".encode())
             while await self._remote.read() is not None:
                 pass
 
     async def _code_unseen(self) -> int:
-        """How the command ended whose connection broke.
+        """The exit code of a command whose connection was lost.
 
         It was killed if it cannot be hung up on: its task ended, or its node went away, and it with
         them.
@@ -161,7 +161,7 @@ class PodTerminal:
             end.cancel()
 
     async def _tell_of_the_end(self) -> None:
-        """Tell all processes of the terminal that nobody is there any more."""
+        """Send SIGHUP to all processes of the terminal."""
         meta, command = self._pod.metadata, program.hang_up(self._mark)
         killing = await execute(
             self._client, meta.namespace, meta.name, command, self._pod.container

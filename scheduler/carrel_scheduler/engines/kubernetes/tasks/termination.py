@@ -40,7 +40,7 @@ _SEEN: Final = {
 
 
 class TaskTerminator:
-    """Ends tasks; ``records`` has those that exist."""
+    """Ends tasks; ``records`` has the existing ones."""
 
     def __init__(self, client: KubeClient, records: Records) -> None:
         self._client, self._records = client, records
@@ -56,7 +56,7 @@ class TaskTerminator:
             await self._stop(task, record.pod, whole_seconds(grace_seconds), ENDED_EARLY)
 
     async def give_up(self, task: TaskId, why: str) -> None:
-        """End a task that will not begin."""
+        """End a task that cannot begin."""
         for pause in GIVE_UP_PAUSES:
             record = self._records.get(task)
             if record is None or record.status.phase is TaskPhase.ENDED:
@@ -94,7 +94,7 @@ class TaskTerminator:
             errand.add_done_callback(self._errands.discard)
 
     async def _kill(self, task: TaskId, pod: TaskPod, grace: int) -> None:
-        """Kill what still runs after a grace period that was made shorter."""
+        """Kill a task that still runs after a shortened grace period."""
         try:
             async with asyncio.timeout(grace + SLACK_SECONDS):
                 while self._goes_on(task):

@@ -53,7 +53,7 @@ class Storage:
 
 
 def storage(task: TaskSpec, settings: PodSettings) -> Storage:
-    """Everything that a task finds. Raises ``EngineError``."""
+    """The volumes of a task's pod. Raises ``EngineError``."""
     found = Storage([], [], [])
     _own_folders(found, task, settings)
     _kept(found, task, settings)
@@ -144,13 +144,13 @@ class _Asked:
 
     @property
     def folder(self) -> str:
-        """The folder in it; empty: all of it."""
+        """The folder within the volume; empty for the whole volume."""
         folder = self.source.partition("/")[2]
         return str(self._inside("source", self.source, folder)) if folder else ""
 
     @property
     def path(self) -> PurePosixPath:
-        """Where the task sees it."""
+        """The path in the container."""
         where = self.destination or self.claim
         return PurePosixPath(at.WORK) / self._inside("destination", where, where)
 
@@ -178,7 +178,7 @@ OWNER: Final = "hub.jupyter.org/username"
 
 
 class Claims:
-    """Looks claims up; those that have their volume are looked up once.
+    """Reads volume claims; bound ones are read only once.
 
     Args:
         client: of the API server.
@@ -192,7 +192,7 @@ class Claims:
         self._turns: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def require(self, namespace: str, names: Iterable[str], task: TaskSpec) -> None:
-        """See to it that a task finds its claims on its node.
+        """Check that a task can use its claims on its node.
 
         Raises:
             NotOnThisNode: a volume that a single node may use is on another one.
@@ -248,7 +248,7 @@ class Claims:
         self._users[key] = there | {task.id: task.node}
 
     async def _get(self, namespace: str, name: str) -> PersistentVolumeClaim:
-        """A claim; that of a new project may be about to be made."""
+        """A claim; waits for one that is about to be created with a new project."""
         for tries in range(TRIES, -1, -1):
             try:
                 return await self._client.get(
@@ -263,5 +263,5 @@ class Claims:
 
 
 def _is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether it has its volume."""
+    """Whether the claim is bound to a volume."""
     return claim.status.phase == "Bound"

@@ -120,7 +120,7 @@ class Fetch:
 
 
 def failure(error: Exception) -> tuple[str, str]:
-    """What kind of failure it is, and why, in words."""
+    """The kind of a failure, and its cause in words."""
     if isinstance(error, DXFUnauthorizedError | DXFAuthInsecureError):
         return REFUSED, "the registry asks for credentials that Carrel does not have"
     response = getattr(error, "response", None)

@@ -32,7 +32,7 @@ def sandboxed(asked: Any, folder: str, options: Sequence[str], program: Sequence
 
 
 def run(command: Sequence[str], request: str = "") -> dict[str, Any]:
-    """Run a program, pass its progress on, and return its answer."""
+    """Run the pull program, forward its progress, and return its answer."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -84,7 +84,7 @@ def _make_roots(top: str) -> None:
 
 
 def main() -> None:
-    """Pull what standard input asks for, and end with whoever asked."""
+    """Pull the image that standard input names; ends when its parent does."""
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     asked = json.load(sys.stdin)
     if asked["network"]:

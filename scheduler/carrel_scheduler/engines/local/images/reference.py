@@ -1,4 +1,4 @@
-"""Names of images, as ``registry.example:5000/team/name:tag@sha256:...``, and who may pull them."""
+"""Names of images (``registry.example:5000/team/name:tag@sha256:...``), and who may pull them."""
 
 import base64
 import binascii
@@ -35,7 +35,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def host(self) -> str:
-        """Where its registry answers."""
+        """The host of the registry."""
         return _HUB_HOST if self.registry == DOCKER_HUB else self.registry
 
     @property

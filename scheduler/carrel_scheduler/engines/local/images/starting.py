@@ -28,7 +28,7 @@ Start = Callable[[TaskSpec, Tell], Awaitable[None]]
 
 
 class ImageStarts:
-    """The tasks of one engine that wait.
+    """The waiting tasks of one engine.
 
     Args:
         start: pulls the image and starts the task.
@@ -101,7 +101,7 @@ class ImageStarts:
             )
 
     def statuses(self) -> Sequence[TaskStatus]:
-        """Those that wait."""
+        """The states of the waiting tasks."""
         return list(self._waiting.values())
 
     def waits(self, task: TaskId) -> bool:
@@ -109,7 +109,7 @@ class ImageStarts:
         return task in self._waiting
 
     def end(self, task: TaskId) -> None:
-        """End one that waits."""
+        """End a waiting task."""
         self._end(task, ENDED_BY_REQUEST)
 
     async def close(self) -> None:

@@ -62,7 +62,7 @@ class Image(msgspec.Struct, frozen=True):
 
 
 class PullTicket(msgspec.Struct, frozen=True):
-    """For whom an image is pulled.
+    """The identity for which an image is pulled.
 
     Attributes:
         uid: whose pull it is.
@@ -94,7 +94,7 @@ class ImageStore:
         self._made = False
 
     def get(self, name: str, ticket: PullTicket, tell: Tell, used: Collection[str] = ()) -> Image:
-        """The image of that name, pulled where it is not there.
+        """The image of that name, pulled if it is missing.
 
         Args:
             name: as it was asked for.
@@ -119,7 +119,7 @@ class ImageStore:
         return known
 
     def _make(self) -> None:
-        """Make the folders, without what an earlier process was pulling when it ended."""
+        """Create the folders, and remove what an interrupted process had begun to pull."""
         if self._made:
             return
         (self._root / "names").mkdir(mode=0o700, parents=True, exist_ok=True)

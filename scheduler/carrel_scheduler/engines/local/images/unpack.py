@@ -36,7 +36,7 @@ MOST_ENTRIES: Final = 2_000_000
 
 
 class BadLayer(Exception):  # noqa: N818 - an outcome to tell
-    """A layer cannot be unpacked; the message says why."""
+    """A layer cannot be unpacked; the message has the cause."""
 
 
 class Unpacking:
@@ -95,7 +95,7 @@ def _inside(name: str) -> PurePosixPath:
 
 
 def _make_room(path: PurePosixPath, member: tarfile.TarInfo) -> None:
-    """Remove what was at its place, unless both are folders, which are merged."""
+    """Remove an existing entry, unless both are folders, which are merged."""
     try:
         there = os.lstat(path)
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _make_room(path: PurePosixPath, member: tarfile.TarInfo) -> None:
 
 
 def _remove_below(path: PurePosixPath, fresh: set[str]) -> None:
-    """Remove what a whiteout names, of the layers below only."""
+    """Remove the entry of a whiteout from the layers below only."""
     for hidden in list(_hidden(path)):
         if hidden in fresh:
             continue

@@ -79,7 +79,7 @@ def fork_child(job: Job, output: int, sandbox: Sandbox | None) -> tuple[int, int
 
 
 def restore_signals() -> None:
-    """Reset signals that the interpreter and the supervisor ignore: that survives an exec."""
+    """Reset ignored signals, because ignored ones survive an exec."""
     signal.set_wakeup_fd(-1)
     for number in RESTORED:
         signal.signal(number, signal.SIG_DFL)
@@ -113,7 +113,7 @@ def become(job: Job, sandbox: Sandbox | None) -> None:
 
 
 def drop_privileges(job: Job) -> None:
-    """Become the job's account irrevocably; -1 keeps the own one."""
+    """Switch to the job's account irrevocably; -1 keeps the present one."""
     if job.uid < 0:
         return
     if job.uid == 0 or job.gid == 0:

@@ -68,7 +68,7 @@ def _begin(requests: socket.socket, job: int, lock: int, errors: int, answer: in
 def _become_supervisor(
     requests: socket.socket, job: int, lock: int, errors: int, answer: int
 ) -> NoReturn:
-    """Run the supervisor with its descriptors, the fork server's closed; never returns."""
+    """Run the supervisor with its descriptors only; never returns."""
     code = 1
     try:
         requests.close()

@@ -18,7 +18,7 @@ class _Fields:
 
 
 class Job(_Fields):
-    """One task as the supervisor needs it.
+    """One task in the form that its supervisor reads.
 
     Attributes:
         folder: the task's record folder (absolute); the supervisor writes nowhere else.
@@ -75,7 +75,7 @@ class Job(_Fields):
     sandbox: tuple[int, int] = (0, 0)
 
     def to_memory(self) -> int:
-        """Write it to an anonymous file and return its descriptor."""
+        """Write the job to an anonymous file and return its descriptor."""
         descriptor = os.memfd_create("carrel-job")
         with open(descriptor, "wb", closefd=False) as file:
             file.write(marshal.dumps(vars(self)))

@@ -1,4 +1,4 @@
-"""The few system calls that Python has no function for."""
+"""The system calls for which Python has no function."""
 
 import ctypes
 import errno
@@ -80,7 +80,7 @@ def mount(source: str | None, target: str, flags: int) -> None:
 
 
 def unmount(target: str) -> None:
-    """Unmount as soon as nobody uses it."""
+    """Unmount once it is not used any more."""
     _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"unmounting {target}")
 
 

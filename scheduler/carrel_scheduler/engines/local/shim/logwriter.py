@@ -47,7 +47,7 @@ class LogWriter:
             raise
 
     def write(self, data: bytes) -> None:
-        """Append. A full disk loses output, never the task; that is reported once."""
+        """Append output. On a full disk output is lost, never the task; reported once."""
         self.end = (self.end + data)[-END_BYTES:] if len(data) < END_BYTES else data[-END_BYTES:]
         try:
             self._write(data)

@@ -21,7 +21,7 @@ MOST_ENTRIES = 1000
 
 
 class BadMountPoint(Exception):  # noqa: N818 - an outcome to handle
-    """Nothing can be mounted there; the message says why."""
+    """The mount point cannot be used; the message has the cause."""
 
 
 def check_allowed(target: str) -> None:
@@ -58,7 +58,7 @@ def on_machine(target: str) -> tuple[str, str]:
 
 
 def remake(folder: str) -> list[str]:
-    """Arguments of bubblewrap that put a copy of a folder in its place.
+    """The arguments of bubblewrap that replace a folder by a copy.
 
     Raises ``BadMountPoint`` for a folder with too many entries.
     """

@@ -1,4 +1,4 @@
-"""The processes of a task, also those that left its session.
+"""The processes of a task, including those that left its session.
 
 The supervisor is a subreaper: a descendant whose parent dies becomes its child, so its process
 tree and the task's control groups together hold everything the task ever started. A process is
@@ -77,7 +77,7 @@ def members(groups: Sequence[str]) -> list[Process]:
 
 
 def send(process: Process, number: int) -> None:
-    """Signal a process unless it is gone by now."""
+    """Send a signal to a process; no effect if it is gone."""
     pid, started = process
     try:
         handle = os.pidfd_open(pid)
@@ -115,7 +115,7 @@ def remove_groups(groups: Sequence[str]) -> None:
 
 
 def count_oom_kills(files: Sequence[str]) -> int:
-    """How many processes of these groups the kernel killed for lack of memory."""
+    """The number of processes of these groups that the kernel killed for lack of memory."""
     total = 0
     for path in files:
         try:

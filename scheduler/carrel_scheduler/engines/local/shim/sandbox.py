@@ -33,7 +33,7 @@ Step = tuple[str, list[str]]
 
 
 class SandboxError(Exception):
-    """No sandbox can be made or joined; the message says why."""
+    """No sandbox can be made or joined; the message has the cause."""
 
 
 class Sandbox:
@@ -69,7 +69,7 @@ class Sandbox:
 
     @classmethod
     def find(cls, init: int, started: int) -> "Sandbox":
-        """The sandbox whose first process began then. Raises ``SandboxError`` when it is gone."""
+        """The sandbox whose first process began at this time. Raises ``SandboxError``."""
         try:
             found = cls(init)
         except OSError as error:
@@ -79,11 +79,11 @@ class Sandbox:
         return found
 
     def adopt_children(self) -> None:
-        """Make later children of this process begin inside; it stays outside itself."""
+        """Start later children of this process inside; the process itself stays outside."""
         linux.setns(self._pids)
 
     def enter(self) -> None:
-        """Enter the namespaces other than that of process ids."""
+        """Enter the namespaces except that of process ids."""
         for descriptor in self._others:
             linux.setns(descriptor)
 
@@ -104,7 +104,7 @@ def _namespace(pid: int, name: str) -> int:
 
 
 class _Options:
-    """Arguments of bubblewrap, and the descriptors in them."""
+    """Arguments of bubblewrap, with the descriptors that they name."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -139,7 +139,7 @@ class _Options:
         return options
 
     def _root(self) -> Sequence[str]:
-        """What the root of the sandbox is, before anything is mounted in it."""
+        """The arguments for the root of the sandbox, before anything is mounted in it."""
         if self._image >= 0:
             # Paths of the store hold no options and are the engine's: nobody else changes them.
             return "--overlay-src", self._job.image, "--tmp-overlay", "/"
@@ -167,7 +167,7 @@ class _Options:
         return options
 
     def _fresh(self) -> Iterator[str]:
-        """The folders of which everything in them is made for this sandbox."""
+        """The folders whose whole content is created for this sandbox."""
         yield from (*self._job.masks, *self._job.temporaries, DEVICES)
         yield from self._remade if self._image < 0 else ("/",)
 
@@ -241,7 +241,7 @@ class _Options:
         return point
 
     def _shown(self, path: str) -> bool:
-        """Whether a path lies in a folder that is mounted."""
+        """Whether a path lies in a mounted folder."""
         return any(_within(path, folder) for folder in self._needed[len(self._job.masks) :])
 
     def _placed(self, target: str) -> str:
@@ -338,7 +338,7 @@ def _run(job: Job, options: list[str]) -> tuple[int, bytes]:
 
 
 def _is_ready(life: int, ready: int) -> bool:
-    """Whether the first process answers; it does once everything is mounted."""
+    """Whether the first process answers, which it does once everything is mounted."""
     try:
         os.write(life, b"r")
     except BrokenPipeError:

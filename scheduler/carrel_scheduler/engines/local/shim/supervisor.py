@@ -30,7 +30,7 @@ ORPHAN_POLL_SECONDS = 0.1
 
 
 def supervise(job: int, lock: int, answer: int) -> None:
-    """Run a supervisor to its end.
+    """Run a supervisor until its task has ended.
 
     Args:
         job: descriptor of the job in memory.
@@ -65,7 +65,7 @@ def write_whole(name: str, text: str, *, sync: bool = False) -> None:
 
 
 class Supervisor:
-    """Supervises one task from its first process to its last record."""
+    """Supervises one task from its first process to the record of its end."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -180,7 +180,7 @@ class Supervisor:
                 self._status = status
 
     def _kill_the_rest(self) -> None:
-        """Kill every process of the task, however often they fork."""
+        """Kill every process of the task, even if they keep forking."""
         if self._sandbox is not None:
             self._sandbox.kill()
         while True:
@@ -197,7 +197,7 @@ class Supervisor:
             self._keep_output()
 
     def _keep_output(self, at_most: int = -1) -> bool:
-        """Copy output from the pipe to the log; false at its end."""
+        """Copy output from the pipe to the log; false at the end."""
         while at_most != 0:
             try:
                 data = os.read(self._output, READ_BYTES)
