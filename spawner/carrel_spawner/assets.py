@@ -14,7 +14,7 @@ from carrel.models import Project, Volume, Workload
 from carrel_schema.governance.assets import AssetOut
 from carrel_schema.governance.secrets import references
 from carrel_schema.scopes import scopes_over
-from carrel_spawner import options
+from carrel_spawner import option_checks, options
 from carrel_spawner.options import BadOption, Choice, Folder, Offer
 
 FIELD_OF: Final[Mapping[str, str]] = {
@@ -91,7 +91,7 @@ def folders_of(workload: Workload) -> tuple[Folder, ...]:
 
     Raises ``BadOption`` for two of one name.
     """
-    return options.parse_folders([_in_home(one) for one in workload.spec.volumes])
+    return option_checks.parse_folders([_in_home(one) for one in workload.spec.volumes])
 
 
 def _in_home(volume: Volume) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from traitlets.config import LoggingConfigurable
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Workload
-from carrel_spawner import assets, form, options, refusal
+from carrel_spawner import assets, form, option_checks, options, refusal
 from carrel_spawner.connections import shared_client
 from carrel_spawner.group_commit import keep
 from carrel_spawner.options import BadOption, Choice, Most, Offer, Profile, Sizes
@@ -197,7 +197,7 @@ class WorkspaceSpawner(LoggingConfigurable):
 
     async def read_form(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """The form's fields as checked options. Raises ``Refused``."""
-        return (await self._choice_of(options.from_form(fields))).options()
+        return (await self._choice_of(option_checks.from_form(fields))).options()
 
     async def take_options(self, user_options: Mapping[str, Any]) -> None:
         """Check options from wherever they came, and keep the choice. Raises ``Refused``."""
@@ -212,7 +212,7 @@ class WorkspaceSpawner(LoggingConfigurable):
     def checked(self, user_options: Mapping[str, Any]) -> Choice:
         """The choice that these options make. Raises ``Refused``."""
         try:
-            return options.check(user_options, self.projects, self.offer)
+            return option_checks.check(user_options, self.projects, self.offer)
         except BadOption as error:
             raise refusal.bad_option(error) from error
 

@@ -18,7 +18,8 @@ from carrel_schema.governance.assets import AssetOut
 from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveRule
 from carrel_spawner import rendering
 from carrel_spawner.assets import offered
-from carrel_spawner.options import BadOption, Choice, Offer, check
+from carrel_spawner.option_checks import check
+from carrel_spawner.options import BadOption, Choice, Offer
 
 
 @dataclass(frozen=True, slots=True)

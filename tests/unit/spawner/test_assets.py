@@ -18,7 +18,8 @@ from carrel_schema.sections import Assets as NamedAssets
 from carrel_spawner import assets, form, options
 from carrel_spawner.form import Supply
 from carrel_spawner.kubernetes.manifests import CONTAINER, PodAdditions, complete_pod
-from carrel_spawner.options import Assets, BadOption, Choice, Most, Offer, check, from_form
+from carrel_spawner.option_checks import check, from_form
+from carrel_spawner.options import Assets, BadOption, Choice, Most, Offer
 from carrel_spawner.watch import close_watch
 from carrel_spawner.workspace import Launch, Workspace
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from carrel.models import Volume, Workload, WorkloadSpec
+from carrel_spawner.option_checks import check, parse_environment, parse_folders
 from carrel_spawner.options import (
     ENVIRONMENT,
     FOLDERS,
@@ -13,10 +14,7 @@ from carrel_spawner.options import (
     Folder,
     Offer,
     Profile,
-    check,
     launch_variables,
-    parse_environment,
-    parse_folders,
 )
 
 SETS = Folder("/data/sets", "sets", read_only=True)

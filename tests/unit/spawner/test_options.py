@@ -5,17 +5,8 @@ from typing import Any
 import pytest
 
 from carrel.models import Workload, WorkloadSpec
-from carrel_spawner.options import (
-    BadOption,
-    Choice,
-    Most,
-    Offer,
-    Profile,
-    Sizes,
-    check,
-    from_form,
-    projects_of,
-)
+from carrel_spawner.option_checks import check, from_form
+from carrel_spawner.options import BadOption, Choice, Most, Offer, Profile, Sizes, projects_of
 
 SIZES = Offer(Sizes(gpus=0, cpu=1.0, memory_gib=2.0))
 
