@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from carrel_scheduler.core.events import Outcome
-from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state import failure_reasons, reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.objects import LossCause, ReasonInfo
@@ -143,7 +143,7 @@ def lose(
     ``stalled``: it is ended because it stood still; ``devices`` of ``node``: the GPUs at fault.
     """
     alone = entry.workload.spec.tasks == 1
-    reason = reasons.gang_lost(
+    reason = failure_reasons.gang_lost(
         how,
         lost=lost,
         loss=loss,
@@ -187,7 +187,7 @@ def end_unless_joined(changes: PassChanges, entry: CachedWorkload) -> None:
     missing = sorted(entry.alive - entry.joined - entry.leaving)
     if entry.workload.status.phase == "running" and 0 in entry.joined and missing:
         waited = shape.rendezvous_of(entry.workload.spec).join_timeout_seconds
-        how = reasons.never_joined(missing, shape.port_of(entry.workload), waited)
+        how = failure_reasons.never_joined(missing, shape.port_of(entry.workload), waited)
         lose(changes, entry, how)
 
 

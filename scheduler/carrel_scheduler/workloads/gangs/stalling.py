@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from carrel_scheduler.workloads.gangs import membership
-from carrel_scheduler.workloads.state import gpu_use, reasons, shape
+from carrel_scheduler.workloads.state import failure_reasons, gpu_use, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.kinds import KINDS
@@ -47,7 +47,7 @@ def check(changes: PassChanges, entry: CachedWorkload, rule: StallRule) -> None:
     """
     rule = rule_of(entry.workload.spec, rule)
     status = entry.workload.status
-    told = status.reason is not None and status.reason.token == reasons.STALLED
+    told = status.reason is not None and status.reason.token == failure_reasons.STALLED
     still = _still_for(entry, changes.now)
     if not rule.after_s or still < rule.after_s:
         if told:
@@ -57,9 +57,9 @@ def check(changes: PassChanges, entry: CachedWorkload, rule: StallRule) -> None:
     if told:
         return
     if rule.reaction == "restart":
-        membership.lose(changes, entry, reasons.stood_still(still), stalled=True)
+        membership.lose(changes, entry, failure_reasons.stood_still(still), stalled=True)
         return
-    status.reason = reasons.stalled(still)
+    status.reason = failure_reasons.stalled(still)
     changes.row(entry, status.phase, status.phase, status.reason)
     changes.mark(entry)
 

@@ -12,8 +12,8 @@ import msgspec
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import TaskStatus
 from carrel_scheduler.workloads.lifecycle.failures import cause_of, failure_of, loss_of
-from carrel_scheduler.workloads.state import reasons, shape
-from carrel_scheduler.workloads.state.reasons import GANG_LOST
+from carrel_scheduler.workloads.state import failure_reasons, reasons, shape
+from carrel_scheduler.workloads.state.failure_reasons import GANG_LOST
 from carrel_schema.objects import (
     Failure,
     FailureClass,
@@ -98,7 +98,9 @@ def outcome(
     if broken is None and worst.exit_code and status.notebook is not None:
         said = status.notebook.error  # by the program that ran its cells
     if any(task.misplaced for task in ended):
-        return Outcome("pending", reasons.not_begun(how), not_before=now + ELSEWHERE_SECONDS)
+        return Outcome(
+            "pending", failure_reasons.not_begun(how), not_before=now + ELSEWHERE_SECONDS
+        )
     if lost or (loss and spec.restart_policy != "never"):
         lost = True
         result = _loss(spec, status, how, loss or "lost", now)
@@ -157,17 +159,17 @@ def _loss(
     began = status.started_at if status.started_at is not None else now
     losses = 1 if now - began >= STEADY_SECONDS else status.losses + 1
     if losses > retry_limit(spec, cls):
-        reason = reasons.lost_too_often(how, losses)
+        reason = failure_reasons.lost_too_often(how, losses)
         return Outcome("failed", reason, losses=losses)
     pause = loss_pause_seconds(losses)
     again = now + pause if pause else None
-    return Outcome("pending", reasons.lost(how, pause), losses=losses, not_before=again)
+    return Outcome("pending", failure_reasons.lost(how, pause), losses=losses, not_before=again)
 
 
 def how_task_ended(spec: WorkloadSpec, task: TaskStatus) -> str:
     """How a task ended; for a gang also which task it was."""
-    how = reasons.how_it_ended(task.exit_code, task.signal, task.message, cause_of(task))
-    return reasons.member_ended(task.id.index, how) if spec.tasks > 1 else how
+    how = failure_reasons.how_it_ended(task.exit_code, task.signal, task.message, cause_of(task))
+    return failure_reasons.member_ended(task.id.index, how) if spec.tasks > 1 else how
 
 
 def _is_done(spec: WorkloadSpec, ended: Sequence[TaskStatus]) -> bool:
@@ -185,7 +187,9 @@ def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
     if status.phase == "preempting" and status.last_preemption is not None:
         return Outcome("stopped", reasons.workspace_gave_way(status.last_preemption))
     last = ended[0]
-    return Outcome("stopped", reasons.workspace_ended(last.exit_code, last.signal, last.message))
+    return Outcome(
+        "stopped", failure_reasons.workspace_ended(last.exit_code, last.signal, last.message)
+    )
 
 
 def _failure(
@@ -194,8 +198,8 @@ def _failure(
     failures = status.failures + 1
     limit = retry_limit(spec, failure.cls)
     if spec.restart_policy == "never" or failures > limit:
-        reason = reasons.failed(how, failures, limit, spec.restart_policy, failure)
+        reason = failure_reasons.failed(how, failures, limit, spec.restart_policy, failure)
         return Outcome("failed", reason, failure)
     pause = pause_seconds(failures)
-    reason = reasons.back_off(how, failures, limit, pause, stalled=failure.cls == "stalled")
+    reason = failure_reasons.back_off(how, failures, limit, pause, stalled=failure.cls == "stalled")
     return Outcome("pending", reason, failure, not_before=now + pause)

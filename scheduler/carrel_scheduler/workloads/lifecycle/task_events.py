@@ -26,7 +26,7 @@ from carrel_scheduler.workloads.lifecycle.outcomes import (
     outcome,
 )
 from carrel_scheduler.workloads.lifecycle.termination import count_loss, preempt
-from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state import failure_reasons, reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.pass_changes import PassChanges, Stop
 from carrel_schema.objects import ReasonInfo, TaskInfo
@@ -112,7 +112,7 @@ def _not_begun_yet(changes: PassChanges, entry: CachedWorkload, task: TaskStatus
     """Show in the status what a start waits for, such as an image pull."""
     if entry.workload.status.phase != "starting":
         return
-    entry.workload.status.reason = reasons.not_begun_yet(task.message)
+    entry.workload.status.reason = failure_reasons.not_begun_yet(task.message)
     _show(changes, entry, task)
 
 

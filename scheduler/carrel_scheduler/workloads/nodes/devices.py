@@ -35,7 +35,7 @@ from carrel_scheduler.workloads.nodes import health
 from carrel_scheduler.workloads.nodes.health import Cordons
 from carrel_scheduler.workloads.nodes.known_devices import KnownDevices, moved_places, with_lost
 from carrel_scheduler.workloads.nodes.reported import places_of
-from carrel_scheduler.workloads.state import gpu_use, reasons
+from carrel_scheduler.workloads.state import failure_reasons, gpu_use
 from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
 
@@ -297,7 +297,7 @@ def _requeue_lost(changes: PassChanges, facts: NodeFacts) -> None:
     for entry in tuple(changes.cache.holding):
         gone = lost.intersection(_devices(entry, facts.name))
         if gone and entry.workload.status.phase in ("starting", "running") and not entry.ending:
-            how = reasons.gpus_lost(sorted(gone), facts.name)
+            how = failure_reasons.gpus_lost(sorted(gone), facts.name)
             _end_lost(changes, entry, how, facts.name, gone)
 
 
@@ -318,7 +318,7 @@ def _requeue_from_sick(
     if entry.workload.status.phase not in ("starting", "running") or entry.ending:
         return
     if health.is_fatal(conditions) or entry.workload.spec.kind != "workspace":
-        how = reasons.gpu_cordoned(index, node, health.in_words(conditions))
+        how = failure_reasons.gpu_cordoned(index, node, health.in_words(conditions))
         _end_lost(changes, entry, how, node, (index,))
 
 
@@ -327,6 +327,6 @@ def _end_lost(
 ) -> None:
     """A workspace stops: what ran in it is gone, and its owner starts it again."""
     if entry.workload.spec.kind == "workspace" or not entry.alive:
-        stop_for(changes, entry, reasons.stopped_by_loss(how))
+        stop_for(changes, entry, failure_reasons.stopped_by_loss(how))
     else:
         membership.lose(changes, entry, how, lost=True, loss="gpu", node=node, devices=gone)

@@ -23,7 +23,7 @@ from carrel_scheduler.workloads.lifecycle import session_limits, task_events
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.reconcile import deciding, handlers
 from carrel_scheduler.workloads.reconcile.executor import NO_TRACE
-from carrel_scheduler.workloads.state import reasons, shape
+from carrel_scheduler.workloads.state import failure_reasons, reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.state.pass_changes import PassChanges, Stop
 from carrel_scheduler.workloads.state.phases import FINAL
@@ -116,7 +116,7 @@ def _adopt(changes: PassChanges, entry: CachedWorkload, seen: Collection[TaskId]
     known = {index for index in present if entry.task_id(index) in seen}
     entry.launched = bool(known or entry.ended)
     entry.alive.update(known)
-    broken = status.reason is not None and status.reason.token == reasons.GANG_LOST
+    broken = status.reason is not None and status.reason.token == failure_reasons.GANG_LOST
     entry.ending = broken or (shape.is_mpi(entry.workload.spec) and 0 in entry.ended)
     if 0 in known and shape.resizes(entry.workload.spec):
         entry.resizing = status.reason is not None and status.reason.token in reasons.RESIZING

@@ -7,7 +7,8 @@ import msgspec
 
 from carrel_scheduler.workloads.controllers.contract import moved
 from carrel_scheduler.workloads.controllers.inference.plan import Situation, Steps
-from carrel_scheduler.workloads.state.reasons import duration, how_it_ended, suspended
+from carrel_scheduler.workloads.state.failure_reasons import how_it_ended
+from carrel_scheduler.workloads.state.reasons import duration, suspended
 from carrel_schema.objects import ReasonInfo, Workload, WorkloadStatus
 from carrel_schema.sections import EndpointStatus, Target
 
