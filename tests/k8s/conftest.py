@@ -28,7 +28,8 @@ ALONE = (
 )
 INSTALLING = (
     *("test_engine_story", "test_shared_gpus_story", "test_kinds", "test_guide"),
-    *("test_rbac", "test_access_rules", "test_work_policies", "test_attacks", "test_own_accounts"),
+    *("test_rbac", "test_access_rules", "test_work_policies", "test_attacks"),
+    *("test_attacks_of_members", "test_own_accounts"),
 )
 # A test that is the first to ask for it starts a cluster, a node, and loads its images.
 PATIENCE_SECONDS = 900

@@ -1,4 +1,4 @@
-"""Attacks on a real API server with the whole installation, by a member and by parts.
+"""Attacks on a real API server with the whole installation, by parts of it.
 
 A part is whoever has the token of its service account.
 
@@ -6,155 +6,22 @@ Each asks for what has to be refused, beside one of its kind that has to be done
 made (``--dry-run=server``): admission is the same.
 """
 
-import asyncio
 import copy
 import json
-import random
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.workloads.namespaces import manifests
-from carrel_scheduler.workloads.namespaces.controller import Namespaces
-from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
-from carrel_schema.objects import Meta, Project, ProjectSpec
 from k8s import access
+from k8s.attacks import RBAC, WHO, As, binding, cluster, default_account, installed, namespace, pod
 from k8s.cluster.control_plane import ControlPlane, Refused
-from k8s.ours import DEPLOY, MARKS, Kubectl, Told, client, kubectl, make_namespace, ours, until
-from k8s.stores import KubernetesStores, stores
+from k8s.ours import MARKS, Kubectl, client, kubectl, ours
+from k8s.stores import stores
 
-__all__ = ["client", "kubectl", "ours", "stores"]
+__all__ = ["client", "cluster", "installed", "kubectl", "ours", "stores"]
 
 pytestmark = MARKS
-ACCOUNTS: Final = "system:serviceaccount:carrel-system"
-WHO: Final[Mapping[str, tuple[str, list[str]]]] = {
-    "ada": ("ada", ["project-vision"]),
-    "submitter": ("sue", ["submitters"]),
-    "scheduler": (f"{ACCOUNTS}:carrel-scheduler", ["system:serviceaccounts"]),
-    "hub": (f"{ACCOUNTS}:carrel-hub", ["system:serviceaccounts"]),
-}
-RBAC: Final = "rbac.authorization.k8s.io"
-LIMITS: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-
-class As:
-    """``kubectl`` as somebody; nothing is kept."""
-
-    def __init__(self, kubectl: Kubectl, who: str) -> None:
-        user, groups = WHO[who]
-        self._kubectl = kubectl
-        self._words = (f"--as={user}", *(f"--as-group={one}" for one in groups))
-        self._dry = "--dry-run=server"
-
-    def create(self, manifest: Mapping[str, Any]) -> Told:
-        text = json.dumps(manifest)
-        return self._kubectl.run("create", "-f", "-", *self._words, self._dry, given=text)
-
-    def patch(self, what: str, name: str, body: Any, namespace: str = "", *more: str) -> Told:
-        where = ("-n", namespace) if namespace else ()
-        words = ("patch", what, name, *where, "--type=merge", "-p", json.dumps(body), *more)
-        return self._kubectl.run(*words, *self._words, self._dry)
-
-    def delete(self, what: str, name: str, namespace: str = "") -> Told:
-        where = ("-n", namespace) if namespace else ()
-        return self._kubectl.run("delete", what, name, *where, *self._words, self._dry)
-
-
-@pytest.fixture(scope="module")
-def installed(ours: ControlPlane, kubectl: Kubectl) -> ControlPlane:
-    """A cluster with the whole installation, but for what runs in it."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(DEPLOY))
-    return ours
-
-
-@pytest.fixture
-async def cluster(
-    installed: ControlPlane, client: KubeClient, stores: KubernetesStores, kubectl: Kubectl
-) -> None:
-    """Two projects as the scheduler makes them, one other namespace, and policies in force."""
-    store = await stores.open()
-    controller = Namespaces(
-        store,
-        client,
-        system="carrel-system",
-        checkpoints=Checkpoints(size=""),
-        chance=random.random,
-    )
-    for name in ("vision", "speech"):
-        notes = {"metadata": {"annotations": {"carrel.dev/adopt": name}}}
-        installed.ask("PATCH", f"/api/v1/namespaces/carrel-{name}", notes)
-        project = await store.create(Project(meta=Meta(name=name), spec=ProjectSpec()))
-        await controller.ensure(project)
-    # Of a project, without what the scheduler puts into it.
-    make_namespace(installed, "carrel-bare", **manifests.namespace("bare")["metadata"]["labels"])
-    make_namespace(installed, "theirs", **{"pod-security.kubernetes.io/enforce": "baseline"})
-    scheduler, ada = As(kubectl, "scheduler"), As(kubectl, "ada")
-    in_force = {
-        "policies": lambda: "restricted pods only" in scheduler.create(namespace("x", {})).error,
-        "rights": lambda: not scheduler.create(binding("carrel-bare")).code,
-        "marks": lambda: "leave it out" in ada.create(owned()).error,
-    }
-    for what, holds in in_force.items():
-        await asyncio.to_thread(until, holds, f"{what} in force", 30.0)
-
-
-def namespace(project: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
-    made = manifests.namespace(project)
-    if labels is not None:
-        made["metadata"]["labels"] = dict(labels)
-    return made
-
-
-def binding(where: str, role: str = "carrel-tasks", **changes: Any) -> dict[str, Any]:
-    subject = {"kind": "ServiceAccount", "name": "carrel-scheduler", "namespace": "carrel-system"}
-    return {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": changes.pop("name", role), "namespace": where},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": [subject],
-        **changes,
-    }
-
-
-def pod(where: str = "carrel-vision", labels: Any = None, notes: Any = None, **spec: Any) -> Any:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": spec.pop("name", "attack"),
-            "namespace": where,
-            "labels": labels or {},
-            "annotations": notes or {},
-            **({"ownerReferences": spec.pop("owners")} if "owners" in spec else {}),
-        },
-        "spec": {
-            "schedulerName": "carrel",
-            "automountServiceAccountToken": False,
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [{"name": "one", "image": "none", "securityContext": LIMITS}],
-            **spec,
-        },
-    }
-
-
-def training(**spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "carrel.dev/v1alpha1",
-        "kind": spec.pop("kind", "Training"),
-        "metadata": {"name": spec.pop("name", "attack"), "namespace": "carrel-vision"},
-        "spec": {"user": "ada", **spec},
-    }
-
-
-def owned() -> dict[str, Any]:
-    return training(command=["true"], owner="somebody")
-
-
-def board(**spec: Any) -> dict[str, Any]:
-    return training(kind="TensorBoard", tensorboard={"jobs": ["a"]}, **spec)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -303,7 +170,7 @@ class TestTheSchedulersToken:
         for name, theirs in (("own", "carrel"), ("other", "default-scheduler")):
             made = pod("theirs", name=name, schedulerName=theirs)
             made["spec"]["serviceAccountName"] = "default"
-            _account(installed, "theirs")
+            default_account(installed, "theirs")
             access.make(installed, "/api/v1/namespaces/theirs/pods", made)
         condition = [{"type": "PodScheduled", "status": "False", "reason": "x"}]
         body = {"status": {"conditions": condition}}
@@ -355,7 +222,7 @@ class TestTheHubsToken:
         self, kubectl: Kubectl, installed: ControlPlane
     ) -> None:
         hub = As(kubectl, "hub")
-        _account(installed, "carrel-vision")
+        default_account(installed, "carrel-vision")
         path = "/api/v1/namespaces/carrel-vision"
         job = pod(name="job", labels={"carrel.dev/kind": "training"})
         desk = pod(name="desk", labels={"carrel.dev/kind": "workspace"})
@@ -368,221 +235,3 @@ class TestTheHubsToken:
         assert "of workspaces only" in hub.create(pod()).error
         for where in ("carrel-system", "kube-system", "theirs"):
             assert hub.create(pod(where, labels={"carrel.dev/kind": "workspace"})).code
-
-
-@pytest.mark.usefixtures("cluster")
-class TestAMember:
-    """With ``kubectl`` and the rights of a researcher."""
-
-    @pytest.fixture
-    def ada(self, kubectl: Kubectl) -> As:
-        return As(kubectl, "ada")
-
-    @pytest.mark.parametrize(
-        "lent",
-        [
-            {"command": ["python", "evil.py"]},
-            {"command": ["/tmp/evil", "-I", "-m", "carrel.job.tensorboard"]},
-            {"image": "evil"},
-            {"routes": [{"port": 0}, {"name": "evil", "port": 23456, "access": "everyone"}]},
-            {"files": {"a": "b"}},
-            {"volumes": [{"source": "home", "destination": "a"}]},
-            {"workingDir": "/evil"},
-            {"environment": {"PYTHONPATH": "/evil"}},
-        ],
-    )
-    def test_a_tensorboard_is_lent_to_no_other_program(self, ada: As, lent: dict[str, Any]) -> None:
-        assert ada.create(board()).code == 0
-        told = ada.create(board(**lent))
-        assert told.code
-        assert "a program of its own" in told.error
-
-    def test_it_is_lent_to_none_by_a_change_either(
-        self, ada: As, kubectl: Kubectl, installed: ControlPlane
-    ) -> None:
-        kubectl.apply(board(name="changed"))
-        command = {"spec": {"command": ["/tmp/evil", "-I", "-m", "carrel.job.tensorboard"]}}
-        told = ada.patch("tensorboard", "changed", command, "carrel-vision")
-        assert "a program of its own" in told.error
-        events = {"spec": {"tensorboard": {"jobs": ["a"], "events": ["uid-of-others"]}}}
-        told = ada.patch("tensorboard", "changed", events, "carrel-vision")
-        assert "leave them out" in told.error
-        kubectl("delete", "tensorboard", "changed", "-n", "carrel-vision")
-
-    @pytest.mark.parametrize(
-        "said",
-        [
-            {"owner": "uid-of-others"},
-            {"part": 7},
-            {"continues": "uid-of-others"},
-            {"holdForClaim": True},
-            {"serverName": "x"},
-            {"port": 8888},
-            {"askedBy": "grace"},
-        ],
-    )
-    def test_what_controllers_say_is_said_by_nobody_else(
-        self, ada: As, kubectl: Kubectl, said: dict[str, Any]
-    ) -> None:
-        assert ada.create(training(command=["true"])).code == 0
-        assert "leave" in ada.create(training(command=["true"], **said)).error
-        kubectl.apply(training(command=["true"], name="open"))
-        told = ada.patch("training", "open", {"spec": said}, "carrel-vision")
-        assert told.code
-        assert "leave" in told.error
-        kubectl("delete", "training", "open", "-n", "carrel-vision")
-
-    def test_a_status_is_written_by_nobody_else(self, ada: As, kubectl: Kubectl) -> None:
-        kubectl.apply(training(command=["true"], name="open"))
-        body = {"status": {"phase": "succeeded"}}
-        told = ada.patch("training", "open", body, "carrel-vision", "--subresource=status")
-        assert "forbidden" in told.error.lower()
-        # With the object itself it is dropped.
-        assert ada.patch("training", "open", body, "carrel-vision").code == 0
-        made = {**training(command=["true"], name="with-status"), **body}
-        kubectl.apply(made)
-        found = json.loads(
-            kubectl("get", "training", "with-status", "-n", "carrel-vision", "-o", "json")
-        )
-        assert found.get("status", {}).get("phase") is None
-        kubectl("delete", "training", "open", "with-status", "-n", "carrel-vision")
-
-    def test_owners_are_references_that_controllers_write(self, ada: As) -> None:
-        forged = training(command=["true"])
-        reference = {
-            "apiVersion": "carrel.dev/v1alpha1",
-            "kind": "Experiment",
-            "name": "theirs",
-            "uid": "11111111-2222-3333-4444-555555555555",
-            "controller": True,
-        }
-        forged["metadata"]["ownerReferences"] = [reference]
-        assert "written by controllers" in ada.create(forged).error
-
-
-@pytest.mark.usefixtures("cluster")
-class TestWhoBringsPods:
-    """Somebody with the role ``carrel-submitter``, and more: whatever changes a pod."""
-
-    @pytest.fixture
-    def sue(self, kubectl: Kubectl, installed: ControlPlane) -> As:
-        rules = [
-            {"apiGroups": [""], "resources": ["pods", "pods/resize"], "verbs": ["*"]},
-            {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
-        ]
-        role = {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": "test-brings-pods"},
-            "rules": rules,
-        }
-        subject = {"kind": "Group", "apiGroup": RBAC, "name": "submitters"}
-        bound = [
-            {
-                **binding(where, "test-brings-pods", subjects=[subject]),
-                "metadata": {"name": "test-brings-pods", "namespace": where},
-            }
-            for where in ("carrel-vision", "theirs")
-        ]
-        assert kubectl.apply(role, *bound).code == 0
-        for where in ("carrel-vision", "theirs"):
-            _account(installed, where)
-        sue = As(kubectl, "submitter")
-        until(lambda: sue.create(pod()).code == 0, "rights of the submitter")
-        return sue
-
-    @pytest.mark.parametrize("where", ["carrel-vision", "theirs"])
-    @pytest.mark.parametrize(
-        ("labels", "notes"),
-        [
-            ({"carrel.dev/task": "uid-0-0"}, {}),
-            ({"carrel.dev/workload-uid": "uid"}, {}),
-            ({"carrel.dev/forgotten": "yes"}, {}),
-            ({}, {"carrel.dev/devices": "0,1"}),
-            ({}, {"carrel.dev/epoch": "9"}),
-            ({}, {"carrel.dev/counted-as": '{"project":"speech"}'}),
-            ({}, {"carrel.dev/gpu-uuids": "GPU-1"}),
-            ({}, {"carrel.dev/gpu-memory-mib": "99999"}),
-            ({}, {"carrel.dev/gpu-reservations": "uid"}),
-        ],
-    )
-    def test_marks_of_pods_are_the_schedulers(
-        self, sue: As, where: str, labels: dict[str, str], notes: dict[str, str]
-    ) -> None:
-        assert "leave them out" in sue.create(pod(where, labels, notes)).error
-
-    def test_no_pod_and_no_job_names_an_owner_of_its_choice(self, sue: As) -> None:
-        reference = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "name": "theirs",
-            "uid": "11111111-2222-3333-4444-555555555555",
-            "controller": True,
-        }
-        assert "written by controllers" in sue.create(pod(owners=[reference])).error
-        template = {"spec": pod()["spec"] | {"restartPolicy": "Never"}}
-        job = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": "forged", "namespace": "carrel-vision"},
-            "spec": {"template": template},
-        }
-        assert sue.create(job).code == 0
-        job["metadata"] |= {"ownerReferences": [reference]}  # type: ignore[operator]
-        assert "written by controllers" in sue.create(job).error
-
-    def test_a_pod_that_runs_counts_as_when_it_was_placed(
-        self, sue: As, installed: ControlPlane, kubectl: Kubectl
-    ) -> None:
-        labels = {"carrel.dev/project": "vision", "kueue.x-k8s.io/queue-name": "vision", "app": "a"}
-        spec = pod("carrel-vision", labels, name="runs")["spec"]
-        spec["containers"][0]["resources"] = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
-        made = pod("carrel-vision", labels, name="runs") | {"spec": spec}
-        access.make(installed, "/api/v1/namespaces/carrel-vision/pods", made)
-        free = {"metadata": {"labels": {"carrel.dev/priority": "train"}}}
-        assert sue.patch("pod", "runs", free, "carrel-vision").code == 0
-        access.make(installed, "/api/v1/nodes", {"metadata": {"name": "n1"}})
-        amounts = {"cpu": "128", "memory": "64Gi", "pods": "110"}
-        size = {"status": {"capacity": amounts, "allocatable": amounts}}
-        installed.ask("PATCH", "/api/v1/nodes/n1/status", size)
-        notes = {"carrel.dev/epoch": epoch(installed)}
-        bound = {
-            "metadata": {"name": "runs", "annotations": notes},
-            "target": {"kind": "Node", "name": "n1"},
-        }
-        access.make(installed, "/api/v1/namespaces/carrel-vision/pods/runs/binding", bound)
-        changes: list[dict[str, Any]] = [
-            {"labels": {"carrel.dev/project": None}},
-            {"labels": {"kueue.x-k8s.io/queue-name": None}},
-            {"labels": {"kueue.x-k8s.io/pod-group-name": "theirs"}},
-            {"labels": {"carrel.dev/priority": "inference"}},
-            {"annotations": {"carrel.dev/preemptible": "false"}},
-            {"annotations": {"gpu-fraction": "0.1"}},
-        ]
-        for change in changes:
-            told = sue.patch("pod", "runs", {"metadata": change}, "carrel-vision")
-            assert "counts as when it got it" in told.error, change
-        other = {"metadata": {"labels": {"app": "b"}}}
-        assert sue.patch("pod", "runs", other, "carrel-vision").code == 0
-        larger = {"requests": {"cpu": "64"}, "limits": {"cpu": "64"}}
-        body = {"spec": {"containers": [{"name": "one", "resources": larger}]}}
-        words = ("patch", "pod", "runs", "-n", "carrel-vision", "--subresource=resize")
-        told = kubectl.run(
-            *words, "-p", json.dumps(body), "--as=sue", "--as-group=submitters", "--dry-run=server"
-        )
-        assert "make a new one of another size" in told.error
-        kubectl("delete", "pod", "runs", "-n", "carrel-vision", "--force", "--grace-period=0")
-
-
-def epoch(plane: ControlPlane) -> str:
-    """That of the lease, which is made where there is none."""
-    path = "/apis/coordination.k8s.io/v1/namespaces/carrel-system/leases"
-    lease = {"metadata": {"name": "carrel-scheduler"}, "spec": {"leaseTransitions": 1}}
-    access.make(plane, path, lease)
-    return str(plane.get(f"{path}/carrel-scheduler")["spec"]["leaseTransitions"])
-
-
-def _account(plane: ControlPlane, where: str) -> None:
-    access.make(
-        plane, f"/api/v1/namespaces/{where}/serviceaccounts", {"metadata": {"name": "default"}}
-    )

@@ -18,6 +18,7 @@ from carrel_scheduler.core.events import (
     TaskReleasing,
     WorkloadQueued,
 )
+from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.reasons import Reason
@@ -147,3 +148,7 @@ def searches_made(monkeypatch: pytest.MonkeyPatch, action: str) -> list[str]:
 
     monkeypatch.setattr(preemptors, "unless_failed_before", counted)
     return made
+
+
+def gang(tasks: int, *, least: int | None = None, level: Level | None = None) -> Group:
+    return Group(requests=(asking(1),) * tasks, min_tasks=least, level=level)

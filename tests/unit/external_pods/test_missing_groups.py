@@ -16,7 +16,7 @@ from unit.external_pods.test_watching import Heard, pumped
 from unit.external_pods.world import World, grouping, seen_as
 from unit.kube.fake_transport import FakeTransport, NoCredentials, answer, refusal
 from unit.pods.making import pod
-from unit.pods.test_grouping import World as Groups
+from unit.pods.owners import World as Groups
 
 GROUP = {"schedulingPolicy": {"gang": {"minCount": 2}}}
 

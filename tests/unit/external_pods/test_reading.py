@@ -16,7 +16,7 @@ from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_schema.names import COUNTED
 from unit.pods.making import pod
-from unit.pods.test_grouping import World
+from unit.pods.owners import World
 
 BOUND = labels.counted_annotation(
     Grouping("u", "u", "vision", "ada", priority=50, preemptible=Preemptibility.YES)

@@ -1,83 +1,16 @@
 """Pods belong to the workload that whoever made them meant."""
 
-import asyncio
-from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.requests import HOST
-from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
-from carrel_scheduler.engines.kubernetes.pods.labels import Grouped, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import Role
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.types import Owned, Owner, Pod
 from unit.pods.making import pod
-
-PROJECTS = ("vision", "speech")
-
-
-class Known:
-    def __init__(self, namespaces: Mapping[str, str]) -> None:
-        self.namespaces = namespaces
-
-    def known(self, name: str) -> bool:
-        return name in PROJECTS
-
-    def of_namespace(self, namespace: str) -> str:
-        return self.namespaces.get(namespace, "")
-
-
-class World:
-    """Objects that own pods, by name."""
-
-    def __init__(self, **namespaces: str) -> None:
-        self.objects: dict[str, Owned] = {}
-        self.asked: list[str] = []
-        self.now = 100.0
-        self.down = False
-        self.grouper = Grouper(Owners(self.get, now=lambda: self.now), Known(namespaces))
-
-    async def get(self, owner: Owner, namespace: str) -> Owned | None:
-        self.asked.append(owner.name)
-        await asyncio.sleep(0)
-        if self.down:
-            raise ConnectionError
-        return self.objects.get(owner.name)
-
-    def add(
-        self,
-        api: str,
-        name: str,
-        spec: dict[str, Any] | None = None,
-        *,
-        owner: dict[str, Any] | None = None,
-        **meta: Any,
-    ) -> dict[str, Any]:
-        """An object; returns the reference to it."""
-        version, _, kind = api.rpartition("/")
-        about = {"name": name, "uid": f"uid-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"}
-        if owner is not None:
-            about["ownerReferences"] = [{**owner, "controller": True}]  # type: ignore[assignment]
-        self.objects[name] = msgspec.convert(
-            {
-                "apiVersion": version,
-                "kind": kind,
-                "metadata": {**about, **meta},
-                "spec": spec or {},
-            },
-            type=Owned,
-        )
-        return {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-{name}"}
-
-    def group(self, of: Pod) -> Grouped:
-        return asyncio.run(self.grouper.group(of))
-
-
-def roles(found: Grouped) -> dict[str, int]:
-    return {role.name: role.least for role in found.grouping.roles}
+from unit.pods.owners import PYTORCH, World, pytorch_pod, roles
 
 
 def test_a_bare_pod_is_its_own_workload() -> None:
@@ -126,15 +59,6 @@ def test_numbers_of_pods_that_mean_nothing_are_refused() -> None:
     job = world.add("batch/v1/Job", "train", annotations={"carrel.dev/min-members": "all"})
     with pytest.raises(PodRefused, match="bad_min_members"):
         world.group(pod(owner=job))
-
-
-PYTORCH = {
-    "pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 3}},
-}
-
-
-def pytorch_pod(owner: dict[str, Any], role: str) -> Pod:
-    return pod(role, owner=owner, labels={"training.kubeflow.org/replica-type": role})
 
 
 def test_roles_of_a_kubeflow_job() -> None:
@@ -313,58 +237,6 @@ def test_daemon_sets_are_not_ours() -> None:
         world.group(pod(owner=world.add("apps/v1/DaemonSet", "agent")))
 
 
-def test_a_kind_that_nobody_knows_does_not_hide_what_it_made() -> None:
-    world = World()
-    study = world.add("example.org/v1/Study", "study")
-    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH, owner=study)
-    assert world.group(pytorch_pod(job, "worker")).grouping.name == "ddp"
-    assert world.group(pod("odd", owner=study)).grouping.kind == "Pod"
-
-
-def test_an_owner_that_is_gone_leaves_its_pods_to_themselves() -> None:
-    world = World()
-    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
-    world.objects.clear()
-    found = world.group(pytorch_pod(job, "worker"))
-    assert (found.grouping.is_gang, found.grouping.name) == (False, "ddp")
-    world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
-    assert world.group(pytorch_pod(job, "worker")).grouping.is_gang
-
-
-def test_an_object_of_the_same_name_is_not_the_owner() -> None:
-    world = World()
-    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
-    assert not world.group(pytorch_pod({**job, "uid": "another"}, "worker")).grouping.is_gang
-
-
-def test_an_owner_that_changed_is_read_again_when_told() -> None:
-    world = World()
-    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
-    world.group(pytorch_pod(job, "worker"))
-    more = {"pytorchReplicaSpecs": {"Worker": {"replicas": 7}}}
-    world.add("kubeflow.org/v1/PyTorchJob", "ddp", more)
-    assert roles(world.group(pytorch_pod(job, "worker"))) == {"master": 1, "worker": 3}
-    world.grouper.forget("uid-ddp")
-    assert roles(world.group(pytorch_pod(job, "worker"))) == {"worker": 7}
-
-
-def test_an_owner_is_believed_for_a_minute() -> None:
-    world = World()
-    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
-    for now, times in ((100.0, 1), (159.0, 1), (161.0, 2), (220.0, 2)):
-        world.now = now
-        world.group(pytorch_pod(job, "worker"))
-        assert len(world.asked) == times
-
-
-def test_owners_that_say_odd_things_say_nothing() -> None:
-    odd: list[Any] = [None, 3, "x", [], {"Worker": None}, {"Worker": {"replicas": "many"}}]
-    for number, specs in enumerate(odd):
-        world = World()
-        job = world.add("kubeflow.org/v1/TFJob", f"tf-{number}", {"tfReplicaSpecs": specs})
-        assert not world.group(pytorch_pod(job, "worker")).grouping.is_gang
-
-
 @pytest.mark.parametrize(
     ("key", "api"),
     [
@@ -519,36 +391,3 @@ def test_priority_and_who_may_be_told_to_stop(
 def test_who_preempts_nobody_makes_nobody_give_way() -> None:
     assert World().group(pod(preemptionPolicy="Never")).grouping.preemption_delay_s > 10**8
     assert World().group(pod()).grouping.preemption_delay_s == 0
-
-
-def test_what_cannot_be_looked_up_is_asked_for_again() -> None:
-    world = World()
-    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
-    world.down = True
-    for _ in range(2):
-        with pytest.raises(ConnectionError):
-            world.group(pytorch_pod(job, "worker"))
-    assert len(world.asked) == 2
-
-
-def test_what_was_true_a_minute_ago_is_better_than_nothing() -> None:
-    world = World()
-    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
-    before = world.group(pytorch_pod(job, "worker"))
-    world.now, world.down = 1000.0, True
-    assert world.group(pytorch_pod(job, "worker")) == before
-    with pytest.raises(ConnectionError):
-        world.group(pytorch_pod({**job, "name": "other", "uid": "other"}, "worker"))
-
-
-def test_equal_questions_at_the_same_time_are_asked_once() -> None:
-    world = World()
-    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
-
-    async def all_at_once() -> None:
-        await asyncio.gather(
-            *(world.grouper.group(pytorch_pod(job, role)) for role in ("master", "worker"))
-        )
-
-    asyncio.run(all_at_once())
-    assert world.asked == ["ddp"]

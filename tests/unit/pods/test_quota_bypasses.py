@@ -8,7 +8,7 @@ from carrel_scheduler.engines.kubernetes.binding import read_devices
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import needs_of, total_of
 from unit.pods.making import container, pod
-from unit.pods.test_grouping import PROJECTS, World
+from unit.pods.owners import PROJECTS, World
 
 GPU = "nvidia.com/gpu"
 

@@ -11,7 +11,7 @@ from carrel_scheduler.engines.kubernetes.pods.labels import NEVER_SECONDS, Group
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from unit.pods.making import pod
-from unit.pods.test_grouping import World, roles
+from unit.pods.owners import World, roles
 
 POD_GROUP = "scheduling.k8s.io/v1beta1/PodGroup"
 WORKLOAD = "scheduling.k8s.io/v1alpha1/Workload"
