@@ -1,4 +1,4 @@
-"""The REST edge: everything from outside enters here and is checked here.
+"""The REST API: requests are authenticated, authorised and validated here.
 
 One table of operations (``api.table``) says for each method and path who may call it, what it
 takes and what it answers; routing, access control, the OpenAPI document and the tests are all made

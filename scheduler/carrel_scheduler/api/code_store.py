@@ -49,23 +49,23 @@ class CodeStore:
         await asyncio.to_thread(self._put, project, "chunks", content)
 
     async def put_folder(self, project: str, folder: CodeFolder) -> str:
-        """Keep a folder's list, all of whose chunks are there; returns its digest."""
+        """Store a folder's list whose chunks all exist; returns its digest."""
         return await asyncio.to_thread(self._put, project, "folders", folder.encode())
 
     async def get_folder(self, project: str, digest: str) -> bytes | None:
-        """A folder's list; ``None`` when it is not there."""
+        """A folder's list; ``None`` if it is missing."""
         return await asyncio.to_thread(self._read, self._path(project, "folders", digest))
 
     async def keep_folder(self, project: str, digest: str) -> bool:
-        """Keep a folder's list for longer; whether it is there."""
+        """Extend the retention of a folder's list; returns whether it exists."""
         return await asyncio.to_thread(_touch, self._path(project, "folders", digest))
 
     async def get_chunks(self, project: str, digests: Sequence[str]) -> bytes | None:
-        """Chunks, one behind the other; ``None`` when one is not there."""
+        """The concatenated chunks; ``None`` if one is missing."""
         return await asyncio.to_thread(self._read_all, project, digests)
 
     async def sweep(self, needed: Mapping[str, Collection[str]], now: float) -> None:
-        """Remove what no work needs and nobody asked for in a week.
+        """Remove content that no work needs and that was not requested for a week.
 
         Args:
             needed: digests of folders by project; of projects that are not among these, nothing is
@@ -75,7 +75,7 @@ class CodeStore:
         await asyncio.to_thread(self._sweep, needed, now)
 
     def _path(self, project: str, part: str, digest: str) -> Path:
-        """Where something lies. Of specifications that no API checked, digests may be anything."""
+        """The path of content. Digests from unchecked specifications may be any text."""
         if not code.is_digest(digest):
             digest = "none"
         return self._folder / project / part / digest
@@ -138,7 +138,7 @@ class CodeStore:
 
 
 def _touch(path: Path) -> bool:
-    """Make a file count as new; whether it is there."""
+    """Set a file's time to now; returns whether it exists."""
     try:
         os.utime(path)
     except FileNotFoundError:

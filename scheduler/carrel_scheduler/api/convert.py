@@ -103,7 +103,7 @@ def to_workload(
 
 
 def _or_usual(body: WorkloadCreate, field: str, usual: int | None) -> int:
-    """What was asked for; where nothing was, what is usual for the kind."""
+    """The requested value, or the default of the kind."""
     asked: int = getattr(body, field)
     return asked if usual is None or field in body.given else usual
 
@@ -116,7 +116,7 @@ def workload_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any
 
 
 def spec_out(spec: WorkloadSpec) -> WorkloadSpecOut:
-    """A specification as answers have it."""
+    """A specification in the form of answers."""
     resources = spec.resources
     found = {name: getattr(spec, name) for name in _ANSWERED} | {
         "files": {name: len(text.encode()) for name, text in spec.files.items()},
@@ -135,7 +135,7 @@ def spec_out(spec: WorkloadSpec) -> WorkloadSpecOut:
 
 
 def volumes(spec: WorkloadSpec) -> list[Volume]:
-    """The folders that its tasks see."""
+    """The folders that the tasks see."""
     return [
         Volume(source=source, destination=where, read_only=source in spec.read_only)
         for source, where in spec.volumes
@@ -149,13 +149,13 @@ def to_project(body: ProjectCreate, principal: Principal, *, color: int, now: fl
 
 
 def to_project_spec(body: ProjectFields, members_group: str, color: int) -> ProjectSpec:
-    """A project's specification from its complete fields."""
+    """A project's specification from all of its fields."""
     fields = _pool(body, ProjectFields) | {"department": body.department or ""}
     return ProjectSpec(**fields, color=color, members_group=members_group)
 
 
 def to_department(body: DepartmentFields, principal: Principal, *, name: str) -> Department:
-    """A department; its version and times are the ledger's to set."""
+    """A department; the ledger sets its version and times."""
     spec = DepartmentSpec(**_pool(body, DepartmentFields))
     return Department(meta=Meta(name=name, created_by=principal.name), spec=spec)
 
@@ -166,7 +166,7 @@ def _pool(body: DepartmentFields, kind: type[DepartmentFields]) -> dict[str, Any
 
 
 def department_out(department: Department) -> DepartmentOut:
-    """A department as its admins see it."""
+    """A department in the form for its admins."""
     meta = department.meta
     return DepartmentOut(
         **_department_fields(department.spec),
@@ -232,7 +232,7 @@ def _use(use: ProjectUse) -> UseOut:
 
 
 def queue_entry_out(entry: QueueEntry) -> QueueEntryOut:
-    """A queue entry with its amounts in the wire's units."""
+    """A queue entry in the units of the API."""
     return QueueEntryOut(
         position=entry.position,
         uid=entry.uid,
@@ -253,7 +253,7 @@ def queue_entry_out(entry: QueueEntry) -> QueueEntryOut:
 
 
 def to_report(body: ReportIn, now: float) -> Report:
-    """A job's report; without a time of its own it is of now."""
+    """A job's report; without a time it gets the present one."""
     facts = msgspec.structs.asdict(body)
     return Report(**(facts | {"at": now if body.at is None else body.at}))
 

@@ -55,19 +55,19 @@ class NodeAgents(Protocol):
         ...
 
     def take(self, node: str, report: NodeReport) -> None:
-        """Take in what the agent on a node saw."""
+        """Handle a report of the agent on a node."""
         ...
 
 
 class NoNodeAgents:
-    """One machine looks at its devices itself."""
+    """One machine has no node agents."""
 
     async def node_of(self, _token: str) -> str | None:
-        """Nobody's."""
+        """None: no token belongs to a node agent."""
         return None
 
     def take(self, node: str, _report: NodeReport) -> None:
-        """Nobody is let in."""
+        """Refuse every report."""
         raise LookupError(node)
 
 
@@ -127,7 +127,7 @@ class ApiDependencies:
 
     @property
     def access_rules(self) -> AccessRules:
-        """Who has which role where; there once the application is built."""
+        """The access rules; available once the application is built."""
         if self.rules is None:
             msg = "the application is not built"
             raise RuntimeError(msg)

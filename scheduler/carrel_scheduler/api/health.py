@@ -20,7 +20,7 @@ _UNAVAILABLE = 503
 
 
 class HealthHandler(web.RequestHandler):
-    """Says that the event loop turns, and nothing else."""
+    """Answers as long as the event loop runs."""
 
     @override
     def get(self) -> None:
@@ -29,7 +29,7 @@ class HealthHandler(web.RequestHandler):
 
 
 class ReadyHandler(web.RequestHandler):
-    """Says whether work can be done."""
+    """Answers whether the service can do its work."""
 
     @override
     def initialize(self, trouble: Callable[[], str], faults: Callable[[], Faults]) -> None:
@@ -55,6 +55,6 @@ def _told(faults: Faults) -> dict[str, Any]:
 
 
 def not_ready(handler: web.RequestHandler, reason: str) -> None:
-    """Answer that there is no service, and why."""
+    """Answer 503 with the cause."""
     handler.set_status(_UNAVAILABLE)
     handler.finish({"ready": False, "reason": reason})

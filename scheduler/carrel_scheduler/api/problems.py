@@ -1,4 +1,4 @@
-"""What the API refuses, as RFC 9457 problems with stable codes.
+"""Errors of the API, as RFC 9457 problems with stable codes.
 
 ::
 
@@ -286,7 +286,7 @@ class TooMany(Problem):
 
 
 class Broken(Problem):
-    """500: says nothing but the id under which the log has the details."""
+    """500: has only the id under which the log has the details."""
 
     status, title = 500, "Something went wrong here"
 
@@ -313,7 +313,7 @@ def shown(value: object) -> Any:
 
 
 def invalid_field(field: str, code: Code, value: object, expected: str) -> Invalid:
-    """One wrong field as a problem; its code is the problem's code."""
+    """A problem about one invalid field; both have the same code."""
     error = FieldError(field=field, code=code, value=shown(value), expected=expected)
     return Invalid(code, f"{field}: expected {expected}", errors=[error])
 

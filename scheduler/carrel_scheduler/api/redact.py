@@ -1,4 +1,4 @@
-"""What one caller may see of objects and reasons.
+"""Redaction of objects and reasons for one caller.
 
 Names of foreign projects are no secret (their use of the shared devices is shown to all); names of
 their workloads and users are. Whoever sees all projects gets everything as it is.
@@ -28,7 +28,7 @@ SAFE_TEXTS: Final = frozenset({"resource", "project", "nodes", "node", "rule", "
 
 
 def workload(found: Workload, viewer: Principal) -> WorkloadOut:
-    """A workload of a project that the viewer sees."""
+    """A workload of a project that the caller may see."""
     return WorkloadOut(**convert.workload_fields(found, _status(found.status, viewer)))
 
 
@@ -56,7 +56,7 @@ def _preemption(fact: Preemption | None, viewer: Principal) -> Preemption | None
 
 
 def reason(found: ReasonInfo | None, viewer: Principal) -> ReasonInfo | None:
-    """A reason without the names that the viewer may not see."""
+    """A reason without the names that the caller may not see."""
     if found is None:
         return None
     data = {
@@ -150,10 +150,10 @@ def _device_holder(holder: DeviceHolder, viewer: Principal) -> DeviceHolder:
 
 
 def transition(row: Transition, viewer: Principal) -> Transition:
-    """One state change of a workload that the viewer sees."""
+    """A state change of a workload that the caller may see."""
     return msgspec.structs.replace(row, reason=reason(row.reason, viewer))
 
 
 def decision(row: Decision, viewer: Principal) -> Decision:
-    """One decision about a workload that the viewer sees."""
+    """A decision about a workload that the caller may see."""
     return msgspec.structs.replace(row, reason=reason(row.reason, viewer))

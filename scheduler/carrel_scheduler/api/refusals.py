@@ -1,4 +1,4 @@
-"""Turns what other layers refuse into problems: pydantic's errors, the store's, the scheduler's."""
+"""Turns errors of other layers into problems: pydantic's, the ledger's, the scheduler's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -99,7 +99,7 @@ def _value_at(given: object, location: Sequence[Any]) -> Any:
 
 
 def expected(error: Problem | NotAdmitted) -> Problem:
-    """A refusal that was foreseen, as a problem."""
+    """An expected error as a problem."""
     if isinstance(error, Problem):
         return error
     field = FieldError(
@@ -112,7 +112,7 @@ def expected(error: Problem | NotAdmitted) -> Problem:
 
 
 def from_exception(error: BaseException) -> Problem | None:
-    """What other layers refuse, as a problem; ``None`` for what nobody foresaw."""
+    """An error of another layer as a problem; ``None`` for an unexpected one."""
     if isinstance(error, Problem | NotAdmitted):
         return expected(error)
     if isinstance(error, NotAccepted):

@@ -31,15 +31,15 @@ class Results:
         self._folder, self._most_output_bytes = folder, most_output_bytes
 
     async def begin(self) -> None:
-        """Clear away what a killed service left half written; before the first ``put``."""
+        """Remove what an interrupted service left incomplete; to be called before ``put``."""
         await asyncio.to_thread(self._clear)
 
     async def put(self, uid: str, content: bytes) -> None:
-        """Keep it, instead of an earlier one."""
+        """Store a result in place of an earlier one."""
         await asyncio.to_thread(self._write, uid, content)
 
     async def get(self, uid: str) -> bytes | None:
-        """What was kept; ``None`` when there is nothing."""
+        """The stored result; ``None`` without one."""
         return await asyncio.to_thread(self._read, uid)
 
     async def put_output(self, uid: str, digest: str, content: bytes) -> bool:
@@ -51,15 +51,15 @@ class Results:
         return await asyncio.to_thread(self._outputs, uid)
 
     async def get_output(self, uid: str, digest: str) -> bytes | None:
-        """One of these; ``None`` when it is not there."""
+        """One of the outputs; ``None`` if it is missing."""
         return await asyncio.to_thread(self._read, f"{uid}{OUTPUTS}/{digest}")
 
     async def remove(self, uid: str) -> None:
-        """Forget it, if it is there."""
+        """Remove the result, if there is one."""
         await asyncio.to_thread(self._remove, uid)
 
     async def sweep(self, exists: Callable[[str], Awaitable[bool]]) -> None:
-        """Forget those of workloads that exist no more."""
+        """Remove results of deleted workloads."""
         for name in await asyncio.to_thread(self._names):
             uid = name.removesuffix(OUTPUTS)
             if not await exists(uid):

@@ -14,7 +14,7 @@ from carrel_scheduler.ledger.store import StoreError
 
 
 class InvalidArgument(StoreError):  # noqa: N818 - an outcome to handle, like its siblings
-    """A value that cannot be stored or asked for.
+    """A value that cannot be stored or queried.
 
     Attributes:
         code: ``invalid_argument``.
@@ -31,7 +31,7 @@ class InvalidArgument(StoreError):  # noqa: N818 - an outcome to handle, like it
 
 
 class LedgerNotUsable(StoreError):  # noqa: N818 - see above
-    """The database cannot be opened; says what, why and what would help.
+    """The database cannot be opened; the message has the cause and advice.
 
     Attributes:
         code: ``unknown_database``, ``driver_missing``, ``folder_missing``,
@@ -71,7 +71,7 @@ _SYSTEM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class StorageFull(LedgerUnavailable):
-    """There is no room to write; nothing was written.
+    """The disk is full; nothing was written.
 
     Attributes:
         code: ``storage_full``.
@@ -91,7 +91,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def failed(doing: str, error: BaseException) -> LedgerUnavailable:
-    """The error for callers; ``doing``: what the database failed at."""
+    """The error for callers; ``doing``: the operation that failed."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     failure = (
         StorageFull(f"the storage of the ledger is full, nothing can be written: {cause}")

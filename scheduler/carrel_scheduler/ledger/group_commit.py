@@ -100,7 +100,7 @@ class GroupCommit:
             await asyncio.sleep(ROOM_SECONDS)
 
     async def close(self) -> None:
-        """Commit what was asked for, then end the thread."""
+        """Commit the calls that wait, then end the thread."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -134,7 +134,7 @@ class GroupCommit:
         return group, True
 
     def _commit(self, group: Sequence[_Call]) -> tuple[list[_Outcome], Commit | None]:
-        """What became of each call, and whether there is something for watches."""
+        """The result of each call, and whether watches have to be woken."""
         try:
             with self._engine.begin() as connection:
                 transaction = Transaction.begin(connection, self._known)

@@ -21,7 +21,7 @@ KIND: Final = "secret"
 
 
 class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored; ``encrypted`` holds the values."""
+    """A stored secret; ``encrypted`` holds the values."""
 
     type: SecretType
     description: str
@@ -41,7 +41,7 @@ class NamedSecrets:
         self._records, self._keys = records, keys
 
     async def put(self, name: str, scope: Scope, fields: SecretFields, actor: str) -> SecretOut:
-        """Make one, or replace its values.
+        """Create a secret, or replace its values.
 
         Raises ``AlreadyExists``, ``Conflict``, ``NotFound`` for another version than expected, and
         ``SecretsUnreadable`` where values are to be kept that no key fits.
@@ -64,11 +64,11 @@ class NamedSecrets:
         return told(made)
 
     async def list(self, scopes: Sequence[Scope] | None = None) -> Sequence[SecretOut]:
-        """What is told of those in these scopes, or of all."""
+        """The secrets in these scopes, or all, without their values."""
         return [told(one) for one in await self._records.list(KIND, scopes=scopes)]
 
     async def values(self, name: str, scope: Scope) -> Mapping[str, str] | None:
-        """The values of one; ``None`` where there is none. Raises ``SecretsUnreadable``."""
+        """The values of a secret; ``None`` for an unknown one. Raises ``SecretsUnreadable``."""
         try:
             record = await self._records.get(KIND, scope, name)
         except NotFound:
@@ -89,17 +89,17 @@ class NamedSecrets:
 
 
 def owner_of(scope: Scope, name: str) -> str:
-    """What encrypted values say they belong to."""
+    """The owner that is encrypted together with the values."""
     return f"secret {scope} {name}"
 
 
 def content_of(record: ScopedRecord) -> StoredSecret:
-    """What a record holds."""
+    """The stored content of a record."""
     return msgspec.json.decode(record.content, type=StoredSecret)
 
 
 def told(record: ScopedRecord) -> SecretOut:
-    """What anybody is told of a secret."""
+    """The public part of a secret."""
     content = content_of(record)
     return SecretOut(
         name=record.name,

@@ -100,7 +100,7 @@ class NewWorkload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Creation(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one ``NewWorkload``.
+    """The result for one ``NewWorkload``.
 
     Attributes:
         meta: of the workload that has the name now.
@@ -129,26 +129,26 @@ class Ledger(ObjectStore, Protocol):
 
     @property
     def scoped(self) -> ScopedRecords:
-        """Access rules, policies, templates, assets: what admins and users configure."""
+        """Access rules, policies, templates, assets: the configuration by admins and users."""
         ...
 
     @property
     def named_secrets(self) -> NamedSecrets:
-        """Secrets that work names by scope and name."""
+        """Named secrets of scopes, to which work refers."""
         ...
 
     @property
     def samples(self) -> Samples:
-        """What the cluster and its projects had and did over time."""
+        """Samples of the cluster and its projects over time."""
         ...
 
     @property
     def audit(self) -> Audit:
-        """Who changed what: written in the transactions of the changes."""
+        """The audit log, which is written in the transactions of the changes."""
         ...
 
     async def begin_epoch(self) -> int:
-        """Become the scheduler: a new, larger epoch; writes of older ones are ``Fenced``."""
+        """Begin a new, larger epoch; writes of older ones are ``Fenced``."""
         ...
 
     async def record(
@@ -193,7 +193,7 @@ class Ledger(ObjectStore, Protocol):
         ...
 
     async def secrets_of(self, workload_uids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """The secret environments of many workloads; those that have none are left out."""
+        """The secret environments of many workloads, without empty ones."""
         ...
 
     async def claim_idempotency_key(
@@ -221,7 +221,7 @@ class Ledger(ObjectStore, Protocol):
         ...
 
     async def add_gpu_use(self, pieces: Sequence[GpuUse]) -> None:
-        """Append what was measured; raises ``StorageFull``."""
+        """Append measured GPU use. Raises ``StorageFull``."""
         ...
 
     async def add_metrics(self, workload_uid: str, points: Sequence[MetricPoint]) -> None:
@@ -296,11 +296,11 @@ class Ledger(ObjectStore, Protocol):
     async def copies(
         self, kind: CopyKind | None = None, project: str | None = None, name: str | None = None
     ) -> Sequence[CopyRecord]:
-        """Those that are there, by project, name and version."""
+        """The existing copies, by project, name and version."""
         ...
 
     async def remove_copy(self, uid: str) -> None:
-        """Forget a copy; its name and version are not given again. Raises ``NotFound``."""
+        """Remove a copy; its name and version are never used again. Raises ``NotFound``."""
         ...
 
     async def size_bytes(self) -> int:

@@ -20,13 +20,13 @@ class Samples(Protocol):
         ...
 
     async def of_span(self, step: Step, since: int, until: int) -> Mapping[str, Sequence[Sample]]:
-        """Means of all subjects of spans that begin in [since, until)."""
+        """Means over all subjects, of spans that begin in [since, until)."""
         ...
 
     async def latest(self, step: Step) -> int | None:
-        """When the last span of that length began; ``None``: there is none."""
+        """The beginning of the last span of that length; ``None`` without one."""
         ...
 
     async def prune(self, step: Step, before: float) -> int:
-        """Remove those of spans that began before; returns how many."""
+        """Remove samples of earlier spans; returns the number."""
         ...

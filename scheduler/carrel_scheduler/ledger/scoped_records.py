@@ -49,7 +49,7 @@ class ScopedRecords(Protocol):
         actor: str,
         expected_version: int | None = None,
     ) -> ScopedRecord:
-        """Make it, or replace its content; returns what is stored now.
+        """Create a record, or replace its content; returns the stored record.
 
         Args:
             record: version, times and people in it are ignored.
@@ -72,11 +72,11 @@ class ScopedRecords(Protocol):
     async def remove(
         self, kind: str, scope: Scope, name: str, *, expected_version: int | None = None
     ) -> ScopedRecord:
-        """Remove one and return it; raises ``NotFound``, ``Conflict``."""
+        """Remove and return a record. Raises ``NotFound``, ``Conflict``."""
         ...
 
     async def remove_scope(self, scope: Scope) -> Sequence[ScopedRecord]:
-        """Remove all records of a scope whose department, project or user is gone."""
+        """Remove all records of a deleted scope (department, project or user)."""
         ...
 
 

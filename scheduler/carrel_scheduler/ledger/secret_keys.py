@@ -1,4 +1,4 @@
-"""Secrets of workloads are encrypted before they are stored (Fernet: AES-128-CBC, HMAC-SHA256).
+"""Encryption of stored secrets (Fernet: AES-128-CBC, HMAC-SHA256).
 
 The newest key encrypts, all of them decrypt, so a key is replaced while the ledger has secrets of
 older ones: a new key is put before the others, everything is encrypted anew, and only the newest is
@@ -40,7 +40,7 @@ class SecretKeys:
 
     @classmethod
     def from_text(cls, text: str, label: str) -> Self:
-        """One key in each line; ``label`` says in errors where. Raises ``LedgerNotUsable``."""
+        """Keys from text, one a line; ``label`` names it in errors. Raises ``LedgerNotUsable``."""
         try:
             return cls(text.split())
         except ValueError as error:
@@ -59,7 +59,7 @@ class SecretKeys:
         return cls.from_text(text, str(path))
 
     def encrypt(self, uid: str, environment: Mapping[str, str]) -> str:
-        """What to store for a workload; raises ``InvalidArgument`` for what JSON cannot hold."""
+        """The encrypted form of secrets. Raises ``InvalidArgument`` for what JSON cannot hold."""
         text = to_json((uid, dict(environment)), "secrets")
         return self._all.encrypt(text.encode()).decode("ascii")
 
@@ -86,7 +86,7 @@ class SecretKeys:
         return any(hmac.compare_digest(one, signature) for one in made)
 
     def is_newest(self, stored: str) -> bool:
-        """Whether it was encrypted by the newest key."""
+        """Whether the text was encrypted with the newest key."""
         if self._newest is None or stored.startswith("{"):
             return False
         try:

@@ -37,7 +37,7 @@ PATIENCE: Final = {True: 10.0, False: 0.5}
 
 
 class SqlObjectStore:
-    """See the module. Belongs to the event loop that it is made in.
+    """See the module. Belongs to the event loop in which it is created.
 
     Args:
         database: migrated, see ``open``.
@@ -200,7 +200,7 @@ class SqlObjectStore:
         return Watch(read, self._notifier, version, patience, recent)
 
     async def close(self) -> None:
-        """Commit what was asked for, end the watches, close every connection."""
+        """Commit the calls that wait, end the watches, close every connection."""
         if self._closed:
             return
         await self._writer.close()

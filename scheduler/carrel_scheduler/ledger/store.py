@@ -21,7 +21,7 @@ from carrel_schema.objects import ObjectT
 
 
 class ChangeType(StrEnum):
-    """What happened to an object."""
+    """The kind of a change."""
 
     ADDED = "added"
     MODIFIED = "modified"
@@ -45,11 +45,11 @@ class Page(msgspec.Struct, Generic[ObjectT], frozen=True):
 
 
 class StoreError(Exception):
-    """Base of what a store refuses."""
+    """The base of the errors with which a store refuses a call."""
 
 
 class NotFound(StoreError):  # noqa: N818
-    """No such object."""
+    """The object does not exist."""
 
 
 class AlreadyExists(StoreError):  # noqa: N818
@@ -57,7 +57,7 @@ class AlreadyExists(StoreError):  # noqa: N818
 
 
 class Conflict(StoreError):  # noqa: N818
-    """The object changed since it was read: read again, decide again."""
+    """The object has changed since it was read: it has to be read again."""
 
 
 class Expired(StoreError):  # noqa: N818

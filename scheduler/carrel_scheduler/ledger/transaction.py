@@ -73,7 +73,7 @@ class Transaction:
 
     @classmethod
     def begin(cls, connection: Connection, known: Identities | None = None) -> Self:
-        """Lock the counters; ``known`` is what is remembered of earlier transactions."""
+        """Lock the counters; ``known`` has the identities from earlier transactions."""
         version, dropped_through, epoch = connection.execute(_LOCK).one()
         counters = (version, dropped_through, epoch)
         return cls(connection, Identities() if known is None else known, counters)
@@ -101,12 +101,12 @@ class Transaction:
             self.actor.recorded += 1
 
     def record(self, verb: str, kind: str, **change: Any) -> None:
-        """Tell the audit log of a change that somebody asked for: see ``Actor``."""
+        """Add a requested change to the audit log; see ``Actor``."""
         if self.actor is not None:
             self.add_entries([self.actor.entry_of_change(verb, kind, **change)])
 
     def remember(self, metas: Iterable[Meta]) -> None:
-        """Identities as this transaction leaves them."""
+        """Keep the identities as this transaction leaves them."""
         for meta in metas:
             self._seen[meta.uid] = meta
 
@@ -116,7 +116,7 @@ class Transaction:
         return meta if meta is not None and meta.resource_version == version else None
 
     def committed(self) -> None:
-        """What this transaction knows holds for those that follow."""
+        """Whether what this transaction knows is valid for later ones."""
         self._known.keep(self._seen)
 
     def mark(self) -> Mark:
@@ -126,14 +126,14 @@ class Transaction:
         )
 
     def rewind(self, mark: Mark) -> None:
-        """Forget what a call did since."""
+        """Undo what a call did since the mark."""
         self.version, self.epoch = mark.version, mark.epoch
         self._seen.clear()
         del self._changes[mark.changes :], self._fresh[mark.fresh :]
         del self._entries[mark.entries :]
 
     def finish(self, keep_changes: int, sign: audit_rows.Sign) -> Commit | None:
-        """Write what is pending; the caller commits. Returns what there is for watches."""
+        """Write what is pending; the caller commits. Returns the changes for watches."""
         if self._entries:
             audit_rows.append(self.connection, self._entries, sign)
         if (self.version, self.epoch) == self._begun_with:
@@ -165,7 +165,7 @@ class Transaction:
 
 
 def _unused_specs(dropped: ColumnElement[bool]) -> tuple[ColumnElement[bool], ...]:
-    """Specifications of the objects in dropped changes that nothing else refers to."""
+    """Specifications in dropped changes to which nothing else refers."""
     key = tuple_(specs.c.uid, specs.c.generation)
     return (
         specs.c.uid.in_(select(changes.c.uid).where(dropped)),

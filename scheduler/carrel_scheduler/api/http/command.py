@@ -30,7 +30,7 @@ class CommandHandler(TerminalHandler):
 
     @override
     async def on_message(self, message: str | bytes) -> None:
-        """Input, until a text ends it."""
+        """Forward input; a text message ends it."""
         if self.session is None:
             return
         try:
@@ -47,7 +47,7 @@ class CommandHandler(TerminalHandler):
 
     @override
     async def pass_output(self) -> None:
-        """Output and errors as they come, and the exit code behind them."""
+        """Forward the command's output and errors, then its exit code."""
         try:
             while True:
                 stream, piece = await self.running.read_piece()

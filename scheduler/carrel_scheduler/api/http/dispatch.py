@@ -84,14 +84,14 @@ async def _admit_to_project(
 
 
 def permission_for(permission: str, kind: str) -> str:
-    """The permission for work of a kind: endpoints have some of their own."""
+    """The permission for work of a kind; endpoints have their own."""
     if kind in ("inference", "replica"):
         return permission.replace("workloads:", "inference:")
     return permission
 
 
 def check_in_project(principal: Principal, permission: str, project: str) -> None:
-    """Raise ``Forbidden`` for who has no role with this permission in a project."""
+    """Raise ``Forbidden`` unless a role grants the permission in a project."""
     if permission and not principal.may_in(project, permission):
         raise _not_permitted(principal, permission, f"project/{project}")
 
@@ -136,7 +136,7 @@ async def _principal(operation: Operation, deps: ApiDependencies, token: str) ->
 
 
 async def name_of(deps: ApiDependencies, token: str) -> str:
-    """Who was refused: for the audit log; empty when nobody can say."""
+    """The name of a refused caller for the audit log; empty if unknown."""
     try:
         principal = await deps.identity.user_for_token(token)
     except IdentityUnavailable:
@@ -164,7 +164,7 @@ def check_named_project(
 
 
 def not_found(path: Mapping[str, str]) -> problems.Missing:
-    """Nothing there, or nothing for these eyes: the same words for both."""
+    """The problem for an object that does not exist or that the caller may not see."""
     what = "/".join(path[key] for key in ("project", "name") if key in path)
     return problems.Missing(Code.NOT_FOUND, f"There is no `{what}` that you can see")
 

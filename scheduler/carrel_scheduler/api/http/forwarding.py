@@ -46,14 +46,14 @@ class ForwardHandler(TerminalHandler):
 
     @override
     async def open_session(self, task: TaskId) -> CommandSession:
-        """Start the command that connects."""
+        """Start the command that connects to the port."""
         port = str(self.call.query.port)
         self.relay = await self.services.deps.files.command(task, ["python3", "-c", RELAY, port])
         return self.relay
 
     @override
     async def on_message(self, message: str | bytes) -> None:
-        """Bytes for the port; a text ends them."""
+        """Forward bytes to the port; a text message ends the input."""
         if self.session is None:
             return
         try:
@@ -70,7 +70,7 @@ class ForwardHandler(TerminalHandler):
 
     @override
     async def pass_output(self) -> None:
-        """Bytes from the port, until its server or the visitor ends the connection."""
+        """Forward bytes from the port until either side ends the connection."""
         try:
             while piece := await self.relay.read():
                 await self.write_message(piece, binary=True)

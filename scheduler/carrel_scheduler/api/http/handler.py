@@ -49,7 +49,7 @@ class ApiHandler(web.RequestHandler):
 
     @override
     def initialize(self, services: Services, operations: Mapping[str, Operation]) -> None:
-        """Called by Tornado with what the route carries."""
+        """Set the route's values; called by Tornado."""
         self.services, self.operations = services, operations
 
     @override
@@ -95,7 +95,7 @@ class ApiHandler(web.RequestHandler):
         return origin_of(self.request.headers, self.request.remote_ip or "")
 
     async def note(self, call: Call) -> None:
-        """Tell the audit log of this call."""
+        """Record this call in the audit log."""
         if self.actor is not None:
             more = _given(call.query) | _given(call.body)
             await self.services.audit.note(self.actor, self.visitor, Details(self.path, more))
@@ -270,18 +270,18 @@ class OperationHandler(ApiHandler):
 
     @override
     def on_connection_close(self) -> None:
-        """The listener went away: stop making pieces for it."""
+        """Stop streaming: the client has closed the connection."""
         super().on_connection_close()
         if self.sender is not None:
             self.sender.stop()
 
 
 class NothingHere(OperationHandler):
-    """Paths that no operation has."""
+    """Answers 404 for paths without an operation."""
 
     @override
     async def admit(self) -> None:
-        """Nobody is let in."""
+        """Refuse every caller with 404."""
         raise problems.Missing(Code.NOT_FOUND, "There is nothing at this address")
 
 

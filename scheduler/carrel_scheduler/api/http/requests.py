@@ -88,7 +88,7 @@ def read_body(model: type[StructT], body: bytes) -> StructT:
 
 
 def read_changes(model: type[msgspec.Struct], body: bytes) -> dict[str, Any]:
-    """Validate a merge patch; its fields are the keys of what is found."""
+    """Validate a merge patch; the result's keys are the fields to change."""
     with _refusing(body):
         return validators.read_changes(model, body)
 

@@ -24,7 +24,7 @@ class Sender:
         self._broken_off = False
 
     async def send(self, first_piece_seconds: float) -> None:
-        """Send all pieces; what refuses within ``first_piece_seconds`` is raised as a problem."""
+        """Send all pieces; an error within ``first_piece_seconds`` is raised as a problem."""
         first = asyncio.ensure_future(anext(self._stream.pieces, None))
         try:
             if not self._stream.eager:
@@ -75,7 +75,7 @@ class Sender:
         self.stop()
 
     def stop(self) -> None:
-        """The listener went away."""
+        """Stop streaming: the client has closed the connection."""
         self._stopped = True
         if self._pump is not None:
             self._pump.cancel()

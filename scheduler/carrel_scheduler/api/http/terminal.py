@@ -66,7 +66,7 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
         return await self.services.deps.engine.exec(task, command)
 
     async def begin(self) -> None:
-        """Say that the terminal is there."""
+        """Announce that the terminal has started."""
         await self._say("setup", {})
 
     @override
@@ -85,7 +85,7 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
 
     @override
     async def on_message(self, message: str | bytes) -> None:
-        """Keystrokes and sizes; what is not understood is ignored, as terminals do."""
+        """Handle keystrokes and sizes; other messages are ignored."""
         if self.session is None or len(message) > LARGEST_MESSAGE_BYTES:
             return
         try:
@@ -121,7 +121,7 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
             self.session = None
 
     async def pass_output(self) -> None:
-        """Pass the output on until its end, and the exit code behind it."""
+        """Forward the output until its end, then the exit code."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         session = self.session
         try:
@@ -137,7 +137,7 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
             log.debug("the terminal's window was closed")
 
     async def _watch_caller(self) -> None:
-        """Close the terminal of somebody whose token is revoked, or whose rights ended."""
+        """Close the terminal when the caller's token is revoked or their rights have ended."""
         deps = self.services.deps
         watcher = Watcher(deps, self.visitor.person, self.token)
         meta, spec = self.call.workload.meta, self.call.workload.spec

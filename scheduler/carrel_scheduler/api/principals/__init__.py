@@ -1,1 +1,1 @@
-"""Who asks, by the Hub's word, and what they may do."""
+"""Authentication of callers by the Hub, and their permissions."""

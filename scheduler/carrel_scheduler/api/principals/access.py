@@ -1,4 +1,4 @@
-"""Who may call what: the rules as data, and whom they let in.
+"""Access rules of the operations: who may call what, as data.
 
 Nothing is allowed by default: an operation whose access has no rule cannot be built into an
 application. ``dispatch`` applies the rules.
@@ -14,7 +14,7 @@ from carrel_schema.objects import Workload
 
 
 class Access(StrEnum):
-    """Who passes; see docs/api.md."""
+    """The callers that an operation admits; see docs/api.md."""
 
     USER = "user"
     MEMBER = "member"
@@ -60,7 +60,7 @@ RULES: Final[Mapping[Access, Rule]] = {
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who was let in, and the workload that the path names.
+    """The admitted caller, and the workload that the path names.
 
     ``principal`` is ``None`` for a task or a node's agent that came with its own token.
     """

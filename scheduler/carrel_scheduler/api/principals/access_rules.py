@@ -1,4 +1,4 @@
-"""Access rules: who has which role, where. They give every principal its rights.
+"""Access rules: who has which role where. They give every principal its rights.
 
 Rules are kept in memory for two seconds, so that a decision asks no database; those written by this
 scheduler count at once.
@@ -42,11 +42,11 @@ class AccessRules:
         self._known = CachedValue(partial(read_all, ledger), KNOWN_SECONDS, clock)
 
     def forget(self) -> None:
-        """Rules or departments changed: the next decision reads them again."""
+        """Drop the cached rules: rules or departments have changed."""
         self._known.invalidate()
 
     async def rights_of(self, principal: Principal) -> Rights:
-        """What rules give a caller."""
+        """The rights that rules grant a caller."""
         known = await self._known.get()
         return known.rights(principal.name, principal.kind, principal.groups)
 
@@ -66,7 +66,7 @@ class AccessRules:
         return rights.may("workloads:create", "project", project)
 
     async def projects_to_submit_to(self, user: str) -> list[str]:
-        """Projects that a user may submit work to, in order."""
+        """The projects to which a user may submit work, in order."""
         groups = await self._membership.groups_of(user)
         rights = (await self._known.get()).rights(user, _kind_of(user), groups)
         return sorted(
@@ -80,7 +80,7 @@ class AccessRules:
         )
 
     async def revoke_all(self, subject_kind: SubjectKind, subject: str) -> None:
-        """Remove every rule about a subject, whose name somebody else may get."""
+        """Remove every rule of a subject, because its name may be used again."""
         for record in await self._ledger.scoped.list(KIND):
             rule = read(record)
             if (rule.subject_kind, rule.subject) == (subject_kind, subject):
@@ -94,7 +94,7 @@ def _kind_of(user: str) -> SubjectKind:
 
 
 class RightsIdentity:
-    """``Identity`` whose principals have what access rules give them."""
+    """``Identity`` whose principals have the rights of the access rules."""
 
     def __init__(self, identity: Identity, rules: AccessRules) -> None:
         self._identity, self._rules = identity, rules

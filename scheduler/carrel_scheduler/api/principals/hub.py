@@ -1,4 +1,4 @@
-"""A real JupyterHub as identity and membership, over its REST API.
+"""JupyterHub's REST API as identity and membership.
 
 Tokens are looked up with the token itself (``GET /user``), so no right of ours can be borrowed;
 groups come from the same answer, or, where the token may not read them, are asked with the
@@ -66,7 +66,7 @@ class HubClient:
             raise IdentityUnavailable("the Hub does not answer") from error
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 

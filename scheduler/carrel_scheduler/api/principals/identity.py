@@ -1,4 +1,4 @@
-"""Who calls: principals, and the two things the API asks of the Hub.
+"""Principals, and the interfaces by which the API uses the Hub.
 
 JupyterHub is the identity of everything. ``Identity`` turns a token into a principal,
 ``Membership`` reads and changes the Hub groups that say who belongs to which project. ``api.hub``
@@ -24,7 +24,7 @@ GROUP_PREFIX: Final = "project-"
 
 
 def group_of(project: str) -> str:
-    """The Hub group whose members belong to a project."""
+    """The Hub group of a project's members."""
     return GROUP_PREFIX + project
 
 
@@ -56,26 +56,26 @@ class Principal:
 
     @property
     def gateway(self) -> bool:
-        """Is the gateway, which passes requests on to everybody's routes."""
+        """Whether the caller is the gateway, which forwards requests to all routes."""
         return GATEWAY in self.scopes
 
     @property
     def projects(self) -> frozenset[str]:
-        """Projects it is a member of."""
+        """The projects of which the caller is a member."""
         size = len(GROUP_PREFIX)
         return frozenset(group[size:] for group in self.groups if group.startswith(GROUP_PREFIX))
 
     @property
     def sees_all(self) -> bool:
-        """Whether all projects are visible to it."""
+        """Whether the caller may see all projects."""
         return self.admin or self.spawner or self.gateway
 
     def may(self, permission: str, scope: Scope) -> bool:
-        """Whether it has a permission in a scope."""
+        """Whether the caller has a permission in a scope."""
         return self._may(permission, scope.level, scope.name)
 
     def may_in(self, project: str, permission: str) -> bool:
-        """Whether it has a permission in a project, of any name."""
+        """Whether the caller has a permission in a project, known or not."""
         return self._may(permission, "project", project)
 
     def _may(self, permission: str, level: ScopeLevel, name: str) -> bool:
@@ -91,7 +91,7 @@ class Principal:
         return self.rights.may(permission, level, name) and (researchers or MANAGE in self.scopes)
 
     def may_anywhere(self, permission: str) -> bool:
-        """Whether it has a permission in any scope."""
+        """Whether the caller has a permission in any scope."""
         if self.admin:
             return True
         researchers = permission in FROM_WORKSPACES
@@ -100,7 +100,7 @@ class Principal:
         return self.rights.anywhere(permission) and (researchers or MANAGE in self.scopes)
 
     def sees(self, project: str) -> bool:
-        """Whether objects of a project are visible to it."""
+        """Whether the caller may see a project's objects."""
         if self.sees_all or not project:
             return self.sees_all
         return self.may_in(project, "workloads:read")
@@ -112,7 +112,7 @@ class Principal:
         return self.sees(project)
 
     def sees_names(self, project: str) -> bool:
-        """Whether it may know what a project's workloads and users are called.
+        """Whether the caller may see the names of a project's workloads and users.
 
         Spawner and gateway may not: they show what they read to the person who comes to them.
         """
@@ -132,7 +132,7 @@ class Principal:
 
 
 class IdentityUnavailable(Exception):  # noqa: N818 - an outcome to handle
-    """The Hub did not answer, so nobody knows whose token it is."""
+    """The Hub did not answer, so the owner of a token is unknown."""
 
 
 class UnknownHubUser(Exception):  # noqa: N818 - an outcome to handle
@@ -143,11 +143,11 @@ class Identity(Protocol):
     """Turns tokens into principals."""
 
     async def user_for_token(self, token: str) -> Principal | None:
-        """Whose token it is; ``None`` if nobody's. Raises ``IdentityUnavailable``."""
+        """The user of a token; ``None`` for an unknown token. Raises ``IdentityUnavailable``."""
         ...
 
     def forget(self, user: str) -> None:
-        """Drop what is remembered of a user, whose groups changed."""
+        """Drop the cached entries of a user whose groups have changed."""
         ...
 
 
@@ -171,13 +171,13 @@ class Membership(Protocol):
         ...
 
     async def remove(self, project: str, user: str) -> None:
-        """End a membership; one that does not exist is no error."""
+        """Remove a member; no error for a user who is none."""
         ...
 
     async def create_group(self, project: str) -> None:
-        """Make the group; one that exists is no error."""
+        """Create the group; no error if it exists."""
         ...
 
     async def delete_group(self, project: str) -> None:
-        """Remove the group; one that does not exist is no error."""
+        """Delete the group; no error if it is missing."""
         ...

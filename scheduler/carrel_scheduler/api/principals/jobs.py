@@ -42,7 +42,7 @@ KINDS_THAT_SUBMIT: Final[frozenset[WorkloadKind]] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What jobs may submit.
+    """Limits of the jobs that a job may submit.
 
     Attributes:
         depth: generations below a job that a person submitted; 0: jobs submit nothing.
@@ -94,17 +94,17 @@ class JobIdentity:
 
 
 class Tree(Protocol):
-    """Where new work belongs: below the job that submits it, if one does."""
+    """The place of new work below the job that submits it, if any."""
 
     def note(self, workload: Workload) -> None:
-        """Write on new work whose child it is."""
+        """Write the parent and ancestors into new work."""
 
 
 class _Nobodys:
-    """Work that a person submits."""
+    """The place of work without a parent."""
 
     def note(self, workload: Workload) -> None:
-        """Nothing: it has no parent."""
+        """No effect: there is no parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Below:
     parent: Workload
 
     def note(self, workload: Workload) -> None:
-        """Its parent's name for people, the uids of all ancestors for the limits."""
+        """Write the parent's name, and the uids of all ancestors, into new work."""
         meta, spec = self.parent.meta, self.parent.spec
         workload.spec.parent = meta.name
         workload.spec.ancestors = [*spec.ancestors, meta.uid]
@@ -129,7 +129,7 @@ class ChildLimits:
 
     @asynccontextmanager
     async def room_for(self, principal: Principal, count: int) -> AsyncIterator[Tree]:
-        """Hold the room for so many new workloads while they are stored.
+        """Count new workloads against the limits while they are being stored.
 
         Raises ``Conflicting`` where a job has none left, or is being ended itself.
         """

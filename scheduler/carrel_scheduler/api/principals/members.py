@@ -28,7 +28,7 @@ class Members:
         self._asking: dict[str, asyncio.Task[frozenset[str]]] = {}
 
     async def include(self, project: str, user: str) -> bool:
-        """Whether the user is a member. Raises what ``ask`` raises."""
+        """Whether the user is a member. Raises errors of ``ask``."""
         until, users = self._known.get(project, (0.0, frozenset()))
         if user in users and self._clock() < until:
             return True
@@ -38,7 +38,7 @@ class Members:
         return user in await self._ask(project)
 
     def forget(self, project: str) -> None:
-        """The members change now; what was asked before is not remembered either."""
+        """Drop cached memberships, those of running requests included: the members change now."""
         self._known.pop(project, None)
         self._asking.pop(project, None)
 

@@ -57,7 +57,7 @@ class Known(NamedTuple):
 
 
 class ServiceAccountIdentity:
-    """``Identity`` of service accounts' tokens, and of whatever another identity knows."""
+    """``Identity`` of service accounts' tokens, and of those that another identity knows."""
 
     def __init__(self, identity: Identity, ledger: Ledger, clock: Callable[[], float]) -> None:
         self._identity, self._ledger, self._clock = identity, ledger, clock
@@ -121,13 +121,13 @@ class ServiceAccountIdentity:
 
 
 def make_token(name: str) -> tuple[str, str]:
-    """A new token of an account, and its digest."""
+    """A new token of an account, with its digest."""
     secret = secrets.token_urlsafe(32)
     return f"{VERSION}.{name}.{secret}", digest_of(secret)
 
 
 def digest_of(secret: str) -> str:
-    """What is stored of a token."""
+    """The digest that is stored for a token."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 

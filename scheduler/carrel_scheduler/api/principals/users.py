@@ -39,11 +39,11 @@ class Users(Protocol):
     """The people of a Hub. All calls raise ``IdentityUnavailable`` and ``UserRefusal``."""
 
     async def page(self, query: Mapping[str, str]) -> UserPage:
-        """Some of them, by what ``Hub`` understands: ``search``, ``state``, ``sort``, ..."""
+        """A page of users, by the Hub's parameters ``search``, ``state``, ``sort``, ..."""
         ...
 
     async def get(self, name: str) -> UserOut:
-        """One of them."""
+        """One user."""
         ...
 
     async def update(self, name: str, fields: UserFields, actor: str) -> UserOut:
@@ -55,7 +55,7 @@ class Users(Protocol):
         ...
 
     async def invite(self, name: str, fields: InvitationFields, actor: str) -> Invitation:
-        """Make a link by which somebody chooses a password."""
+        """Create a link with which the user sets a password."""
         ...
 
     async def act(self, name: str, action: str, actor: str) -> None:
@@ -128,7 +128,7 @@ class HubUsers:
 
 
 class NoUsers:
-    """No Hub that keeps people for Carrel."""
+    """For a Hub that does not manage users for Carrel."""
 
     def __getattr__(self, name: str) -> Any:
         """Every question is answered by a refusal."""

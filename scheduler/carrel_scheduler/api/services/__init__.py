@@ -1,4 +1,4 @@
-"""What the operations do, free of HTTP. One ``Services`` belongs to one application."""
+"""The operations without HTTP. One ``Services`` belongs to one application."""
 
 from dataclasses import dataclass
 

@@ -45,7 +45,7 @@ class Batches:
     async def create(
         self, items: Sequence[WorkloadCreate], principal: Principal
     ) -> Sequence[BatchItem]:
-        """Store those that can be; one answer for each item, in their order."""
+        """Store the valid items; one result for each item, in order."""
         if principal.spawner:
             raise problems.Forbidden(
                 Code.USER_EXPECTED, "A batch is a user's own work; use a token of that user"

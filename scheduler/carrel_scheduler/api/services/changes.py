@@ -53,7 +53,7 @@ class Changes:
         self._deps, self._control, self._policies = deps, control, policies
 
     async def change(self, workload: Workload, patch: Mapping[str, Any]) -> Workload:
-        """Write what a merge patch says. Raises problems and ``NotAdmitted``; then nothing is."""
+        """Apply a merge patch. Raises problems and ``NotAdmitted``; then nothing is changed."""
         draft = copy.deepcopy(workload)
         try:
             _apply(draft, patch, self._deps.live)
@@ -74,7 +74,7 @@ class Changes:
         return await self._control.change(workload, write)
 
     async def share(self, workload: Workload, route: str, access: Access) -> Workload:
-        """Open a route to others, or close it. Raises problems."""
+        """Share a route with others, or stop sharing it. Raises problems."""
 
         def write(stored: Workload) -> bool:
             if stored.spec.delete:
@@ -98,7 +98,7 @@ class Changes:
 
 
 def _apply(workload: Workload, patch: Mapping[str, Any], live: Live) -> None:
-    """Change a workload as a patch says, or refuse all of it."""
+    """Apply all changes of a patch to a workload, or none."""
     spec = workload.spec
     if spec.delete:
         raise problems.Conflicting(Code.BEING_DELETED, "It is being deleted")
@@ -121,7 +121,7 @@ def _apply(workload: Workload, patch: Mapping[str, Any], live: Live) -> None:
 
 
 def _refused(workload: Workload, patch: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Fields that cannot change now, each with the reason."""
+    """The fields that cannot change now, each with the reason."""
     spec, status = workload.spec, workload.status
     for name in patch:
         if name in ENDPOINT_FIELDS and spec.kind != "inference":

@@ -1,4 +1,4 @@
-"""Suspend, resume, delete: wishes written into the specification; the reconciler follows them."""
+"""Suspend, resume, delete: written into the specification for the reconciler."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,17 +21,17 @@ class Control:
         self._store = store
 
     async def suspend(self, workload: Workload, asked_by: str) -> Workload:
-        """Ask for a stop that keeps the definition; asking again is no error."""
+        """Request a stop that keeps the definition; no effect if it was requested before."""
         return await self._change(workload, partial(_suspend, asked_by))
 
     async def resume(self, workload: Workload) -> Workload:
-        """Ask for a place in the queue again."""
+        """Request that the workload is queued again."""
         return await self._change(workload, _resume)
 
     async def delete(
         self, workload: Workload, asked_by: str, *, children: bool = False
     ) -> Workload:
-        """Ask for the end; asking again is no error.
+        """Request the deletion; no effect if it was requested before.
 
         With ``children`` also for that of all live work that it submitted, and that those did.
         It goes first, so that it submits nothing more meanwhile.
@@ -50,7 +50,7 @@ class Control:
         return await self._change(workload, change)
 
     async def _change(self, workload: Workload, change: Callable[[Workload], bool]) -> Workload:
-        """Write what ``change`` did, unless it says that nothing was left to do."""
+        """Write the result of ``change``, unless it reports that nothing had to change."""
         for attempt in range(ATTEMPTS):
             if attempt:
                 workload = await self._store.get_by_uid(Workload, workload.meta.uid)

@@ -1,4 +1,4 @@
-"""Files that work keeps: listed with when they expire, and copied beyond that.
+"""Files that work keeps: listed with their expiry, and copied to be kept longer.
 
 A copy is made first and recorded then; what is never recorded is removed by ``retention``.
 """
@@ -31,14 +31,14 @@ _CHECKPOINT: Final = re.compile(r"(?:task-(\d+)/)?(step-(\d+)\.\d+)")
 
 
 def engine_refusal(error: EngineError) -> problems.Problem:
-    """What an engine's refusal is on the wire."""
+    """An engine's refusal as a problem."""
     if isinstance(error, UnknownFile):
         return problems.Missing(Code.NO_SUCH_FILE, str(error))
     return problems.Conflicting(Code.ENGINE_REFUSED, str(error))
 
 
 def checkpoints(files: Sequence[StoredFile], kept: dict[str, str]) -> list[StoredCheckpoint]:
-    """The checkpoints that files are parts of, oldest first.
+    """The checkpoints to which files belong, oldest first.
 
     ``kept``: names of copies by the path of what was copied.
     """
@@ -71,7 +71,7 @@ class Copies:
         self._deps = deps
 
     async def artifacts(self, workload: Workload) -> Artifacts:
-        """What a workload keeps."""
+        """The artifacts of a workload."""
         files = await self._list(folder_of(Area.ARTIFACTS, workload))
         return Artifacts(
             items=files,
@@ -143,7 +143,7 @@ class Copies:
         return await self._make("model", folder_of(area, run), path, copy)
 
     async def _checkpoint(self, workload: Workload, asked: str) -> StoredCheckpoint:
-        """The latest checkpoint of that name or step."""
+        """The latest checkpoint with that name or step."""
         listed = (await self.checkpoints(workload)).items
         found = [one for one in listed if asked in (one.name, str(one.step))]
         if not found:
@@ -208,7 +208,7 @@ class Copies:
         return [record.copy for record in await self._deps.ledger.copies(kind, project, name)]
 
     async def find(self, kind: CopyKind, project: str, name: str, version: str) -> CopyRecord:
-        """One of them; raises ``Missing``."""
+        """One copy. Raises ``Missing``."""
         for record in await self._deps.ledger.copies(kind, project, name):
             if str(record.copy.version) == version:
                 return record
@@ -218,7 +218,7 @@ class Copies:
     async def delete(
         self, kind: CopyKind, project: str, name: str, version: str, person: Principal
     ) -> None:
-        """Remove one, with its files: whoever made it, or who manages models there."""
+        """Delete a copy with its files; for its author, and for managers of the models."""
         record = await self.find(kind, project, name, version)
         manages = person.may_in(project, "models:manage")
         if not manages and not person.owns(record.copy.user, kind):

@@ -1,4 +1,4 @@
-"""Departments: rules that bind several projects together."""
+"""Departments: rules for several projects together."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ class Departments:
         return sorted(page.items, key=lambda one: one.meta.name)
 
     async def put(self, name: str, body: DepartmentFields, principal: Principal) -> Department:
-        """Make it, or give it exactly these rules."""
+        """Create a department, or replace its rules."""
         wanted = convert.to_department(body, principal, name=name)
         for _ in range(ATTEMPTS):
             found = await self._found(name)
@@ -60,7 +60,7 @@ class Departments:
             return None
 
     async def delete(self, name: str) -> None:
-        """Remove one that no project belongs to."""
+        """Delete a department without projects."""
         projects = (await self._ledger.list(Project)).items
         inside = sorted(one.meta.name for one in projects if one.spec.department == name)
         if inside:

@@ -33,7 +33,7 @@ NOT_AT_REST: Final = tuple(phase for phase in get_args(Phase) if phase not in AT
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which workloads a listener wants; empty means any.
+    """The workloads that a listener wants; empty sets do not restrict.
 
     Attributes:
         routed: only what has routes; such a stream says when what is there has been told.
@@ -59,7 +59,7 @@ class Filter:
 
 
 class Watcher:
-    """A caller looked up again and again while a stream of its lasts."""
+    """A caller that is authenticated again and again while a stream lasts."""
 
     def __init__(self, deps: ApiDependencies, principal: Principal, token: str) -> None:
         self._deps, self._token = deps, token
@@ -83,7 +83,7 @@ class Watcher:
 
 
 class EventStreams:
-    """Opens event streams and counts them."""
+    """Opens event streams, and counts them for each user."""
 
     def __init__(self, deps: ApiDependencies) -> None:
         self._deps = deps
@@ -91,7 +91,7 @@ class EventStreams:
 
     @contextmanager
     def counted(self, principal: Principal) -> Iterator[None]:
-        """One of the streams that a user may hold open."""
+        """Count one of the user's open streams inside the block."""
         key = f"{principal.kind}:{principal.name}"
         if self._open[key] >= self._deps.timing.per_user:
             raise problems.TooMany(
@@ -137,7 +137,7 @@ class EventStreams:
     async def _snapshot(
         self, principal: Principal, wanted: Filter
     ) -> AsyncGenerator["_Known", None]:
-        """What is; the last item says from which version on changes are news."""
+        """The present objects; the last item has the version after which changes follow."""
         if wanted.uid:
             workload = await self._deps.ledger.get_by_uid(Workload, wanted.uid)
             version = workload.meta.resource_version

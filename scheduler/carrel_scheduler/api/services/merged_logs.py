@@ -28,7 +28,7 @@ class _Source:
 
     @property
     def head(self) -> bytes | None:
-        """The next line, if it is there already."""
+        """The next line, if it has been read already."""
         return self._lines[-1] if self._lines else None
 
     def take(self) -> bytes:
@@ -36,7 +36,7 @@ class _Source:
         return self._lines.pop()
 
     async def more(self) -> None:
-        """Wait until there is a line, or the end."""
+        """Wait for a line or the end."""
         while not self._lines and not self.ended:
             try:
                 piece = await anext(self._pieces, None)
@@ -90,7 +90,7 @@ async def merged(
 async def _read(
     live: Sequence[_Source], reading: dict[asyncio.Task[None], _Source], *, follow: bool
 ) -> None:
-    """Wait for lines of those that have none."""
+    """Wait for lines of the logs without a pending one."""
     asked = set(reading.values())
     for source in live:
         if source.head is None and source not in asked:

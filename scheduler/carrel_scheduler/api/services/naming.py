@@ -32,14 +32,14 @@ class _Numbers:
 
 
 class Naming:
-    """Hands out names; two callers never get the same one."""
+    """Generates names; no two callers get the same one."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
         self._store, self._clock = store, clock
         self._known: OrderedDict[tuple[str, str], _Numbers] = OrderedDict()
 
     async def next(self, project: str, prefix: str) -> str:
-        """``<prefix>-<n>`` with the first number that is not taken."""
+        """``<prefix>-<n>`` with the first free number."""
         key = (project, prefix)
         numbers = self._known.get(key)
         if numbers is None or self._clock() - numbers.read_at > KEEP_SECONDS:

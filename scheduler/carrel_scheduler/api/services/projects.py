@@ -44,7 +44,7 @@ class Projects:
 
     @asynccontextmanager
     async def in_use(self, name: str) -> AsyncIterator[None]:
-        """Keep a project from being deleted meanwhile; raises ``Invalid`` when there is none."""
+        """Protect a project from deletion inside the block. Raises ``Invalid`` if it is unknown."""
         async with self.all_in_use((name,)):
             yield
 
@@ -97,7 +97,7 @@ class Projects:
             ) from None
 
     async def visible(self, principal: Principal) -> list[Project]:
-        """Those that the caller sees, by name."""
+        """Projects that the caller may see, by name."""
         page = await self._deps.ledger.list(Project)
         seen = [project for project in page.items if principal.sees(project.meta.name)]
         return sorted(seen, key=lambda project: project.meta.name)
@@ -142,7 +142,7 @@ class Projects:
         raise _changed_meanwhile(name)
 
     def _moved(self) -> None:
-        """What access rules of departments hold for may have changed."""
+        """Drop cached rights, because a project moved to another department."""
         self._deps.access_rules.forget()
 
     async def preview(self, name: str, patch: Mapping[str, Any]) -> ProjectImpact:
@@ -180,7 +180,7 @@ class Projects:
         return [project for project, _ in written]
 
     async def _put_back(self, written: Sequence[tuple[Project, ProjectSpec]]) -> None:
-        """Give projects their rules back, unless somebody has changed them since."""
+        """Restore projects' rules, unless somebody has changed them since."""
         for project, before in written:
             project.spec = before
             with contextlib.suppress(Conflict, NotFound):
@@ -189,7 +189,7 @@ class Projects:
     async def _all_patched(
         self, names: Sequence[str], patch: Mapping[str, Any], principal: Principal
     ) -> list[tuple[Project, Project]]:
-        """Each project as it is, and as it would be; nothing is written."""
+        """Each project before and after the patch; nothing is written."""
         if len(set(names)) < len(names):
             raise problems.invalid_field("projects", Code.INVALID, list(names), "each name once")
         if not patch or "resource_version" in patch:
@@ -242,7 +242,7 @@ class Projects:
             )
 
     async def _check_department(self, spec: ProjectSpec) -> None:
-        """Refuse a department that is not there."""
+        """Refuse an unknown department."""
         if not spec.department:
             return
         try:
@@ -256,7 +256,7 @@ class Projects:
             ) from None
 
     async def delete(self, name: str) -> None:
-        """Remove an empty project and its Hub group."""
+        """Delete a project without workloads, and its Hub group."""
         await self.get(name)
         if name in self._closing:
             raise _changed_meanwhile(name)
@@ -322,7 +322,7 @@ def check_groups(
 
 
 def _check_group_names(live: Live, field: str, names: Collection[str]) -> None:
-    """Refuse groups of nodes that no node is in; ``field`` names them."""
+    """Refuse node groups without nodes; ``field`` names them."""
     there = {node.group for node in live.nodes()} - {""}
     unknown = sorted(set(names) - there)
     if unknown:
@@ -331,7 +331,7 @@ def _check_group_names(live: Live, field: str, names: Collection[str]) -> None:
 
 
 def _of_changes(error: problems.Invalid) -> problems.Invalid:
-    """The same about the fields of a request that has them in ``changes``."""
+    """The same check for fields below ``changes`` in a request."""
     errors = [msgspec.structs.replace(one, field=f"changes.{one.field}") for one in error.errors]
     return problems.Invalid(error.code, error.detail, errors=errors)
 

@@ -99,6 +99,6 @@ def _asked(workload: Workload) -> dict[str, Any]:
 
 
 def _names(struct: type[msgspec.Struct]) -> Iterable[str]:
-    """The fields that somebody may ask for."""
+    """The requested fields."""
     found = constraints.fields(struct).values()
     return [one.name for one in found if Mark.INTERNAL not in one.marks]

@@ -51,7 +51,7 @@ class Submission:
     async def forecast(
         self, body: WorkloadCreate, principal: Principal
     ) -> tuple[Workload, ReasonInfo]:
-        """What would become of it; nothing is written."""
+        """The forecast for a request; nothing is written."""
         async with (
             self._projects.in_use(body.project),
             self._children.room_for(principal, 1) as tree,
@@ -90,7 +90,7 @@ class Submission:
         return workload
 
     async def _check_code(self, workload: Workload) -> None:
-        """Refuse code that nobody uploaded; what is there is kept for longer."""
+        """Refuse code that was not uploaded; extends the retention of existing code."""
         source = workload.spec.code
         if source is None or not source.digest:
             return

@@ -34,7 +34,7 @@ cat >> "$part"
 
 
 def running_task(workload: Workload, index: int) -> TaskId:
-    """The task's present run; raises ``Conflicting`` when it does not run."""
+    """The task's running attempt. Raises ``Conflicting`` if it does not run."""
     if workload.status.phase == "running":
         for task in workload.status.tasks:
             if task.index == index and task.ended_at is None:
@@ -92,7 +92,7 @@ async def write(
 
 
 def _word(path: str) -> str:
-    """A path that no command takes for an option."""
+    """A path in a form that no command takes for an option."""
     return f"./{path}" if path.startswith("-") else path
 
 

@@ -25,7 +25,7 @@ MICROSECONDS: Final = 1_000_000
 
 
 def microseconds_of(seconds: float) -> int:
-    """Whole microseconds, so that differences of times add up."""
+    """Time in whole microseconds, so that differences add up exactly."""
     return round(seconds * MICROSECONDS)
 
 
@@ -53,26 +53,26 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """True while it holds anything."""
+        """Whether the workload holds anything."""
         return bool(self.gpu_milli or self.cpu_milli or self.memory_bytes)
 
     @property
     def counts(self) -> bool:
-        """True while it waits or holds anything."""
+        """Whether the workload waits or holds anything."""
         return self.holds or self.to_phase == WAITING
 
     @property
     def is_preemption(self) -> bool:
-        """Whether it begins with the workload giving way."""
+        """Whether the span begins with an eviction of the workload."""
         return self.to_phase == GIVING_WAY and self.from_phase != GIVING_WAY
 
     def microseconds(self, since: float, until: float) -> int:
-        """Its length inside [since, until), whose ends are in epoch seconds."""
+        """The length of the part inside [since, until), given in epoch seconds."""
         end = until if self.ended_at is None else min(self.ended_at, until)
         return max(0, microseconds_of(end) - microseconds_of(max(self.at, since)))
 
     def seconds(self, since: float, until: float) -> float:
-        """Its length inside [since, until)."""
+        """The length of the part inside [since, until)."""
         return self.microseconds(since, until) / MICROSECONDS
 
 
@@ -139,7 +139,7 @@ def key_of(by: str, departments: Mapping[str, str], kinds: Mapping[str, str]) ->
 
 
 def measured_key(by: str, piece: GpuUse) -> str:
-    """What a measured piece counts for, by a grouping of ``BY_PLACE``."""
+    """The key to which measured use belongs in a grouping of ``BY_PLACE``."""
     known = piece.gpu_type if by == "gpu-type" else piece.node_group
     return known or UNKNOWN
 

@@ -43,7 +43,7 @@ MILLI: Final = 1000
 
 
 class Allocated(msgspec.Struct):
-    """What was allocated in a span of time, in integers that grow.
+    """Allocated amounts in a period, as integers that are summed up.
 
     Attributes:
         gpu: thousandths of GPUs times microseconds.
@@ -70,7 +70,7 @@ class Allocated(msgspec.Struct):
             self.waiting += microseconds
 
     def join(self, other: "Allocated") -> None:
-        """Count what was summed up elsewhere."""
+        """Add amounts that were summed up elsewhere."""
         self.gpu += other.gpu
         self.borrowed += other.borrowed
         self.cpu += other.cpu
@@ -78,7 +78,7 @@ class Allocated(msgspec.Struct):
         self.waiting += other.waiting
 
     def cost(self, price: PricePeriod) -> float:
-        """What it costs by one price, in its currency."""
+        """The cost at one price, in its currency."""
         hour = 3600 * MICROSECONDS
         return (
             self.gpu / (MILLI * hour) * price.gpu_hour
@@ -151,7 +151,7 @@ class Line:
 
     @property
     def counts(self) -> bool:
-        """Whether anything counts for it."""
+        """Whether any amount is above zero."""
         counted = self.workloads or self.aggregated or self.preemptions
         return bool(counted or self.allocated.waiting or any(self.used) or any(self.idle))
 
@@ -178,7 +178,7 @@ class Line:
         self.preemptions += begins_inside and span.is_preemption
 
     def add_measured(self, piece: GpuUse, since: float, until: float) -> None:
-        """Count the part of what was measured inside [since, until)."""
+        """Add the part of measured use inside [since, until)."""
         inside = min(piece.until, until) - max(piece.since, since)
         part = max(0.0, inside) / (piece.until - piece.since)
         self.used.append(piece.used_gpu_seconds * part)
@@ -203,7 +203,7 @@ class Line:
 
 
 def check_range(by: str, since: float, until: float) -> None:
-    """Raises ``InvalidArgument`` for a grouping or a span of time that cannot be."""
+    """Raise ``InvalidArgument`` for an unknown grouping or an invalid period."""
     if by not in GROUPINGS:
         raise InvalidArgument("by", by, "one of " + ", ".join(GROUPINGS))
     if not math.isfinite(since):
@@ -257,7 +257,7 @@ def price_windows(
 def _lines_of_total(
     by: str, departments: Mapping[str, str], total: Total
 ) -> Sequence[tuple[str, Total]]:
-    """What a total counts for; waiting is at no place."""
+    """The keys to which a total belongs; waiting has no place."""
     match by:
         case "department":
             return [(departments.get(total.project) or NO_DEPARTMENT, total)]
@@ -284,7 +284,7 @@ def sums_of(
     departments: Mapping[str, str] = MappingProxyType({}),
     prices: Sequence[PricePeriod] = (),
 ) -> Mapping[str, Line]:
-    """The lines of ``account`` by key, with integers for what was allocated."""
+    """The lines of ``account`` by key, with allocated amounts as integers."""
     check_range(by, since, until)
     found = list(spans_)
     kinds = {span.workload_uid: span.kind for span in found}

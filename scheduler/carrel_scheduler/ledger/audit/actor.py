@@ -35,7 +35,7 @@ class Actor:
     recorded: int = 0
 
     def entry(self, verb: str) -> AuditEntry:
-        """An entry that says who and from where."""
+        """An entry with the actor and the origin of the request."""
         return AuditEntry(
             at=self.at,
             user=self.user,
@@ -79,7 +79,7 @@ _ACTOR: ContextVar[Actor | None] = ContextVar("actor", default=None)
 
 
 def current() -> Actor | None:
-    """Who acts in the present task; ``None``: the scheduler itself."""
+    """The actor of the present task; ``None``: the scheduler itself."""
     return _ACTOR.get()
 
 

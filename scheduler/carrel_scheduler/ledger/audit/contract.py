@@ -1,4 +1,4 @@
-"""What a ledger's audit log offers; see ``carrel_schema.governance.audit``."""
+"""The interface of a ledger's audit log; see ``carrel_schema.governance.audit``."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from carrel_schema.governance.audit import AuditEntry, AuditHead, AuditVerificat
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries; what is left out does not matter.
+    """A filter of entries; fields that are not set do not restrict.
 
     Attributes:
         user: who did it, or on whose behalf.
@@ -35,7 +35,7 @@ class Audit(Protocol):
     """Appends and reads entries. Nothing changes an entry."""
 
     async def add(self, entries: Sequence[AuditEntry]) -> None:
-        """Append; returns when they are durable. Raises ``StorageFull``."""
+        """Append entries; returns when they are durable. Raises ``StorageFull``."""
         ...
 
     async def read(

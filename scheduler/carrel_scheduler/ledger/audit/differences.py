@@ -1,4 +1,4 @@
-"""What changed between two documents: changed fields only, by path, and no secrets.
+"""Differences between two documents: changed fields only, by path, without secrets.
 
 Values under names that sound like secrets, and of environment variables whatever their names, are
 replaced by a mark; whether they changed is still seen. Long texts, as the files of a job, are told
@@ -40,7 +40,7 @@ def differences(before: bytes | str | None, after: bytes | str | None) -> tuple[
 
 
 def shown(fields: Fields) -> Fields:
-    """Fields that somebody else compared, without secrets and long texts."""
+    """Fields that another part compared, without secrets and long texts."""
     return _shown(_flat(msgspec.json.encode(fields)))
 
 

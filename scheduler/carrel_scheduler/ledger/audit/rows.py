@@ -33,13 +33,13 @@ _DECODER: Final = msgspec.json.Decoder(AuditEntry)
 
 
 def read_head(connection: Connection) -> AuditHead:
-    """Both ends; those of an empty chain when nothing was ever written."""
+    """Both ends of the chain; those of an empty chain if nothing was ever written."""
     row = connection.execute(_HEAD).mappings().one_or_none()
     return AuditHead() if row is None else AuditHead(**row)
 
 
 def append(connection: Connection, entries: Sequence[AuditEntry], sign: Sign) -> None:
-    """Append entries in their order. The caller holds the lock of writers."""
+    """Append entries in order. The caller holds the lock of writers."""
     head = read_head(connection)
     seq, last = head.seq, head.hash
     rows = []

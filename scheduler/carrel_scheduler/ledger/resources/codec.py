@@ -63,7 +63,7 @@ class Stored(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
 
     @property
     def version(self) -> int:
-        """The API server's version of it."""
+        """The API server's version of the resource."""
         return int(self.metadata.resource_version)
 
 
@@ -80,7 +80,7 @@ def namespace_of(obj: Object) -> str:
 
 
 def manifest(obj: Object) -> dict[str, Any]:
-    """A new custom resource; what is to be its status is written later."""
+    """A new custom resource; its status is written afterwards."""
     resource = resource_of(obj)
     metadata: dict[str, Any] = {
         "name": obj.meta.name,
@@ -105,7 +105,7 @@ def finalizers(obj: Object) -> list[str]:
 
 
 def labels(obj: Object) -> dict[str, str]:
-    """Labels: those that Kubernetes takes, and ours."""
+    """The labels: those that are valid in Kubernetes, and Carrel's."""
     ours = {names.UID: obj.meta.uid}
     if isinstance(obj, Workload):
         ours |= {names.PROJECT: obj.meta.project, names.KIND: obj.spec.kind}
@@ -129,7 +129,7 @@ def kept_labels(obj: Object) -> dict[str, str]:
 
 
 def is_label_value(text: str) -> bool:
-    """Whether Kubernetes takes it as the value of a label."""
+    """Whether a text is a valid label value in Kubernetes."""
     return _LABEL_VALUE.fullmatch(text) is not None
 
 
@@ -187,7 +187,7 @@ def _add_what_lies_elsewhere(obj: Workload, stored: Stored) -> None:
 
 
 def meta_of(kind: type[Object], stored: Stored) -> Meta:
-    """The identity; one without our label is known by the API server's uid."""
+    """The identity; without Carrel's label the API server's uid is used."""
     meta = stored.metadata
     marks = meta.annotations
     project = meta.namespace.removeprefix(names.NAMESPACE_PREFIX) if kind is Workload else ""
@@ -217,11 +217,11 @@ def _time(text: str) -> float:
 
 
 def labels_of(meta: ObjectMeta) -> dict[str, str]:
-    """The labels that people gave."""
+    """The labels set by users."""
     given = {key: text for key, text in meta.labels.items() if key not in _OURS}
     return given | _KEPT.decode(meta.annotations.get(names.LABELS, "{}"))
 
 
 def given_fields(stored: Stored) -> Mapping[str, Any]:
-    """What its author wrote as specification, by the manifest's names."""
+    """The fields that the author wrote into the specification, by the manifest's names."""
     return msgspec.json.decode(stored.spec, type=dict[str, Any])

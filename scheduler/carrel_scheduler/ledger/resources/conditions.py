@@ -69,17 +69,17 @@ def _one(
 
 
 def refused(sentence: str, reason: str, at: float, generation: int) -> dict[str, Any]:
-    """The condition of what Carrel does not take on."""
+    """The condition of an object that Carrel rejects."""
     return _one("Accepted", reason, sentence, at, generation, holds=False)
 
 
 def timestamp(at: float) -> str:
-    """Epoch seconds as Kubernetes writes them."""
+    """Epoch seconds in the format of Kubernetes."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def shown(workload: Workload) -> dict[str, str]:
-    """The words and counts of tables."""
+    """The texts and counts for printer columns."""
     status, spec = workload.status, workload.spec
     held = [task for task in status.tasks if task.place in ("held", "leaving")]
     present = held if status.phase in HOLDING else []
@@ -97,7 +97,7 @@ def shown(workload: Workload) -> dict[str, str]:
 
 
 def _word(workload: Workload) -> str:
-    """The state in one word, as the command line says it."""
+    """The state in one word, as the command line shows it."""
     status = workload.status
     token = status.reason.token if status.reason else ""
     if status.phase == "stopped" and token in _GAVE_WAY:

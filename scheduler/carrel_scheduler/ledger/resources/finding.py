@@ -42,7 +42,7 @@ class Known:
         self._named: dict[tuple[str, str, str], str] = {}
 
     def note(self, obj: Object) -> None:
-        """It was seen."""
+        """Record one object as seen."""
         uid = obj.meta.uid
         self._places.pop(uid, None)
         self._places[uid] = Place(codec.resource_of(obj), codec.namespace_of(obj), obj.meta.name)
@@ -53,12 +53,12 @@ class Known:
             self._named = {key: uid for key, uid in self._named.items() if uid != oldest}
 
     def note_all(self, objects: Iterable[Object]) -> None:
-        """They were seen."""
+        """Record objects as seen."""
         for obj in objects:
             self.note(obj)
 
     def forget(self, obj: Object) -> None:
-        """It is gone."""
+        """Forget a deleted object."""
         self._places.pop(obj.meta.uid, None)
         key = _key(type(obj), obj.meta)
         if self._named.get(key) == obj.meta.uid:
@@ -133,7 +133,7 @@ class Finder:
         return None
 
     async def _at(self, kind: type[ObjectT], place: Place) -> ObjectT | None:
-        """What lies there, if it is one of ours."""
+        """The object at this name, if Carrel manages it."""
         try:
             with refusals():
                 stored = await self.client.get(place.resource, place.name, place.namespace, Stored)

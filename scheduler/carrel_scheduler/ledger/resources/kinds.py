@@ -19,7 +19,7 @@ CATEGORY: Final = "carrel"
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A kind with the names that people may use for it."""
+    """A kind with its names and short names."""
 
     resource: Resource
     singular: str

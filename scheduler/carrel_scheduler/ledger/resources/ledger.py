@@ -114,7 +114,7 @@ class KubernetesLedger(KubernetesStore, Past):
         return [one.meta for one in stored]
 
     async def _let_go(self, workload: Workload) -> Workload:
-        """What somebody removed by force has gone already."""
+        """Remove a workload; no error if somebody removed its object by force."""
         with suppress(NotFound):
             return await self.remove(workload)
         return workload
@@ -229,7 +229,7 @@ class KubernetesLedger(KubernetesStore, Past):
         return made
 
     async def _enter_once(self, obj: Workload) -> None:
-        """The entry may be there from a try that was not finished."""
+        """Write the entry, unless an interrupted attempt has already done so."""
         try:
             await self.rows.create_workload(
                 entry_of(obj), secrets={}, transition=Transition.first(obj)
@@ -294,7 +294,7 @@ class KubernetesLedger(KubernetesStore, Past):
 
     @override
     async def close(self) -> None:
-        """Finish what was asked for, end the watches, close the database of rows."""
+        """Finish the calls that wait, end the watches, close the database of rows."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
         await self._writer.close()
         await super().close()

@@ -85,7 +85,7 @@ def filtered(
     labels: dict[str, str] | None,
     search: str,
 ) -> Wanted:
-    """Whether an object passes all filters that are given."""
+    """Whether an object passes all given filters."""
 
     def wanted(obj: Any) -> bool:
         meta = obj.meta
@@ -114,7 +114,7 @@ def page(
     *,
     newest_first: bool = False,
 ) -> Page[ObjectT]:
-    """The part of a listing that was asked for."""
+    """The requested page of a listing."""
     if limit is not None and limit < 1:
         raise InvalidArgument("limit", limit, "at least 1")
     begin = _position(after)

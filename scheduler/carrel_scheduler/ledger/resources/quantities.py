@@ -26,7 +26,7 @@ Quantity = str | int | float
 
 
 def amount(given: Quantity, field: str) -> Decimal:
-    """The number that a quantity stands for; raises ``InvalidArgument`` about ``field``."""
+    """The number of a quantity; raises ``InvalidArgument`` about ``field``."""
     found = _FORM.fullmatch(str(given))
     if found is None:
         raise InvalidArgument(field, given, "an amount such as 2, 500m or 8Gi")
@@ -50,12 +50,12 @@ def _whole(number: Decimal) -> int:
 
 
 def of_milli(number: int) -> str:
-    """Thousandths as people write them: ``500m``, ``2``."""
+    """Thousandths as a quantity: ``500m``, ``2``."""
     return f"{number}m" if number % _MILLI else str(number // _MILLI)
 
 
 def of_bytes(number: int) -> str:
-    """Bytes in the largest binary unit that leaves no fraction."""
+    """Bytes as a quantity in the largest binary unit without a fraction."""
     fitting = [(size, name) for size, name in _BINARY if number and number % size == 0]
     size, name = fitting[-1] if fitting else (1, "")
     return f"{number // size}{name}"

@@ -1,4 +1,4 @@
-"""What the API server refuses, in the ledger's words."""
+"""Errors of the API server as errors of the ledger."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from carrel_schema.objects import Object
 
 
 class Lost(LedgerUnavailable):
-    """There was no answer: what was asked for may have been done."""
+    """No response was received: the change may have been made."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ _MILLI: Final = 1000
 
 
 class Repairs(NamedTuple):
-    """What is to be done.
+    """The repairs to make.
 
     Attributes:
         unentered: objects without an entry, with their first rows.
@@ -77,7 +77,7 @@ def _never_made(last: Transition | None) -> bool:
 
 
 def _differs(workload: Workload, last: Transition | None) -> bool:
-    """Whether the status tells of a turn that the rows do not know."""
+    """Whether the status is of an epoch or attempt that the rows do not have."""
     status = workload.status
     if last is None:
         return status.phase != "pending"

@@ -1,4 +1,4 @@
-"""The rows of the past beside objects that lie elsewhere.
+"""The rows of the past, beside objects that are stored elsewhere.
 
 Every workload has an entry here, too: its identity without what it asks for. It holds the name for
 one workload of its project, whatever its kind, keeps secrets and logs of studies with it, and is
@@ -64,7 +64,7 @@ _AT_ONCE = 500
 
 
 def entry_of(workload: Workload) -> Workload:
-    """What is kept here of a workload."""
+    """The entry that is stored here for a workload."""
     meta, spec = workload.meta, workload.spec
     identity = Meta(
         name=meta.name,
@@ -84,7 +84,7 @@ class Rows(SqlLedger):
         self._writer.tells_of_objects = False  # whoever writes the objects does
 
     async def epoch(self) -> int:
-        """That of the present scheduler."""
+        """The epoch of the present scheduler."""
         return await self._read(lambda connection: int(connection.execute(_EPOCH).scalar_one()))
 
     async def write(
@@ -94,7 +94,7 @@ class Rows(SqlLedger):
         decisions: Sequence[Decision],
         gone: Sequence[str] = (),
     ) -> None:
-        """Append rows and drop the entries of what is gone; raises ``Fenced``."""
+        """Append rows and remove the entries of deleted objects. Raises ``Fenced``."""
         arrivals, actions, uids = tuple(rows), tuple(decisions), tuple(gone)
 
         def append(transaction: Transaction) -> None:
@@ -108,7 +108,7 @@ class Rows(SqlLedger):
         await self._writer.run(append, waits=True)
 
     async def withdraw(self, uid: str) -> None:
-        """The workload was never made: its entry and its first row go."""
+        """Remove the entry and first row of a workload that was never created."""
 
         def undo(transaction: Transaction) -> None:
             for statement in _WITHDRAW:
@@ -117,7 +117,7 @@ class Rows(SqlLedger):
         await self._writer.run(undo, waits=True)
 
     async def drop(self, uid: str) -> None:
-        """The workload is gone; what happened to it stays."""
+        """Remove the entry of a deleted workload; its history stays."""
 
         def remove(transaction: Transaction) -> None:
             there = object_rows.by_uids(transaction.connection, Workload, [uid])
@@ -126,7 +126,7 @@ class Rows(SqlLedger):
         await self._writer.run(remove, waits=True)
 
     async def last_of(self, uids: Sequence[str]) -> Mapping[str, Transition]:
-        """The last row of each workload that has any."""
+        """The last row of each workload with any."""
         found: dict[str, Transition] = {}
         for start in range(0, len(uids), _AT_ONCE):
             rows = await self._read(_last_rows, list(uids[start : start + _AT_ONCE]))

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class KubernetesStore(Finder):
-    """See the module. Belongs to the event loop that it is made in.
+    """See the module. Belongs to the event loop in which it is created.
 
     Args:
         client: of the cluster.
@@ -222,7 +222,7 @@ class KubernetesStore(Finder):
             return  # ended with its finalizer, or another object has the name by now
 
     async def mark(self, obj: ObjectT, annotations: Mapping[str, str]) -> ObjectT:
-        """Make one of ours of what somebody else made; raises as ``update`` does.
+        """Adopt an object that somebody else created; raises as ``update`` does.
 
         ``annotations`` are those that it has.
         """
@@ -232,7 +232,7 @@ class KubernetesStore(Finder):
         return await self._patched(wanted, body, "", marked=False)
 
     async def finish_deletion(self, resource: Resource, stored: Stored) -> None:
-        """Delete what was let go."""
+        """Delete an object whose finalizer was removed."""
         meta = stored.metadata
         with refusals():
             await self._delete(Place(resource, meta.namespace, meta.name), stored)
@@ -257,7 +257,7 @@ class KubernetesStore(Finder):
         return watch
 
     async def close(self) -> None:
-        """End the watches. The client is the caller's own to close."""
+        """End the watches. The caller closes the client."""
         self._closed = True
         watches, self._watches = self._watches, []
         for watch in watches:
@@ -265,7 +265,7 @@ class KubernetesStore(Finder):
 
 
 def _done(there: Object, wanted: Object, sub: str) -> bool:
-    """Whether what is there is what was to be written."""
+    """Whether the stored object equals the one that was to be written."""
     if sub:
         return there.status == wanted.status
     return there.spec == wanted.spec and there.meta.labels == wanted.meta.labels

@@ -100,7 +100,7 @@ class ManyWatch(Generic[ObjectT]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the watch; whoever waits for a change hears that there is none."""
+        """End the watch; a waiting ``anext`` ends, too."""
         if self._ended:
             return
         self._ended = True
@@ -112,7 +112,7 @@ class ManyWatch(Generic[ObjectT]):
         self._found.put_nowait(None)
 
     async def _check(self, resource: Resource, version: int) -> None:
-        """A version that is still to come would be waited for in silence."""
+        """Refuse a version from the future, for which a watch would wait silently."""
         try:
             body = await self._client.raw("GET", f"{resource.path()}?limit=1")
             there = int(decode_page(body, Stored).metadata.resource_version)
@@ -150,7 +150,7 @@ class ManyWatch(Generic[ObjectT]):
             await self._found.put(LedgerUnavailable(f"{resource.plural}: {error!r}"))
 
     async def _take(self, resource: Resource, line: bytes, cursor: int) -> int:
-        """Tell a change; returns where the watch goes on from."""
+        """Queue a change; returns the version from which the watch continues."""
         try:
             version, change = self._read(resource, raw_event(line))
         except KubeError:
@@ -175,7 +175,7 @@ class ManyWatch(Generic[ObjectT]):
         return version, None if obj is None else Change(change, version, obj)
 
     def _tells(self, change: ChangeType, obj: ObjectT) -> bool:
-        """Whether it is more than a status, where statuses are left out."""
+        """Whether to deliver a change: mere changes of a status may be left out."""
         if self._statuses:
             return True
         uid, now = obj.meta.uid, (obj.meta.generation, obj.meta.labels)

@@ -1,4 +1,4 @@
-"""The ledger's structures as they stand in manifests.
+"""The ledger's structures in the form of manifests.
 
 Every structure has a twin that is made from it: the same fields in camelCase, the same defaults,
 the same structures inside. Two say amounts as people on a cluster write them (``Amounts``,
@@ -57,7 +57,7 @@ class Amounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Ceiling(Amounts, frozen=True, kw_only=True, rename="camel"):
-    """Amounts that use never exceeds; null means no bound.
+    """The largest amounts that use may reach; null means no bound.
 
     Attributes:
         gpus: number of GPUs, also a share of one in hundredths.
@@ -69,7 +69,7 @@ class Ceiling(Amounts, frozen=True, kw_only=True, rename="camel"):
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one task needs.
+    """The resource request of one task.
 
     Attributes:
         gpus: number of GPUs, or a share of one in hundredths (0.25).
@@ -139,7 +139,7 @@ def _volumes(spec: Any) -> list[tuple[str, str]]:
 
 @cache
 def twin(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """The structure as it is read from a manifest."""
+    """The structure for reading manifests."""
     if struct in _AS_PEOPLE_SAY:
         return _AS_PEOPLE_SAY[struct]
     hints = get_type_hints(struct, include_extras=True)
@@ -177,7 +177,7 @@ def _default(field: msgspec.structs.FieldInfo, hint: Any) -> tuple[Any, ...]:
 
 
 def _twinned(hint: Any) -> Any:
-    """A type with every structure of ours in it replaced by its twin."""
+    """A type in which each structure of the schema is replaced by its twin."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return twin(hint)
     origin, arguments = get_origin(hint), get_args(hint)
@@ -194,7 +194,7 @@ def _twinned(hint: Any) -> Any:
 
 
 def sparse(obj: msgspec.Struct) -> dict[str, Any]:
-    """What a structure says beyond its defaults, as it stands in a manifest."""
+    """The fields of a structure that differ from their defaults, in the form of manifests."""
     if isinstance(obj, Resources):
         return _needs(obj)
     found: dict[str, Any] = {}
@@ -214,7 +214,7 @@ def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, str, Any], ...]:
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> Any:
-    """What a field has when nothing is said; ``NODEFAULT`` when something must be."""
+    """The default of a field; ``NODEFAULT`` for a required one."""
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return field.default

@@ -42,7 +42,7 @@ _REASON: Final = msgspec.json.Decoder(ReasonInfo)
 
 
 class Encoded(msgspec.Struct, Generic[ObjectT], frozen=True):
-    """An object as it is stored; ``phase``, ``user`` and ``workload_kind`` serve filters."""
+    """An object in stored form; ``phase``, ``user`` and ``workload_kind`` are for filters."""
 
     kind: type[ObjectT]
     meta: Meta
@@ -67,7 +67,7 @@ class EncodedStatus(msgspec.Struct, frozen=True):
 
 
 def to_json(value: Any, field: str) -> str:
-    """JSON text of a value; raises ``InvalidArgument`` for what JSON cannot hold."""
+    """JSON text of a value. Raises ``InvalidArgument`` if it has no JSON form."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError) as error:
@@ -75,7 +75,7 @@ def to_json(value: Any, field: str) -> str:
 
 
 def encode(obj: ObjectT) -> Encoded[ObjectT]:
-    """Columns of an object; raises ``InvalidArgument`` when it could not be read back."""
+    """The columns of an object. Raises ``InvalidArgument`` if it could not be read back."""
     kind = type(obj)
     if kind not in _SPECS:
         raise InvalidArgument("kind", kind.__name__, "Project, Department or Workload")
@@ -89,7 +89,7 @@ def encode(obj: ObjectT) -> Encoded[ObjectT]:
 
 
 def encode_status(obj: ObjectT) -> EncodedStatus:
-    """Columns of a status; raises ``InvalidArgument`` when it could not be read back."""
+    """The columns of a status. Raises ``InvalidArgument`` if it could not be read back."""
     kind = type(obj)
     if kind not in _STATUSES:
         raise InvalidArgument("kind", kind.__name__, "Project, Department or Workload")
@@ -107,7 +107,7 @@ def _checked(decoder: msgspec.json.Decoder[Any], text: str, field: str) -> Any:
 
 
 def build(kind: type[ObjectT], meta: Meta, spec: str, status: str) -> ObjectT:
-    """An object from its stored parts, sharing nothing with ``meta``."""
+    """An object from its stored parts, which shares nothing with ``meta``."""
     return kind(
         meta=msgspec.structs.replace(meta, labels=dict(meta.labels)),
         spec=_SPECS[kind].decode(spec),

@@ -41,7 +41,7 @@ def add(connection: Connection, kind: CopyKind, uid: str, copy: StoredCopy) -> C
 def read(
     connection: Connection, kind: CopyKind | None, project: str | None, name: str | None
 ) -> Sequence[CopyRecord]:
-    """Copies that are there, by name and version."""
+    """The existing copies, by name and version."""
     query = select(copies.c.uid, copies.c.kind, copies.c.content).where(~copies.c.removed)
     for column, value in (("kind", kind), ("project", project), ("name", name)):
         if value is not None:

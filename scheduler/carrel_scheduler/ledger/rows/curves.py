@@ -1,4 +1,4 @@
-"""Reported values in SQL, thinned as they arrive.
+"""Reported values in SQL, thinned out as they arrive.
 
 Of a curve every ``stride``-th value of all that ever arrived is kept, and the last one; the stride
 doubles when there are too many, so a curve stays small however long its job runs.
@@ -55,7 +55,7 @@ def remove_orphans(connection: Connection, most: int) -> int:
 
 
 def add(connection: Connection, uid: str, points: Iterable[MetricPoint]) -> None:
-    """Append values in their order and thin what has become too long."""
+    """Append values in order, and thin out series that have become too long."""
     by_name: defaultdict[str, list[MetricPoint]] = defaultdict(list)
     for point in points:
         by_name[point.name].append(point)
@@ -111,7 +111,7 @@ MOST: Final = 2000
 
 
 class Curve(NamedTuple):
-    """How many values have arrived, and which of them are kept."""
+    """The number of values that have arrived, and which of them are kept."""
 
     received: int = 0
     stride: int = 1
@@ -125,7 +125,7 @@ class Curve(NamedTuple):
         return last // self.stride + 1 + bool(last % self.stride)
 
     def keeps(self, ordinal: int) -> bool:
-        """Whether the value that arrived as number ``ordinal`` (from 0) is kept."""
+        """Whether the value with number ``ordinal`` (from 0) is kept."""
         return ordinal % self.stride == 0 or ordinal == self.received - 1
 
     def after(self, arrivals: int, most: int = MOST) -> "Curve":

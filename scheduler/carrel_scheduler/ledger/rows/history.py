@@ -110,7 +110,7 @@ def spans(
 
 
 def _counts(columns: Any) -> ColumnElement[bool]:
-    """``Span.counts``, to leave out the long rest of what has ended."""
+    """``Span.counts`` in SQL, to skip the many spans of ended work."""
     return or_(
         columns.gpu_milli > 0,
         columns.cpu_milli > 0,

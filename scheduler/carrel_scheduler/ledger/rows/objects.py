@@ -33,7 +33,7 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 class Creation(msgspec.Struct, Generic[ObjectT], frozen=True):
-    """Who has a name after ``create_many``; ``found`` is whoever had it before."""
+    """The owner of a name after ``create_many``; ``found`` is the earlier owner, if any."""
 
     meta: Meta
     found: ObjectT | None
@@ -104,7 +104,7 @@ def by_uid(connection: Connection, kind: type[ObjectT], uid: str) -> Encoded[Obj
 def by_uids(
     connection: Connection, kind: type[ObjectT], uids: Sequence[str]
 ) -> dict[str, Encoded[ObjectT]]:
-    """Those that there are, by uid."""
+    """The existing objects with these uids."""
     found: dict[str, Encoded[ObjectT]] = {}
     for start in range(0, len(uids), _AT_ONCE):
         part = {"kind": kind.__name__, "uids": uids[start : start + _AT_ONCE]}
@@ -129,7 +129,7 @@ def create(transaction: Transaction, new: Encoded[ObjectT]) -> Encoded[ObjectT]:
 def create_many(
     transaction: Transaction, news: Sequence[Encoded[ObjectT]]
 ) -> list[Creation[ObjectT]]:
-    """Store those of one kind whose names are free, in their order.
+    """Create the objects of one kind whose names are free, in order.
 
     Raises ``AlreadyExists`` for a uid that is taken: uids are not for callers to choose twice.
     """
@@ -234,7 +234,7 @@ def _record(
 
 
 def scope_of(kind: type[Object], meta: Meta) -> str:
-    """The scope that an object is in, or is, as text."""
+    """The scope to which an object belongs, or which it is, as text."""
     if meta.project:
         return f"project/{meta.project}"
     level = {"Project": "project", "Department": "department"}.get(kind.__name__)
@@ -288,12 +288,12 @@ def update_spec(transaction: Transaction, wanted: Encoded[ObjectT]) -> Encoded[O
 
 
 def check_version(old: Encoded[ObjectT], version: int) -> None:
-    """Raises ``Conflict`` unless the object is at that version."""
+    """Raise ``Conflict`` unless the object has this version."""
     check_at(old.kind, old.meta, version)
 
 
 def check_at(kind: type[ObjectT], meta: Meta, version: int) -> None:
-    """Raises ``Conflict`` unless an object with that identity is at that version."""
+    """Raise ``Conflict`` unless an object of this identity has this version."""
     if meta.resource_version != version:
         raise Conflict(
             f"{kind.__name__} {full_name(meta.project, meta.name)} is at version"

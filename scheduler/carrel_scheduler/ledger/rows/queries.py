@@ -29,7 +29,7 @@ _CHANGES: Final = (
 
 
 class PageQuery(msgspec.Struct, frozen=True):
-    """Which page of a list, and in which order; see ``ObjectStore.list``."""
+    """The page of a list, and its order; see ``ObjectStore.list``."""
 
     limit: int | None
     after: str

@@ -78,7 +78,7 @@ def check_current(
 def _identities(
     transaction: Transaction, kind: type[ObjectT], wanted: Sequence[EncodedStatus]
 ) -> Mapping[str, Meta]:
-    """Those that are remembered, and the rest from the database."""
+    """The identities that are cached, and the others from the database."""
     known: dict[str, Meta] = {}
     unknown: list[tuple[str, int]] = []
     by_rows = transaction.connection.dialect.name == "sqlite"
@@ -115,7 +115,7 @@ def _write(
 def _write_one_by_one(
     connection: Connection, wanted: Sequence[EncodedStatus], made: Mapping[str, Meta]
 ) -> None:
-    """For databases whose rows were just compared, and stay locked."""
+    """Write row by row, for databases whose rows were just compared and stay locked."""
     rows = [
         {
             "which": one.uid,

@@ -58,7 +58,7 @@ _t = workload_totals.c
 
 
 def aggregate(connection: Connection, most: int) -> int:
-    """Aggregate at most so many further transitions; returns how many there were."""
+    """Aggregate at most this many transitions; returns how many there were."""
     known = _aggregated_through(connection)
     query = select(transitions.c.id, transitions.c.workload_uid).where(transitions.c.id > known)
     fresh = connection.execute(query.order_by(transitions.c.id).limit(most)).all()
@@ -122,7 +122,7 @@ class Part(NamedTuple):
 
 
 def windows(ends: Sequence[tuple[float, float]]) -> list[Part]:
-    """A part for each window [begin, end), by its number."""
+    """A part of the result for each window [begin, end), by its number."""
     return [
         Part(and_(_t.began_at >= begin, _ended_at(begin, end) < end), literal(number))
         for number, (begin, end) in enumerate(ends)
@@ -143,7 +143,7 @@ def equal_parts(connection: Connection, since: float, until: float, buckets: int
 
 
 class AggregatedUsage:
-    """The aggregated rows that count for a period as a whole.
+    """The aggregated rows that lie wholly in a period.
 
     Args:
         connection: one snapshot.
@@ -196,7 +196,7 @@ class AggregatedUsage:
             yield of_part, total
 
     def elsewhere(self) -> Select[Any]:
-        """The uids of workloads whose spans have to be read."""
+        """The uids of workloads whose spans have to be read one by one."""
         whole = or_(false(), *(part.condition for part in self._parts))
         ended_at = _ended_at(self._since, self._until)
         reaches_out = and_(ended_at >= self._since, not_(whole))

@@ -22,14 +22,14 @@ MOST_CHANGES: Final = 10_000
 
 
 class Fresh(NamedTuple):
-    """A change that is more than a status, as it was written."""
+    """A change that is more than a status, as written."""
 
     type: ChangeType
     object: Encoded[Any]
 
 
 class Commit(NamedTuple):
-    """What one commit changed: everything after version ``began``, up to ``through``."""
+    """The changes of one commit: everything after version ``began``, up to ``through``."""
 
     began: int
     through: int
@@ -44,7 +44,7 @@ class RecentCommits:
         self._held = 0
 
     def add(self, commit: Commit) -> None:
-        """Remember a commit; what came before a gap is forgotten."""
+        """Keep a commit; everything before a gap is forgotten."""
         if self._commits and self._commits[-1].through != commit.began:
             self._commits.clear()
             self._held = 0
@@ -54,7 +54,7 @@ class RecentCommits:
             self._held -= _size(self._commits.popleft())
 
     def after(self, kind: type[ObjectT], cursor: int) -> Batch[ObjectT] | None:
-        """All later changes of specifications; ``None`` if only the database knows them."""
+        """All later changes of specifications; ``None`` if they are only in the database."""
         if not self._commits or cursor < self._commits[0].began:
             return None
         through = self._commits[-1].through
@@ -87,11 +87,11 @@ class Identities:
         self._metas: dict[str, Meta] = {}
 
     def get(self, uid: str) -> Meta | None:
-        """The latest that is remembered."""
+        """The latest version that is kept."""
         return self._metas.get(uid)
 
     def keep(self, metas: Mapping[str, Meta]) -> None:
-        """Remember what was committed."""
+        """Keep what was committed."""
         for uid, meta in metas.items():
             self._metas.pop(uid, None)
             self._metas[uid] = meta

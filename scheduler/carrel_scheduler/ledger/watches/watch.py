@@ -20,7 +20,7 @@ from carrel_schema.objects import ObjectT
 
 
 class Notifier:
-    """Counts announcements, and wakes those who wait for the next."""
+    """Counts announcements, and wakes watches that wait for the next one."""
 
     def __init__(self) -> None:
         self._news = 0
@@ -29,7 +29,7 @@ class Notifier:
 
     @property
     def news(self) -> int:
-        """How many announcements there were; to be asked before reading."""
+        """The number of announcements; to be read before the data."""
         return self._news
 
     @property
@@ -43,7 +43,7 @@ class Notifier:
         self._wake()
 
     def close(self) -> None:
-        """Wake everybody for the last time."""
+        """Wake all watches for the last time."""
         self._closed = True
         self._wake()
 

@@ -1,1 +1,1 @@
-"""What the operations of ``operations.governance`` do."""
+"""The services behind ``operations.governance``."""

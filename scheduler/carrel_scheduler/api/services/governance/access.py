@@ -1,4 +1,4 @@
-"""Access rules as people read and write them.
+"""Access rules in the form of the API.
 
 Who may change rules in a scope gives and takes the roles of people who work there. Roles that
 govern are given by administrators of the platform alone, so that nobody becomes more than they are.
@@ -39,7 +39,7 @@ class Access:
         self._deps = deps
 
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[AccessRuleOut]:
-        """Those of scopes whose rules the caller may read, and the caller's own."""
+        """Rules of scopes that the caller may read, and the caller's own."""
         found = await self._deps.ledger.scoped.list(KIND, scopes=None if scope is None else [scope])
 
         def seen(record: ScopedRecord) -> bool:
@@ -53,7 +53,7 @@ class Access:
     async def grant(
         self, fields: AccessRuleFields, scope: Scope, principal: Principal
     ) -> AccessRuleOut:
-        """Make a rule; one that is there already is answered as it is.
+        """Create a rule; an equal existing one is returned.
 
         Raises ``Forbidden`` for a role that is not the caller's to give, ``Invalid`` for a scope
         that the role is not for, or that is not there.
@@ -99,7 +99,7 @@ class Access:
         )
 
     def held(self, principal: Principal) -> Sequence[HeldRole]:
-        """Roles of the caller, and what they come from."""
+        """The caller's roles, with their origin."""
         found = [HeldRole(role="administrator", scope="platform", source="administrators")]
         found = found if principal.admin else []
         found += [
@@ -112,7 +112,7 @@ class Access:
         ]
 
     def check(self, permission: str, scope: Scope, principal: Principal) -> PermissionCheck:
-        """Whether the caller has a permission. Raises ``Invalid`` for one that is none."""
+        """Whether the caller has a permission. Raises ``Invalid`` for an unknown permission."""
         if permission not in ALL:
             known = ", ".join(f"`{one}`" for one in sorted(ALL))
             raise problems.invalid_field("permission", Code.INVALID, permission, f"one of {known}")

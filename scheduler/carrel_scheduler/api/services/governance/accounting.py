@@ -96,7 +96,7 @@ class Accounting:
         return _out(record)
 
     async def put_prices(self, fields: PriceFields, principal: Principal) -> PricesOut:
-        """Replace the price list; raises ``Invalid`` for periods that are not in order."""
+        """Replace the price list. Raises ``Invalid`` for periods that are not in order."""
         for number, (one, after) in enumerate(
             zip(fields.periods, fields.periods[1:], strict=False), start=1
         ):

@@ -1,4 +1,4 @@
-"""Alerts as people see them, and what administrators say about them."""
+"""Alerts, and the settings that administrators make about them."""
 
 from collections.abc import Sequence
 from typing import Final, get_args
@@ -62,11 +62,11 @@ class Alerts:
         return [one for one in await self._controller.alerts() if seen(one)]
 
     async def rules(self) -> Sequence[AlertRuleOut]:
-        """All rules as they hold."""
+        """All rules in force."""
         return [_rule(name, rule) for name, rule in (await self._controller.rules()).items()]
 
     async def put_rule(self, name: str, rule: AlertRule, principal: Principal) -> AlertRuleOut:
-        """Change a rule. Raises ``Missing`` for one that is none."""
+        """Change a rule. Raises ``Missing`` for an unknown one."""
         if name not in get_args(RuleName):
             known = ", ".join(f"`{one}`" for one in ABOUT)
             raise problems.Missing(Code.NOT_FOUND, f"There is no rule `{name}`; there are {known}")
@@ -74,25 +74,25 @@ class Alerts:
         return _rule(name, rule)
 
     async def silences(self) -> Sequence[SilenceOut]:
-        """Those that have not ended."""
+        """Silences that have not ended."""
         return await self._controller.silences()
 
     async def add_silence(self, fields: SilenceFields, principal: Principal) -> SilenceOut:
-        """Keep alerts from being told for some time. Raises ``Invalid`` for the past."""
+        """Create a silence. Raises ``Invalid`` for one in the past."""
         if fields.until <= self._deps.clock():
             raise problems.invalid_field("until", Code.INVALID, fields.until, "a time to come")
         await self._prune()
         return silence(await self._put(SILENCE_KIND, uuid4().hex[:8], fields, principal))
 
     async def _prune(self) -> None:
-        """Forget silences that ended."""
+        """Remove ended silences."""
         now = self._deps.clock()
         for record in await self._deps.ledger.scoped.list(SILENCE_KIND):
             if silence(record).until <= now:
                 await self._deps.ledger.scoped.remove(SILENCE_KIND, PLATFORM, record.name)
 
     async def channels(self) -> Sequence[ChannelOut]:
-        """All channels, and how sending goes."""
+        """All channels, with the state of their deliveries."""
         found = await self._controller.channels()
         return [self._channel(name, channel) for name, channel in found.items()]
 
@@ -122,7 +122,7 @@ class Alerts:
         return self._channel(name, fields)
 
     async def test_channel(self, name: str) -> ChannelOut:
-        """Send a message now. Raises ``Missing``, ``Conflicting`` with why it was not taken."""
+        """Send a test message. Raises ``Missing``, or ``Conflicting`` with the channel's error."""
         channel = (await self._controller.channels()).get(name)
         if channel is None:
             raise problems.Missing(Code.NOT_FOUND, f"There is no channel `{name}`")

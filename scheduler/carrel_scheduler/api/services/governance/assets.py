@@ -30,7 +30,7 @@ class Assets:
         self._documents = Documents(deps, kinds, "assets", "asset")
 
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[AssetOut]:
-        """Those that the caller may use."""
+        """Assets that the caller may use."""
         return [_out(one) for one in await self._documents.visible(principal, scope)]
 
     async def get(self, kind: AssetType, name: str, scope: Scope, principal: Principal) -> AssetOut:
@@ -52,11 +52,11 @@ class Assets:
         await self._documents.delete(PREFIX + kind, name, scope, principal)
 
     async def refresh(self) -> None:
-        """Read them anew if it is time to."""
+        """Read the assets again, if it is due."""
         await self._documents.refresh()
 
     def department(self, project: str) -> str:
-        """The department of a project, as far as it is known."""
+        """The department of a project, if known."""
         return self._documents.departments.get(project, "")
 
     def usable(self, scopes: Sequence[Scope], bounds: Mapping[str, Bound]) -> UsableAssets:

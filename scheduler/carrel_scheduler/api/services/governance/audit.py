@@ -33,7 +33,7 @@ _Key = tuple[str, str, str, str]
 
 
 class Origin(NamedTuple):
-    """Where a request came from: see ``AuditEntry``."""
+    """The origin of a request: see ``AuditEntry``."""
 
     address: str = ""
     channel: str = ""
@@ -41,7 +41,7 @@ class Origin(NamedTuple):
 
 
 class Details(NamedTuple):
-    """What an operation was asked to do.
+    """The details of an operation for the audit log.
 
     Attributes:
         path: the named parts of its path.
@@ -111,7 +111,7 @@ class AuditLog:
         )
 
     async def note(self, actor: Actor, visitor: Visitor, details: Details) -> None:
-        """Write that an operation is done, or is about to be; raises ``StorageFull``."""
+        """Record that an operation was done, or begins. Raises ``StorageFull``."""
         entry = replace(actor.entry(actor.operation), **_object(visitor, details.path))
         rest = {k: v for k, v in details.path.items() if k not in ("project", "name")}
         _, after = differences(None, msgspec.json.encode(rest | dict(details.more)))
@@ -120,7 +120,7 @@ class AuditLog:
     def refused(
         self, user: str, origin: Origin, operation: str, path: Mapping[str, str], reason: str
     ) -> None:
-        """Count a refusal; it is written in a moment."""
+        """Count a refusal; it is written a moment later."""
         key: _Key = (user, origin.address, operation, reason)
         if key not in self._refused and len(self._refused) >= MOST_KEYS:
             key, path = ("", "", "", reason), {}

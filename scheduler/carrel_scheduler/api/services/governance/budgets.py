@@ -1,4 +1,4 @@
-"""Budgets as people read and write them."""
+"""Budgets in the form of the API."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ class Budgets:
         self._use = deps.budgets or BudgetUse(deps.ledger, deps.clock)
 
     async def visible(self, principal: Principal) -> Sequence[BudgetOut]:
-        """Those of scopes whose consumption the caller sees, and the caller's own."""
+        """Budgets of scopes whose consumption the caller may see, and the caller's own."""
         found = await self._use.all()
         return [one for one in found if principal.may("usage:read", Scope.parse(one.scope))]
 

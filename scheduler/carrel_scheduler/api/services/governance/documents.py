@@ -1,4 +1,4 @@
-"""Documents in scopes that users and administrators write: what templates and assets share.
+"""Documents of scopes: the common part of templates and assets.
 
 One's own are anybody's to write; those of a project are made by its members and changed by who made
 them; those of departments and the platform by who manages them there.
@@ -26,7 +26,7 @@ KNOWN_SECONDS: Final = 2.0
 
 
 class Documents:
-    """Documents of some kinds, known for two seconds.
+    """Documents of some kinds, cached for two seconds.
 
     Args:
         deps: of the application.
@@ -44,7 +44,7 @@ class Documents:
         self._records = CachedValue(self._read, KNOWN_SECONDS, deps.clock)
 
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[ScopedRecord]:
-        """Those that the caller may use; administrators see all."""
+        """Documents that the caller may use; all for administrators."""
         await self.refresh()
         departments = {
             department
@@ -78,7 +78,7 @@ class Documents:
         expected_version: int | None,
         managed: bool = False,
     ) -> ScopedRecord:
-        """Make one, or replace it.
+        """Create a document, or replace it.
 
         Args:
             key: kind, name and scope.
@@ -111,7 +111,7 @@ class Documents:
         self._records.invalidate()
 
     async def refresh(self) -> None:
-        """Read them anew if it is time to."""
+        """Read the documents again, if it is due."""
         self.known, self.departments = await self._records.get()
 
     async def _read(self) -> tuple[Sequence[ScopedRecord], Mapping[str, str]]:
@@ -150,7 +150,7 @@ class Documents:
 
 
 def check_fields(fields: Mapping[str, Any], refused: Collection[str], expected: str) -> None:
-    """Check the fields of a request that a document says.
+    """Check the fields of a document that belong to requests.
 
     Args:
         fields: by name.

@@ -1,4 +1,4 @@
-"""Groups of nodes: definitions, with what is in each now."""
+"""Node groups: definitions, with their present nodes."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -23,7 +23,7 @@ from carrel_schema.objects import Department, Project
 
 
 class NodeGroups:
-    """Reads, writes and checks them."""
+    """Reads, writes and checks node groups."""
 
     def __init__(self, deps: ApiDependencies) -> None:
         self._deps = deps
@@ -33,7 +33,7 @@ class NodeGroups:
         return self._deps.node_groups
 
     async def all(self) -> Sequence[NodeGroupOut]:
-        """Those that are defined, and those that nodes are in otherwise, by name."""
+        """The defined groups, and others to which nodes belong, by name."""
         inside: defaultdict[str, list[NodeView]] = defaultdict(list)
         for node in self._deps.live.nodes():
             inside[node.group].append(node)
@@ -57,7 +57,7 @@ class NodeGroups:
         return await self._one(name)
 
     async def delete(self, name: str) -> None:
-        """Remove a definition to which nobody is kept. Raises ``Missing``, ``Conflicting``."""
+        """Delete a definition that restricts nobody. Raises ``Missing``, ``Conflicting``."""
         there = [one.name for one in await self._store.all()]
         if name not in there:
             raise _missing(name)
@@ -84,7 +84,7 @@ class NodeGroups:
         raise _missing(name)
 
     async def _check(self, fields: NodeGroupFields) -> None:
-        """Refuse groups without members, and projects and departments that are not there."""
+        """Refuse groups without members, and unknown projects and departments."""
         if not fields.match_labels and not fields.node_names:
             expected = "at least one label, or a name in `node_names`"
             raise problems.invalid_field("match_labels", Code.MISSING_FIELD, {}, expected)

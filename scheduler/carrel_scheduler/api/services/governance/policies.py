@@ -66,12 +66,12 @@ class Policies:
             raise _refusal(found)
 
     async def effective(self, project: str, kind: WorkloadKind) -> EffectivePolicy:
-        """What holds for work of a kind in a project."""
+        """The combined policies for work of a kind in a project."""
         rules = await self.records.rules_for(project, [kind])
         return EffectivePolicy(project=project, kind=kind, rules=rules)
 
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[PolicyOut]:
-        """Those that bind work which the caller may submit or read."""
+        """Policies that apply to work which the caller may submit or read."""
         found = await self._deps.ledger.scoped.list(KIND, scopes=None if scope is None else [scope])
         departments: set[str] = set()
         if not principal.sees_all:
@@ -96,7 +96,7 @@ class Policies:
     async def put(
         self, name: str, scope: Scope, fields: PolicyFields, principal: Principal, *, dry_run: bool
     ) -> PolicyOut:
-        """Make it, or replace it; answers which live work it would refuse.
+        """Create a policy, or replace it; returns the live work that would violate it.
 
         Raises ``Invalid`` for rules that make no sense or loosen those of a wider scope.
         """
@@ -161,7 +161,7 @@ class Policies:
             raise problems.Invalid(errors[0].code, said, errors=errors)
 
     def _unfit_values(self, path: str, values: Sequence[Any]) -> list[FieldError]:
-        """Values that no request could have in this field."""
+        """Values that are invalid for this field in any request."""
         found: list[FieldError] = []
         first, _, rest = path.partition(".")
         for value in values:
@@ -206,7 +206,7 @@ class Policies:
         return [one for one in await self.records.all() if one.scope in (Scope(), scope)]
 
     async def _would_refuse(self, policy: ScopedPolicy) -> list[RefusedWork]:
-        """Live work that this policy alone does not allow."""
+        """Live work that violates this one policy."""
         scope, found = policy.scope, list[RefusedWork]()
         projects = [scope.name] if scope.level == "project" else None
         if scope.level == "department":

@@ -15,13 +15,13 @@ from carrel_schema.scopes import Scope
 
 
 class Secrets:
-    """Reads and writes what the caller may."""
+    """Reads and writes the secrets to which the caller has access."""
 
     def __init__(self, deps: ApiDependencies) -> None:
         self._deps = deps
 
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[SecretOut]:
-        """Those that the caller's work may use; administrators see all."""
+        """Secrets that the caller's work may use; all for administrators."""
         found = await self._deps.ledger.named_secrets.list(None if scope is None else [scope])
         if principal.sees_all or not found:
             return found
@@ -47,7 +47,7 @@ class Secrets:
     async def put(
         self, name: str, scope: Scope, fields: SecretFields, principal: Principal
     ) -> SecretOut:
-        """Make one, or replace its values; raises ``Forbidden``, ``Invalid``, ``Conflicting``."""
+        """Write a secret and its values. Raises ``Forbidden``, ``Invalid``, ``Conflicting``."""
         before = await self._check_author(name, scope, principal)
         kept = before.keys if before is not None and fields.keep_others else ()
         missing = missing_keys(fields.type, (*fields.data, *kept))
@@ -74,7 +74,7 @@ class Secrets:
     async def _check_author(
         self, name: str, scope: Scope, principal: Principal
     ) -> SecretOut | None:
-        """What is there already; raises where the caller may not write it."""
+        """The existing secret. Raises an error if the caller may not write it."""
         manages = principal.may("secrets:manage", scope)
         if manages:
             await self._check_scope(scope)

@@ -1,4 +1,4 @@
-"""Service accounts as people make them: accounts, and tokens that are told once."""
+"""Service accounts, and their tokens, which are shown once."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -48,7 +48,7 @@ class ServiceAccounts:
         self._deps, self._used = deps, used
 
     async def visible(self, principal: Principal) -> Sequence[ServiceAccountOut]:
-        """Those of scopes that the caller administers."""
+        """Service accounts of scopes that the caller administers."""
         found = await self._deps.ledger.scoped.list(KIND)
         readable = [one for one in found if principal.may("service-accounts:read", one.scope)]
         used = await self._used()
@@ -57,7 +57,7 @@ class ServiceAccounts:
     async def put(
         self, name: str, scope: Scope, fields: ServiceAccountFields, principal: Principal
     ) -> ServiceAccountOut:
-        """Make one, or change its description; names are unique on the platform."""
+        """Create an account, or change its description; names are unique on the platform."""
         if scope.level == "user":
             right = "`platform`, `department/NAME` or `project/NAME`"
             raise problems.invalid_field("scope", Code.WRONG_FORM, str(scope), right)
@@ -76,7 +76,7 @@ class ServiceAccounts:
         return _out(made, await self._used())
 
     async def delete(self, name: str, principal: Principal) -> None:
-        """Remove one, its tokens and its roles. Raises ``Missing``."""
+        """Delete an account with its tokens and roles. Raises ``Missing``."""
         record = await self._own(name, principal)
         await self._deps.access_rules.revoke_all("service-account", name)
         await self._deps.ledger.scoped.remove(KIND, record.scope, name)

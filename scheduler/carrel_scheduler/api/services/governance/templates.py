@@ -43,7 +43,7 @@ class Templates:
         self._policies = policies
 
     async def visible(self, principal: Principal, scope: Scope | None) -> Sequence[TemplateOut]:
-        """Those that the caller may use; administrators see all."""
+        """Templates that the caller may use; all for administrators."""
         return [_out(one) for one in await self._documents.visible(principal, scope)]
 
     async def get(self, name: str, scope: Scope, principal: Principal) -> TemplateOut:
@@ -53,7 +53,7 @@ class Templates:
     async def put(
         self, name: str, scope: Scope, fields: TemplateFields, principal: Principal
     ) -> TemplateOut:
-        """Make one, or replace it.
+        """Create a template, or replace it.
 
         Raises ``Forbidden`` where it is not the caller's to write, ``Invalid`` for fields that no
         request has, and for a model that no endpoint serves.

@@ -22,7 +22,7 @@ COUNTS: Final = frozenset({"preemptions", "workloads"})
 
 
 def largest_first(items: Sequence[Usage]) -> list[Usage]:
-    """Lines in the order in which people look for them."""
+    """Lines in descending order of use."""
     return sorted(items, key=lambda one: (-one.gpu_seconds, -one.cpu_seconds, one.key))
 
 

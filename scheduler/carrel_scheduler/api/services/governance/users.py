@@ -1,4 +1,4 @@
-"""People and groups of the directory, as administrators see and change them.
+"""Users and groups of the directory, for administrators.
 
 People are the Hub's, see ``principals.users``; the table of groups is kept in the ledger, from
 where the Hub reads it again and again. Changes of people are written into the audit log with what
@@ -48,11 +48,11 @@ class UserAccounts:
         self._deps = deps
 
     async def page(self, **query: str) -> UserPage:
-        """Some of them."""
+        """A page of users."""
         return await self._deps.users.page(query)
 
     async def get(self, name: str) -> UserOut:
-        """One of them. Raises ``Missing``."""
+        """One user. Raises ``Missing``."""
         try:
             found = await self._deps.users.get(name)
         except UserRefusal as refusal:
@@ -61,12 +61,12 @@ class UserAccounts:
         return msgspec.structs.replace(found, posix=numbers.get(name))
 
     async def identity(self, name: str) -> PosixIdentity:
-        """The numbers that the directory gives somebody; uid 0: none."""
+        """The POSIX identity that the directory gives a user; uid 0: none."""
         found = await identities.of_users(self._deps.ledger, [name])
         return found.get(name, PosixIdentity())
 
     async def put_identity(self, name: str, identity: PosixIdentity) -> PosixIdentity:
-        """Take what the directory says of somebody's numbers; nobody has those of another.
+        """Store a user's POSIX identity from the directory; no two users share one.
 
         Without a uid and a problem: it says nothing any more.
         """
@@ -93,12 +93,12 @@ class UserAccounts:
         return own
 
     async def _remove_identity(self, scope: Scope) -> None:
-        """Their work runs under numbers that Carrel gives, from now on."""
+        """Remove a user's POSIX identity: Carrel chooses the numbers of later work."""
         with contextlib.suppress(NotFound):
             await self._deps.ledger.scoped.remove(identities.KIND, scope, identities.NAME)
 
     async def update(self, name: str, fields: UserFields, principal: Principal) -> UserOut:
-        """Change what is named. Raises ``Invalid`` for a project that is not there."""
+        """Change the given fields. Raises ``Invalid`` for an unknown project."""
         await _check_projects(self._deps.ledger, fields.projects or ())
         before = await self.get(name)
         try:
@@ -126,7 +126,7 @@ class UserAccounts:
         await self._note("delete", name, before, None)
 
     async def invite(self, name: str, fields: InvitationFields, principal: Principal) -> Invitation:
-        """Make a link by which somebody chooses a password. Raises as ``update``."""
+        """Create a link with which the user sets a password. Raises as ``update``."""
         await _check_projects(self._deps.ledger, fields.projects)
         try:
             made = await self._deps.users.invite(name, fields, principal.name)
@@ -149,7 +149,7 @@ class UserAccounts:
         await self._note(action, name, before, after)
 
     async def change_password(self, change: PasswordChange, principal: Principal) -> None:
-        """Choose a new password for the caller's own account."""
+        """Set a new password for the caller's own account."""
         if principal.kind != "user":
             raise problems.Forbidden(Code.USER_EXPECTED, "Only a person has a password")
         try:
@@ -194,7 +194,7 @@ class DirectoryGroups:
     async def put(
         self, group: str, fields: DirectoryGroupFields, principal: Principal
     ) -> DirectoryGroupOut:
-        """Say what its members are here. Raises ``Invalid``, ``Conflicting``."""
+        """Set what a group's members get here. Raises ``Invalid``, ``Conflicting``."""
         await self._check(fields)
         rule = msgspec.structs.replace(fields, expected_version=None)
         record = ScopedRecord(
@@ -213,7 +213,7 @@ class DirectoryGroups:
         return _out(made)
 
     async def delete(self, group: str) -> None:
-        """Take from its members what the rule gave them. Raises ``Missing``."""
+        """Delete a group's rule, and take back what its members got by it. Raises ``Missing``."""
         try:
             await self._deps.ledger.scoped.remove(KIND, PLATFORM, group)
         except NotFound as error:

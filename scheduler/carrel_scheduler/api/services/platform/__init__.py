@@ -1,1 +1,1 @@
-"""What the operations on the platform as a whole do."""
+"""The services behind ``operations.platform``."""

@@ -1,4 +1,4 @@
-"""The health of the platform, and what the Hub reports of its directory."""
+"""The health of the platform, and the Hub's report about its directory."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class Health:
         self._deps = deps
 
     async def report(self) -> HealthReport:
-        """All checks now. Raises ``Missing`` where nobody looks for conditions."""
+        """All checks now. Raises ``Missing`` if the service does not run checks."""
         if self._deps.alerts is None:
             raise problems.Missing(Code.NOT_FOUND, "No alerts are looked for here")
         checks = await self._deps.alerts.health()
@@ -29,7 +29,7 @@ class Health:
         )
 
     async def take_directory_sync(self, told: DirectorySync) -> None:
-        """Keep how it went; an earlier success, and no time to come, counts."""
+        """Store a report about a sync; keeps an earlier success, and ignores future times."""
         now, ledger = self._deps.clock(), self._deps.ledger
         stored = (await ledger.settings()).get(DIRECTORY_SETTING)
         before = msgspec.convert(stored, DirectorySync) if stored else DirectorySync(reported_at=0)

@@ -49,7 +49,7 @@ KINDS: Final[Mapping[RetainedKind, LedgerKind]] = {
 
 
 class RetentionTimes:
-    """Reads, previews and changes how long what is kept."""
+    """Reads, previews and changes the retention settings."""
 
     def __init__(self, deps: ApiDependencies) -> None:
         self._deps = deps
@@ -62,7 +62,7 @@ class RetentionTimes:
         return RetentionReport(settings=told, kinds=[*kinds, *self._files()])
 
     async def put(self, wanted: RetentionFields) -> RetentionReport:
-        """Let these settings hold."""
+        """Replace the settings."""
         ledger = self._deps.ledger
         stored = (await ledger.settings()).get(AUDIT_SETTING) or {}
         audit = msgspec.convert(stored, AuditSettings)
@@ -94,7 +94,7 @@ class RetentionTimes:
         )
 
     def _files(self) -> list[Retained]:
-        """What lies in folders, whose times are options of the scheduler."""
+        """Kinds of data in folders, whose retention is set by options of the scheduler."""
         rules = self._deps.retention
         return [
             _of_files(

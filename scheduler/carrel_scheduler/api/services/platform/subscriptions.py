@@ -27,7 +27,7 @@ MOST_TESTERS: Final = 10_000
 
 
 class Subscriptions:
-    """The subscription of whoever asks."""
+    """The caller's own subscription."""
 
     def __init__(self, deps: ApiDependencies) -> None:
         self._deps = deps
@@ -40,7 +40,7 @@ class Subscriptions:
         return self._deps.alerts.subscriptions
 
     async def read(self, principal: Principal) -> SubscriptionOut:
-        """Theirs; without a kind where they have none."""
+        """The subscription; without a channel kind if there is none."""
         return await self._out(_person(principal))
 
     async def put(self, fields: SubscriptionFields, principal: Principal) -> SubscriptionOut:
@@ -54,13 +54,13 @@ class Subscriptions:
         return await self._out(name)
 
     async def remove(self, principal: Principal) -> None:
-        """Tell them of nothing any more, if they were."""
+        """Delete the subscription, if there is one."""
         name = _person(principal)
         with contextlib.suppress(NotFound):
             await self._deps.ledger.scoped.remove(KIND, Scope("user", name), NAME)
 
     async def test(self, principal: Principal) -> SubscriptionOut:
-        """Send a message now. Raises ``Missing``; ``Conflicting`` with why it was not taken."""
+        """Send a test message. Raises ``Missing``, or ``Conflicting`` with the channel's error."""
         name, now = _person(principal), self._deps.clock()
         fields = await self._work.of(name)
         if fields is None:
@@ -133,5 +133,5 @@ def _check_hook(fields: SubscriptionFields) -> None:
 
 
 def _shown(url: str) -> str:
-    """A hook without its path, which gives access to it."""
+    """The address of a hook without its path, which is secret."""
     return f"https://{urlsplit(url).netloc}/..." if url else ""

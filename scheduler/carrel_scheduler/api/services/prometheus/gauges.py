@@ -31,7 +31,7 @@ class Snapshot:
 
 
 def families(found: Snapshot) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-    """All gauges, and what the scheduler of pods counts."""
+    """All gauges, including those of external pods."""
     if found.pods is not None:
         yield from _pods(found.pods)
     yield from _faults(found.faults)
@@ -111,7 +111,7 @@ def _departments(found: Snapshot) -> Iterator[GaugeMetricFamily]:
 
 
 def _alerts(alerts: Sequence[AlertOut]) -> Iterator[GaugeMetricFamily]:
-    """Alerts that fire, for rules of Prometheus about what only the scheduler knows."""
+    """Firing alerts, for Prometheus rules about what only the scheduler knows."""
     firing = _gauge(
         "firing_alerts", "1 for each alert that fires", "rule", "severity", "subject", "silenced"
     )
@@ -202,7 +202,7 @@ def _devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
 
 
 def _allocation(now: float, nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
-    """What of each device is allocated, and since when it does nothing."""
+    """The allocated part of each device, and since when it is idle."""
     allocated = _gauge("gpu_allocated_per_gpu", "GPUs allocated of it, 0 to 1", "node", "gpu")
     idle = _gauge(
         "gpu_idle_seconds_per_gpu", "Time since it last did anything; 0 in use", "node", "gpu"

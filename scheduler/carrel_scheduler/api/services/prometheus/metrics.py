@@ -72,7 +72,7 @@ class Metrics:
 
 
 class _Gauges:
-    """The collector that Prometheus' registry asks."""
+    """The collector for Prometheus' registry."""
 
     def __init__(self, runai: bool) -> None:
         self.snapshot: Snapshot | None = None
@@ -115,7 +115,7 @@ class _Rows:
         )
 
     async def read(self) -> None:
-        """Count the rows that are new since the last time."""
+        """Count the rows that were added since the last call."""
         while True:
             since = self._since - OVERLAP_SECONDS
             rows = await self._deps.ledger.transitions(since=since, limit=ROWS)
@@ -146,7 +146,7 @@ class _Rows:
                 self._ended.labels(row.project, row.kind, row.to_phase).inc()
 
     async def _queued_at(self, start: Transition) -> float:
-        """When a workload that was queued before this service began was queued."""
+        """When a workload was queued that waited before this service started."""
         rows = await self._deps.ledger.transitions(workload_uid=start.workload_uid)
         return max(
             (row.at for row in rows if row.to_phase == "pending" and row.id < start.id),

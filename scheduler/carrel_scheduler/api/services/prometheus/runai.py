@@ -161,7 +161,7 @@ def _work(found: Snapshot) -> Iterator[GaugeMetricFamily]:
 
 
 def _active_at(gpu: DeviceView, now: float) -> float | None:
-    """When a device last did anything; ``None``: not known."""
+    """When a device was last active; ``None`` if unknown."""
     if gpu.idle_since is not None:
         return gpu.idle_since
     return now if gpu.utilization else None

@@ -1,4 +1,4 @@
-"""What workloads did with their GPUs, as far as it was measured."""
+"""Measured use of GPUs by workloads."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What each workload held in all, from its transitions."""
+"""Totals of what each workload held, from its transitions."""
 
 import sqlalchemy as sa
 from alembic import op
