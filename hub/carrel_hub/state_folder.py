@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -24,3 +25,17 @@ def is_running(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     return False
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file as a whole and durably by one that only its owner may read."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 
-class Terminal:
-    """One session.
+class _Session:
+    """One websocket to a command.
 
     Attributes:
         exit_code: known once ``read`` returned nothing, if the server sent it.
@@ -27,6 +27,14 @@ class Terminal:
         self._socket = socket
         self.exit_code: int | None = None
         self.cut = ""
+
+    async def close(self) -> None:
+        """Close the connection; a command without a terminal is ended if it still runs."""
+        await self._socket.close()
+
+
+class Terminal(_Session):
+    """One session on a terminal."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,10 +77,6 @@ class Terminal:
         """Tell the size of the terminal."""
         await self._send(["set_size", rows, columns])
 
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._socket.close()
-
     async def _send(self, message: list[str | int]) -> None:
         await self._socket.send_str(msgspec.json.encode(message).decode())
 
@@ -86,18 +90,8 @@ def _decoded(text: str) -> list[object]:
         ) from error
 
 
-class PipedCommand:
-    """A command beside a running task, without a terminal.
-
-    Attributes:
-        exit_code: known once ``read`` returned nothing, if the server sent it.
-        cut: otherwise how the connection ended, in words.
-    """
-
-    def __init__(self, socket: "aiohttp.ClientWebSocketResponse") -> None:
-        self._socket = socket
-        self.exit_code: int | None = None
-        self.cut = ""
+class PipedCommand(_Session):
+    """A command beside a running task, without a terminal."""
 
     async def read(self) -> tuple[int, bytes]:
         """The next output, with 1 for the output stream and 2 for errors; empty at the end."""
@@ -124,7 +118,3 @@ class PipedCommand:
     async def end_input(self) -> None:
         """The command reads end of file."""
         await self._socket.send_str("")
-
-    async def close(self) -> None:
-        """Close the connection; the command is ended if it still runs."""
-        await self._socket.close()

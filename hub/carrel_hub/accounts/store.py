@@ -12,7 +12,6 @@ import os
 import pwd
 import re
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ import msgspec
 from carrel_hub import scopes
 from carrel_hub.accounts.account import Account, AccountChange, changes_between
 from carrel_hub.accounts.passwords import SHORTEST, hash_password
+from carrel_hub.state_folder import replace_file
 
 T = TypeVar("T")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,30}[a-z0-9])?\Z")
@@ -247,16 +247,7 @@ class Accounts:
             yield
 
     def _write(self, file: _File) -> None:
-        descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".accounts-")
-        try:
-            with os.fdopen(descriptor, "wb") as out:  # mkstemp makes it readable by its owner only
-                out.write(msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
-                out.flush()
-                os.fsync(out.fileno())
-            Path(temporary).replace(self.path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        replace_file(self.path, msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
 
 
 def check_name(name: str) -> None:

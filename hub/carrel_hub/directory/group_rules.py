@@ -4,13 +4,12 @@ An admin edits it with ``carrel directory`` or by hand; the Hub applies a change
 with the next look at the directory.
 """
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from carrel_hub.state_folder import replace_file
 from carrel_schema.names import expected_project_name
 
 
@@ -85,16 +84,7 @@ class GroupRules:
 
     def _write(self, rules: Sequence[GroupRule]) -> None:
         content = msgspec.yaml.encode(_File(sorted(rules, key=lambda rule: rule.group)))
-        descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".groups-")
-        try:
-            with os.fdopen(descriptor, "wb") as out:  # mkstemp makes it readable by its owner only
-                out.write(content)
-                out.flush()
-                os.fsync(out.fileno())
-            Path(temporary).replace(self.path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        replace_file(self.path, content)
 
 
 def check(rule: GroupRule) -> None:

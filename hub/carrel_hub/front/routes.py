@@ -8,8 +8,6 @@ file.
 
 import asyncio
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from traitlets import Dict, Integer, Unicode, observe
 from carrel_hub.front import traefik
 from carrel_hub.front.group_writes import GroupWrites
 from carrel_hub.front.rules import rule
+from carrel_hub.state_folder import replace_file
 
 UNAVAILABLE = "carrel-unavailable"
 """The middleware and the service that answer for a part that does not."""
@@ -53,16 +52,7 @@ class RoutesFile:
 
     def atomic_dump(self, data: dict[str, Any]) -> None:
         """Replace it."""
-        descriptor, name = tempfile.mkstemp(prefix=".routes-", dir=self._path.parent)
-        fresh = Path(name)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-                json.dump(data, out, ensure_ascii=False)
-                out.flush()
-                os.fsync(out.fileno())
-            fresh.replace(self._path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        replace_file(self._path, json.dumps(data, ensure_ascii=False).encode())
 
 
 class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]

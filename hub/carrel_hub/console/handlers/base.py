@@ -7,9 +7,10 @@ whose cookie is bound to this service's path.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from http import HTTPStatus
 from typing import Any, Final, cast
+from urllib.parse import urlencode
 
 import aiohttp
 from jinja2 import Environment
@@ -38,6 +39,17 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class PageParameters:
+    """The parameters of a page's address that choose what is shown."""
+
+    def address(self, page: str, **more: str) -> str:
+        """The address of the page with these parameters; empty ones are left out."""
+        chosen = {one.name: getattr(self, one.name) for one in fields(self)} | more
+        query = {name: text for name, text in chosen.items() if text}
+        return f"{page}?{urlencode(query)}" if query else page
 
 
 @dataclass(slots=True)

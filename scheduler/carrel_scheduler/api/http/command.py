@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class CommandHandler(TerminalHandler):
-    """One command."""
+    """One command, whose input arrives as binary messages."""
 
     running: CommandSession
 
@@ -39,11 +39,11 @@ class CommandHandler(TerminalHandler):
             else:
                 await self.running.end_input()
         except EngineError as error:
-            log.debug("a command takes no more input: %s", error)
+            log.debug("%s takes no more input: %s", type(self).__name__, error)
 
     @override
     async def begin(self) -> None:
-        """There is nothing to say before the command does."""
+        """Nothing is sent before the command's own output."""
 
     @override
     async def pass_output(self) -> None:

@@ -12,8 +12,8 @@ from tornado import websocket
 from tornado.iostream import StreamClosedError
 from typing_extensions import override
 
-from carrel_scheduler.api.http.terminal import TerminalHandler
-from carrel_scheduler.engines.contract import EngineError, TaskId
+from carrel_scheduler.api.http.command import CommandHandler
+from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.files.contract import CommandSession
 
 log = logging.getLogger(__name__)
@@ -39,44 +39,25 @@ thread.join()
 """
 
 
-class ForwardHandler(TerminalHandler):
-    """One connection to a port."""
-
-    relay: CommandSession
+class ForwardHandler(CommandHandler):
+    """One connection to a port: the command passes its bytes on."""
 
     @override
     async def open_session(self, task: TaskId) -> CommandSession:
         """Start the command that connects to the port."""
         port = str(self.call.query.port)
-        self.relay = await self.services.deps.files.command(task, ["python3", "-c", RELAY, port])
-        return self.relay
-
-    @override
-    async def on_message(self, message: str | bytes) -> None:
-        """Forward bytes to the port; a text message ends the input."""
-        if self.session is None:
-            return
-        try:
-            if isinstance(message, bytes):
-                await self.relay.write(message)
-            else:
-                await self.relay.end_input()
-        except EngineError as error:
-            log.debug("a forwarded connection takes no more: %s", error)
-
-    @override
-    async def begin(self) -> None:
-        """There is nothing to say before the port does."""
+        self.running = await self.services.deps.files.command(task, ["python3", "-c", RELAY, port])
+        return self.running
 
     @override
     async def pass_output(self) -> None:
         """Forward bytes from the port until either side ends the connection."""
         try:
-            while piece := await self.relay.read():
+            while piece := await self.running.read():
                 await self.write_message(piece, binary=True)
             self.session = None
-            code = await self.relay.close()
-            said = self.relay.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            code = await self.running.close()
+            said = self.running.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
             if code:
                 self.close(REFUSED, said.encode()[:LONGEST_REASON].decode("utf-8", "ignore"))
             else:

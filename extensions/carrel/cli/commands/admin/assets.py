@@ -4,8 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from carrel.cli.commands.admin.documents import AnyScopeOption, FileOption, read_document
-from carrel.cli.commands.admin.templates import OwnScopeOption
+from carrel.cli.commands.admin.documents import (
+    AnyScopeOption,
+    FileOption,
+    OwnScopeOption,
+    read_document,
+)
 from carrel.cli.common import NoHeaders, Output, OutputOption, connected, document, say, show
 from carrel_schema.governance.assets import AssetOut
 

@@ -17,6 +17,14 @@ ScopeOption = Annotated[
 AnyScopeOption = Annotated[
     str | None, typer.Option("--scope", metavar="SCOPE", help="Only those of this scope.")
 ]
+OwnScopeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scope",
+        metavar="SCOPE",
+        help="platform, department/NAME or project/NAME; by default your own.",
+    ),
+]
 FileOption = Annotated[
     str, typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON, - for standard input.")
 ]

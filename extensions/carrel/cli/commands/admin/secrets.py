@@ -8,19 +8,11 @@ from typing import Annotated
 
 import typer
 
-from carrel.cli.commands.admin.documents import AnyScopeOption
+from carrel.cli.commands.admin.documents import AnyScopeOption, OwnScopeOption
 from carrel.cli.common import NoHeaders, Output, OutputOption, connected, say, show
 from carrel.errors import BadSetting
 
 Name = Annotated[str, typer.Argument(metavar="SECRET", help="The secret.")]
-OwnScopeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--scope",
-        metavar="SCOPE",
-        help="platform, department/NAME or project/NAME; by default your own.",
-    ),
-]
 
 
 def list_secrets(

@@ -4,7 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from carrel.cli.commands.admin.documents import AnyScopeOption, FileOption, read_document
+from carrel.cli.commands.admin.documents import (
+    AnyScopeOption,
+    FileOption,
+    OwnScopeOption,
+    read_document,
+)
 from carrel.cli.common import (
     NoHeaders,
     Output,
@@ -18,14 +23,6 @@ from carrel.cli.common import (
 )
 
 Name = Annotated[str, typer.Argument(metavar="TEMPLATE", help="The template.")]
-OwnScopeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--scope",
-        metavar="SCOPE",
-        help="platform, department/NAME or project/NAME; by default your own.",
-    ),
-]
 
 
 def list_templates(

@@ -6,14 +6,13 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from tornado.web import HTTPError
 from typing_extensions import override
 
 from carrel.errors import ApiError
 from carrel_hub.console.forms import Form
-from carrel_hub.console.handlers.base import SignedInPage
+from carrel_hub.console.handlers.base import PageParameters, SignedInPage
 from carrel_schema.governance.audit import AuditEntry
 from carrel_schema.text.csv_cells import csv_cell
 
@@ -26,7 +25,7 @@ COLUMNS: Final = ("seq", "at", "user", "on_behalf_of", "verb", "kind", "scope", 
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(PageParameters):
     """What of the log is shown: the parameters of the address."""
 
     user: str = ""
@@ -36,12 +35,6 @@ class Choice:
     department: str = ""
     outcome: str = ""
     days: str = ""
-
-    def address(self, page: str, **more: str) -> str:
-        """The address of a page of it."""
-        chosen = {one.name: getattr(self, one.name) for one in fields(self)} | more
-        query = {name: text for name, text in chosen.items() if text}
-        return f"{page}?{urlencode(query)}" if query else page
 
     def filters(self, now: float) -> dict[str, Any]:
         """The same as the API's filters."""

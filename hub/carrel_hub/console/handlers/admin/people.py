@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from carrel.errors import ApiError
 from carrel_hub.console.forms import SHOWN_BACK, Form
-from carrel_hub.console.handlers.base import SignedInPage
+from carrel_hub.console.handlers.base import PageParameters, SignedInPage
 from carrel_schema.governance.people import USER_ACTIONS, UserSort, UserState
 from carrel_schema.governance.roles import ROLES
 
@@ -29,19 +29,13 @@ DONE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(PageParameters):
     """Who is shown: the parameters of the address."""
 
     search: str = ""
     state: str = ""
     sort: str = ""
     first: str = ""
-
-    def address(self, page: str, **more: str) -> str:
-        """The address of a page of it."""
-        chosen = {one.name: getattr(self, one.name) for one in fields(self)} | more
-        query = {name: text for name, text in chosen.items() if text}
-        return f"{page}?{urlencode(query)}" if query else page
 
     @property
     def start(self) -> int:
