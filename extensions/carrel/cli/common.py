@@ -165,18 +165,22 @@ def _for_people(
 
     width = UNBOUND if no_headers else shutil.get_terminal_size((UNBOUND, 24)).columns
     kept = fitting(headers, rows, width)
-    room = width - sum(_widest(rows, index) + GAP for index in kept[:-1])
-    fits = room >= LEAST_TEXT
+    widths = [_narrowest(headers, rows, index) for index in kept]
+    room = width - sum(one + GAP for one in widths[:-1])
+    fits = room >= min(LEAST_TEXT, widths[-1])
+    if fits:
+        widths[-1] = min(widths[-1], room)
+    spare = width - sum(
+        max(one, len(headers[i])) + GAP for i, one in zip(kept, widths, strict=True)
+    )
     shown = Table(box=None, pad_edge=False, show_header=not no_headers, header_style="bold")
-    for index in kept:
+    for index, one in zip(kept, widths, strict=True):
         side: Literal["right", "left"] = "right" if headers[index] in right else "left"
-        widest = _widest(rows, index)
-        if index == kept[-1] and fits:
-            widest = min(widest, room)
-        shown.add_column(Text(headers[index]), justify=side, no_wrap=not fits, min_width=widest)
+        whole = max(one, len(headers[index])) if spare >= 0 else one
+        shown.add_column(Text(headers[index]), justify=side, width=whole)
     for row in rows:
         shown.add_row(*(Text(row[i], style=STYLES.get(row[i], "")) for i in kept))
-    Console(width=width if fits else UNBOUND).print(shown, soft_wrap=not fits)
+    Console(width=max(width, sum(one + GAP for one in widths))).print(shown)
 
 
 GAP: Final = 2
@@ -188,15 +192,17 @@ def fitting(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
     """The columns to show: where all do not fit, those are left out that say nothing in any row."""
     kept = list(range(len(headers)))
     for index in reversed(kept[1:]):
-        if sum(_widest(rows, one) + GAP for one in kept) <= width:
+        if sum(_narrowest(headers, rows, one) + GAP for one in kept) <= width:
             break
         if all(row[index] in ("", "-") for row in rows):
             kept.remove(index)
     return kept
 
 
-def _widest(rows: Sequence[Sequence[str]], index: int) -> int:
-    return max((len(row[index]) for row in rows), default=0)
+def _narrowest(headers: Sequence[str], rows: Sequence[Sequence[str]], index: int) -> int:
+    """The width of a column whose header is folded between its words, and whose cells are not."""
+    whole = [*headers[index].split(), *(row[index] for row in rows)]
+    return max(map(len, whole), default=0)
 
 
 def document(content: Any, output: Output) -> None:

@@ -79,6 +79,44 @@ def test_tables_are_as_wide_as_the_terminal(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 50
 
 
+def test_headers_are_folded_where_lists_of_jobs_are_wider_than_the_terminal(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.submit("vision", "train-7", gpus=1)
+    monkeypatch.setattr("carrel.cli.common.coloured", lambda _: True)
+    for width in (60, 80, 120, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        shown = run("list", "jobs", "-p", "vision").out
+        assert max(map(len, shown.splitlines())) <= max(width, 75), shown
+        assert all(word in shown for word in ("(Requested)", "(Pending)", "train-7", "- (1.00)"))
+
+
+def test_what_is_updated_is_what_was_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr("carrel.client.Client.update", lambda _, *words: sent.append(words))
+    lines: dict[str, Any] = {
+        "--time-limit 8h": {"time_limit_seconds": 28_800.0},
+        "--priority high --label a=b --without-label c": {
+            "priority": "high",
+            "labels": {"a": "b", "c": None},
+        },
+        "--min-workers 3": {"elastic": {"min_tasks": 3}},
+        "--workers 4 --min-workers 2": {"tasks": 4, "elastic": {"min_tasks": 2}},
+        "--without time-limit": {"time_limit_seconds": None},
+    }
+    for words, changes in lines.items():
+        done = run("update", "train-7", "-p", "vision", *words.split())
+        assert (done.code, done.out) == (0, "Job train-7 updated successfully.\n"), done.err
+        assert sent.pop() == ("vision", "train-7", changes)
+    for words, code, said in (
+        ("", 2, "Say what to change"),
+        ("--without speed", 2, "write time-limit or idle-timeout"),
+        ("--workers 2 --min-workers 3", 2, "more than the 2 workers"),
+    ):
+        done = run("update", "train-7", "-p", "vision", *words.split())
+        assert (done.code, said in done.err, sent) == (code, True, [])
+
+
 def test_the_list_is_shown_again_at_each_change(
     run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

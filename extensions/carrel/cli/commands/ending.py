@@ -1,5 +1,6 @@
 """Commands for jobs that are there: change them, wait for their end, run them again, clear up."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -165,9 +166,12 @@ def update(
     **chosen: Any,
 ) -> None:
     """Change a job: limits and labels at any time, its place in the queue while it waits."""
-    changes = dict(options.read(chosen, Surface.CLI, ["distributed"]).fields)
-    if workers is not None:
-        changes["tasks"] = workers
+    most = workers if workers is not None else sys.maxsize
+    changes = dict(
+        options.read(chosen, Surface.CLI, ["distributed"], written={"tasks": most}).fields
+    )
+    if workers is None:
+        del changes["tasks"]  # how many there are stays, and is the scheduler's to compare with
     if without_label:
         changes["labels"] = changes.get("labels", {}) | dict.fromkeys(without_label)
     for limit in no_limit or ():
