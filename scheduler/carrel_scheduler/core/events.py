@@ -63,6 +63,7 @@ class NodeSet:
         taints: ``key`` or ``key=value``; keep away tasks that do not tolerate them.
         draining: nothing new starts here and what may be moved is moved away.
         links: pairs of well connected devices.
+        types: of each device, where they are unlike; empty: one is as good as another.
     """
 
     name: str
@@ -79,6 +80,7 @@ class NodeSet:
     draining: bool = False
     links: tuple[Link, ...] = ()
     counted_milli: int = 0
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ class NodeConstraint:
         avoided: names of nodes that are taken last, whatever they satisfy; never a condition.
         avoided_devices: devices of a node, by its name, that are taken last there, the first of
             them least of all; never a condition.
+        device_types: where devices of a node are unlike, the types that will do, the best first:
+            each entry is a set of equally good ones. Nothing for other nodes, whose labels say
+            what they are; ``None``: any.
         tolerations: taints that do not keep the task away, ``key`` or ``key=value``; ``*`` all.
         apart: members of one workload go to different values of this label key (``HOST``: to
             different nodes); empty means that they may share.
@@ -38,6 +41,7 @@ class NodeConstraint:
     preferred: tuple[tuple[str, frozenset[str]], ...] = ()
     avoided: frozenset[str] = frozenset()
     avoided_devices: tuple[tuple[str, int], ...] = ()
+    device_types: tuple[frozenset[str], ...] | None = None
     tolerations: frozenset[str] = frozenset()
     apart: str = ""
     spread: bool | None = None

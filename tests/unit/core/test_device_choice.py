@@ -16,7 +16,6 @@ from carrel_scheduler.core.devices.device_choice import (
     Hardware,
     capacity,
     choose,
-    choose_avoiding,
     hardware_of,
     share_on,
 )
@@ -343,52 +342,3 @@ def test_the_same_state_gives_the_same_choice(seed: int) -> None:
         return fill(draw, hardware, view([1000] * event.devices, [full] * event.devices))
 
     assert run() == run()
-
-
-@pytest.mark.parametrize(
-    ("kind", "milli", "avoided", "chosen"),
-    [
-        (whole(1), [1000, 1000, 1000], (0, 1), (2,)),
-        (whole(2), [1000, 1000, 1000], (0, 1), (1, 2)),
-        (whole(2), [1000, 1000, 1000], (1, 0), (0, 2)),
-        (whole(3), [1000, 1000, 1000], (0, 1), None),
-        (share(300), [500, 1000], (0,), (1,)),
-        (share(300), [500, 200], (0,), None),
-        (memory(8_000), [500, 1000], (0,), (1,)),
-        (share(300, 2), [500, 1000, 1000], (0,), (1, 2)),
-    ],
-)
-def test_avoided_devices_are_taken_last_and_the_first_of_them_least(
-    kind: GpuKind, milli: list[int], avoided: tuple[int, ...], chosen: tuple[int, ...] | None
-) -> None:
-    found = choose_avoiding(kind, hardware_of(node(len(milli))), view(milli), avoided)
-    assert (found and found.devices) == chosen
-
-
-def test_instances_are_made_elsewhere_than_on_avoided_devices() -> None:
-    room = divided("A100-40GB", [0b11111111, 0b11111111])
-    hardware = hardware_of(node(2, 40_960, "A100-40GB"))
-    found = choose_avoiding(instance("1g.5gb"), hardware, room, (0,))
-    assert found is not None
-    assert found.devices == (1,)
-
-
-@given(
-    st.lists(st.integers(0, 10).map(lambda tenths: tenths * 100), min_size=2, max_size=6),
-    st.sampled_from([whole(1), whole(2), share(300), share(300, 2), share(200, 3)]),
-    st.sets(st.integers(0, 5)),
-)
-def test_avoiding_devices_keeps_no_task_from_fitting(
-    milli: list[int], kind: GpuKind, avoid: set[int]
-) -> None:
-    event = node(len(milli))
-    avoided = tuple(device for device in sorted(avoid) if device < len(milli))
-    room = view(milli)
-    tasks = counted(kind, event, room)
-    for left in range(tasks, 0, -1):
-        hardware = hardware_of(event)
-        found = choose_avoiding(kind, hardware, room, avoided, tasks=left)
-        found = found or choose(kind, hardware, room, tasks=left)
-        assert found is not None
-        room.devices[list(found.devices)] -= found.milli
-    assert (room.devices >= 0).all()

@@ -162,6 +162,7 @@ class Capacity:
             memory, mask = memory.take(nodes), mask.take(nodes)
         models = self._eligible.models(nodes)
         kind = self._classes.kinds[class_id]
+        devices = columns.of_types(kind.types, devices, nodes)
         found = np.minimum(device_choice.capacity(kind, devices, slots, memory, models), MOST)
         for row, amount in needs.host_needs(class_id):
             if row >= len(host):
@@ -173,7 +174,8 @@ class Capacity:
     def recount(self, counts: Counts, view: Layer, class_id: int, nodes: set[int]) -> None:
         """Bring ``counts`` of a view, (N,), up to date on some nodes; it is changed in place."""
         kind = self._classes.kinds[class_id]
-        if len(nodes) > FEW or kind.form not in (Form.NONE, Form.WHOLE):
+        plain = kind.form in (Form.NONE, Form.WHOLE) and kind.types is None
+        if len(nodes) > FEW or not plain:
             some = np.array(sorted(nodes), np.int64)
             counts[some] = self.counts(view, class_id, some)
             return

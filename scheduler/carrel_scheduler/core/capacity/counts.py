@@ -66,7 +66,9 @@ class GpuKinds:
         self._known.clear()
         share = np.zeros(MILLI + 1, np.uint16)
         whole = np.zeros(MOST_DEVICES + 1, np.uint16)
-        if kind.form is Form.NONE:
+        if kind.types is not None:
+            self._special.append((number, kind))
+        elif kind.form is Form.NONE:
             whole[:] = ANY
         elif kind.form is Form.WHOLE:
             whole = (np.arange(MOST_DEVICES + 1) // kind.amount).astype(np.uint16)
@@ -87,7 +89,8 @@ class GpuKinds:
             slots, memory = view.slots.take(nodes, 1), columns.gpu_memory.take(nodes)
             models = eligible.models(nodes)
             for number, kind in self._special:
-                each = capacity(kind, devices, slots, memory, models)
+                own = columns.of_types(kind.types, devices, nodes)
+                each = capacity(kind, own, slots, memory, models)
                 found[:, number] = np.minimum(each, ANY)
         np.minimum(found, ANY, out=found)
         table: Table = found.view(np.int16)

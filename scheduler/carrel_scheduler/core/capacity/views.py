@@ -165,7 +165,8 @@ class CapacityViews:
         if found is None:
             layer = self.layer(view)
             memory, models = self._nodes.gpu_memory, self._eligible.models()
-            found = device_choice.capacity(kind, layer.devices, layer.slots, memory, models)
+            devices = self._nodes.of_types(kind.types, layer.devices)
+            found = device_choice.capacity(kind, devices, layer.slots, memory, models)
             self._gpus[view, kind] = found
         return found
 

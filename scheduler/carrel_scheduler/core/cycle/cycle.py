@@ -20,15 +20,13 @@ from carrel_scheduler.core.devices.device_choice import (
     Choice,
     DeviceCapacity,
     Hardware,
-    choose,
-    choose_avoiding,
     hardware_of,
 )
+from carrel_scheduler.core.devices.preferred_devices import Preferences, choose_preferred
 from carrel_scheduler.core.events import NodeSet, Preemptibility
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts, Footprint, Layer
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.queues.usage import LimitViolation, QueueUsage, QueueUsageColumns
-from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.resources import NONE, Triple, added
 from carrel_scheduler.core.scoring.chooser import NOWHERE
 from carrel_scheduler.core.settings import Settings
@@ -420,23 +418,19 @@ class Cycle:
         """The devices of a node that a task of this class takes, or ``None``."""
         state, kind = self.state, self.state.classes.kinds[cls]
         fact, idle = state.nodes.fact(node), self.free_capacity.idle
-        avoided = _avoided_devices(state.classes.request(cls).where, fact)
+        where = state.classes.request(cls).where
         valued = NOWHERE
         if not soon and kind.form is Form.SHARE:
             valued = state.chooser.device(cls, view, node)
-            if valued >= 0 and valued not in avoided:
-                return Choice((valued,), kind.amount)
-        hardware = self._hardware(node, fact)
-        here = DeviceCapacity(view.devices[:, node], view.slots[:, node])
-        now = DeviceCapacity(idle.devices[:, node], idle.slots[:, node]) if soon else None
-        warm = state.warm.by_device(node, fact.devices) if fact.mig_model else ()
-        if avoided:
-            found = choose_avoiding(kind, hardware, here, avoided, idle=now, warm=warm, tasks=tasks)
-            if found is not None:
-                return found
-        if valued >= 0:
-            return Choice((valued,), kind.amount)
-        return choose(kind, hardware, here, idle=now, warm=warm, tasks=tasks)
+        return choose_preferred(
+            kind,
+            self._hardware(node, fact),
+            DeviceCapacity(view.devices[:, node], view.slots[:, node]),
+            Preferences.of(where, fact, valued),
+            idle=DeviceCapacity(idle.devices[:, node], idle.slots[:, node]) if soon else None,
+            warm=state.warm.by_device(node, fact.devices) if fact.mig_model else (),
+            tasks=tasks,
+        )
 
     def _hardware(self, node: int, fact: NodeSet) -> Hardware:
         """``hardware_of`` a node, kept as long as it stays what it is."""
@@ -457,12 +451,3 @@ class Cycle:
                 if places and index in places:
                     mask[places[index].node] = True
         return mask
-
-
-def _avoided_devices(where: NodeConstraint, fact: NodeSet) -> tuple[int, ...]:
-    """The devices of a node that a request takes last."""
-    return tuple(
-        device
-        for node, device in where.avoided_devices
-        if node == fact.name and 0 <= device < fact.devices
-    )

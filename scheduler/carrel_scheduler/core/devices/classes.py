@@ -35,12 +35,14 @@ class GpuKind:
         amount: whole devices, thousandths of each device, or MiB of each device, by form.
         devices: how many devices a share is taken of.
         profile: of a MIG instance.
+        types: of devices that will do, where those of a node are unlike; ``None``: any.
     """
 
     form: Form
     amount: int = 0
     devices: int = 1
     profile: str = ""
+    types: frozenset[str] | None = None
 
 
 NO_GPU = GpuKind(Form.NONE)
@@ -48,14 +50,16 @@ NO_GPU = GpuKind(Form.NONE)
 
 def gpu_kind(request: Request) -> GpuKind:
     """The GPU form of a request, with its amount; a request uses at most one."""
+    asked = request.where.device_types
+    types = None if asked is None else frozenset[str]().union(*asked)
     if request.gpus:
-        return GpuKind(Form.WHOLE, request.gpus)
+        return GpuKind(Form.WHOLE, request.gpus, types=types)
     if request.share_milli:
-        return GpuKind(Form.SHARE, request.share_milli, request.devices)
+        return GpuKind(Form.SHARE, request.share_milli, request.devices, types=types)
     if request.gpu_memory_mib:
-        return GpuKind(Form.MEMORY, request.gpu_memory_mib, request.devices)
+        return GpuKind(Form.MEMORY, request.gpu_memory_mib, request.devices, types=types)
     if request.mig_profile:
-        return GpuKind(Form.MIG, 1, 1, request.mig_profile)
+        return GpuKind(Form.MIG, 1, 1, request.mig_profile, types=types)
     return NO_GPU
 
 

@@ -119,40 +119,6 @@ def choose(
     return None if devices is None else Choice(devices, share)
 
 
-def choose_avoiding(
-    kind: GpuKind,
-    hardware: Hardware,
-    view: DeviceCapacity,
-    avoided: Sequence[int],
-    *,
-    idle: DeviceCapacity | None = None,
-    warm: Warm = (),
-    tasks: int = 1,
-) -> Choice | None:
-    """``choose`` with as few of the avoided devices as possible, the first of them last of all.
-
-    ``None`` where none of them can be avoided, or where that would keep other tasks from fitting.
-    """
-    for number in range(len(avoided), 0, -1):
-        devices = view.devices.copy()
-        devices[list(avoided[:number])] = 0
-        others = DeviceCapacity(devices, view.slots)
-        if kind.devices > 1 and _shares_of_several(kind, hardware, others) < min(
-            tasks, _shares_of_several(kind, hardware, view)
-        ):
-            continue  # they fit only if those with most capacity are taken, see ``shares``
-        found = choose(kind, hardware, others, idle=idle, warm=warm, tasks=tasks)
-        if found is not None:
-            return found
-    return None
-
-
-def _shares_of_several(kind: GpuKind, hardware: Hardware, view: DeviceCapacity) -> int:
-    """How many tasks with a share of several devices fit."""
-    share = share_on(kind, hardware.gpu_memory_mib)
-    return int(shares.counts(view.devices[:, None], share, kind.devices)[0]) if share else 0
-
-
 def share_on(kind: GpuKind, gpu_memory_mib: int) -> int:
     """Thousandths of a device that a share or memory takes on a node without MIG; 0: it cannot."""
     if kind.form is Form.SHARE:

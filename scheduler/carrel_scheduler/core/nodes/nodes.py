@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeSet
-from carrel_scheduler.core.layers import CPU, HOST_ROWS, MEMORY, Bools, Counts, Layer, Slots
+from carrel_scheduler.core.layers import CPU, HOST_ROWS, MEMORY, Bools, Counts, Layer, Milli, Slots
 from carrel_scheduler.core.mig import full_slots
 from carrel_scheduler.core.resources import MILLI
 
@@ -34,6 +34,7 @@ class NodeColumns:
         counted: (N,) thousandths of GPUs that countable resources are, beside the devices.
         amounts_version: changes with the amounts of nodes, as ``version`` does with the rest.
         usable: (D, N) the device exists and is not broken.
+        types: (D, N) the number of the device's type, 0 on nodes whose devices are alike.
         schedulable: (N,) may take new work: neither switched off nor draining.
         mig: (N,) MIG instances are made here as needed.
         free, releasing, reserved: the three layers of capacity. ``free.slots`` has a bit set for
@@ -52,6 +53,8 @@ class NodeColumns:
         self.capacity: Counts = np.zeros((HOST_ROWS, 0), np.int64)
         self.counted: Counts = np.zeros(0, np.int64)
         self.usable: Bools = np.zeros((1, 0), np.bool_)
+        self.types: Slots = np.zeros((1, 0), np.uint8)
+        self._type_numbers: dict[str, int] = {}
         self.schedulable: Bools = np.zeros(0, np.bool_)
         self.mig: Bools = np.zeros(0, np.bool_)
         self.free = Layer.empty(1, 0)
@@ -147,6 +150,27 @@ class NodeColumns:
         self.usable[:, slot] = False
         self.usable[: event.devices, slot] = True
         self.usable[sorted(event.broken_devices), slot] = False
+        self.types[:, slot] = 0
+        for device, name in enumerate(event.types):
+            number = self._type_numbers.setdefault(name, len(self._type_numbers) + 1)
+            self.types[device, slot] = number
+
+    def of_types(
+        self, types: frozenset[str] | None, devices: Milli, nodes: Counts | None = None
+    ) -> Milli:
+        """Free thousandths of devices of these types only, 0 of others.
+
+        Args:
+            types: that will do, on nodes whose devices are unlike; ``None``: all.
+            devices: (D, N) or, of some nodes, (D, n) thousandths.
+            nodes: their slots; ``None``: all.
+        """
+        if types is None or not self._type_numbers:
+            return devices
+        numbers = [0, *(self._type_numbers[one] for one in types if one in self._type_numbers)]
+        there = self.types if nodes is None else self.types.take(nodes, 1)
+        found: Milli = devices * np.isin(there, numbers)
+        return found
 
     def drop(self, name: str) -> None:
         """Forget a node on which nothing is placed."""
@@ -156,6 +180,7 @@ class NodeColumns:
         self.devices[slot] = self.gpu_memory[slot] = self.counted[slot] = 0
         self.capacity[:, slot] = 0
         self.usable[:, slot] = False
+        self.types[:, slot] = 0
         self.schedulable[slot] = self.mig[slot] = False
         for layer in (self.free, self.releasing, self.reserved):
             layer.devices[:, slot] = layer.slots[:, slot] = 0
@@ -201,6 +226,7 @@ class NodeColumns:
         for name in ("devices", "gpu_memory", "counted", "schedulable", "mig"):
             setattr(self, name, _widened(getattr(self, name), (nodes,)))
         self.usable = _widened(self.usable, (devices, nodes))
+        self.types = _widened(self.types, (devices, nodes))
         self.capacity = _widened(self.capacity, (rows, nodes))
         self.free = self.free.grown(devices, nodes, rows)
         self.releasing = self.releasing.grown(devices, nodes, rows)
@@ -220,8 +246,8 @@ def _elsewhere(old: NodeSet | None, new: NodeSet) -> bool:
     return old is None or (
         (old.labels, old.taints, old.schedulable, old.draining, old.gpu_memory_mib)
         != (new.labels, new.taints, new.schedulable, new.draining, new.gpu_memory_mib)
-        or (old.devices, old.mig_model, old.broken_devices)
-        != (new.devices, new.mig_model, new.broken_devices)
+        or (old.devices, old.mig_model, old.broken_devices, old.types)
+        != (new.devices, new.mig_model, new.broken_devices, new.types)
     )
 
 
@@ -240,6 +266,9 @@ def _check_node(event: NodeSet) -> None:
     for name, value in amounts:
         if value < 0:
             raise InvalidEvent("bad_amount", name, value, "an amount that is not negative")
+    if event.types and len(event.types) != event.devices:
+        expected = f"one for each of {event.devices} devices, or none"
+        raise InvalidEvent("bad_amount", "types", event.types, expected)
     foreign = sorted(d for d in event.broken_devices if not 0 <= d < event.devices)
     if foreign:
         raise InvalidEvent("unknown_device", "broken_devices", foreign, "devices of this node")

@@ -76,6 +76,8 @@ def movers(cycle: Cycle, cls: int, node: int, here: Sequence[NodeTask]) -> Itera
     """
     kind, host = cycle.state.classes.kinds[cls], cycle.state.classes.host(cls)
     soon = cycle.free_capacity.soon
+    if kind.types is not None and cycle.state.nodes.types[:, node].any():
+        return  # who moves from which device would have to be sought by its type
     free = soon.devices[:, node].tolist()
     ways: list[list[NodeTask] | None]
     if kind.form is Form.NONE:

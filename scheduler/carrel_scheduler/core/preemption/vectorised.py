@@ -49,7 +49,8 @@ class Offer:
 def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | None:
     """The step as a request of the search over arrays; ``None`` where it is not plain.
 
-    Nor where limits in groups of nodes bind: which nodes they leave changes with every place.
+    Nor where limits in groups of nodes bind: which nodes they leave changes with every place; nor
+    where the types of single devices count.
     """
     shape, classes = job.shape, cycle.state.classes
     kind = classes.kinds[shape.cls]
@@ -58,6 +59,8 @@ def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | N
     if cycle.limited_by_group(job) or job.rows or cycle.answered(job) or step != shape.first_step:
         return None
     if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE) or len(classes.host(shape.cls)) > 2:
+        return None
+    if kind.types is not None:
         return None
     width, size, cpu, memory = classes.clearing_kind(shape.cls)
     return GangRequest(len(step), width, size, cpu, memory, most_per_node=1 if shape.apart else 0)

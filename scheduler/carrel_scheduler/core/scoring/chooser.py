@@ -174,7 +174,7 @@ class Chooser:
 
     def _on_shared(self, kind: GpuKind, view: Layer, nodes: Counts) -> Counts:
         """1 where the need fits on devices that are shared already, else 0."""
-        free = view.devices.take(nodes, 1)
+        free = self._nodes.of_types(kind.types, view.devices.take(nodes, 1), nodes)
         there = capacity(
             kind,
             free * (free < MILLI),
