@@ -361,6 +361,8 @@ EXPORT int nvmlDeviceGetRemappedRows(const struct handle *handle, unsigned int *
 EXPORT int nvmlDeviceGetMigMode(const struct handle *handle, unsigned int *current, unsigned int *pending)
 {
     DEVICE(handle);
+    if (strstr(device->name, "T4"))
+        return NOT_SUPPORTED;
     *current = device->mig_mode;
     *pending = device->mig_pending;
     return SUCCESS;

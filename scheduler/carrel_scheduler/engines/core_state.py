@@ -30,7 +30,8 @@ def place_of(state: State, node: str) -> tuple[str, str]:
     slot = state.nodes.slots.get(node)
     labels = {} if slot is None else dict(state.nodes.fact(slot).labels)
     group = labels.get(IN_GROUP, "")
-    return labels.get(gpu_models.LABEL, ""), "" if group == UNGROUPED else group
+    model = gpu_models.single(labels.get(gpu_models.LABEL, ""))
+    return model, "" if group == UNGROUPED else gpu_models.single(group)
 
 
 def keep_node(state: State, name: str, devices: Collection[int]) -> None:

@@ -20,6 +20,7 @@ from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Reason, Token
 from carrel_scheduler.core.requests import IN_GROUP, Request
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.node_groups import NodeGroupsKnown, is_open, selecting
 from carrel_scheduler.node.contract import NodeFacts
@@ -268,7 +269,7 @@ class NoExternalPods(ExternalPods):
     """One machine runs the tasks of workloads only.
 
     Its one node is in the group that selects it, else in one that is called after the model of its
-    GPUs.
+    GPUs; where these are unlike, each GPU is in the one of its model.
 
     Args:
         state: of the core; ``None``: no node is known.
@@ -305,11 +306,23 @@ class NoExternalPods(ExternalPods):
         return self._inhabited().union(self._groups)
 
     def _inhabited(self) -> frozenset[str]:
+        told = (one for labels in self._labels() if (one := labels.get(NODE_GROUP)))
+        return frozenset(name for one in told for name in one.split(gpu_models.SEVERAL))
+
+    def _labels(self) -> list[dict[str, str]]:
+        """What the core is told of each node."""
         if self._state is None:
-            return frozenset()
+            return []
         nodes = self._state.nodes
-        facts = (nodes.fact(slot) for slot in nodes.slots.values())
-        return frozenset(value for fact in facts for key, value in fact.labels if key == NODE_GROUP)
+        return [dict(nodes.fact(slot).labels) for slot in nodes.slots.values()]
+
+    def _mixes(self) -> frozenset[str]:
+        """Labels of nodes with GPUs of several models, each in the group of its own."""
+        return frozenset(
+            labels[gpu_models.LABEL]
+            for labels in self._labels()
+            if gpu_models.SEVERAL in labels.get(NODE_GROUP, "")
+        )
 
     @override
     def allow_groups(
@@ -339,8 +352,9 @@ class NoExternalPods(ExternalPods):
         groups = self.open_node_groups(event.project, interactive=event.interactive)
         if groups is None:
             return event
-        gang = None if event.gang is None else _gang_within(event.gang, groups)
-        return replace(event, request=_within(event.request, groups), gang=gang)
+        mixes = self._mixes()
+        gang = None if event.gang is None else _gang_within(event.gang, groups, mixes)
+        return replace(event, request=_within(event.request, groups, mixes), gang=gang)
 
 
 def listed_groups(
@@ -352,14 +366,13 @@ def listed_groups(
     return frozenset(found) if found else None
 
 
-def _gang_within(group: Group, names: frozenset[str]) -> Group:
+def _gang_within(group: Group, names: frozenset[str], mixes: frozenset[str]) -> Group:
     return replace(
         group,
-        requests=tuple(_within(one, names) for one in group.requests),
-        groups=tuple(_gang_within(one, names) for one in group.groups),
+        requests=tuple(_within(one, names, mixes) for one in group.requests),
+        groups=tuple(_gang_within(one, names, mixes) for one in group.groups),
     )
 
 
-def _within(request: Request, names: frozenset[str]) -> Request:
-    where = request.where
-    return replace(request, where=replace(where, labels=(*where.labels, (IN_GROUP, names))))
+def _within(request: Request, names: frozenset[str], mixes: frozenset[str]) -> Request:
+    return replace(request, where=gpu_models.within_groups(request.where, IN_GROUP, names, mixes))

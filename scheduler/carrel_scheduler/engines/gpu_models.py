@@ -1,15 +1,20 @@
 """Models of GPUs: what people call them, and which models of the installation they mean.
 
-A node has GPUs of one model, named by the driver or by a label of the cluster
+The driver, or a label of the cluster, names the model of a node's GPUs
 (``NVIDIA-A100-SXM4-80GB``). People name as much of it as tells it apart: ``A100`` means every A100,
 ``A100-80GB`` those with so much memory. Case and punctuation do not matter.
+
+A machine may have GPUs of several models. Its labels then name all of them (``A100 + Tesla T4``),
+and the core is told the type of each device: a condition on nodes by model or group leads to the
+machine, and ``device_types`` to those of its GPUs that are meant.
 """
 
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Final
 
-from carrel_scheduler.core.requests import IN_GROUP
+from carrel_scheduler.core.requests import IN_GROUP, NodeConstraint
 from carrel_schema.names import NODE_GROUP
 
 LABEL: Final = "GPU type"
@@ -19,6 +24,8 @@ PRODUCT: Final = "nvidia.com/gpu.product"
 """Labels of a machine, as nodes of a cluster have them."""
 UNTOLD: Final = "GPU"
 """What a GPU is called of which nobody tells the model."""
+SEVERAL: Final = " + "
+"""Between the models, or their groups, of a machine whose GPUs are unlike."""
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
@@ -29,42 +36,108 @@ def matching(asked: str, models: Iterable[str]) -> frozenset[str]:
 
 
 def of_node(names: Iterable[str]) -> frozenset[str]:
-    """The model of a node's GPUs; empty where they are of several, or nobody tells of which."""
-    models = frozenset(names)
-    return models if len(models) == 1 and UNTOLD not in models else frozenset()
+    """The models of a node's GPUs, but of those that do not answer; empty where nobody tells."""
+    models = frozenset(name for name in names if name)
+    return frozenset() if UNTOLD in models else models
+
+
+def types_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The model of each GPU of a machine where they are unlike; empty where they are alike."""
+    each = tuple(names)
+    return each if len(of_node(each)) > 1 else ()
 
 
 def labels_of(models: Collection[str], group: str = "") -> tuple[tuple[str, str], ...]:
-    """What the core is told of a machine: the model of its GPUs, and its group.
+    """What the core is told of a machine: the models of its GPUs, and its group.
 
     Args:
-        models: the one model, or none (see ``of_node``).
-        group: that selects the machine; empty: the one called after the model.
+        models: see ``of_node``.
+        group: that selects the machine; empty: the ones called after the models.
     """
-    told = tuple((LABEL, model) for model in models)
-    named = group or "".join("-".join(_WORD.findall(model.lower())) for model in models)
+    told = ((LABEL, label_of(models)),) if models else ()
+    named = group or _groups_label(models)
     return (*told, (IN_GROUP, named), (NODE_GROUP, named)) if named else told
 
 
+def label_of(models: Collection[str]) -> str:
+    """The models of a machine in one label."""
+    return SEVERAL.join(sorted(models))
+
+
+def group_named_after(model: str) -> str:
+    """The group of GPUs of a model that are in no group that an admin defined."""
+    return "-".join(_WORD.findall(model.lower()))
+
+
+def single(label: str) -> str:
+    """The one model or group in a label; empty where there are several."""
+    return "" if SEVERAL in label else label
+
+
 def selectable(node: str, models: Collection[str]) -> dict[str, str]:
-    """The labels by which groups may select a machine: its name, and the model of its GPUs."""
-    told = {PRODUCT: "".join(models)} if models else {}
+    """The labels by which groups may select a machine: its name, and the one model of its GPUs."""
+    told = {PRODUCT: "".join(models)} if len(models) == 1 else {}
     return {HOSTNAME: node} | told
 
 
+def _groups_label(models: Collection[str]) -> str:
+    return SEVERAL.join(sorted(map(group_named_after, models)))
+
+
 def in_order(
-    asked: Iterable[str], models: Collection[str]
+    asked: Iterable[str], labels: Collection[str]
 ) -> tuple[tuple[str, frozenset[str]], ...]:
     """Labels of nodes to prefer: each type of GPU before those that were named after it.
 
-    A node satisfies as many of them as there are types at and behind its own.
+    A node satisfies as many of them as there are types at and behind its own; a machine with GPUs
+    of several models as many as the best of them.
     """
     found: list[tuple[str, frozenset[str]]] = []
     so_far: frozenset[str] = frozenset()
     for one in asked:
-        so_far |= matching(one, models)
+        so_far |= {label for label in labels if matching(one, label.split(SEVERAL))}
         found.append((LABEL, so_far))
     return tuple(found)
+
+
+def devices_in_order(
+    where: NodeConstraint, asked: Iterable[str], mixes: Collection[str]
+) -> NodeConstraint:
+    """The constraint with the types of single devices that will do, on machines with several.
+
+    ``mixes``: labels of such machines.
+    """
+    models = _models_in(mixes)
+    types = tuple(matching(one, models) for one in asked)
+    return replace(where, device_types=types) if types and mixes else where
+
+
+def within_groups(
+    where: NodeConstraint, key: str, names: Collection[str], mixes: Collection[str] = ()
+) -> NodeConstraint:
+    """The constraint within groups of nodes.
+
+    Args:
+        where: the constraint so far.
+        key: of the label that tells the group.
+        names: of the groups.
+        mixes: labels of machines with GPUs of several models, which are in the groups called after
+            these; only those devices are then meant.
+    """
+    meant = frozenset(one for one in _models_in(mixes) if group_named_after(one) in names)
+    machines = {
+        _groups_label(mix.split(SEVERAL)) for mix in mixes if meant.intersection(mix.split(SEVERAL))
+    }
+    labels = (*where.labels, (key, frozenset(names) | machines))
+    if not meant:
+        return replace(where, labels=labels)
+    types = where.device_types
+    only = (meant,) if types is None else tuple(one & meant for one in types)
+    return replace(where, labels=labels, device_types=only)
+
+
+def _models_in(mixes: Iterable[str]) -> frozenset[str]:
+    return frozenset(model for mix in mixes for model in mix.split(SEVERAL))
 
 
 def _words(name: str) -> frozenset[str]:

@@ -119,7 +119,7 @@ def detect(
         mig_model=mig.model.name if mig else "",
     )
     if gpus is None and open_nvml(nvml):
-        return NvmlProvider(node, nvml)
+        return NvmlProvider(node, nvml, only_whole=mig is None)
     count = DEFAULT_SIMULATED if gpus is None else gpus
     if isinstance(mig, SimulatedMig):
         name = mig.model.name

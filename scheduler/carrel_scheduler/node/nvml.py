@@ -31,6 +31,7 @@ ABSENT: Final = (
 )
 """Answers of a device that has nothing to tell: not the kind of device, or no such part."""
 NO_MIG_MODE: Final = "MIG mode was switched off: nvidia-smi -mig 1, or start again without --mig"
+MIG_MODE: Final = "MIG mode is on: nvidia-smi -mig 0, or start with --mig, which divides GPUs"
 MOST_LINKS: Final = 18
 MOST_EVENTS: Final = 100
 """In one look; more are told in the next."""
@@ -66,6 +67,7 @@ class NvmlProvider:
         owners: whose processes those are that use them.
         clock: epoch seconds.
         sysfs: where the kernel tells of PCI devices.
+        only_whole: GPUs in MIG mode cannot be used, since nobody here gives their instances out.
     """
 
     def __init__(
@@ -76,9 +78,11 @@ class NvmlProvider:
         owners: ProcessOwners | None = None,
         clock: Callable[[], float] = time.time,
         sysfs: Path = Path("/sys"),
+        only_whole: bool = False,
     ) -> None:
         self._node, self._nvml, self._clock, self._sysfs = node, nvml, clock, sysfs
         self._owners: ProcessOwners = owners or TaskOwners()
+        self._only_whole = only_whole
         self._known: dict[int, Device] = {}
         self._near: dict[int, Neighbours] = {}
         self._checks: dict[str, HealthChecks] = {}
@@ -107,8 +111,9 @@ class NvmlProvider:
                 conditions=checks.check(self._health(handle), self._clock()),
                 instances=tuple(self._instances(handle)),
             )
-            if self._node.mig_model and not nvml.nvmlDeviceGetMigMode(handle)[0]:
-                device = msgspec.structs.replace(device, broken=True, message=NO_MIG_MODE)
+            wrong = self._wrong_mode(handle)
+            if wrong:
+                device = msgspec.structs.replace(device, broken=True, message=wrong)
         except nvml.NVMLError as error:
             blank = Device(index=index, uuid="", name="", memory_mib=0, simulated=False)
             known = self._known.get(index, blank)
@@ -116,6 +121,13 @@ class NvmlProvider:
             return msgspec.structs.replace(known, broken=True, lost=lost, message=str(error))
         self._known[index] = device
         return device
+
+    def _wrong_mode(self, handle: Any) -> str:
+        """Why a device is of no use in its MIG mode, on or off; empty: it is."""
+        if self._node.mig_model:
+            return "" if self._nvml.nvmlDeviceGetMigMode(handle)[0] else NO_MIG_MODE
+        mode = self._told(self._nvml.nvmlDeviceGetMigMode, handle) if self._only_whole else None
+        return MIG_MODE if mode and mode[0] else ""
 
     def _static(self, index: int, handle: Any) -> Device:
         """What does not change as long as it is the same device."""

@@ -17,7 +17,7 @@ from carrel_scheduler.node.mig import (
     SimulatedMig,
     model_for,
 )
-from carrel_scheduler.node.nvml import open_nvml
+from carrel_scheduler.node.nvml import MIG_MODE, NvmlProvider, open_nvml
 from gpu_driver.session import machine
 from gpu_driver.state import MIB, NONE, GpuState
 
@@ -122,6 +122,23 @@ def test_gpus_that_are_not_alike_or_unknown_are_not_divided(
     monkeypatch.setattr("carrel_scheduler.node.mig.MODELS", {"A30-24GB": MODELS["A30-24GB"]})
     with pytest.raises(MigUnusable, match="no profiles of MIG that are known here"):
         find_mig(None)
+
+
+def test_without_division_a_gpu_in_mig_mode_serves_nobody_and_the_others_serve(
+    gpus: GpuState,
+) -> None:
+    devices = gpus.layout.devices
+    devices[0].name, devices[0].mig_mode = b"NVIDIA A100-SXM4-80GB", 1
+    devices[1].name = b"Tesla T4"
+    facts = detect(None, 24_000, "x").facts()
+    assert [(one.name, one.broken, one.message) for one in facts.devices] == [
+        ("A100-SXM4-80GB", True, MIG_MODE),
+        ("Tesla T4", False, ""),
+    ]
+    [of_agent, _] = NvmlProvider(facts, pynvml).facts().devices
+    assert not of_agent.broken, "on a cluster its admins divide it, and the device plugin offers it"
+    devices[0].mig_mode = 0
+    assert not detect(None, 24_000, "x").facts().devices[0].broken
 
 
 @pytest.mark.parametrize(

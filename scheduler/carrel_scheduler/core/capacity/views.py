@@ -114,25 +114,28 @@ class CapacityViews:
             found = self._totals[key] = self.parts(view, cls).total(resources)
         return found
 
-    def amounts(self, view: CapacityView, resource: int) -> Counts:
-        """(N,) of a resource on each node."""
+    def amounts(self, view: CapacityView, resource: int, cls: int | None = None) -> Counts:
+        """(N,) of a resource on each node; ``cls``: of GPUs only those that will do for a class."""
         layer = self.layer(view)
         if resource == GPU:
-            gpus: Counts = layer.devices.sum(axis=0, dtype=np.int64)
+            types = None if cls is None else self._classes.kinds[cls].types
+            devices = self._nodes.of_types(types, layer.devices)
+            gpus: Counts = devices.sum(axis=0, dtype=np.int64)
             return gpus
         host: Counts = layer.host[resource - 1]
         return host
 
     def pieces(self, view: CapacityView, resource: int, cls: int) -> Counts:
         """``amounts``, of GPUs only what one task can use: whole devices, or one device's rest."""
-        form = self._classes.kinds[cls].form
+        kind = self._classes.kinds[cls]
+        form = kind.form
         if resource != GPU or form in (Form.NONE, Form.MIG):
-            return self.amounts(view, resource)
-        devices = self.layer(view).devices
+            return self.amounts(view, resource, cls)
+        devices = self._nodes.of_types(kind.types, self.layer(view).devices)
         if form is Form.WHOLE:
             found: Counts = (devices >= MILLI).sum(axis=0, dtype=np.int64) * MILLI
             return found
-        most = self._classes.kinds[cls].devices
+        most = kind.devices
         best: Counts = np.sort(devices, axis=0)[-most:].sum(axis=0, dtype=np.int64)
         return best
 

@@ -350,7 +350,7 @@ class Shortage:
         found = self._free.get(known)
         if found is None:
             mask = self._views.parts(view, known[2]).mask
-            found = int((self._views.amounts(view, resource) * mask).sum())
+            found = int((self._views.amounts(view, resource, known[2]) * mask).sum())
             self._free[known] = found
         return found
 

@@ -11,6 +11,7 @@ workload owns (it is being ended), and while they are cordoned for their health 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import TypeVar
 
 import msgspec
@@ -38,6 +39,9 @@ from carrel_scheduler.workloads.nodes.reported import places_of
 from carrel_scheduler.workloads.state import failure_reasons, gpu_use
 from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
+
+UNLIKE_HOPS = 9
+"""Between GPUs of different models, farther than any of one model."""
 
 
 class WithheldDevices:
@@ -269,6 +273,7 @@ def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:
 def node_event(facts: NodeFacts, external_pods: ExternalPods) -> NodeSet:
     """The event that describes a node to the core; ``external_pods`` knows the groups of nodes."""
     models = gpu_models.of_node(device.name for device in facts.devices)
+    types = gpu_models.types_of(device.name for device in facts.devices)
     group = external_pods.group_of(facts.name, gpu_models.selectable(facts.name, models))
     return NodeSet(
         name=facts.name,
@@ -278,9 +283,23 @@ def node_event(facts: NodeFacts, external_pods: ExternalPods) -> NodeSet:
         gpu_memory_mib=min((device.memory_mib for device in facts.devices), default=0),
         broken_devices=frozenset(device.index for device in facts.devices if device.broken),
         labels=gpu_models.labels_of(models, group),
-        links=tuple(Link(link.first, link.second, link.hops) for link in facts.links),
+        links=_links(facts, types),
         mig_model=facts.mig_model,
+        types=types,
     )
+
+
+def _links(facts: NodeFacts, types: Sequence[str]) -> tuple[Link, ...]:
+    """The links of a node's GPUs; unlike ones are far apart, so that work gets equal ones."""
+    told = tuple(Link(link.first, link.second, link.hops) for link in facts.links)
+    if not types:
+        return told
+    unlike = tuple(
+        Link(first, second, UNLIKE_HOPS)
+        for first, second in combinations(range(len(types)), 2)
+        if types[first] != types[second]
+    )
+    return (*(link for link in told if types[link.first] == types[link.second]), *unlike)
 
 
 def _held_on(cache: WorkloadCache, node: str) -> set[int]:

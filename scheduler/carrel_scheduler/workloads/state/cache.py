@@ -175,7 +175,8 @@ class WorkloadCache:
     """Live workloads by uid, projects and departments by name.
 
     ``queue`` gives the uids of all pending workloads in their order; the reconciler sets it.
-    ``largest_gpus``: how many GPUs the largest node has. ``gpu_models``: of all nodes.
+    ``largest_gpus``: how many GPUs the largest node has. ``gpu_models``: of all nodes;
+    ``gpu_mixes``: labels of those whose GPUs are unlike.
     ``outdated``: where waiting work may run has changed since it was queued. ``draining``: names
     of projects that are deleted and still hold resources. ``counted_nodes``: names of nodes of
     whose GPUs only the number is known.
@@ -194,6 +195,7 @@ class WorkloadCache:
         self.largest_gpus = 0
         self.counted_nodes: set[str] = set()
         self.gpu_models: frozenset[str] = frozenset()
+        self.gpu_mixes: frozenset[str] = frozenset()
         self.mig_model = ""
         self.outdated = False
 
@@ -205,9 +207,12 @@ class WorkloadCache:
         """A node appeared, or has other hardware."""
         self.largest_gpus = max(self.largest_gpus, len(facts.devices))
         (self.counted_nodes.add if facts.counted else self.counted_nodes.discard)(facts.name)
-        models = self.gpu_models | gpu_models.of_node(device.name for device in facts.devices)
-        self.outdated |= models != self.gpu_models
-        self.gpu_models = models
+        here = gpu_models.of_node(device.name for device in facts.devices)
+        models, mixes = self.gpu_models | here, self.gpu_mixes
+        if len(here) > 1:
+            mixes |= {gpu_models.label_of(here)}
+        self.outdated |= (models, mixes) != (self.gpu_models, self.gpu_mixes)
+        self.gpu_models, self.gpu_mixes = models, mixes
         self.mig_model = facts.mig_model or self.mig_model
 
     def rules_of(self, name: str) -> tuple[ProjectSpec, DepartmentSpec | None]:
@@ -302,7 +307,13 @@ def queued_event(
     """
     meta, spec = workload.meta, workload.spec
     rules = cache.rules_of(meta.project)
-    where = shape.where_of(spec, cache.gpu_models, inherited_rules.spread(*rules), workload.status)
+    where = shape.where_of(
+        spec,
+        cache.gpu_models,
+        inherited_rules.spread(*rules),
+        workload.status,
+        mixes=cache.gpu_mixes,
+    )
     return WorkloadQueued(
         uid=meta.uid,
         name=meta.name,

@@ -133,6 +133,8 @@ def where_of(
     models: Collection[str] = (),
     spread: bool | None = None,
     status: WorkloadStatus | None = None,
+    *,
+    mixes: Collection[str] = (),
 ) -> NodeConstraint:
     """The workload's own conditions on nodes.
 
@@ -142,21 +144,20 @@ def where_of(
         spread: whether its project spreads work over nodes; ``None``: as the cluster does.
         status: of the work: where its last attempts failed it is placed only if no other place
             fits, unless it wants no such care.
+        mixes: labels of nodes with GPUs of several models.
     """
-    labels: tuple[tuple[str, frozenset[str]], ...] = ()
-    if spec.node_group:
-        labels = ((NODE_GROUP, frozenset({spec.node_group})),)
     failed = status if status is not None and spec.avoid_failed_nodes else WorkloadStatus()
-    preferred = gpu_models.in_order(spec.gpu_types, models)
-    if preferred:
-        labels = (*labels, preferred[-1])
-    return NodeConstraint(
-        labels=labels,
+    preferred = gpu_models.in_order(spec.gpu_types, {*models, *mixes})
+    where = NodeConstraint(
         preferred=preferred[:-1],
         avoided=frozenset(failed.failed_nodes),
         avoided_devices=tuple(map(_device_at, failed.failed_devices)),
         spread=spread,
     )
+    where = gpu_models.devices_in_order(where, spec.gpu_types, mixes)
+    if spec.node_group:
+        where = gpu_models.within_groups(where, NODE_GROUP, (spec.node_group,), mixes)
+    return replace(where, labels=(*where.labels, *preferred[-1:]))
 
 
 def _device_at(place: str) -> tuple[str, int]:

@@ -1,0 +1,155 @@
+"""One machine with GPUs of several models: each is told apart, by type and by group."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.engines import gpu_models
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.node.contract import DeviceLink
+from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.state.events import DevicesSampled
+from carrel_schema.objects import Meta, NodeGroupLists, Resources, Workload, WorkloadSpec
+from unit.workloads.conftest import opened
+from unit.workloads.desk import Desk
+from unit.workloads.test_open_groups import MachineDesk
+
+A100, T4 = "A100-SXM4-80GB", "Tesla T4"
+MODELS = (A100, T4, A100, T4)
+
+
+class UnlikeDesk(MachineDesk):
+    """A desk on one machine with GPUs of two models, unlike ones connected better."""
+
+    def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 4) -> None:
+        super().__init__(ledger, tmp_path, gpus)
+        devices = tuple(
+            msgspec.structs.replace(device, name=name)
+            for device, name in zip(self.facts.devices, MODELS, strict=True)
+        )
+        near = (DeviceLink(0, 1, 0), DeviceLink(2, 3, 0))
+        self.facts = msgspec.structs.replace(self.facts, devices=devices, links=near)
+
+
+@pytest.fixture
+async def machine(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(empty_ledger, tmp_path, 4, UnlikeDesk) as desk:
+        yield desk
+
+
+def devices_of(desk: Desk, uid: str) -> tuple[int, ...]:
+    [task] = desk.tasks_of(uid)
+    return desk.engine.specs[task].devices
+
+
+async def submitted(desk: Desk, name: str, gpus: float, **asked: Any) -> str:
+    uid = await desk.submit("vision", name, gpus, **asked)
+    if await desk.phase(uid) == "starting":
+        await desk.runs(uid)
+    return uid
+
+
+@pytest.mark.parametrize("gpus", [1, 0.6])
+async def test_the_first_type_that_is_free_is_taken(machine: Desk, gpus: float) -> None:
+    await machine.project("vision", 4)
+    wish = ["T4", "A100"]
+    found = [await submitted(machine, f"j{n}", gpus, gpu_types=wish) for n in range(4)]
+    assert [devices_of(machine, uid) for uid in found] == [(1,), (3,), (0,), (2,)]
+
+
+async def test_work_waits_for_a_type_of_which_none_is_free_and_says_so(
+    machine: Desk,
+) -> None:
+    await machine.project("vision", 4)
+    running = [await submitted(machine, f"j{n}", 1, gpu_types=["A100"]) for n in range(2)]
+    waits = await submitted(machine, "waits", 1, gpu_types=["A100"])
+    status = (await machine.stored(waits)).status
+    assert status.phase == "pending"
+    assert status.reason is not None
+    assert status.reason.sentence == "Waiting for 1 GPU: all 2 are in use; `j0` holds 1."
+    other = await submitted(machine, "other", 1)
+    assert devices_of(machine, other) == (1,)
+    device = devices_of(machine, running[1])
+    await machine.ends(running[1], 0)
+    assert devices_of(machine, waits) == device
+
+
+@pytest.mark.parametrize(("model", "devices"), [("T4", (1, 3)), ("A100", (0, 2))])
+async def test_work_of_higher_priority_has_that_of_its_type_preempted(
+    machine: Desk, model: str, devices: tuple[int, ...]
+) -> None:
+    await machine.project("vision", 4)
+    low = [await submitted(machine, f"j{n}", 1, priority="low") for n in range(4)]
+    high = await machine.submit("vision", "high", 1, gpu_types=[model], priority="very-high")
+    (victim,) = [uid for uid in low if await machine.phase(uid) == "preempting"]
+    (device,) = devices_of(machine, victim)
+    assert device in devices
+    await machine.ends(victim, 143)
+    assert devices_of(machine, high) == (device,)
+
+
+async def test_work_with_several_gpus_gets_equal_ones(machine: Desk) -> None:
+    """Though unlike ones are connected better."""
+    await machine.project("vision", 4)
+    first, second = [await submitted(machine, f"j{n}", 2) for n in range(2)]
+    assert [devices_of(machine, first), devices_of(machine, second)] == [(0, 2), (1, 3)]
+    await machine.ends(first, 0)
+    await machine.ends(second, 0)
+    assert devices_of(machine, await submitted(machine, "all", 4)) == (0, 1, 2, 3)
+
+
+async def test_each_gpu_is_in_the_group_of_its_model(machine: Desk) -> None:
+    await machine.project("vision", 4)
+    group = gpu_models.group_named_after(T4)
+    assert group == "tesla-t4"
+    first, second, third = [
+        await submitted(machine, f"j{n}", 1, node_group=group) for n in range(3)
+    ]
+    assert [devices_of(machine, first), devices_of(machine, second)] == [(1,), (3,)]
+    assert await machine.phase(third) == "pending"
+    without = await submitted(machine, "cpu", 0, node_group=group)
+    assert await machine.phase(without) == "running"
+    assert machine.loop.external_pods.node_groups() == {"a100-sxm4-80gb", "tesla-t4"}
+
+
+async def test_a_project_is_kept_to_the_group_of_a_model(machine: Desk) -> None:
+    groups = NodeGroupLists(training=["tesla-t4"])
+    await machine.project("vision", 4, node_groups=groups)
+    found = [await submitted(machine, f"j{n}", 1) for n in range(3)]
+    assert [devices_of(machine, uid) for uid in found[:2]] == [(1,), (3,)]
+    assert await machine.phase(found[2]) == "pending"
+    odd = await submitted(machine, "odd", 1, gpu_types=["A100"])
+    assert await machine.phase(odd) == "pending"
+
+
+def refusal(desk: Desk, **asked: Any) -> str:
+    spec = WorkloadSpec(command=["x"], resources=Resources(gpu_milli=1000), **asked)
+    try:
+        admit(
+            Workload(meta=Meta(name="a", uid="u", project="vision"), spec=spec), LiveView(desk.loop)
+        )
+    except NotAdmitted as refused:
+        return str(refused)
+    return ""
+
+
+async def test_types_and_groups_that_are_not_there_are_refused(machine: Desk) -> None:
+    await machine.project("vision", 4)
+    assert refusal(machine, gpu_types=["T4", "A100"]) == ""
+    assert refusal(machine, node_group="tesla-t4") == ""
+    assert refusal(machine, gpu_types=["H100"])
+    assert refusal(machine, node_group="tesla-v100")
+
+
+async def test_a_gpu_that_is_lost_changes_no_type(machine: Desk) -> None:
+    await machine.project("vision", 4)
+    blank = msgspec.structs.replace(machine.facts.devices[0], name="", broken=True)
+    facts = msgspec.structs.replace(machine.facts, devices=(blank, *machine.facts.devices[1:]))
+    machine.loop.enqueue(DevicesSampled(facts, ()))
+    await machine.settle()
+    uid = await submitted(machine, "j", 1, gpu_types=["A100"])
+    assert devices_of(machine, uid) == (2,)
