@@ -1,1 +1,1 @@
-"""Alerts: what is found (``conditions``), what lasts (``states``), who is told (``delivery``)."""
+"""Alerts: what is found (``conditions``), what lasts (``states``), and delivery (``delivery``)."""

@@ -1,4 +1,4 @@
-"""Conditions: what the rules find in the state of now. Pure."""
+"""Conditions: what the rules find in the present state. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ READY: Final = frozenset({"", "ready", "cordoned", "draining", "maintenance"})
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A project's GPUs in thousandths, and how much of its work is pending."""
+    """A project's GPUs in thousandths, and its number of pending workloads."""
 
     quota_milli: int
     allocated_milli: int
@@ -81,7 +81,7 @@ Rules = Mapping[RuleName, AlertRule]
 
 
 def find(facts: Facts, rules: Rules) -> list[Condition]:
-    """What the enabled rules find."""
+    """The conditions that the enabled rules find."""
     found = [*_of_nodes(facts, rules), *_of_work(facts, rules), *_of_queues(facts)]
     found += [*_of_platform(facts, rules), *_of_budgets(facts, rules)]
     found += [*_of_parts(facts, rules)]

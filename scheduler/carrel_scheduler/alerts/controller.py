@@ -75,21 +75,21 @@ class AlertController:
         )
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Evaluate the rules periodically until cancelled."""
         try:
             await run_periodically(self.once, PAUSE_SECONDS, log, "alerts were not looked for")
         finally:
             await self.close()
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         await self.subscriptions.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     async def once(self) -> None:
-        """Look, write what changed, and tell."""
+        """Evaluate the rules once, write what changed, and queue messages."""
         rules, channels = await self.rules(), await self.channels()
         book = await self._opened()
         facts = await self._gathered(channels)
@@ -106,7 +106,7 @@ class AlertController:
         await self.delivery.flush(channels)
 
     async def _gathered(self, channels: Mapping[str, ChannelFields]) -> Facts:
-        """The state of now, with what the ledger and channels know of it."""
+        """The present state, with stored alerts and the state of channels."""
         errors = self.delivery.errors
         stored = (await self._ledger.settings()).get(DIRECTORY_SETTING)
         facts = replace(
@@ -121,7 +121,7 @@ class AlertController:
         return replace(facts, budgets=used)
 
     async def health(self) -> Sequence[HealthCheck]:
-        """What is so now, by the part of the platform."""
+        """The present checks, by the part of the platform."""
         facts = await self._gathered(await self.channels())
         decisions = await self._ledger.decisions(limit=1)
         known = LedgerFacts(
@@ -131,7 +131,7 @@ class AlertController:
         return report(facts, await self.rules(), known)
 
     async def alerts(self) -> Sequence[AlertOut]:
-        """All alerts of now, with their silences."""
+        """All present alerts, with their silences."""
         book, silences, now = await self._opened(), await self.silences(), self._clock()
         return [
             msgspec.structs.replace(one, silenced_until=silenced_until(one, silences, now))
@@ -139,7 +139,7 @@ class AlertController:
         ]
 
     async def rules(self) -> Rules:
-        """The rules as they hold: the built-in ones, changed by administrators."""
+        """The rules in force: the built-in ones with administrators' changes."""
         stored = {
             one.name: msgspec.json.decode(one.content, type=AlertRule)
             for one in await self._ledger.scoped.list(RULE_KIND)
@@ -150,7 +150,7 @@ class AlertController:
         return found
 
     async def silences(self) -> Sequence[SilenceOut]:
-        """Those that have not ended."""
+        """Silences that have not ended."""
         found = [silence(one) for one in await self._ledger.scoped.list(SILENCE_KIND)]
         return [one for one in found if one.until > self._clock()]
 
@@ -162,7 +162,7 @@ class AlertController:
         }
 
     async def tell(self, _name: str, channel: ChannelFields, alert: AlertOut) -> None:
-        """Tell one channel of one alert now. Raises ``NotDelivered``."""
+        """Send one alert to one channel now. Raises ``NotDelivered``."""
         secret = await self._secret(channel)
         if channel.kind == "mail":
             text = f"{alert.summary}\n\n{self._address}\n"

@@ -28,7 +28,7 @@ Send = Callable[[str, ChannelFields, AlertOut], Awaitable[None]]
 
 @dataclass(slots=True)
 class ChannelState:
-    """How sending to one channel goes.
+    """The state of deliveries to one channel.
 
     Attributes:
         waiting: (when it came, alert) of what was not taken yet.
@@ -60,16 +60,16 @@ class Delivery:
         self._states: dict[str, ChannelState] = {}
 
     def state(self, name: str) -> ChannelState:
-        """How sending to a channel goes."""
+        """The state of deliveries to a channel."""
         return self._states.setdefault(name, ChannelState())
 
     @property
     def errors(self) -> Mapping[str, str]:
-        """Why the last try failed, by channel; empty: it did not."""
+        """The last error of each channel; empty after a success."""
         return {name: state.error for name, state in self._states.items()}
 
     def put(self, channels: Mapping[str, ChannelFields], alert: AlertOut) -> None:
-        """Queue an alert for each channel that is told of it."""
+        """Queue an alert for each channel that receives it."""
         for name, channel in channels.items():
             if channel.severities and alert.severity not in channel.severities:
                 continue

@@ -19,7 +19,7 @@ WORST: Final[tuple[HealthState, ...]] = ("failed", "warning", "ok")
 
 @dataclass(frozen=True, slots=True)
 class LedgerFacts:
-    """What is asked of the ledger for a report only.
+    """Facts of the ledger that are read for a report only.
 
     Attributes:
         size_bytes: of its database.
@@ -45,7 +45,7 @@ class Subject:
 
 
 def report(facts: Facts, rules: Rules, ledger: LedgerFacts) -> list[HealthCheck]:
-    """All checks, in the order in which they are shown."""
+    """All checks in their order of display."""
     conditions = find(facts, rules)
     return [_check(one, conditions, facts, rules, ledger) for one in SUBJECTS]
 

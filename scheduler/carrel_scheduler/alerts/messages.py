@@ -25,7 +25,7 @@ MALFORMED: Final = "its address, the addresses of mail or the values of its secr
 
 
 class NotDelivered(Exception):  # noqa: N818 - an outcome to tell
-    """A message was not taken; the text says why and holds no secret."""
+    """A message was not accepted; the text has the cause, without secrets."""
 
 
 async def send(
@@ -35,7 +35,7 @@ async def send(
     secret: Mapping[str, str],
     address: str,
 ) -> None:
-    """Tell a channel of an alert that fired or resolved. Raises ``NotDelivered``.
+    """Send an alert that fired or resolved to a channel. Raises ``NotDelivered``.
 
     Args:
         session: to send with.
@@ -70,7 +70,7 @@ async def post(
 
 
 def body_of(channel: ChannelFields, alert: AlertOut, address: str) -> Any:
-    """What a channel that speaks HTTP is sent."""
+    """The request body for an HTTP channel."""
     if channel.kind == "slack":
         return {"text": f"{title(alert)}\n{alert.summary}\n{address}"}
     if channel.kind == "alertmanager":

@@ -46,7 +46,7 @@ def check_literal(url: str) -> None:
 
 
 class PublicResolver(AbstractResolver):
-    """Looks names up, and refuses those that lead elsewhere."""
+    """Resolves names, and refuses those of addresses inside the network."""
 
     def __init__(self, inner: AbstractResolver | None = None) -> None:
         self._inner = inner or aiohttp.ThreadedResolver()
@@ -63,5 +63,5 @@ class PublicResolver(AbstractResolver):
 
     @override
     async def close(self) -> None:
-        """Close what looks names up."""
+        """Close the resolver."""
         await self._inner.close()

@@ -27,12 +27,12 @@ class AlertStates:
 
     @property
     def alerts(self) -> list[AlertOut]:
-        """Firing ones first, then pending ones, then what is over; the latest first."""
+        """The alerts: firing, then pending, then ended ones; the latest first."""
         order = {"firing": 0, "pending": 1, "resolved": 2}
         return sorted(self._alerts.values(), key=lambda one: (order[one.state], -one.since))
 
     def step(self, conditions: Iterable[Condition], rules: Rules, now: float) -> list[AlertOut]:
-        """Take in what a look found; returns what fired or resolved."""
+        """Apply the found conditions; returns what fired or resolved."""
         found: dict[tuple[str, str], Condition] = {}
         for one in conditions:
             found.setdefault((one.rule, one.subject), one)
@@ -75,7 +75,7 @@ class AlertStates:
 
 
 def silenced_until(alert: AlertOut, silences: Iterable[SilenceOut], now: float) -> float:
-    """Until when nobody is told of an alert; 0: people are."""
+    """Until when an alert is silenced; 0 if it is not."""
     return max(
         (
             one.until

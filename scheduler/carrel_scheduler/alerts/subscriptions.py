@@ -85,7 +85,7 @@ class WorkSubscriptions:
         self._delivery = Delivery(self.tell, clock)
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Send messages periodically until cancelled."""
         try:
             await run_periodically(
                 self.once, PAUSE_SECONDS, log, "people were not told of their work"
@@ -94,22 +94,22 @@ class WorkSubscriptions:
             await self.close()
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     def alerted(self, alert: AlertOut) -> None:
-        """Take an alert that fired; what is not about work is left out."""
+        """Handle an alert that fired; alerts that are not about work are ignored."""
         if alert.state == "firing" and alert.rule in RULES:
             self._alerts.append(alert)
 
     def state(self, user: str) -> ChannelState:
-        """How telling somebody goes."""
+        """The state of deliveries to a user."""
         return self._delivery.state(user)
 
     async def of(self, user: str) -> SubscriptionFields | None:
-        """The subscription of somebody; ``None``: they have none."""
+        """The subscription of a user; ``None`` without one."""
         try:
             record = await self._ledger.scoped.get(KIND, Scope("user", user), NAME)
         except (NotFound, ValueError):
@@ -117,12 +117,12 @@ class WorkSubscriptions:
         return read(record)
 
     async def mail_channel(self) -> ChannelFields | None:
-        """Through which people are sent mail; ``None``: they are not."""
+        """The channel for mail to users; ``None`` without one."""
         found = (await self._channels()).values()
         return next((one for one in found if one.kind == "mail" and one.people_domains), None)
 
     async def once(self) -> None:
-        """Read what happened, queue it for whom it concerns, and send."""
+        """Read new events, queue them for their users, and send."""
         wanted = {
             record.scope.name: read(record) for record in await self._ledger.scoped.list(KIND)
         }
@@ -170,7 +170,7 @@ class WorkSubscriptions:
         return found
 
     async def tell(self, user: str, channel: ChannelFields, message: AlertOut) -> None:
-        """Tell somebody of one event now. Raises ``NotDelivered``."""
+        """Send one event to a user now. Raises ``NotDelivered``."""
         page = self._page(message)
         text = text_of(message)
         if channel.kind == "mail":
@@ -248,7 +248,7 @@ def domain_of(address: str) -> str:
 
 
 def text_of(message: AlertOut) -> str:
-    """What happened, in a sentence, and why."""
+    """The event as a sentence with its reason."""
     if message.subject == "platform":
         return message.summary
     named = message.subject.partition("/")[2]
@@ -257,7 +257,7 @@ def text_of(message: AlertOut) -> str:
 
 
 def target(subscription: SubscriptionFields) -> ChannelFields:
-    """The subscription as the queues of channels take it."""
+    """The subscription as a target of delivery queues."""
     return ChannelFields(
         kind=subscription.kind,
         url=subscription.url or "smtp://of-the-administrators",

@@ -28,7 +28,7 @@ Tell = Callable[[str, ChannelFields, str, str], Awaitable[None]]
 
 
 class WeeklyReports:
-    """Sends them.
+    """Sends the weekly reports.
 
     Args:
         ledger: has what was used, and remembers what was sent.
@@ -50,11 +50,11 @@ class WeeklyReports:
         self._tell, self._clock = tell, clock
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Send reports that are due, periodically, until cancelled."""
         await run_periodically(self.once, PAUSE_SECONDS, log, "the weekly report was not sent")
 
     async def once(self) -> None:
-        """Send what is due."""
+        """Send the reports that are due."""
         now = self._clock()
         monday = began_at("week", now)
         if now < monday + FROM_HOUR_SECONDS:

@@ -1,1 +1,1 @@
-"""The protocol of the Kubernetes API; knows nothing of Carrel."""
+"""The protocol of the Kubernetes API, independent of Carrel."""

@@ -239,7 +239,7 @@ class KubeClient:
         query: Mapping[str, str] | Sequence[tuple[str, str]] = (),
         protocol: str = "v5.channel.k8s.io",
     ) -> aiohttp.ClientWebSocketResponse:
-        """A websocket to a sub-resource, as ``exec``; see ``execution``."""
+        """Open a websocket to a sub-resource such as ``exec``; see ``execution``."""
         path = f"{resource.path(namespace, name, sub)}?{urlencode(query)}"
         return await self._sender.websocket(path, protocol)
 

@@ -50,7 +50,7 @@ class _Said(logging.Filter):
 
 @contextmanager
 def said() -> Iterator[list[str]]:
-    """The errors that the library logs meanwhile, which go no further."""
+    """Collect the errors that the library logs inside the block, instead of logging them."""
     listening, logger = _Said(), logging.getLogger(_LIBRARY)
     logger.addFilter(listening)
     try:
@@ -85,7 +85,7 @@ class CredentialsUnusable(Exception):  # noqa: N818 - an outcome that a person m
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The address and credentials that a request needs.
+    """The address and credentials for a request.
 
     Attributes:
         url: of the API server, without a slash at its end.
@@ -104,7 +104,7 @@ class Access:
 
 
 class Credentials(Protocol):
-    """Gives access, for as long as it lasts."""
+    """Provides access, valid for a limited time."""
 
     async def access(self) -> Access:
         """The access to use now. Raises ``CredentialsUnusable``."""
@@ -238,7 +238,7 @@ def from_kubeconfig(
 
 
 def _refuse_nobody(path: str | Path, found: Any, words: Sequence[str]) -> None:
-    """The library goes on as nobody where a plugin failed."""
+    """Refuse to continue anonymously where a plugin failed."""
     if words and not found.api_key.get(_BEARER) and not found.cert_file:
         why = "; ".join(words)
         raise CredentialsUnusable(f"kubeconfig: {path} gives no credentials: {why}")
@@ -249,7 +249,7 @@ def in_cluster(
     environ: Mapping[str, str] = os.environ,
     now: Callable[[], float] = time.monotonic,
 ) -> ConfiguredCredentials:
-    """Credentials of the service account of the pod that we run in.
+    """Credentials of the service account of Carrel's own pod.
 
     Args:
         account: the folder with its token, which changes, and the authority's certificate.
@@ -282,7 +282,7 @@ def in_cluster(
 
 
 def find(environ: Mapping[str, str] = os.environ) -> ConfiguredCredentials:
-    """``KUBECONFIG`` where it is set, else the pod's service account, else ``~/.kube/config``."""
+    """From ``KUBECONFIG`` if set, else the pod's service account, else ``~/.kube/config``."""
     if named := environ.get("KUBECONFIG"):
         return from_kubeconfig(named)
     if environ.get("KUBERNETES_SERVICE_HOST"):

@@ -107,13 +107,13 @@ def decode_or_log(raw: msgspec.Raw, kind: type[T]) -> T | None:
 
 
 class Lines:
-    """Cuts bytes into lines, whichever way they come."""
+    """Splits bytes into lines, however they are chunked."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that are whole by now, without their ends."""
+        """The lines that are complete, without line ends."""
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
         return [line for line in lines if line]
@@ -169,7 +169,7 @@ class _Typed(msgspec.Struct, Generic[T], frozen=True):
 
 
 class RawEvent(msgspec.Struct, frozen=True):
-    """An event whose object is not decoded."""
+    """An event with its object still encoded."""
 
     type: str
     object: msgspec.Raw

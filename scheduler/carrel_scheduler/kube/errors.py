@@ -1,4 +1,4 @@
-"""What the API server refuses, and what happens when it does not answer.
+"""Errors of the API server, and failures to reach it.
 
 The server says why in a ``Status`` object; ``from_status`` makes the error of it. No error holds
 anything of the request, so no token and no secret can get into a log by one.
@@ -18,7 +18,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, rename="camel"):
-    """What a ``Status`` has beside its message."""
+    """The ``details`` of a ``Status``."""
 
     name: str = ""
     kind: str = ""
@@ -28,7 +28,7 @@ class Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """The API server's answer to what it refuses."""
+    """The API server's answer to a refused request."""
 
     reason: str = ""
     message: str = ""
@@ -58,7 +58,7 @@ class KubeError(Exception):
 
 
 class NotFound(KubeError):  # noqa: N818 - an outcome to handle, like its siblings
-    """404: no such object, or no such kind."""
+    """404: the object or the kind does not exist."""
 
 
 class AlreadyExists(KubeError):  # noqa: N818 - see above
@@ -70,7 +70,7 @@ class Conflict(KubeError):  # noqa: N818 - see above
 
 
 class Gone(KubeError):  # noqa: N818 - see above
-    """410: the version asked for is too old to be known."""
+    """410: the requested version is too old to be known."""
 
 
 class Invalid(KubeError):  # noqa: N818 - see above
@@ -78,11 +78,11 @@ class Invalid(KubeError):  # noqa: N818 - see above
 
 
 class Unauthorized(KubeError):  # noqa: N818 - see above
-    """401: the credentials are not accepted, also after they were read anew."""
+    """401: the credentials are not accepted, even after they were read again."""
 
 
 class Forbidden(KubeError):  # noqa: N818 - see above
-    """403: not allowed, or a policy or quota is against it."""
+    """403: not allowed by roles, an admission policy or a quota."""
 
 
 class TooManyRequests(KubeError):  # noqa: N818 - see above
@@ -103,7 +103,7 @@ class Unavailable(KubeError):  # noqa: N818 - see above
 
 
 class Undecodable(KubeError):  # noqa: N818 - see above
-    """An object is not of the shape asked for; ``message`` names the field."""
+    """An object does not have the expected structure; ``message`` names the field."""
 
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
@@ -134,7 +134,7 @@ def decode_status(body: bytes, http_status: int) -> Status:
 
 
 def from_status(status: Status, http_status: int = 0, retry_after: float = 0.0) -> KubeError:
-    """The error for what the server said.
+    """The error for an answer of the server.
 
     Args:
         status: decoded body, or the object of an ``ERROR`` event of a watch.

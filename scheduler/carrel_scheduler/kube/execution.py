@@ -30,14 +30,14 @@ class Channel(IntEnum):
 
 
 class Output(NamedTuple):
-    """A piece of what a command printed, to ``OUTPUT`` or to ``ERRORS``."""
+    """A piece of a command's output, on ``OUTPUT`` or ``ERRORS``."""
 
     channel: Channel
     data: bytes
 
 
 class Websocket(Protocol):
-    """The part of aiohttp's websocket that is used."""
+    """The methods of aiohttp's websocket that are used."""
 
     async def receive(self) -> Any:
         """The next message."""
@@ -48,7 +48,7 @@ class Websocket(Protocol):
         ...
 
     async def close(self) -> bool:
-        """Close it."""
+        """Close the websocket."""
         ...
 
 
@@ -69,7 +69,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class RemoteCommand:
-    """A command that runs; made by ``execute``.
+    """A running command, as returned by ``execute``.
 
     Attributes:
         exit_code: once ``read`` gave ``None``; ``None`` when the command's end was not seen.

@@ -98,7 +98,7 @@ class Subscription(Generic[T]):
 
 
 class Feed(Generic[T]):
-    """Objects of one kind and all that happens to them.
+    """Objects of one kind, and their changes.
 
     Args:
         client: to list and watch with.

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class ChangeKind(Enum):
-    """What happened. ``SYNCED``: everything that existed at the beginning was delivered."""
+    """The kind of a change. ``SYNCED``: all objects that existed at the start were delivered."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -48,14 +48,14 @@ class ChangeKind(Enum):
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True):
-    """One change; at ``DELETED`` the object is the last one known."""
+    """One change; at ``DELETED`` with the last known object."""
 
     kind: ChangeKind
     found: T | None = None
 
     @property
     def object(self) -> T:
-        """What changed. Raises ``ValueError`` at ``SYNCED``, which is about none."""
+        """The changed object. Raises ``ValueError`` at ``SYNCED``, which has none."""
         if self.found is None:
             raise ValueError(f"a change of kind {self.kind.value} has no object")
         return self.found
@@ -78,14 +78,14 @@ class Pending(Generic[T]):
         return len(self._of)
 
     def put(self, uid: str, change: Change[T]) -> None:
-        """Add what happened last to an object."""
+        """Add the latest change of an object."""
         earlier = self._of.pop(uid, None)
         merged = change if earlier is None else merge(earlier, change)
         if merged is not None:
             self._of[uid] = merged
 
     def pop(self) -> Change[T]:
-        """The oldest. Raises ``KeyError`` when there is none."""
+        """The oldest change. Raises ``KeyError`` when there is none."""
         return self._of.popitem(last=False)[1]
 
 
@@ -113,11 +113,11 @@ class Store(Generic[T]):
 
     @property
     def objects(self) -> Mapping[str, T]:
-        """By uid; changes as time goes on."""
+        """The objects by uid; the mapping follows later changes."""
         return self._objects
 
     def put(self, found: T) -> ObjectChange[T] | None:
-        """An object is there, as ``found``; ``None`` if that is known."""
+        """Store an object as ``found``; ``None`` if it is unchanged."""
         uid, version = self._identity(found)
         known = self._objects.get(uid)
         if known is None:
@@ -178,7 +178,7 @@ class Selection:
 
 
 class Source(Protocol):
-    """The part of the client that is used here."""
+    """The methods of the client that a reflector uses."""
 
     async def list(
         self,
@@ -267,7 +267,7 @@ class Reflector(Generic[T]):
         self._synced()
 
     async def _watch(self) -> None:
-        """Watch until the server ends it. Raises what ends it otherwise."""
+        """Watch until the server ends the request. Raises other errors that end it."""
         began = self._now()
         received = await self._receive()
         if received or self._now() - began >= self._timing.works:

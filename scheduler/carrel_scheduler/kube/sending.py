@@ -40,7 +40,7 @@ TRIES_WITHOUT_ROOM: Final = 12
 
 
 class Resend(Enum):
-    """Whether a request may be sent again when its answer is lost."""
+    """Whether a request may be repeated when its response is lost."""
 
     SAFE = "safe"
     UNSENT_ONLY = "unsent_only"
@@ -127,7 +127,7 @@ class Sender:
             await self._pause(pause)
 
     async def stream(self, request: Request) -> AsyncGenerator[bytes]:
-        """The body of the answer as it comes; never repeated."""
+        """The body of the response as it arrives; never repeated."""
         try:
             async with self._transport.stream(request) as response:
                 if response.status >= _HTTP_ERROR:

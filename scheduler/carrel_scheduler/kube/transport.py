@@ -53,7 +53,7 @@ class CredentialsBreaker:
         self._why: CredentialsUnusable | None = None
 
     def check(self) -> None:
-        """Raises ``CredentialsUnusable`` where it is too early for another try."""
+        """Raise ``CredentialsUnusable`` if it is too early for another attempt."""
         if self._why is None or not self.trouble:
             return
         if self._now() < self._next:
@@ -76,7 +76,7 @@ class CredentialsBreaker:
             )
 
     def works(self) -> None:
-        """The server knows us."""
+        """Record that the server accepted the credentials."""
         if self.trouble:
             log.info("Kubernetes answers again")
         self.trouble, self._failures, self._why = "", 0, None
@@ -114,7 +114,7 @@ class Unreachable(Exception):  # noqa: N818 - an outcome to handle
 
 
 class Refused(Exception):  # noqa: N818 - an outcome to handle
-    """The server refused a websocket, without a word that could be read."""
+    """The server refused a websocket without a readable reason."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"the server refused the websocket ({status})")
@@ -123,7 +123,7 @@ class Refused(Exception):  # noqa: N818 - an outcome to handle
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; ``path`` is quoted already and has the query with it."""
+    """One request; ``path`` is quoted and includes the query."""
 
     method: str
     path: str
@@ -174,7 +174,7 @@ class Transport:
         return answer
 
     async def _access(self, refused: Access | None = None) -> Access:
-        """The access, newer than one that was refused. Raises ``CredentialsUnusable``."""
+        """The access, newer than a refused one. Raises ``CredentialsUnusable``."""
         if refused is None:
             self.patience.check()
         try:
@@ -223,7 +223,7 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send and hand out the answer while it comes. Raises ``Unreachable``."""
+        """Send a request and yield the response as it arrives. Raises ``Unreachable``."""
         access = await self._access()
         response = await self._open(request, access)
         if response.status == HTTP_UNAUTHORIZED:
@@ -256,7 +256,7 @@ class Transport:
         raise failure
 
     async def websocket(self, path: str, protocol: str) -> aiohttp.ClientWebSocketResponse:
-        """Open a websocket that speaks ``protocol``. Raises ``Unreachable`` and ``Refused``."""
+        """Open a websocket with a sub-protocol. Raises ``Unreachable`` and ``Refused``."""
         access = await self._access()
         made = await self._connect(path, protocol, access)
         if made == HTTP_UNAUTHORIZED:
@@ -269,7 +269,7 @@ class Transport:
     async def _connect(
         self, path: str, protocol: str, access: Access
     ) -> aiohttp.ClientWebSocketResponse | int:
-        """The websocket, or the status of a refusal: its exception holds our token."""
+        """The websocket, or the status of a refusal, because the exception contains the token."""
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 made: aiohttp.ClientWebSocketResponse = await self._of_streams().ws_connect(
@@ -294,7 +294,7 @@ class Transport:
         return self._streams
 
     async def close(self) -> None:
-        """Close every connection; streams end with it."""
+        """Close all connections; streams end with them."""
         for session in (self._pool, self._streams):
             if session is not None:
                 await session.close()
@@ -353,7 +353,7 @@ def _security(access: Access) -> dict[str, Any]:
 
 
 def retry_after(response: aiohttp.ClientResponse) -> float:
-    """Seconds that the server asks to wait; 0 where it names none."""
+    """Seconds to wait, from the server's header; 0 without one."""
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isdecimal() else 0.0
 

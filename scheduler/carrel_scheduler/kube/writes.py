@@ -27,7 +27,7 @@ class Writer:
 
     @property
     def unfinished(self) -> int:
-        """How many writes wait or are under way."""
+        """The number of writes that are queued or in progress."""
         return len(self._waiting) + len(self._workers)
 
     def submit(self, write: Callable[[], Awaitable[R]]) -> "asyncio.Future[R]":

@@ -1,4 +1,4 @@
-"""``python -m carrel_scheduler.manifests``: write what follows from the models, or check it.
+"""``python -m carrel_scheduler.manifests``: write the generated manifests, or check them.
 
 Run in the repository: the files are those of ``deploy/kubernetes/crds``, the named priorities
 beside them, the cluster roles of our roles, the rules of alerts and the boards of
@@ -39,7 +39,7 @@ class _Plain(yaml.SafeDumper):
 
 @cache
 def files() -> Mapping[str, str]:
-    """Content by path, with the list that kustomize reads."""
+    """Content by path, with the list for kustomize."""
     made = {f"{plural}.yaml": _text(one) for plural, one in everything().items()}
     listed = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",

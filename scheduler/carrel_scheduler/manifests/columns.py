@@ -14,7 +14,7 @@ class Column:
     priority: int = 0
 
     def manifest(self) -> dict[str, Any]:
-        """As a definition says it."""
+        """The column in the form of a CRD."""
         hidden = {"priority": self.priority} if self.priority else {}
         return {"name": self.name, "type": self.type, "jsonPath": self.path, **hidden}
 

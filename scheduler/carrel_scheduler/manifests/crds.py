@@ -1,4 +1,4 @@
-"""Every kind of ours as the definition that a cluster is given."""
+"""The custom resource definition of each kind."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Tables of ``docs/roles.md`` that follow from the permission sets.
+"""Tables of ``docs/roles.md`` that are generated from the permission sets.
 
 They stand between two comments of the page; what is around them is written by people.
 """
@@ -36,7 +36,7 @@ def _roles() -> str:
 
 
 def _permissions() -> str:
-    """A row for each resource: what each role may do to it."""
+    """A row for each resource: the permissions of each role."""
     actions = defaultdict[str, list[str]](list)
     for permission in sorted(ALL, key=_order):
         resource, _, action = permission.partition(":")

@@ -69,7 +69,7 @@ def cluster_roles() -> list[dict[str, Any]]:
 
 
 def rules(permissions: Iterable[str]) -> list[dict[str, Any]]:
-    """What permissions give, resources with the same verbs in one rule."""
+    """The RBAC rules for permissions; resources with the same verbs share one."""
     verbs: dict[tuple[str, str], set[str]] = {}
     wanted = frozenset(permissions)
     for permission, grants in GRANTS.items():

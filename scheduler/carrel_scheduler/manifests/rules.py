@@ -17,13 +17,13 @@ Rule = dict[str, Any]
 
 
 def rule(what: str, message: str, *, path: str = "") -> Rule:
-    """One rule; ``path`` is the field that is to blame."""
+    """One validation rule; ``path`` is the field that it reports."""
     blamed = {"fieldPath": path} if path else {}
     return {"rule": what, "message": message, **blamed}
 
 
 def of_name(named: Named) -> list[Rule]:
-    """What an object may be called."""
+    """The rules for names of objects."""
     if named is PROJECT:
         return [
             rule(
@@ -100,7 +100,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
 
 
 def of_field(struct: str, field: str) -> dict[str, Any]:
-    """What is added to the schema of a field."""
+    """The additions to the schema of a field."""
     return dict(_FIELDS.get(struct, {}).get(field, {}))
 
 
@@ -155,7 +155,7 @@ _STRUCTS: Final[Mapping[str, list[Rule]]] = {
 
 
 def of_struct(struct: str) -> dict[str, Any]:
-    """What is added to the schema of a structure."""
+    """The additions to the schema of a structure."""
     found = _STRUCTS.get(struct)
     return {"x-kubernetes-validations": found} if found else {}
 

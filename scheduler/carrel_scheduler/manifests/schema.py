@@ -37,7 +37,7 @@ def of_struct(
     leave_out: Collection[str] = (),
     required: Collection[str] = (),
 ) -> Schema:
-    """The schema of a structure as it stands in a manifest.
+    """The schema of a structure in the form of manifests.
 
     Args:
         struct: of the ledger.

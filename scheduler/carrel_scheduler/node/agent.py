@@ -44,11 +44,11 @@ MOST_TOKEN: Final = 16_384
 
 
 class BadSetting(Exception):  # noqa: N818 - an outcome to tell
-    """A variable is missing or has a value that it cannot have."""
+    """A variable is missing or has an invalid value."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the environment tells the agent."""
+    """The agent's settings from the environment."""
 
     node: str
     api_url: str
@@ -83,7 +83,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The token goes to the scheduler and nowhere else."""
+    """Refuses redirects: the token is sent to the scheduler only."""
 
     @override
     def redirect_request(self, *_: Any) -> None:
@@ -113,7 +113,7 @@ class Reporter:
 
 
 def look(provider: DeviceProvider) -> NodeReport:
-    """One look; numbers of processes stay here."""
+    """One report; process ids stay on the node."""
     facts = provider.facts()
     use = provider.sample({})
     return NodeReport(
@@ -125,7 +125,7 @@ def look(provider: DeviceProvider) -> NodeReport:
 
 
 def find_provider(settings: AgentSettings) -> DeviceProvider | None:
-    """Where the node's GPUs are told of; ``None`` while it has none."""
+    """The provider of the node's GPUs; ``None`` while it has none."""
     node = NodeFacts(name=settings.node, cpu_milli=0, memory_mib=0, devices=(), simulated=False)
     if settings.dcgm_url:
         # Only where it is used: its parser takes memory.

@@ -18,7 +18,7 @@ Text = Annotated[str, Constraint(max_length=256)]
 
 
 class HealthCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong with a device.
+    """A problem of a device.
 
     Attributes:
         key: the same for as long as it is the same trouble: ``xid:79:1700000000``, ``link:3``.
@@ -49,7 +49,7 @@ class DeviceLink(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU as the scheduler and people see it.
+    """One GPU as the scheduler and users see it.
 
     ``broken``: nothing new starts there; ``lost``: it is also gone, so tasks on it cannot go on.
     ``message`` says why. ``conditions``: what health checks found; ``numa_node``: -1 if unknown.
@@ -69,7 +69,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What one owner's processes do on a device.
+    """The use of a device by one owner's processes.
 
     Attributes:
         owner: a process id (of the root of a task), the uid of a pod or of a workload; whoever
@@ -83,7 +83,7 @@ class OwnerUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a device did over the last sampling window.
+    """The use of a device over the last sampling window.
 
     ``utilization`` is 0..1. ``known`` is false where the device does not report it (partitioned,
     not answering): it then counts as busy, so that no task is stopped as idle. ``owners`` are whose
@@ -134,9 +134,9 @@ class DeviceProvider(Protocol):
     """Where GPU facts come from."""
 
     def facts(self) -> NodeFacts:
-        """What is in the machine."""
+        """The devices and resources of the machine."""
         ...
 
     def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
-        """Use of every device; a simulation derives it from the process trees given."""
+        """The use of every device; a simulation derives it from the process trees given."""
         ...

@@ -89,7 +89,7 @@ class DcgmProvider:
 
 
 def read(text: str) -> dict[int, _Gpu]:
-    """The GPUs by number. Raises ``DcgmUnavailable`` for what are no metrics."""
+    """The GPUs by number. Raises ``DcgmUnavailable`` for text that is no metrics."""
     found: dict[int, _Gpu] = {}
     try:
         for family in text_string_to_metric_families(text):

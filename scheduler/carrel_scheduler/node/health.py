@@ -1,4 +1,4 @@
-"""What is wrong with a device: pure, from what NVML says of it.
+"""Health conditions of a device: pure, from the facts that NVML reports.
 
 A condition lasts as long as its facts do. An Xid is an event: it stays until an admin returns the
 device to service. A device that falls short for a moment only (``LINK_SECONDS``,
@@ -40,7 +40,7 @@ THROTTLE_SECONDS: Final = 120.0
 
 @dataclass(slots=True)
 class HealthFacts:
-    """What NVML says now; ``None`` where the device does not tell."""
+    """The present facts from NVML; ``None`` for a value that the device does not have."""
 
     uncorrectable: int | None = None
     remap_failed: bool = False
@@ -63,12 +63,12 @@ class HealthChecks:
     slow_since: float | None = None
 
     def report_xid(self, code: int, now: float) -> None:
-        """The driver told of an Xid."""
+        """Record an Xid that the driver reported."""
         if code in FATAL_XIDS:
             self.xids[code] = now
 
     def check(self, facts: HealthFacts, now: float) -> tuple[HealthCondition, ...]:
-        """The conditions that there are now."""
+        """The present conditions."""
         self._follow_links(facts.active_links, now)
         self._follow_clocks(facts.throttle_reasons, now)
         return (*self._failures(facts), *self._shortcomings(now))

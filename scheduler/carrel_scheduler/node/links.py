@@ -18,7 +18,7 @@ NUMA_HOPS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What one device says of its surroundings.
+    """The links that one device reports.
 
     Attributes:
         bus_id: its PCI address, ``00000000:07:00.0``.
@@ -34,7 +34,7 @@ class Neighbours:
 
 
 def links_of(devices: Mapping[int, Neighbours]) -> tuple[DeviceLink, ...]:
-    """The pairs that are nearer than others, by index."""
+    """The pairs of devices that are linked more closely than others, by index."""
     found = []
     for (first, one), (second, other) in itertools.combinations(sorted(devices.items()), 2):
         hops = _hops(one, other)

@@ -1,4 +1,4 @@
-"""MIG instances of this machine's GPUs: which there are, making one, removing one.
+"""MIG instances of this machine's GPUs: listed, created, removed.
 
 Nothing here decides: the core chooses the place of an instance, the engine which idle ones go for
 it (``engines.local.mig``). Places are memory slots as bits, as in ``core.mig``; profiles have
@@ -39,7 +39,7 @@ class MigError(Exception):
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance that exists on a device.
+    """An existing instance of a device.
 
     Attributes:
         number: of the GPU instance; ``compute`` of its compute instance.
@@ -65,11 +65,11 @@ class MigDevices(Protocol):
 
     @property
     def model(self) -> Model:
-        """What they can be divided into."""
+        """The GPU model of the devices."""
         ...
 
     def instances(self, device: str) -> Sequence[Instance]:
-        """Those that exist now."""
+        """The existing instances."""
         ...
 
     def create(self, device: str, profile: str, bits: int) -> Instance:
@@ -77,12 +77,12 @@ class MigDevices(Protocol):
         ...
 
     def remove(self, device: str, instance: Instance) -> None:
-        """Remove one that nobody uses."""
+        """Remove an unused instance."""
         ...
 
 
 def first_slot(bits: int) -> int:
-    """Where an instance with these slots begins."""
+    """The start slot of an instance with these slots."""
     return (bits & -bits).bit_length() - 1
 
 
@@ -127,7 +127,7 @@ class NvmlMig:
             log.info("GPU %d: MIG mode is on from now on", index)
 
     def _model(self) -> Model:
-        """The model that all GPUs of the machine have. Raises ``MigUnusable``."""
+        """The common model of all GPUs of the machine. Raises ``MigUnusable``."""
         nvml, found = self._nvml, {}
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -149,7 +149,7 @@ class NvmlMig:
         return next(iter(found.values()))
 
     def _profiles(self, handle: Any) -> Mapping[str, Any]:
-        """What the driver offers on a device, by name."""
+        """The profiles of GPU instances on a device, by name."""
         nvml = self._nvml
         numbers = range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
         ask = nvml.nvmlDeviceGetGpuInstanceProfileInfo
@@ -157,7 +157,7 @@ class NvmlMig:
         return {_text(info.name).removeprefix(_PREFIX): info for info in offered}
 
     def _compute_profiles(self, gpu_instance: Any) -> Iterator[Any]:
-        """What the driver offers within a GPU instance."""
+        """The profiles of compute instances within a GPU instance."""
         nvml = self._nvml
         ask = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
         for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
@@ -166,7 +166,7 @@ class NvmlMig:
                 yield info
 
     def _offered(self, ask: Any, *arguments: Any) -> Any:
-        """The driver's answer about a profile; ``None`` where there is no such profile."""
+        """The driver's facts about a profile; ``None`` for an unsupported one."""
         nvml = self._nvml
         try:
             return ask(*arguments)
@@ -176,7 +176,7 @@ class NvmlMig:
             raise
 
     def instances(self, device: str) -> Sequence[Instance]:
-        """All GPU instances, those without a compute instance included."""
+        """All GPU instances, including those without a compute instance."""
         with self._errors(f"the instances of GPU {device} cannot be listed"):
             handle = self._nvml.nvmlDeviceGetHandleByUUID(device)
             return [self._instance(profile, gi) for profile, gi in self._all(handle)]
@@ -220,7 +220,7 @@ class NvmlMig:
             yield from found[: count.value]
 
     def create(self, device: str, profile: str, bits: int) -> Instance:
-        """Make a GPU instance and its compute instance."""
+        """Create a GPU instance with its compute instance."""
         nvml = self._nvml
         with self._errors(f"an instance {profile} cannot be made on GPU {device}"):
             handle = nvml.nvmlDeviceGetHandleByUUID(device)
@@ -272,7 +272,7 @@ class SimulatedMig:
         self._made = 0
 
     def instances(self, device: str) -> Sequence[Instance]:
-        """Those that were made; nothing tells whether processes use them."""
+        """The instances that were created; whether processes use them is unknown."""
         return tuple(self._there.get(device, ()))
 
     def create(self, device: str, profile: str, bits: int) -> Instance:
@@ -288,7 +288,7 @@ class SimulatedMig:
         self._there[device].remove(instance)
 
     def shown(self, device: str) -> tuple[MigInstance, ...]:
-        """Those of a device as facts of the node have them."""
+        """A device's instances as facts of the node."""
         profiles = self.model.profiles
         return tuple(
             MigInstance(

@@ -91,7 +91,7 @@ class NvmlProvider:
         self._registered: set[int] = set()
 
     def facts(self) -> NodeFacts:
-        """What is in the machine now."""
+        """The present facts of the machine."""
         count = self._nvml.nvmlDeviceGetCount()
         self._take_events(count)
         devices = tuple(self._device(index) for index in range(count))
@@ -100,7 +100,7 @@ class NvmlProvider:
         return msgspec.structs.replace(self._node, devices=devices, driver=driver, links=links)
 
     def _device(self, index: int) -> Device:
-        """A device; a broken one keeps the facts known of it from before."""
+        """A device; a broken one keeps its last known facts."""
         nvml = self._nvml
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -130,7 +130,7 @@ class NvmlProvider:
         return MIG_MODE if mode and mode[0] else ""
 
     def _static(self, index: int, handle: Any) -> Device:
-        """What does not change as long as it is the same device."""
+        """The facts that do not change while it is the same device."""
         nvml = self._nvml
         uuid = _text(nvml.nvmlDeviceGetUUID(handle))
         known = self._known.get(index)
@@ -224,7 +224,7 @@ class NvmlProvider:
             self._checks.setdefault(uuid, HealthChecks()).report_xid(event.eventData, self._clock())
 
     def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
-        """Use of every device that answers; utilisation is NVML's, over its last window."""
+        """Use of every device that responds; utilisation is NVML's, over its last window."""
         roots = {pid for pids in tasks_by_device.values() for pid in pids}
         found = []
         for index in range(self._nvml.nvmlDeviceGetCount()):
@@ -279,7 +279,7 @@ class NvmlProvider:
         return works
 
     def _told(self, ask: Any, *arguments: Any) -> Any:
-        """An answer that not every device can give; ``None`` where it has none."""
+        """A value that only some devices have; ``None`` where it is missing."""
         try:
             return ask(*arguments)
         except self._nvml.NVMLError as error:

@@ -26,7 +26,7 @@ class TreeUse(msgspec.Struct, frozen=True):
 
 
 def measure_tree(pid: int) -> TreeUse | None:
-    """Use of a process tree; ``None`` when it is gone."""
+    """The use of a process tree; ``None`` when it is gone."""
     family = _family(pid)
     seconds, memory = 0.0, 0
     for process in family:
@@ -74,7 +74,7 @@ def _port(address: str) -> int:
 
 
 def _sockets(folder: Path) -> set[str]:
-    """Inodes of the sockets that a process has open."""
+    """Inodes of a process's open sockets."""
     targets = []
     for entry in folder.iterdir():
         with contextlib.suppress(FileNotFoundError):  # it was closed

@@ -1,4 +1,4 @@
-"""Simulated GPUs: everything but CUDA itself works on a machine that has none.
+"""Simulated GPUs for machines without any: everything works except CUDA itself.
 
 What they seem to do is derived from what the processes holding them really do on the CPU: one
 busy core is one busy GPU, and resident memory is GPU memory, shared out over the devices that a
@@ -49,7 +49,7 @@ class SimulatedProvider:
         self._before: dict[int, tuple[float, float]] = {}
 
     def facts(self) -> NodeFacts:
-        """What the machine poses as."""
+        """The facts of the simulated machine."""
         if self._mig is None:
             return self._facts
         devices = tuple(

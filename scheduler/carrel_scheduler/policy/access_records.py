@@ -31,7 +31,7 @@ class KnownRules(NamedTuple):
     projects: Mapping[str, Collection[str]]
 
     def rights(self, name: str, kind: str, groups: Collection[str]) -> Rights:
-        """What they give a subject of a kind, and members of groups."""
+        """The rights that the rules give a subject, with those of its groups."""
         mine = [
             one
             for one in self.rules.values()
@@ -68,7 +68,7 @@ async def read_rules(ledger: Ledger) -> Mapping[str, AccessRuleFields]:
 
 
 async def read_all(ledger: Ledger) -> KnownRules:
-    """All rules with the projects that they are about."""
+    """All rules, with the projects in their scopes."""
     rules = await read_rules(ledger)
     projects: defaultdict[str, list[str]] = defaultdict(list)
     if any(one.scope.startswith("department/") for one in rules.values()):

@@ -1,4 +1,4 @@
-"""What is refused at submission because no waiting could ever make it run.
+"""Refusals at submission of work that could never run.
 
 A request that can never be met would stay in the queue, so it is refused at once with the
 binding fact. Everything that time can solve is admitted and waits with a reason.
@@ -44,7 +44,7 @@ class NotAdmitted(Exception):  # noqa: N818 - an outcome to handle
 
 
 def admit(workload: Workload, live: Live) -> None:
-    """Raise ``NotAdmitted`` for what can never run."""
+    """Raise ``NotAdmitted`` for work that can never run."""
     Admission(live).admit(workload)
 
 
@@ -56,7 +56,7 @@ class Admission:
         self._known: dict[tuple[Any, ...], ReasonInfo | None] = {}
 
     def admit(self, workload: Workload) -> None:
-        """Raise ``NotAdmitted`` for what can never run."""
+        """Raise ``NotAdmitted`` for work that can never run."""
         spec = workload.spec
         check_priority(spec.priority)
         find_share(spec, self._live)

@@ -1,4 +1,4 @@
-"""What of each budget is used: from accounting, remembered for a minute.
+"""The used part of each budget, from accounting; cached for a minute.
 
 Asking costs a sum over all work of the period, so that a submission compares with an answer of up
 to a minute ago; a budget is a promise about weeks, not about seconds.
@@ -25,7 +25,7 @@ SECONDS_OF_AN_HOUR: Final = 3600.0
 
 
 class BudgetUse:
-    """Reads budgets and what is used of them.
+    """Reads budgets and their use.
 
     Args:
         ledger: has both.
@@ -37,7 +37,7 @@ class BudgetUse:
         self._known = CachedValue(self._read, KNOWN_SECONDS, clock)
 
     def forget(self) -> None:
-        """Ask anew at the next question: one was written."""
+        """Drop the cache, because a budget was written."""
         self._known.invalidate()
 
     async def all(self) -> Sequence[BudgetOut]:

@@ -22,11 +22,11 @@ MOST_COUNTED: Final = 1000
 
 
 class BadCron(ValueError):  # noqa: N818 - reads as the fact it states
-    """No cron expression; says what would be right."""
+    """Not a cron expression; the message names what would be right."""
 
 
 class BadTimeZone(ValueError):  # noqa: N818 - reads as the fact it states
-    """No time zone; says what would be right."""
+    """Not a time zone; the message names what would be right."""
 
 
 def check(expression: str) -> None:
@@ -44,7 +44,7 @@ def check(expression: str) -> None:
 
 @cache
 def zone(name: str) -> ZoneInfo:
-    """The time zone. Raises ``BadTimeZone`` with the nearest name that there is."""
+    """The time zone. Raises ``BadTimeZone`` with the nearest existing name."""
     if name in available_timezones():
         return ZoneInfo(name)
     by_lower = {known.lower(): known for known in available_timezones()}

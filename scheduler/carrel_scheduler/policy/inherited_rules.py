@@ -47,7 +47,7 @@ def effective_rules(
 
 
 def node_groups(project: ProjectSpec, department: DepartmentSpec | None) -> NodeGroupLists:
-    """The groups that a project's work is kept to.
+    """The node groups to which a project's work is restricted.
 
     A project narrows what its department allows; with nothing in common, the department's hold.
     """
@@ -77,7 +77,7 @@ def _of_cluster(settings: Settings) -> Mapping[str, float | str | None]:
 
 
 def preemption_delay_s(project: ProjectSpec, department: DepartmentSpec | None) -> float:
-    """So long work of a project waits before others are evicted for it."""
+    """For how long work of a project waits before others are evicted for it."""
     own, above = project.preemption_delay_seconds, department
     if own is None and above is not None:
         own = above.preemption_delay_seconds

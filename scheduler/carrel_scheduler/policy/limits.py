@@ -88,7 +88,7 @@ def visited(work: WorkloadSpec) -> float | None:
 
 
 def applies_to_running(project: ProjectSpec, work: WorkloadSpec) -> bool:
-    """Whether changed limits also hold for what runs already."""
+    """Whether changed limits also apply to running work."""
     rules = KINDS[work.kind].rules
     limits = project.interactive if rules == "interactive" else project.training
     return limits.apply_to_running
@@ -161,7 +161,7 @@ def next_look(rule: StayRule, run: Run, now: float) -> float | None:
 
 
 def extend(rule: StayRule, run: Run, now: float) -> Run:
-    """The run after its owner asked to keep it; the caller checked ``may_extend``."""
+    """The run after its owner extended it; the caller has checked ``may_extend``."""
     coming = upcoming(rule, run, now).stops_at
     base = now if coming is None else max(now, coming)
     return Run(

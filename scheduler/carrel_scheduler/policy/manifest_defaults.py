@@ -106,7 +106,7 @@ def _with_data(workload: Workload, given: Given, body: Mapping[str, Any]) -> Giv
 
 
 def _filled(workload: Workload, given: Given, field: str, value: Any) -> Given:
-    """Set a field that its author left open; returns what is given then."""
+    """Set a field that the author left out; returns the fields that are set then."""
     path = manifest_path(field)
     if _says(path, given, workload) or not _set(workload, field, value) or path[0] == "labels":
         return given
@@ -114,7 +114,7 @@ def _filled(workload: Workload, given: Given, field: str, value: Any) -> Given:
 
 
 def unsaid(workload: Workload, given: Given, rules: Mapping[str, EffectiveRule]) -> list[Violation]:
-    """What rules want to be said and its author left out."""
+    """The fields that rules require and the author left out."""
     return [
         Violation(field, None, "given", rule.required)
         for field, rule in rules.items()

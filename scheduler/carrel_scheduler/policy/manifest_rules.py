@@ -38,7 +38,7 @@ _RUNS: Final[tuple[WorkloadKind, ...]] = ("notebook", "training")
 
 
 def manifest_path(field: str) -> tuple[str, ...]:
-    """Where a manifest says a field of a request.
+    """The manifest's path of a request's field.
 
     It leads into the specification; what begins with ``labels`` is among the labels.
     """
@@ -51,7 +51,7 @@ def manifest_path(field: str) -> tuple[str, ...]:
 
 
 def manifest_rules(policies: Sequence[ScopedPolicy]) -> list[ManifestRule]:
-    """What holds for the work of a project.
+    """The rules for the work of a project.
 
     Args:
         policies: those whose scope contains it, from the widest to the narrowest.
@@ -68,7 +68,7 @@ def manifest_rules(policies: Sequence[ScopedPolicy]) -> list[ManifestRule]:
 
 
 def _kinds() -> Iterator[tuple[str, list[WorkloadKind]]]:
-    """What the admission policy calls a kind, and whose rules hold for it.
+    """The name of a kind in the admission policy, and whose rules apply to it.
 
     Runs of a schedule have the rules of their own kind besides.
     """
@@ -100,7 +100,7 @@ def _rule(field: str, rule: EffectiveRule) -> ManifestRule | None:
 
 
 def _bounded(made: ManifestRule, field: str, rule: EffectiveRule) -> ManifestRule:
-    """With the bounds of a field that is not locked."""
+    """Add the bounds of a field that is not locked."""
     if rule.max is not None:
         value = manifest_value(field, rule.max.value)
         made = replace(
@@ -125,7 +125,7 @@ def _bounded(made: ManifestRule, field: str, rule: EffectiveRule) -> ManifestRul
 
 
 def manifest_value(field: str, value: Any) -> Any:
-    """A value of a request as a manifest says it."""
+    """A request's value in the form of manifests."""
     if field in _MILLI:
         return quantities.of_milli(round(value))
     return quantities.of_bytes(round(value)) if field in _BYTES else value
@@ -151,7 +151,7 @@ def _pattern(text: str) -> str:
 
 
 def _said(right: str, bound: Bound) -> str:
-    """What would be right, who says so, and what they add."""
+    """What would be right, by which rule, with its message."""
     return f"it should be {right} ({bound.said_by})" + (
         f": {bound.message}" if bound.message else ""
     )

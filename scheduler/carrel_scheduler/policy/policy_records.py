@@ -43,7 +43,7 @@ class PolicyRecords:
         return policies
 
     def forget(self) -> None:
-        """Read them again at the next question: one was written."""
+        """Drop the cached policies, because one was written."""
         self._known.invalidate()
 
     async def _read(self) -> tuple[Sequence[ScopedPolicy], Mapping[str, str]]:
@@ -52,7 +52,7 @@ class PolicyRecords:
         return policies, {one.meta.name: one.spec.department for one in projects}
 
     async def over(self, project: str) -> Sequence[ScopedPolicy]:
-        """Those whose scope contains the work of a project."""
+        """The policies whose scope contains the work of a project."""
         policies, departments = await self._known.get()
         if not policies:
             return ()
@@ -66,14 +66,14 @@ class PolicyRecords:
         return merge(await self.over(project), kinds)
 
     async def violations_of(self, workload: Workload) -> list[Violation]:
-        """What policies refuse of work that is stored, or made without the API."""
+        """Violations by work that is stored, or was created without the API."""
         spec = workload.spec
         rules = await self.rules_for(workload.meta.project, kinds_of(spec))
         return violations(rules, as_request(workload), requested=False) if rules else []
 
 
 def policies_in(records: Iterable[ScopedRecord]) -> list[ScopedPolicy]:
-    """The policies of records, in their order."""
+    """The policies in these records, in their order."""
     return [
         ScopedPolicy(one.name, one.scope, msgspec.json.decode(one.content, type=PolicyFields))
         for one in records
@@ -86,7 +86,7 @@ def kinds_of(work: Work) -> list[WorkloadKind]:
 
 
 def as_request(workload: Workload) -> WorkloadCreate:
-    """Stored work as a request would say it."""
+    """Stored work in the form of a request."""
     spec, resources = workload.spec, workload.spec.resources
     asked = {name: getattr(spec, name) for name in Work.__struct_fields__}
     return WorkloadCreate(

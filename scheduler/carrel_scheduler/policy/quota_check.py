@@ -155,7 +155,7 @@ def _of_group_limits(
     groups: Mapping[str, int],
     above: Mapping[str, float],
 ) -> Iterator[QuotaFinding]:
-    """Limits in groups of nodes that have no effect.
+    """Limits in node groups without effect.
 
     Args:
         kind: of which the rules are.

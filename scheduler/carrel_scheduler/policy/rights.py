@@ -1,4 +1,4 @@
-"""What access rules let a principal do, by scope: data that decisions read."""
+"""The permissions of a principal by scope: the data on which decisions are based."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Rights:
         return permission in known.get(name, ())
 
     def anywhere(self, permission: str) -> bool:
-        """Whether they hold in any scope."""
+        """Whether the permissions hold in any scope."""
         return permission in self.platform or any(
             permission in found
             for known in (self.departments, self.projects)

@@ -31,7 +31,7 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 
 @dataclass(frozen=True, slots=True)
 class ScopedPolicy:
-    """A policy with its name and its scope."""
+    """A policy with its name and scope."""
 
     name: str
     scope: Scope
@@ -40,7 +40,7 @@ class ScopedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A field that a rule refuses; ``right`` says what the rule takes."""
+    """A field that violates a rule; ``right`` has the accepted values."""
 
     field: str
     value: Any
@@ -56,14 +56,14 @@ class Violation:
 
     @property
     def expected(self) -> str:
-        """What would be right, and who says so."""
+        """The accepted values, and the policy that sets them."""
         return f"{self.right} ({self.bound.said_by})"
 
 
 def merge(
     policies: Iterable[ScopedPolicy], kinds: Iterable[WorkloadKind]
 ) -> dict[str, EffectiveRule]:
-    """What holds for work of any of these kinds.
+    """The combined rules for work of any of these kinds.
 
     Args:
         policies: from the widest scope to the narrowest.
@@ -176,7 +176,7 @@ def _is_section(hint: Any) -> bool:
 
 
 def apply(rules: Mapping[str, EffectiveRule], body: WorkloadCreate) -> WorkloadCreate:
-    """The request with the defaults of its policies where it says nothing."""
+    """The request with the policies' defaults for fields that it leaves out."""
     for path, rule in rules.items():
         default = rule.locked or rule.default
         if default is not None and _has_place(path, body) and not _is_given(path, body):

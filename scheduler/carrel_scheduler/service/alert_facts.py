@@ -30,7 +30,7 @@ MEASURED_SECONDS: Final = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class AlertSources:
-    """What is around the scheduler.
+    """Facts from outside the scheduler.
 
     Attributes:
         folder: on the disk that fills.
@@ -95,7 +95,7 @@ class AlertFacts:
         return found
 
     def _disk(self) -> tuple[int, int] | None:
-        """Bytes of the disk, and those that are free."""
+        """Size and free space of the disk in bytes."""
         try:
             usage = shutil.disk_usage(self._sources.folder)
         except OSError:

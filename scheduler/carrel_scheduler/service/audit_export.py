@@ -43,7 +43,7 @@ class AuditExport:
         self._pruned_at = 0.0
 
     async def run(self) -> None:
-        """Do it again and again, until cancelled."""
+        """Send new entries periodically until cancelled."""
         await run_periodically(
             self.once, PAUSE_SECONDS, log, "the audit log was not exported or pruned"
         )

@@ -73,7 +73,7 @@ LOOK_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The proof that this process is the leader.
+    """Proof of leadership of this process.
 
     Attributes:
         leader: has the lease.
@@ -102,7 +102,7 @@ class Lead:
 
 
 class Owners:
-    """References to the custom resources that tasks are parts of, asked for once.
+    """References to the custom resources that own tasks; each is read once.
 
     They show that a controller makes such a pod again, so that `kubectl drain` evicts it unforced.
     """
@@ -178,7 +178,7 @@ class Cluster:
         self._work: ExternalPodRunner | None = None
 
     def external_pods(self, access: ReconcilerAccess) -> ExternalPods:
-        """The part that places the pods that others made."""
+        """The part that places external pods."""
         self._external_pods = ExternalPodReconciler(
             access,
             stale_grace_s=self._cluster.stale_gang_s,
@@ -192,7 +192,7 @@ class Cluster:
         return self._external_pods
 
     def host_of(self, _node: str) -> str:
-        """Replicas have addresses of their own; one that has none yet listens nowhere."""
+        """Nowhere: replicas have addresses of their own."""
         return ""
 
     def trouble(self) -> str:
@@ -200,7 +200,7 @@ class Cluster:
         return self._client.trouble
 
     def node_agents(self, enqueue: Callable[[LoopEvent], None]) -> NodeAgents:
-        """The agents of the DaemonSet, known by their pods' tokens."""
+        """The agents of the DaemonSet, authenticated by their pods' tokens."""
         return ClusterNodeAgents(NodeTokens(self._client), self.engine.workload_of, enqueue)
 
     def node_groups(self, _loop: Reconciler) -> ResourceNodeGroups:
@@ -208,7 +208,7 @@ class Cluster:
         return ResourceNodeGroups(self._client)
 
     async def facts(self) -> Sequence[NodeFacts]:
-        """The nodes there are, as far as they can be read."""
+        """The nodes whose facts can be read."""
         await self._feeds.nodes.synced()
         found = []
         for node in self._feeds.nodes.objects.values():
@@ -275,7 +275,7 @@ class Cluster:
 
 
 async def lead(settings: Settings, client: KubeClient) -> Lead:
-    """Wait until this process is the one that schedules."""
+    """Wait until this process leads."""
     seat = StateFolderLock(settings.state_dir)
     try:
         return await _lead(settings.need_cluster(), client, seat)
@@ -300,7 +300,7 @@ async def _lead(cluster: ClusterSettings, client: KubeClient, seat: StateFolderL
 
 
 async def task_key(client: KubeClient, cluster: ClusterSettings) -> bytes:
-    """The key that signs task tokens."""
+    """The key for signing task tokens."""
     fresh = {"immutable": True, "data": {"key": _encoded(os.urandom(32))}}
     return _key(await _kept(client, cluster.namespace, TASK_KEY, fresh), "key")
 
@@ -315,7 +315,7 @@ async def secret_keys(client: KubeClient, cluster: ClusterSettings) -> SecretKey
 async def _kept(
     client: KubeClient, namespace: str, name: str, fresh: dict[str, Any]
 ) -> dict[str, Any]:
-    """A secret, made by the first scheduler there is."""
+    """A secret, created by the first scheduler."""
     with suppress(NotFound):
         return await client.get(SECRETS, name, namespace)
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, **fresh}

@@ -1,4 +1,4 @@
-"""Settings of the scheduler that count on a cluster, from the environment.
+"""The scheduler's settings for a cluster, from the environment.
 
 ==============================  =================================================================
 variable                        meaning

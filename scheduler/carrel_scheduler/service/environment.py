@@ -1,4 +1,4 @@
-"""Reading variables of the environment: what is needed, switches, numbers, and their errors."""
+"""Environment variables: required values, switches, numbers, and their errors."""
 
 import math
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ class MissingSetting(Exception):  # noqa: N818
 
 
 class BadSetting(Exception):  # noqa: N818
-    """A variable has a value that it cannot have."""
+    """A variable has an invalid value."""
 
     def __init__(self, name: str, value: str, right: str) -> None:
         super().__init__(f"{name}={value!r}: {right} is right")
 
 
 def need(env: Mapping[str, str], name: str) -> str:
-    """The value of a variable. Raises ``MissingSetting`` where it is not set."""
+    """The value of a variable. Raises ``MissingSetting`` if it is not set."""
     if name not in env:
         raise MissingSetting(name)
     return env[name]
 
 
 def switch(env: Mapping[str, str], name: str) -> bool:
-    """Whether a variable is ``on``; ``off`` where it is not set. Raises ``BadSetting``."""
+    """Whether a variable is ``on``; ``off`` by default. Raises ``BadSetting``."""
     match env.get(name) or "off":
         case "on":
             return True

@@ -58,7 +58,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 class _Nothing(web.RequestHandler):
-    """Nothing is served here yet."""
+    """Answers that nothing is served yet."""
 
     @override
     def initialize(self, trouble: Callable[[], str]) -> None:
@@ -71,7 +71,7 @@ class _Nothing(web.RequestHandler):
 
 
 async def serve_trouble(trouble: Callable[[], str], port: int, host: str) -> None:
-    """Listen as long as there is trouble, until cancelled.
+    """Listen while there is trouble, until cancelled.
 
     Args:
         trouble: why there is no service; empty while all is well.
@@ -93,7 +93,7 @@ async def serve_trouble(trouble: Callable[[], str], port: int, host: str) -> Non
 
 
 def _listening(trouble: Callable[[], str], port: int, host: str) -> HTTPServer | None:
-    """A server; ``None`` where somebody else has the port."""
+    """A listening server; ``None`` if the port is in use."""
     app = web.Application([(".*", _Nothing, {"trouble": trouble})], log_function=_quiet)
     server = http_server(app)
     with suppress(OSError):

@@ -30,7 +30,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 def task_key(state_dir: Path) -> bytes:
-    """The key that signs task tokens, made at the first start (mode 0600)."""
+    """The key for signing task tokens, created at the first start (mode 0600)."""
     path = state_dir / "task-token.key"
     if not path.exists():
         fresh = path.with_suffix(".new")
@@ -56,14 +56,14 @@ class NotedProvider:
         self._provider, self._note, self._fractions = provider, note, fractions
 
     def facts(self) -> NodeFacts:
-        """What is in the machine."""
+        """The devices and resources of the machine."""
         facts = self._provider.facts()
         if facts.simulated:
             return facts
         return msgspec.structs.replace(facts, fractions=self._fractions())
 
     def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
-        """Use of every device, which was noted when it returns."""
+        """The use of every device; it is recorded before this returns."""
         use = self._provider.sample(tasks_by_device)
         self._note(use)
         return use
@@ -92,7 +92,7 @@ class OneMachine:
         return NoExternalPods(access.state)
 
     def host_of(self, _node: str) -> str:
-        """Everything listens here."""
+        """This machine, for every node."""
         return LOOPBACK
 
     def trouble(self) -> str:
@@ -100,11 +100,11 @@ class OneMachine:
         return ""
 
     def node_agents(self, _enqueue: Callable[[LoopEvent], None]) -> NodeAgents:
-        """One machine looks at its devices itself."""
+        """None: the scheduler reads this machine's devices itself."""
         return NoNodeAgents()
 
     def node_groups(self, loop: Reconciler) -> LedgerNodeGroups:
-        """The ledger keeps them."""
+        """The node groups in the ledger."""
         return LedgerNodeGroups(loop.ledger.scoped, loop.enqueue)
 
     async def facts(self) -> Sequence[NodeFacts]:
@@ -114,7 +114,7 @@ class OneMachine:
     async def begin(
         self, loop: Reconciler, group: asyncio.TaskGroup
     ) -> Sequence["asyncio.Task[None]"]:
-        """Tell of groups of nodes, sample devices, and watch the rendezvous of gangs."""
+        """Send the node groups, and start sampling devices and watching rendezvous ports."""
         await self.node_groups(loop).tell()
         return [
             group.create_task(sample_devices(self._provider, loop)),
@@ -122,11 +122,11 @@ class OneMachine:
         ]
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """No effect: there is nothing to release."""
 
 
 async def met_here(entry: CachedWorkload, port: int) -> frozenset[int]:
-    """The members whose processes have met at a port of this machine."""
+    """The members whose processes are connected to a port of this machine."""
     tasks = entry.workload.status.tasks
     pids = {task.index: task.pid for task in tasks if task.pid and task.ended_at is None}
     return await asyncio.to_thread(met_at, pids, port)

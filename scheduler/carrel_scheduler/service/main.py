@@ -103,19 +103,19 @@ class ServiceEnvironment(Protocol):
     fits: Fitting
 
     def external_pods(self, access: ReconcilerAccess, /) -> ExternalPods:
-        """The part that places the pods that others made."""
+        """The part that places external pods."""
         ...
 
     def host_of(self, node: str, /) -> str:
-        """Where tasks of a node listen that have no address of their own."""
+        """The host at which tasks of a node listen, if they have no address of their own."""
         ...
 
     async def facts(self) -> Sequence[NodeFacts]:
-        """The nodes there are."""
+        """The facts of all nodes."""
         ...
 
     def node_agents(self, enqueue: Callable[[LoopEvent], None], /) -> NodeAgents:
-        """What reports the devices of other nodes."""
+        """The reports about devices of other nodes."""
         ...
 
     def node_groups(self, loop: Reconciler, /) -> NodeGroupStore:
@@ -123,7 +123,7 @@ class ServiceEnvironment(Protocol):
         ...
 
     def trouble(self) -> str:
-        """What keeps all work from running, as a sentence; empty for nothing."""
+        """Why no work can run, as a sentence; empty if it can."""
         ...
 
     async def begin(
@@ -186,7 +186,7 @@ class Service:
         self._server = http_server(make_app(self._api_dependencies(live, loads, files, retention)))
 
     def _trouble(self) -> str:
-        """What keeps all work from running, as a sentence; empty for nothing."""
+        """Why no work can run, as a sentence; empty if it can."""
         return self._environment.trouble() or self._ledger.trouble
 
     def _add_controllers(self, loads: Loads) -> tuple[Trials, Studies]:
@@ -234,7 +234,7 @@ class Service:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Recover, serve, and reconcile until ``stop`` is set; raises what ends it early."""
+        """Recover, serve and reconcile until ``stop`` is set. Raises errors that end it early."""
         collect_rarely()
         await self._results.begin()
         async with asyncio.TaskGroup() as group:
@@ -268,12 +268,12 @@ class Service:
                 task.cancel()
 
     async def _sweep(self) -> None:
-        """Results that cannot be deleted stay until the next start."""
+        """Remove results of deleted workloads; failures are retried at the next start."""
         with self.loop.quarantine.guard("message", "results", fatal=FATAL):
             await self._results.sweep(self._known)
 
     async def _sweep_code(self) -> None:
-        """Remove, once an hour, the code of jobs that are gone."""
+        """Remove the code of deleted jobs once an hour."""
         while True:
             needed: dict[str, set[str]] = {name: set() for name in self.loop.cache.projects}
             for entry in self.loop.cache:
@@ -285,14 +285,14 @@ class Service:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def _sweep_files(self) -> None:
-        """Remove, again and again, files of work that are kept no longer."""
+        """Remove expired files of work periodically."""
         while True:
             with self.loop.quarantine.guard("message", "files", fatal=FATAL):
                 await self._retention.sweep()
             await asyncio.sleep(self._retention.pause_seconds)
 
     async def _known(self, uid: str) -> bool:
-        """Whether there is a workload of this uid."""
+        """Whether a workload of this uid exists."""
         try:
             await self._ledger.get_by_uid(Workload, uid)
         except NotFound:

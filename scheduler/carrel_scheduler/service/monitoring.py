@@ -62,7 +62,7 @@ class Monitoring:
         )
 
     def begin(self, group: asyncio.TaskGroup) -> Sequence["asyncio.Task[None]"]:
-        """Begin to look, until the tasks are cancelled."""
+        """Start the periodic tasks."""
         own_work = self.alerts.subscriptions
         parts = (
             self.alerts,

@@ -15,7 +15,7 @@ GATHER_SECONDS: Final = 1.0
 
 
 class ClusterNodeAgents:
-    """Lets agents in and turns what they report into events.
+    """Authenticates agents and turns their reports into events.
 
     Args:
         tokens: knows the agents.

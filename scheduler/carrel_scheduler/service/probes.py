@@ -32,7 +32,7 @@ def addresses(settings: Settings) -> dict[str, str]:
 
 
 class PartProbes:
-    """Asks the parts, again and again.
+    """Probes the other parts periodically.
 
     Args:
         urls: of the parts, by name.
@@ -54,11 +54,11 @@ class PartProbes:
         self.found: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Probe until cancelled."""
         await run_periodically(self.once, PAUSE_SECONDS, log, "other parts were not asked")
 
     async def once(self) -> None:
-        """Ask each part once."""
+        """Probe each part once."""
         names = list(self._urls)
         answered = await asyncio.gather(*(self._ask_part(name) for name in names))
         self.found = dict(zip(names, answered, strict=True))

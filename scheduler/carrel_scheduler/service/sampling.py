@@ -27,7 +27,7 @@ GIB: Final = 1024**3
 
 
 class Sampler:
-    """Takes samples and keeps their means.
+    """Takes samples and stores their means.
 
     Args:
         samples: where means are kept.
@@ -53,7 +53,7 @@ class Sampler:
         await run_periodically(self.once, PAUSE_SECONDS, log, "no sample was taken")
 
     async def once(self) -> None:
-        """Take a sample; write the means of spans that are over."""
+        """Take a sample; write the means of spans that have ended."""
         now = int(self._clock())
         begins = now - now % SHORT
         if self._began is None:
@@ -90,13 +90,13 @@ class Sampler:
 
 
 class LiveSample:
-    """What there is now, of a running scheduler."""
+    """The present values of a running scheduler."""
 
     def __init__(self, loop: Reconciler, live: LiveView) -> None:
         self._loop, self._live = loop, live
 
     def __call__(self) -> Mapping[str, Sample]:
-        """By subject; see ``carrel_schema.samples``."""
+        """The values by subject; see ``carrel_schema.samples``."""
         nodes, projects = self._live.nodes(), self._loop.cache.projects
         now = self._loop.clock()
         of_nodes = {f"node/{one.name}": of_node(one, now) for one in nodes}

@@ -198,7 +198,7 @@ class Settings:
         return f"{self.prefix.rpartition('/')[0]}/gateway"
 
     def need_cluster(self) -> ClusterSettings:
-        """Settings of the cluster; raises ``MissingSetting`` where there is none."""
+        """The settings for a cluster. Raises ``MissingSetting`` on one machine."""
         if self.cluster is None:
             raise MissingSetting("CARREL_ENGINE")
         return self.cluster

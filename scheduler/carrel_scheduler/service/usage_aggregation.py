@@ -20,7 +20,7 @@ REST: Final = 9.0
 
 
 class UsageAggregation:
-    """Aggregates transitions as they come; ``clock`` is monotonic."""
+    """Aggregates new transitions; ``clock`` is monotonic."""
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float]) -> None:
         self._ledger, self._clock = ledger, clock

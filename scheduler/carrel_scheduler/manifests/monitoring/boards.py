@@ -1,4 +1,4 @@
-"""Boards of Grafana: a short typed description, and the JSON that Grafana imports.
+"""Grafana dashboards: from a short typed description to Grafana's JSON.
 
 A board has rows of panels, which fill 24 columns from the left. The data source and what may be
 chosen are variables, so that one file serves every installation.
@@ -54,13 +54,13 @@ class Variable:
 
     @property
     def query(self) -> str:
-        """The values, as Grafana asks for them; not PromQL."""
+        """The query for label values in Grafana's syntax; not PromQL."""
         return f"label_values({self.metric}, {self.name})"
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A board; its ``uid`` stays when its title changes."""
+    """A dashboard; its ``uid`` stays when its title changes."""
 
     uid: str
     title: str
@@ -70,7 +70,7 @@ class Board:
 
     @property
     def text(self) -> str:
-        """The JSON that Grafana imports."""
+        """The JSON for Grafana's import."""
         return json.dumps(_board(self), indent=1, sort_keys=True) + "\n"
 
 
@@ -170,7 +170,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
 
 
 def _one_table(panel: Panel) -> list[dict[str, Any]]:
-    """Queries side by side, each named by its legend."""
+    """The queries as columns of one table, each named by its legend."""
     names = {
         f"Value #{chr(ord('A') + number)}" if len(panel.queries) > 1 else "Value": query.legend
         for number, query in enumerate(panel.queries)

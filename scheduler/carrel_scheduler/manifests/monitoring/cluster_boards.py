@@ -1,4 +1,4 @@
-"""Boards of the installation: an overview, and its nodes and GPUs."""
+"""Dashboards of the installation: an overview, and its nodes and GPUs."""
 
 from typing import Final
 

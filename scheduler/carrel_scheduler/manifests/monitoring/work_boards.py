@@ -1,4 +1,4 @@
-"""Boards of work: departments and projects with their quotas, and workloads."""
+"""Dashboards of work: departments and projects with their quotas, and workloads."""
 
 from typing import Final
 

@@ -17,7 +17,7 @@ from carrel_scheduler.node.limiter.library import LIBRARY, NoLibrary, find_libra
 
 
 def install(folder: Path, env: Mapping[str, str]) -> str:
-    """Write the files; returns why nothing is limited, empty where it is."""
+    """Write the files; returns why limits cannot be enforced, empty on success."""
     for old in ("limits", "usage", "preload", LIBRARY.name):  # of a container that was restarted
         (folder / old).unlink(missing_ok=True)
     prepare_usage(folder / "usage", None)

@@ -28,7 +28,7 @@ _FLAGS: Final = (
 
 
 class NoLibrary(Exception):  # noqa: N818 - an outcome, not a fault
-    """The library is not there and cannot be compiled; the message says why."""
+    """The library is missing and cannot be compiled; the message has the cause."""
 
 
 def zig_command() -> list[str]:
@@ -40,7 +40,7 @@ def zig_command() -> list[str]:
 
 
 def compiler_command() -> list[str]:
-    """The machine's C compiler, else zig's; empty when there is none."""
+    """The machine's C compiler, else zig's; empty without one."""
     found = next((path for name in ("gcc", "cc", "clang") if (path := shutil.which(name))), None)
     return [found] if found else zig_command()
 
@@ -84,7 +84,7 @@ def compile_library(target: Path, command: list[str]) -> None:
 
 
 def find_library(library: Path = LIBRARY) -> Path:
-    """The compiled library, compiled now where it is missing or of other sources.
+    """The compiled library; compiled now if it is missing or its sources have changed.
 
     Raises `NoLibrary`.
     """
