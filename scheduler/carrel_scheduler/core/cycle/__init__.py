@@ -1,1 +1,1 @@
-"""One scheduling cycle: free capacity and queue usage as its moves leave them."""
+"""One scheduling cycle: free capacity and queue usage, changed by the cycle's moves."""

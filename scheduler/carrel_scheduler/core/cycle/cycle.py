@@ -64,7 +64,7 @@ class FailedInCycle:
 
 
 class Cycle:
-    """What one call of ``decide`` works on.
+    """The working state of one call of ``decide``.
 
     Attributes:
         asked: the workload that a question is about, if one is.
@@ -78,7 +78,7 @@ class Cycle:
     """
 
     def __init__(self, state: Columns, now: float, asked: str | None = None) -> None:
-        """``asked``: the uid of the workload that a question is about."""
+        """``asked``: the uid of the workload in a what-if question."""
         self.state = state
         self.free_capacity = FreeCapacity(state.nodes)
         self._seen = 0
@@ -108,30 +108,30 @@ class Cycle:
     # Jobs as the moves leave them
 
     def states_of(self, job: Job) -> tuple[LeafState, ...]:
-        """Where its tasks are, counting what this cycle places and stops."""
+        """The states of the job's leaves, with the starts and evictions of this cycle."""
         uid, moves = job.spec.uid, self.moves
         placed = {**moves.started.get(uid, {}), **moves.reserved.get(uid, {})}
         return leaf_states(job, placed, moves.evicted_of(job) if job.rows else ())
 
     def next_step(self, job: Job) -> tuple[int, ...]:
-        """Indices of the tasks that are offered a place next."""
+        """Indices of the tasks to place next."""
         if job.waiting is not None and not self.answered(job):
             return job.shape.first_step
         step = next_step(job.shape.structure, self.states_of(job))
         return tuple(index for leaf in step for index in leaf)
 
     def answered(self, job: Job) -> bool:
-        """Whether some of its tasks start or have a reservation."""
+        """Whether the cycle starts or reserves capacity for some of the job's tasks."""
         uid = job.spec.uid
         moves = self.moves
         return uid in moves.started or uid in moves.reserved or uid in moves.reserved_many
 
     def started(self, job: Job) -> bool:
-        """Whether some of its tasks start in this cycle."""
+        """Whether some of the job's tasks start in this cycle."""
         return job.spec.uid in self.moves.started
 
     def grows(self, job: Job) -> bool:
-        """Whether it has its minimum, so that what it asks for is surplus."""
+        """Whether the job has its minimum, so that its pending tasks are surplus."""
         states = self.states_of(job)
         return satisfied(job.shape.structure, [state.there for state in states])
 
@@ -168,7 +168,7 @@ class Cycle:
 
     @property
     def given(self) -> dict[int, Triple]:
-        """What this cycle has given every queue, at all levels, by slot."""
+        """The amounts that this cycle has given every queue, at all levels, by slot."""
         moves = self.moves
         if self._given[0] != len(moves.log):
             by_leaf: dict[int, list[Triple]] = {}
@@ -187,16 +187,16 @@ class Cycle:
         return self._given[1]
 
     def waited_s(self, job: Job) -> float:
-        """How long it has waited, since its submission or its last eviction."""
+        """For how long the job has waited since its submission or last eviction."""
         return self.now - self._since(job)
 
     def within_share(self, job: Job, indices: Sequence[int]) -> bool:
-        """Whether its queue stays within its fair share with these tasks."""
+        """Whether the job's queue stays within its fair share with these tasks."""
         queue_usage = self.queue_usage
         return queue_usage.within(queue_usage.fair[job.queue], job.queue, self.demand(job, indices))
 
     def demand(self, job: Job, indices: Sequence[int]) -> Triple:
-        """What these tasks count for."""
+        """The amounts of these tasks."""
         amounts = job.shape.amounts
         if len(indices) == len(amounts):
             return job.shape.total
@@ -209,7 +209,7 @@ class Cycle:
         return self.queue_usage.over_limit(job.queue, demand, fixed)
 
     def limited_by_group(self, job: Job) -> bool:
-        """Whether its queue can run into a limit in a group of nodes."""
+        """Whether a limit in a node group may affect the job's queue."""
         return self.group_usage is not None and self.group_usage.binds(job.queue)
 
     def open_nodes(self, job: Job, index: int) -> Bools | None:
@@ -225,7 +225,7 @@ class Cycle:
     # Who still asks, and who may be evicted
 
     def open_singles(self) -> list[Job]:
-        """Other jobs that ask for capacity, also those that just started.
+        """Other jobs with pending tasks, including those that have just started.
 
         But none that has a reservation, and none that is evicted.
         """
@@ -239,12 +239,12 @@ class Cycle:
         return [job for job in jobs if not evicted_of(job)]
 
     def delayed(self, job: Job, *, reclaiming: bool = False) -> bool:
-        """Whether it may not have others evicted yet; ``reclaiming``: those of other queues."""
+        """Whether evictions for the job are still delayed; ``reclaiming``: in other queues."""
         delay = self._delay_s(job, reclaiming=reclaiming)
         return delay > 0 and self.now < self._since(job) + delay
 
     def delayed_until(self, job: Job, *, reclaiming: bool = False) -> float:
-        """When it may."""
+        """The time until which evictions for the job are delayed."""
         return self._since(job) + self._delay_s(job, reclaiming=reclaiming)
 
     def _since(self, job: Job) -> float:
@@ -258,7 +258,7 @@ class Cycle:
 
     @property
     def has_victims(self) -> bool:
-        """Whether anybody runs, or is to start, who may be stopped."""
+        """Whether any running or starting work may be evicted."""
         if self.state.tasks.victims:
             return True
         moves, get = self.moves, self.state.jobs.get
@@ -340,7 +340,7 @@ class Cycle:
         return np.asarray((self.queue_columns.used > self.queue_columns.kept).any(axis=1))
 
     def preemptible_on_nodes(self, giving: Bools) -> tuple[Counts, Counts]:
-        """(N,) thousandths of GPUs and millicores that queues, (Q,), could give at most.
+        """(N,) GPU thousandths and millicores that evictions in these queues, (Q,), free at most.
 
         As of the beginning of the cycle; what it has evicted since is counted once more in
         ``free_capacity``.
@@ -357,7 +357,7 @@ class Cycle:
     # Free capacity as the moves leave it
 
     def free_in_all(self) -> Triple:
-        """The free capacity of all nodes together, that of terminating tasks included."""
+        """The free capacity of all nodes together, including that of terminating tasks."""
         view = self.free_capacity.soon
         devices = int(view.devices.sum(dtype=np.int64))
         return devices, int(view.host[0].sum()), int(view.host[1].sum())
@@ -433,7 +433,7 @@ class Cycle:
         )
 
     def _hardware(self, node: int, fact: NodeSet) -> Hardware:
-        """``hardware_of`` a node, kept as long as it stays what it is."""
+        """``hardware_of`` a node, cached until the node changes."""
         known = self.state.cache.hardware.get(node)
         if known is None or known[0] is not fact:
             known = self.state.cache.hardware[node] = fact, hardware_of(fact)

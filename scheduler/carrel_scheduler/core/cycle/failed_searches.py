@@ -18,7 +18,7 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 class Answer(Enum):
-    """What became of an offer."""
+    """The result of an offer."""
 
     SERVED = auto()
     NO = auto()
@@ -89,7 +89,7 @@ def _refusal(*, plainly: bool) -> Answer:
 def _unless_known(
     cycle: Cycle, key: tuple[object, ...], job: Job, step: tuple[int, ...], find: Find
 ) -> Answer:
-    """``unless_failed_before``, by what earlier cycles know.
+    """``unless_failed_before``, with the results of earlier cycles.
 
     Only of work that waits, or for which capacity is reserved that it gives up to look for other.
     """
@@ -120,7 +120,7 @@ def _unless_known(
 def _holds(
     cycle: Cycle, known: FailedSearch, stamp: tuple[object, ...], moment: tuple[float, int]
 ) -> bool:
-    """Whether everything that a search followed from is the same."""
+    """Whether nothing has changed on which a search depended."""
     fair = cycle.queue_usage.fair
     return (
         known.moment in (None, moment)
@@ -130,7 +130,7 @@ def _holds(
 
 
 def _stamp(cycle: Cycle) -> tuple[object, ...]:
-    """What every search follows from, but for the time."""
+    """The inputs of every search, except the time."""
     state, queue_usage = cycle.state, cycle.queue_usage
     return (
         *(state.queues.changes, state.nodes.version, queue_usage.table, state.chooser.value.prices),
@@ -140,7 +140,7 @@ def _stamp(cycle: Cycle) -> tuple[object, ...]:
 
 
 def _told(move: Move | ManyEvicted | ManyReserved) -> tuple[object, ...]:
-    """A move without the records that it names."""
+    """A move with uids in place of records."""
     if isinstance(move, ManyReserved):
         where = move.nodes.tobytes(), move.masks.tobytes()
         return move.kind, move.job.spec.uid, move.indices, *where, move.fixed

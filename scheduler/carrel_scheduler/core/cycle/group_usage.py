@@ -24,7 +24,7 @@ NO_GROUP = -1
 
 @dataclass(frozen=True, slots=True)
 class GroupViolation:
-    """A limit in a group of nodes that work would break.
+    """A limit in a node group that the workload would exceed.
 
     Attributes:
         group: its name.
@@ -40,16 +40,16 @@ class GroupViolation:
 
 
 class GroupUsage:
-    """GPUs that queues hold or have reserved, by group of nodes, in thousandths."""
+    """GPUs that queues hold or have reserved, by node group, in thousandths."""
 
     def __init__(self, state: "Columns") -> None:
-        """As the cycle begins; ``add`` tells what changes."""
+        """The usage at the start of the cycle; ``add`` follows the changes."""
         self._lay_out(state)
         self._count_all(state)
 
     @classmethod
     def empty(cls, state: "Columns") -> "GroupUsage":
-        """As if nobody held anything."""
+        """The usage of an empty cluster."""
         usage = object.__new__(cls)
         usage._lay_out(state)
         return usage
@@ -90,7 +90,7 @@ class GroupUsage:
                 self._used[slot, group] += gpu
 
     def binds(self, leaf: int) -> bool:
-        """Whether work of a queue can run into such a limit at all."""
+        """Whether a limit in a node group may affect work of the queue at all."""
         return self._binds[leaf]
 
     def open_nodes(self, leaf: int, gpu: int) -> Bools | None:

@@ -52,7 +52,7 @@ TAKEN = frozenset({Kind.UNRESERVE, Kind.CANCEL, Kind.EVICT})  # of a single task
 
 @dataclass(slots=True)
 class Move:
-    """One task, or the capacity reserved for it."""
+    """A move of one task, or of the capacity reserved for it."""
 
     kind: Kind
     job: Job
@@ -74,7 +74,7 @@ class ManyEvicted:
 
 @dataclass(slots=True)
 class ManyReserved:
-    """Capacity for many tasks of a job that hold whole devices."""
+    """Capacity reserved for many tasks of a job that hold whole devices."""
 
     job: Job
     indices: tuple[int, ...]
@@ -158,7 +158,7 @@ class Moves:
         self.log.append(Move(Kind.UNRESERVE, job, index, place, fixed))
 
     def cancel(self, job: Job, index: int, *, fixed: bool) -> None:
-        """A task that was to start in this cycle does not."""
+        """Undo the start of a task in this cycle."""
         place = self.started[job.spec.uid][index]
         self._drop(self.started, job.spec.uid, index)
         self.free_capacity.unbind(place)
@@ -176,7 +176,7 @@ class Moves:
             self.evict(job, index, cause)
 
     def preemptors(self) -> set[str]:
-        """Uids of those for whom others are evicted."""
+        """Uids of the workloads for which others are evicted."""
         return {
             move.cause.preemptor.spec.uid
             for move in self.log
@@ -223,7 +223,7 @@ class Moves:
         self.log.append(move)
 
     def evicted_of(self, job: Job) -> list[int]:
-        """Indices of the tasks of a job that are evicted."""
+        """Indices of a job's evicted tasks."""
         stopped = self.evicted
         return [index for index, row in job.rows.items() if stopped[row]]
 

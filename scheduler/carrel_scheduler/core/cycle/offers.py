@@ -25,7 +25,7 @@ Key = tuple[int, int, float, str]
 
 
 class FeasibleRows:
-    """What the waiting rows of a cycle can still reach.
+    """The waiting rows of a cycle that may still find capacity.
 
     Attributes:
         has_coming: tasks are terminating.
@@ -51,7 +51,7 @@ class FeasibleRows:
         self._now = self._soon = self._gain
 
     def rows(self) -> Counts:
-        """Numbers of the rows whose tasks fit, now or soon."""
+        """Numbers of the rows whose tasks fit on idle capacity, or on capacity being released."""
         return self._rows.compress(self.fits(self._rows))
 
     def fits(self, rows: Counts) -> Bools:
@@ -76,7 +76,7 @@ class FeasibleRows:
         return end
 
     def exhausted(self) -> bool:
-        """Whether there is no capacity any more for any of these rows."""
+        """Whether none of these rows can find capacity any more."""
         self._look()
         if self._least is None:
             self._least = np.full(len(self._soon), LARGEST, np.int64)
@@ -94,7 +94,7 @@ class FeasibleRows:
         return cycle.state.capacity.total(job.shape.classes[step[0]]) > 0
 
     def soon(self, job: Job) -> bool:
-        """Whether the step may still find capacity that terminating tasks will free."""
+        """Whether the step may still fit on capacity that is being released."""
         if not self.has_coming:
             return False
         row = job.waiting
@@ -116,7 +116,7 @@ class FeasibleRows:
             self._soon = self._now + self._gain
 
     def _follow(self, moved: list[int]) -> None:
-        """Count what is coming anew on nodes that moves touched."""
+        """Recount the capacity being released on nodes that moves changed."""
         touched = {self._of_node[node] for node in moved if node in self._of_node}
         if touched:
             places = np.array(sorted(touched), np.int64)
@@ -136,7 +136,7 @@ class FeasibleRows:
 
 
 class Candidate:
-    """Jobs of one queue that look alike, or one job by itself."""
+    """Equal jobs of one queue, or one job alone."""
 
     __slots__ = ("_rest", "job", "row", "step")
 
@@ -147,7 +147,7 @@ class Candidate:
         self._rest: Iterator[Job] | None = None
 
     def next(self, cycle: Cycle) -> bool:
-        """Go on to the next job of the row; whether there is one."""
+        """Go on to the next job of the row; returns whether there is one."""
         if self.row is None:
             return False
         if self._rest is None:
@@ -163,13 +163,13 @@ class Candidate:
         return (other.created_at, other.uid) > (mine.created_at, mine.uid)
 
     def key(self, *, stage: int) -> Key:
-        """Its place in the queue."""
+        """The position in the queue."""
         spec = self.job.spec
         return (-spec.priority, stage, spec.created_at, spec.uid)
 
 
 class Offers:
-    """All that waits and may be worth trying, by queue.
+    """The pending work that may be worth trying, by queue.
 
     Rows are sorted as columns and become candidates only when their turn is near: of thousands of
     rows few are ever tried. The first candidates of all queues are read from the columns at once.
@@ -183,7 +183,7 @@ class Offers:
         feasible: FeasibleRows | None = None,
         reserved: Iterable[Job] = (),
     ) -> None:
-        """What is offered, with the free capacity as it is now.
+        """Collect the candidates, with the present free capacity.
 
         Args:
             cycle: the cycle.
@@ -352,7 +352,7 @@ class Offers:
         self._next[leaf] = place
 
     def _candidate_of(self, place: int, heap: list[tuple[Key, Candidate]]) -> None:
-        """Make a candidate of a row, unless all its jobs were answered."""
+        """The candidate of a row, unless all of its jobs have been answered."""
         row = self._cycle.state.waiting.rows[self._numbers.item(place)]
         job = None if row is None else row.first()
         if job is not None:

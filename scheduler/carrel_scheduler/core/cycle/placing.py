@@ -1,4 +1,4 @@
-"""Places for the tasks of a step, all of them or none.
+"""Placement of the tasks of a step, all or none.
 
 The tree of groups is walked from the root: a group with a level is tried in the sets of nodes that
 the topology offers, in their order; inside a set its children and tasks take their places one after
@@ -124,7 +124,7 @@ class Placing:
         return True
 
     def _within_limits(self, index: int, within: Bools) -> Bools:
-        """Of these nodes those where limits in groups of nodes admit the task."""
+        """Those of these nodes on which limits in node groups admit the task."""
         may = self._cycle.open_nodes(self._job, index)
         return within if may is None else within & may
 
@@ -142,7 +142,7 @@ class Placing:
     # Scores and sets of nodes
 
     def _score(self, cls: int, score: Counts | None) -> Counts | None:
-        """With ``soon``, nodes with idle capacity go before those with terminating tasks."""
+        """The score of nodes; with ``soon``, nodes with idle capacity come first."""
         if not self._soon:
             return score
         idle = (self._cycle.counts(cls, soon=False) > 0).astype(np.int64)
@@ -198,7 +198,7 @@ def place(
 
 
 def _place_one(cycle: Cycle, job: Job, index: int, *, soon: bool) -> bool:
-    """``place`` for what nearly all work is: one task that may lie anywhere."""
+    """``place`` for the most frequent case: one task without a topology."""
     cls, state = job.shape.cls, cycle.state
     view, within = cycle.free_capacity.idle, cycle.open_nodes(job, index)
     if soon:

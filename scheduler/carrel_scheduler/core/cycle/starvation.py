@@ -41,7 +41,7 @@ def rows_over_limit(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bo
 
 
 def starving(cycle: Cycle) -> tuple[Job, ...]:
-    """Those who starve, the oldest first; worked out once in a cycle."""
+    """Starving jobs, the oldest first; computed once in a cycle."""
     if cycle.starving is None:
         cycle.starving = _starving(cycle) if cycle.settings.patience_s >= 0 else ()
     return cycle.starving
@@ -144,7 +144,7 @@ def _behind_known(cycle: Cycle, job: Job) -> Triple:
 
 
 def _behind(cycle: Cycle, job: Job) -> Triple:
-    """What runs in its queue and would be served after it."""
+    """The amounts of running work in the job's queue that would be served after it."""
     state = cycle.state
     jobs, tasks = state.jobs, state.tasks
     slots = np.flatnonzero((jobs.queue == job.queue) & (jobs.placed > 0))

@@ -43,12 +43,12 @@ class VictimTable:
     nodes: Counts | None = None
 
     def plain(self) -> Candidates:
-        """Without costs: every unit like the other (see ``victim_order``)."""
+        """The same victims without costs: all units are equal (see ``victim_order``)."""
         zeros = np.zeros(len(self.first), np.int64)
         return self._victims(zeros, np.arange(len(self.first)))
 
     def held(self, resource: int) -> Counts:
-        """(U,) what every unit holds of a resource."""
+        """(U,) the amount of a resource that every unit holds."""
         host = self.cycle.state.tasks.host
         column = host[resource - 1].take(self.rows) if resource else self.gpu
         if len(self.first) == len(self.rows):
@@ -56,7 +56,7 @@ class VictimTable:
         return np.bincount(self.unit, column, minlength=len(self.first)).astype(np.int64)
 
     def jobs(self) -> list[Job]:
-        """The workloads, those that start in this cycle included."""
+        """The victims' workloads, including those that start in this cycle."""
         state, moves = self.cycle.state, self.cycle.moves
         found = {slot: state.jobs.at(slot) for slot in np.unique(self.job).tolist()}
         queues = {job.queue for job in found.values()}
@@ -142,7 +142,7 @@ def victims_of(
     protected_s: Times | None = None,
     nodes: Counts | None = None,
 ) -> VictimTable:
-    """Tasks that may be stopped, of these queues.
+    """The tasks of these queues that may be evicted.
 
     Args:
         cycle: the cycle; tasks that it has stopped already are left out.
@@ -213,7 +213,7 @@ def _mixed(cycle: Cycle, among: Counts) -> Bools:
 
 
 def _surplus(cycle: Cycle, slots: Counts) -> Bools:
-    """(T,) members of these elastic jobs that can go one by one."""
+    """(T,) whether a task of these elastic jobs can be evicted alone."""
     mask = np.zeros(len(cycle.state.tasks.node), np.bool_)
     for slot in np.unique(slots).tolist():
         job = cycle.state.jobs.at(slot)

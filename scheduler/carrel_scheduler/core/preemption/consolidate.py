@@ -1,4 +1,4 @@
-"""Consolidate: running preemptible work moves together so that something larger fits.
+"""Consolidate: running preemptible work moves so that a larger workload fits.
 
 Nothing moves unless everything that moves has a place, held for it in the same plan. Interactive
 work and what may not be stopped never move. The nodes that lack least are tried first: on each,
@@ -41,7 +41,7 @@ ATTEMPTS = 2
 
 
 class Site(NamedTuple):
-    """A node, and the tasks on it as this cycle found them."""
+    """A node, and the tasks on it at the start of the search."""
 
     node: int
     here: list[NodeTask]
@@ -157,7 +157,7 @@ def _tell_to_move(
 def _clear_and_resettle(
     cycle: Cycle, job: Job, index: int, site: Site, cause: Cause
 ) -> list[NodeTask] | None:
-    """As ``_clear``, and each of them has its new place."""
+    """``_clear``, with a new place for each evicted task; ``None`` where one finds none."""
     mark = cycle.moves.mark()
     for going in _cleared(cycle, job, index, site, cause):
         if resettle(cycle, going):

@@ -42,7 +42,7 @@ OPEN: Final[Triple] = (NO_BOUND, NO_BOUND, NO_BOUND)
 
 
 class VictimGuarantees(StrEnum):
-    """What the victim's side keeps against a reclaim."""
+    """The part of a queue's resources that a reclaim may not take."""
 
     QUOTA = "quota"
     FAIR_SHARE = "fair-share"
@@ -81,7 +81,7 @@ class Budgets:
 
     @property
     def open(self) -> Bools:
-        """(Q,) queues that may lose any amount."""
+        """(Q,) whether a queue may lose any amount."""
         return np.asarray(self.excess[:, 0] >= NO_BOUND)
 
     def by_excess(self, largest: Sequence[int]) -> "Budgets":
@@ -175,7 +175,7 @@ class ReclaimRequest:
 
     @property
     def may(self) -> bool:
-        """Whether it may take anything at all."""
+        """Whether the request may take anything at all."""
         return self.refusal is None
 
     def excess(self, victim_leaf: int, *, new: bool = False) -> list[tuple[int, Triple, Triple]]:
@@ -191,7 +191,7 @@ class ReclaimRequest:
         return [(slot, left.get(slot, NONE), self._lost(slot)) for slot in side if left]
 
     def legal(self, victim_leaf: int, amounts: Sequence[int], *, new: bool = False) -> bool:
-        """Whether a victim of this leaf that holds ``amounts`` may be taken now.
+        """Whether a victim of this leaf that holds ``amounts`` may be evicted now.
 
         ``new``: it would only start in this cycle. What the cycle gave a queue may be taken back.
         """
@@ -229,7 +229,7 @@ class ReclaimRequest:
         )
 
     def budgets(self) -> Budgets:
-        """What may be taken of every queue, for a search over whole arrays."""
+        """The amounts that may be taken of every queue, for a search over whole arrays."""
         table = self._usage.table
         size = len(self._before)
         excess: list[Triple] = [NONE] * size
@@ -245,7 +245,7 @@ class ReclaimRequest:
         return Budgets(table.tree, np.array(excess, np.int64), np.array(most, np.int64))
 
     def _refused_by_rule(self, fixed_demand: Sequence[int]) -> LimitViolation | None:
-        """A bound that no victim can help to meet.
+        """A bound that no eviction can help to meet, or ``None``.
 
         Limits of the queues above are not: victims may lie inside the same department. What is
         non-preemptible stays, so its quotas bind at every level.
@@ -286,7 +286,7 @@ class ReclaimRequest:
         return found
 
     def _lost(self, slot: int) -> Triple:
-        """What was counted out of a queue since the request was made."""
+        """The amounts that a queue has lost since the request was made."""
         before, now = self._before[slot], self._usage.used[slot]
         return before[0] - now[0], before[1] - now[1], before[2] - now[2]
 
@@ -313,7 +313,7 @@ class ReclaimRequest:
     def _spread(
         self, slot: int, left: Triple, beyond: Callable[[int], Triple], found: dict[int, Triple]
     ) -> None:
-        """Enter what may be taken of a queue, and of everything below it."""
+        """Enter the amounts that may be taken of a queue, and of every queue below it."""
         found[slot] = left
         children = self._usage.table.children[slot]
         if children and any(left):
@@ -352,7 +352,7 @@ class ReclaimRequest:
 
 
 def _unclaimed(left: Triple, beyond: Iterable[Triple]) -> Triple:
-    """By how much a queue is further beyond than all its children together."""
+    """The excess of a queue beyond the sum of its children's."""
     gpu, cpu, memory = left
     for own in beyond:
         gpu, cpu, memory = gpu - own[0], cpu - own[1], memory - own[2]

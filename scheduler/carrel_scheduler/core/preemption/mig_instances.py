@@ -62,7 +62,7 @@ def in_the_way(
 
 
 def _places(cycle: Cycle, rows: dict[int, Job]) -> dict[int, Place]:
-    """Cost and turn of those of these rows that may be stopped."""
+    """Cost and order of those of these rows that may be evicted."""
     giving = np.zeros(len(cycle.queue_usage.used), np.bool_)
     giving[[other.queue for other in rows.values()]] = True
     table = victims_of(cycle, giving)

@@ -35,7 +35,7 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 class OwnQueue:
-    """The preemptor's side as it is before anything is taken.
+    """The usage of the preemptor's queue before any eviction.
 
     Attributes:
         cycle, preemptor, step: who asks, and for which tasks.
@@ -44,7 +44,7 @@ class OwnQueue:
     """
 
     def __init__(self, cycle: Cycle, preemptor: Job, step: tuple[int, ...]) -> None:
-        """As things are now."""
+        """Take the present usage."""
         self.cycle, self.preemptor, self.step = cycle, preemptor, step
         self.demand = cycle.demand(preemptor, step)
         self._rows = _lower(cycle, preemptor)
@@ -56,7 +56,7 @@ class OwnQueue:
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
-        """What may leave its queue, in the order of victims."""
+        """The units that may be evicted from the preemptor's queue, in the order of victims."""
         cycle, queue = self.cycle, self.preemptor.queue
         jobs, preemptors = cycle.state.jobs, cycle.moves.preemptors()
         slots = np.unique(cycle.state.tasks.job.take(self._rows)).tolist()
@@ -96,7 +96,7 @@ class OwnQueue:
         return self.entitled(gone)[1]
 
     def entitled(self, gone: Triple) -> tuple[ReclaimRequest, Budgets | None]:
-        """The request, of which nobody may ``take``, and its ``budgets``."""
+        """The reclaim request (read only) and its budgets, after ``gone`` has left the queue."""
         known = self._known.get(gone)
         if known is None:
             reclaim = self._request(self._before.without(self.preemptor.queue, gone))
@@ -143,7 +143,7 @@ class OwnQueue:
         return self.units[:low]
 
     def causes(self, gone: Triple) -> tuple[Cause, Cause]:
-        """What victims of other queues are told, and those of its own."""
+        """The causes of evictions in other queues, and in the preemptor's own."""
         leaf, demand = self.preemptor.queue, self.demand
         used, quota = self._before.used[leaf], self._before.quota[leaf]
         within = all(used[r] - gone[r] + demand[r] <= quota[r] for r in RESOURCES)
@@ -158,12 +158,12 @@ class OwnQueue:
 
 
 def sum_of(units: Iterable[EvictionUnit]) -> Triple:
-    """What units hold together."""
+    """The amounts that units hold together."""
     return added(unit.amounts for unit in units)
 
 
 def reaches_others(budgets: Budgets) -> bool:
-    """Whether there is a queue of which something may be taken."""
+    """Whether anything may be taken of any other queue."""
     return bool(((budgets.excess > 0) & (budgets.excess < NO_BOUND)).any())
 
 
@@ -175,7 +175,7 @@ def _lower(cycle: Cycle, preemptor: Job) -> Counts:
 
 
 def _given_now(cycle: Cycle, preemptor: Job) -> list[Job]:
-    """Preemptible jobs of lower priority in its queue that start in this cycle."""
+    """Preemptible jobs of lower priority in the queue that start in this cycle."""
     jobs = map(cycle.state.jobs.get, sorted({*cycle.moves.started, *cycle.moves.reserved}))
     return [
         job
@@ -192,12 +192,12 @@ Overdrawn = list[int]
 
 
 def overcommitted(own: OwnQueue, leaving: Sequence[EvictionUnit]) -> list[Overdrawn]:
-    """How far the places of each unit are overcommitted before they leave."""
+    """How far the places of each unit are overcommitted before it is evicted."""
     return [own.cycle.free_capacity.overdrawn(_places(own, unit)) for unit in leaving]
 
 
 def others_lose(own: OwnQueue, mark: int) -> bool:
-    """Whether anything was taken of another queue since ``mark``: only that needs budgets."""
+    """Whether another queue has lost anything since ``mark``; only then budgets matter."""
     queue = own.preemptor.queue
     for move in own.cycle.moves.log[mark:]:
         if isinstance(move, ManyEvicted):
@@ -233,7 +233,7 @@ def spare(
 
 
 def _stays(own: OwnQueue, unit: EvictionUnit, before: Overdrawn, budgets: Budgets | None) -> bool:
-    """Reserve the places of a unit for itself again, if that is allowed."""
+    """Reserve the places of a unit for the unit itself again, if its queue may hold them."""
     cycle, job, gone = own.cycle, unit.job, own.gone
     less = (gone[0] - unit.amounts[0], gone[1] - unit.amounts[1], gone[2] - unit.amounts[2])
     places = _places(own, unit)
@@ -256,13 +256,13 @@ def _stays(own: OwnQueue, unit: EvictionUnit, before: Overdrawn, budgets: Budget
 
 
 def _places(own: OwnQueue, unit: EvictionUnit) -> list[Footprint]:
-    """Where those of its tasks lie that run."""
+    """The places of the unit's running tasks."""
     rows = unit.job.rows
     tasks = own.cycle.state.tasks
     return [tasks.footprint(rows[index]) for index in unit.indices if index in rows]
 
 
 def _has_slots(capacity: FreeCapacity, places: Sequence[Footprint]) -> bool:
-    """Whether their nodes take work, and their memory slots are nobody's."""
+    """Whether the nodes of these places take work, and their memory slots are free."""
     bare = [replace(place, share=0, host=()) for place in places]
     return capacity.has(bare, soon=True)

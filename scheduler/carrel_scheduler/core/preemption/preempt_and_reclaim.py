@@ -56,7 +56,7 @@ def _in_reach(cycle: Cycle, job: Job, request: GangRequest) -> bool:
 
 
 def _make_room(own: OwnQueue, request: GangRequest | None) -> bool:
-    """Stop victims and reserve their places.
+    """Evict victims and reserve their places.
 
     Args:
         own: the preemptor, and what may leave its queue.

@@ -33,7 +33,7 @@ TURN = 7919
 
 
 def for_reclaim(cycle: Cycle) -> Counts:
-    """Numbers of rows that may take from other queues."""
+    """Numbers of the rows that may take from other queues."""
     waiting, rows = cycle.state.waiting, _looked_at(cycle)
     columns, quota = cycle.queue_columns, cycle.queue_usage.table.quotas
     rows = rows.compress(waiting.within(rows, columns.fair - columns.used))
@@ -48,7 +48,7 @@ def for_reclaim(cycle: Cycle) -> Counts:
 
 
 def for_preempt(cycle: Cycle) -> Counts:
-    """Numbers of rows that may take from lower priority in their own queue."""
+    """Numbers of the rows that may preempt lower priorities in their own queue."""
     rows = _above_some(cycle, _looked_at(cycle))
     return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
 
@@ -88,7 +88,7 @@ def _too_new(cycle: Cycle, rows: Counts) -> Bools:
 
 
 def singles(cycle: Cycle) -> list[Job]:
-    """Jobs that stand in no row and may ask others for capacity."""
+    """Jobs outside the waiting rows that may have others evicted."""
     jobs, only = cycle.open_singles(), _whose_turn(cycle)
     return jobs if only is None else [job for job in jobs if job is only]
 
@@ -108,7 +108,7 @@ def _whose_turn(cycle: Cycle) -> Job | None:
 
 
 def _looked_at(cycle: Cycle) -> Counts:
-    """Numbers of the rows whose turn it may be."""
+    """Numbers of the rows that this action looks at in this cycle."""
     only = _whose_turn(cycle)
     if only is None:
         return cycle.state.waiting.used()
@@ -123,7 +123,7 @@ def _above_some(cycle: Cycle, rows: Counts) -> Counts:
 
 
 def for_consolidate(cycle: Cycle) -> Counts:
-    """Numbers of rows whose first step all free capacity together would hold."""
+    """Numbers of the rows whose first step would fit into all free capacity together."""
     rows, waiting = _looked_at(cycle), cycle.state.waiting
     for demand, free in zip(waiting.demand, cycle.free_in_all(), strict=True):
         rows = rows.compress(demand.take(rows) <= free)
@@ -151,12 +151,12 @@ Step = tuple[int, ...]
 
 
 def not_delayed(cycle: Cycle, job: Job, _step: Step) -> Answer | None:
-    """Its preemption delay must be over."""
+    """Refuse a job whose preemption delay has not passed."""
     return Answer.NOT_THIS if cycle.delayed(job) else None
 
 
 def not_delayed_reclaim(cycle: Cycle, job: Job, _step: Step) -> Answer | None:
-    """Its preemption delay and the reclaim delay must be over."""
+    """Refuse a job whose preemption delay or reclaim delay has not passed."""
     return Answer.NOT_THIS if cycle.delayed(job, reclaiming=True) else None
 
 
@@ -185,7 +185,7 @@ class Rule:
     served: Callable[[Cycle], int] = lambda cycle: cycle.most_preemptors
 
     def run(self, cycle: Cycle) -> None:
-        """Free capacity for those who may ask, in the order of service."""
+        """Free capacity for the preemptors, in the order of service."""
         if not (cycle.has_victims and self.applies(cycle)):
             return
         rows = self.rows(cycle)
@@ -197,7 +197,7 @@ class Rule:
         )
 
     def attempt(self, cycle: Cycle, job: Job, step: Step) -> Answer:
-        """Free capacity for a step of a job, if it may ask now."""
+        """Free capacity for a step of a job, if the job may have others evicted now."""
         refused = self.refuses(cycle, job, step)
         if refused is not None:
             return refused

@@ -137,12 +137,12 @@ def _clears(free: int, there: Sequence[NodeTask]) -> bool:
 
 
 def _lost(there: Sequence[NodeTask], chosen: Container[int]) -> float:
-    """What clearing a device loses beyond what those lose who are chosen already."""
+    """The cost of clearing a device, beyond the cost of tasks that are chosen already."""
     return sum([one.lost / len(one.devices) for one in there if one.row not in chosen])
 
 
 def _by_device(here: Sequence[NodeTask], devices: int) -> list[list[NodeTask]]:
-    """Who lies on each device."""
+    """The tasks on each device."""
     found: list[list[NodeTask]] = [[] for _ in range(devices)]
     for one in here:
         for device in one.devices:
@@ -151,14 +151,14 @@ def _by_device(here: Sequence[NodeTask], devices: int) -> list[list[NodeTask]]:
 
 
 def _whole_without(free: int, there: Sequence[NodeTask], gone: Container[int]) -> bool:
-    """Whether a device is whole without these rows."""
+    """Whether a device is free without these rows."""
     return all(one.row in gone for one in there) and free + sum(o.share for o in there) >= MILLI
 
 
 def _for_share(
     cycle: Cycle, kind: GpuKind, share: int, node: int, free: list[int], here: Sequence[NodeTask]
 ) -> list[NodeTask] | None:
-    """On each of the devices that need least, the holders that lose least."""
+    """The cheapest tasks on each of the devices where the least has to be freed."""
     if share <= 0:
         return None
     options: list[tuple[float, int, list[NodeTask]]] = []

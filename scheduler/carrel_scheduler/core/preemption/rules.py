@@ -31,7 +31,7 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
-    """Free capacity for a step by what may be taken from other queues."""
+    """Free capacity for a step by evictions in other queues."""
     queue_usage, demand = cycle.queue_usage, cycle.demand(job, step)
     reclaim = ReclaimRequest(
         queue_usage,
@@ -94,7 +94,7 @@ def _with_moves(cycle: Cycle, job: Job, step: Step, reclaim: ReclaimRequest, cau
 
 
 def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
-    """Free capacity for a step by what may be taken inside its queue."""
+    """Free capacity for a step by evictions in its own queue."""
     least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
     own: Bools = np.arange(len(cycle.queue_usage.used)) == job.queue
     cause, priority = Cause(Token.PREEMPTED, job), job.spec.priority

@@ -19,12 +19,12 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 def nobody(_unit: EvictionUnit) -> bool:
-    """Everybody may be stopped for good."""
+    """Never: all victims may be evicted without a new place."""
     return False
 
 
 def everybody(_unit: EvictionUnit) -> bool:
-    """Everybody must have a place."""
+    """Always: all victims need a new place."""
     return True
 
 
@@ -85,7 +85,7 @@ class Search:
         return list(taken) if self._try(taken) else None
 
     def _prune(self, taken: list[EvictionUnit]) -> list[EvictionUnit]:
-        """Those who are needed, the last taken spared first."""
+        """The units that are needed; the last chosen ones are spared first."""
         kept = list(taken)
         for unit in reversed(taken):
             if self._still_first(unit, kept):
@@ -109,7 +109,7 @@ class Search:
         return fits
 
     def _fits(self, units: Sequence[EvictionUnit]) -> bool:
-        """Whether the step finds its places, and the victims theirs where they must."""
+        """Whether the step finds places, and so do the victims that need new ones."""
         moves = self.cycle.moves
         mark = moves.mark()
         found = self._place() and self._move_all(self._bound_to_move(units))

@@ -94,7 +94,7 @@ def make_room(
     causes: tuple[Cause, Cause],
     one_by_one: Callable[[], bool],
 ) -> bool:
-    """Stop victims and reserve their places for a plain step.
+    """Evict victims and reserve their places for a plain step.
 
     Args:
         cycle: the cycle.
@@ -140,7 +140,7 @@ def are_few(table: VictimTable) -> bool:
 
 
 def _cost(cycle: Cycle, table: VictimTable, cost: Counts, mark: int) -> int:
-    """What the search one by one loses, in the same measure."""
+    """The loss of the moves since ``mark``, in the measure of ``cost``."""
     rows = [
         move.job.rows[move.index]
         for move in cycle.moves.log[mark:]
@@ -200,7 +200,7 @@ def _whole_nodes(
 def from_others(
     cycle: Cycle, reclaim: ReclaimRequest, job: Job, request: GangRequest
 ) -> Offer | None:
-    """Candidates of other queues and their budgets; ``None`` where budgets cannot tell."""
+    """Candidates of other queues and their budgets; ``None`` if they cannot be computed."""
     budgets = budgets_of(cycle, reclaim)
     if budgets is None:
         return None
@@ -226,7 +226,7 @@ def offer(
     below: int | Counts | None = None,
     protected_s: Times | None = None,
 ) -> Offer:
-    """Victims of these queues, in a large cluster only those on promising nodes.
+    """The victims of these queues; in a large cluster only on promising nodes.
 
     ``near`` (Q,): by what these could give nodes are chosen, where not by what ``giving`` could.
     """
@@ -241,7 +241,7 @@ def offer(
 
 
 def protected_s(cycle: Cycle, preemptor: int) -> Times | None:
-    """(Q,) how long work of each queue is left alone, where anybody is."""
+    """(Q,) the seconds for which running work of each queue is protected, if any."""
     table, least = cycle.queue_usage.table, cycle.settings.min_runtime_s
     rules = [rule for rule in table.rules if rule is not None]
     if not least and all(rule.reclaim_min_runtime_s is None for rule in rules):

@@ -36,7 +36,7 @@ MILLISECONDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class EvictionUnit:
-    """What a victim gives at once: some of its tasks.
+    """Some tasks of a victim that are evicted together.
 
     ``core``: nothing of it runs on. ``nodes``: where these tasks lie.
     """
@@ -65,7 +65,7 @@ class Victim:
     __slots__ = ("_cycle", "_steps", "job", "left", "taken")
 
     def __init__(self, cycle: Cycle, job: Job, *, core: bool) -> None:
-        """``core``: also what it cannot run without."""
+        """``core``: also the tasks without which the job cannot run."""
         self._cycle, self.job = cycle, job
         states = cycle.states_of(job)
         steps = shed_steps(job.shape.structure, states)
@@ -78,7 +78,7 @@ class Victim:
         self.taken: EvictionUnit | None = None
 
     def next(self) -> EvictionUnit | None:
-        """The next unit; ``None`` when it has nothing more to give."""
+        """The next unit; ``None`` when there are no more."""
         shed = next(self._steps, None)
         if shed is None:
             return None
@@ -95,7 +95,7 @@ Entry = tuple[tuple[int | float | str, ...], int, Victim, EvictionUnit]
 
 
 class OrderedVictims:
-    """All that may be evicted for one request, in the order of victims."""
+    """All victims of one request, in the order of eviction."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class OrderedVictims:
         jobs: Iterable[Job],
         protected: Callable[[Job], bool],
     ) -> None:
-        """``jobs``: those that may give; ``protected``: they keep what they cannot run without."""
+        """``jobs``: the candidates; ``protected``: those that keep the tasks of their minimum."""
         self._cycle = cycle
         self._heaps: dict[int, list[Entry]] = {}
         self._count = 0
@@ -174,7 +174,7 @@ labels."""
 
 
 def costed(table: VictimTable, plain: Candidates, excess: Counts | None = None) -> Candidates:
-    """With what each unit loses, and its place in the order of victims.
+    """The victims with the loss of each unit, and its position in the order.
 
     ``plain``: the same without. ``excess`` (Q, 3): what may be taken of each queue; a unit that
     would take its queue below what it keeps weighs more than any that would not.
@@ -198,7 +198,7 @@ def _beyond(table: VictimTable, excess: Counts) -> Counts:
 
 
 def _costs(table: VictimTable) -> Counts:
-    """(U,) see the head of this module."""
+    """(U,) the costs; see the module."""
     jobs = table.cycle.state.jobs
     slots = table.job.take(table.first)
     queue = jobs.queue.take(slots).astype(np.int64)
@@ -259,7 +259,7 @@ def _queue_key(cycle: Cycle, slot: int) -> tuple[int, ...]:
 
 
 def _kinds(priority: Priorities) -> tuple[Priorities, Counts]:
-    """The different priorities, ascending, and (U,) which of them each unit has."""
+    """The distinct priorities, ascending, and (U,) the index of each unit's."""
     if len(priority) and priority.min() == priority.max():
         return priority[:1], np.zeros(len(priority), np.int64)
     if len(priority) and int(priority.max()) - int(priority.min()) < NEAR:
@@ -289,7 +289,7 @@ SIGN = (1 << 63) - 1
 
 
 def ascending(values: npt.NDArray[np.float64]) -> Counts:
-    """Positions in ascending order of the values, equal ones as they stand."""
+    """Positions in ascending order of the values; equal values keep their order."""
     if len(values) <= FEW:
         return np.argsort(values, kind="stable")
     bits = (values + 0.0).view(np.int64)

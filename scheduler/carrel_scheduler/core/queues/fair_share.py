@@ -51,7 +51,7 @@ class SiblingQueues:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Past use of the siblings and how much it counts, both in millionths."""
+    """Past use of siblings, and its weight, both in millionths."""
 
     usage: Sequence[int] = ()
     factor: int = 0

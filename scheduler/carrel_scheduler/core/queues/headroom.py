@@ -26,7 +26,7 @@ class Headroom:
         self._fixed: list[list[int]] = (queues.fixed + queues.reserved_fixed).tolist()
 
     def is_of(self, queues: QueueColumns) -> bool:
-        """Whether these are its rules still."""
+        """Whether the queues' rules are unchanged."""
         return self._table is queues.table
 
     def violation(

@@ -82,7 +82,7 @@ class Service:
     _key = staticmethod(queue_key)
 
     def __init__(self, queue_usage: QueueUsage, head: Head, leaves: Iterable[int]) -> None:
-        """``leaves``: those that may have candidates, in any order."""
+        """``leaves``: the queues that may have candidates, in any order."""
         self._usage, self._head = queue_usage, head
         self._leaves = set(leaves)
         self._popped: int | None = None
@@ -105,14 +105,14 @@ class Service:
         return self._popped
 
     def update(self, leaf: int) -> None:
-        """A leaf's standing or its candidate changed."""
+        """Update a leaf after a change of its usage or its candidate."""
         self._leaves.add(leaf)
         if leaf == self._popped:
             self._popped = None
         self._set_head(leaf, self._head(leaf))
 
     def forget(self, leaves: Iterable[int]) -> None:
-        """These leaves have no candidate any more."""
+        """Remove leaves without candidates."""
         paths = self._usage.table.path
         above: set[int] = set()
         for leaf in leaves:
@@ -134,7 +134,7 @@ class Service:
         self._settle(above)
 
     def _keys_known(self) -> KnownKeys:
-        """Keys by slot, with what they follow from; kept from cycle to cycle."""
+        """Cached keys by slot, with the inputs of each."""
         return self._usage.known
 
     def _settle(self, above: Iterable[int]) -> None:
@@ -179,7 +179,7 @@ class Service:
             heapq.heappush(self._heaps.setdefault(self._parents[slot], []), (key, slot))
 
     def _top_of(self, parent: int) -> Best | None:
-        """The best candidate below ``parent``; entries that no longer hold are thrown away."""
+        """The best candidate below ``parent``; outdated entries are dropped."""
         heap, keys = self._heaps.get(parent), self._keys
         while heap:
             key, slot = heap[0]

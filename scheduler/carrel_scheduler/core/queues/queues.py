@@ -31,7 +31,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class Sum(IntEnum):
-    """The sums that are kept of every queue."""
+    """The sums that are kept for every queue."""
 
     USED = 0
     """Placed and not terminating."""
@@ -116,7 +116,7 @@ class QueueColumns:
 
     @property
     def releasing(self) -> Counts:
-        """Told to stop, still there, (Q, 3)."""
+        """Amounts of terminating tasks, (Q, 3)."""
         return self._sum(Sum.RELEASING)
 
     @property
@@ -131,7 +131,7 @@ class QueueColumns:
 
     @property
     def waiting(self) -> Counts:
-        """Asked for by pending tasks, (Q, 3)."""
+        """Amounts of pending tasks, (Q, 3)."""
         return self._sum(Sum.WAITING)
 
     @property
@@ -160,7 +160,7 @@ class QueueColumns:
         return self.table.children[slot]
 
     def is_leaf(self, slot: int) -> bool:
-        """Whether there is no queue below."""
+        """Whether the queue has no child queue."""
         return not self.table.children[slot]
 
     def path(self, slot: int) -> tuple[int, ...]:
@@ -185,7 +185,7 @@ class QueueColumns:
             flat[at + 2] += memory
 
     def holds_work(self, slot: int) -> bool:
-        """Whether work of the queue holds or asks for anything."""
+        """Whether the queue has running or pending work."""
         return bool(self._sums[:, slot].any())
 
     def set_usage(self, event: UsageSeen) -> None:
@@ -215,7 +215,7 @@ class QueueColumns:
                 self._set_ceiling(above)
 
     def drop(self, name: str) -> None:
-        """Forget a queue that has neither children nor workloads."""
+        """Remove a queue that has neither children nor workloads."""
         slot = self.slot(name, "name")
         if not self.is_leaf(slot):
             raise InvalidEvent("queue_in_use", "name", name, "a queue without queues below it")
@@ -251,7 +251,7 @@ class QueueColumns:
         return slot
 
     def _move(self, slot: int, parent: int) -> None:
-        """Put a queue below ``parent``, with all that it holds."""
+        """Move a queue below ``parent``, with all its amounts."""
         if self._paths[slot] and self.parent[slot] == parent:
             return
         held = self._sums[:, slot].copy()
@@ -265,7 +265,7 @@ class QueueColumns:
             self._sums[:, above] += held
 
     def _held(self, slot: int) -> Ceiling:
-        """What the queue holds and has reserved, as an upper bound."""
+        """The amounts that the queue holds and has reserved, as an upper bound."""
         fixed = (self.fixed[slot] + self.reserved_fixed[slot]).tolist()
         used = (self.used[slot] + self.reserved[slot]).tolist()
         return Ceiling(tuple(fixed), tuple(used))

@@ -74,7 +74,7 @@ class RuleTable:
         self.patience = np.array([self._patience(path) for path in self.path], np.float64)
 
     def patience_s(self, queues: Counts, default: float) -> npt.NDArray[np.float64]:
-        """(q,) the patience of these queues; ``default`` where nobody says it."""
+        """(q,) the patience of these queues; ``default`` where it is not set."""
         found = self.patience.take(queues)
         return np.where(np.isnan(found), default, found)
 
@@ -187,7 +187,7 @@ MOST: Final = 1 << 50
 
 
 def check_rules(event: QueueSet) -> None:
-    """Refuse rules that mean nothing, whatever the other queues are."""
+    """Refuse invalid rules, independent of other queues."""
     if not event.name:
         raise InvalidEvent("bad_name", "name", event.name, "a name that is not empty")
     for field, amounts in (("quota", event.quota), ("limit", event.limit)):
@@ -216,7 +216,7 @@ def check_rules(event: QueueSet) -> None:
 
 
 def check_parent(event: QueueSet, *, known: bool, below: bool) -> None:
-    """Refuse a parent that cannot be one.
+    """Refuse an invalid parent.
 
     Args:
         event: names the parent.

@@ -25,7 +25,7 @@ Rows = Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class LimitViolation:
-    """A bound that the workload would break.
+    """A bound that the workload would exceed.
 
     Attributes:
         token: which rule.
@@ -46,7 +46,7 @@ class LimitViolation:
 
     @property
     def for_ever(self) -> bool:
-        """Whether it stands even when the queue holds nothing else."""
+        """Whether the request alone exceeds the bound."""
         return self.asked > self.bound
 
 
@@ -92,14 +92,14 @@ class Shares(Protocol):
     """An amount of every resource by slot of a queue."""
 
     def __getitem__(self, slot: int, /) -> Triple:
-        """That of one queue."""
+        """The value of one queue."""
 
     def __len__(self) -> int:
-        """How many slots there are."""
+        """The number of slots."""
 
 
 class Watched:
-    """Shares that note whose were asked for: an answer follows from no others."""
+    """Shares that record which of them are read, because a result depends only on those."""
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
@@ -111,11 +111,11 @@ class Watched:
         return self._shares[slot]
 
     def __len__(self) -> int:
-        """How many slots there are."""
+        """The number of slots."""
         return len(self._shares)
 
     def asked(self) -> tuple[tuple[int, Triple], ...]:
-        """Slots that were asked for, and what the answers were."""
+        """The slots that were read, with their values."""
         return tuple((slot, self._shares[slot]) for slot in sorted(self._asked))
 
 
@@ -139,7 +139,7 @@ class QueueUsage:
     )  # fmt: skip
 
     def __init__(self, columns: QueueColumns, division: Division, total: Triple) -> None:
-        """``total`` is what is shared out; the division is brought up to date."""
+        """``total`` is divided among the queues; the division is brought up to date."""
         division.update(columns, total)
         self.table: RuleTable = columns.table
         self.total = total
@@ -153,7 +153,7 @@ class QueueUsage:
         self.known = division.known
 
     def copy(self) -> "QueueUsage":
-        """An independent copy, for moves that are only tried."""
+        """An independent copy, for trial moves."""
         twin = object.__new__(QueueUsage)
         for name in QueueUsage.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -212,7 +212,7 @@ class QueueUsage:
         return self.used, self.fixed
 
     def within(self, bound: Sequence[int], slot: int, demand: Sequence[int]) -> bool:
-        """Whether what a queue has and ``demand`` stay within ``bound`` in every resource."""
+        """Whether a queue's amounts plus ``demand`` are within ``bound`` in every resource."""
         used = self.used[slot]
         return (
             used[0] + demand[0] <= bound[0]
@@ -243,10 +243,10 @@ def dominant_share(amounts: Sequence[int], measure: Sequence[int]) -> int:
 
 
 class QueueUsageColumns:
-    """(Q, 3) columns of one cycle's queue_usage. Do not change them."""
+    """(Q, 3) columns of one cycle's queue usage. Do not change them."""
 
     def __init__(self, queue_usage: QueueUsage, queues: QueueColumns) -> None:
-        """``queue_usage`` of these queues, as nothing has changed them yet."""
+        """The columns of ``queue_usage``, before any move."""
         self._usage = queue_usage
         self._used = queues.used + queues.reserved
         self._fixed = queues.fixed + queues.reserved_fixed
@@ -260,7 +260,7 @@ class QueueUsageColumns:
 
     @cached_property
     def kept(self) -> Counts:
-        """What queues keep against a preemptor within its quota."""
+        """The amounts that queues keep against a preemptor within its quota."""
         return np.minimum(_column(self._usage.allocatable), self._usage.table.quotas)
 
     @property

@@ -46,13 +46,13 @@ class UnitBudgets:
 
     @property
     def caps(self) -> "Caps":
-        """Linear caps of the queues, computed when first asked for."""
+        """Linear caps of the queues, computed on first use."""
         if self._caps is None:
             self._caps = Caps(self)
         return self._caps
 
     def narrow(self, units: Bools) -> None:
-        """Only these may go, (U,)."""
+        """Restrict the search to these units, (U,)."""
         live = self.live & units
         if (live != self.live).any():
             self.live, self._caps = live, None
@@ -83,7 +83,7 @@ class UnitBudgets:
         return bool(legal_losses(excess, sums, largest).all())
 
     def steps(self, sums: Ints, largest: Ints, resource: int) -> Ints:
-        """(Q,) a divisor of every live unit of a queue, its descendants included."""
+        """(Q,) a divisor of the amounts of every live unit of a queue or of one below it."""
         amount, live = self.amounts[resource], self.live
         if self.alike[resource]:
             return np.full(self.tree.size, self.alike[resource])
@@ -176,7 +176,7 @@ class RunningLosses:
         self._known: dict[int, tuple[tuple[int, ...], list[int]]] = {}
 
     def allows(self, unit: int) -> bool:
-        """Whether the unit may go on top of those that went."""
+        """Whether the unit may be evicted in addition to those already chosen."""
         amounts, path = self._of(unit)
         for queue in path:
             columns = tuple(zip(*self._lost.get(queue, ()), amounts, strict=True))
@@ -187,7 +187,7 @@ class RunningLosses:
         return True
 
     def take(self, unit: int) -> None:
-        """Note that the unit goes."""
+        """Record that the unit is evicted."""
         amounts, path = self._of(unit)
         for queue in path:
             self._lost.setdefault(queue, []).append(amounts)
@@ -198,7 +198,7 @@ class RunningLosses:
             self._lost[queue].pop()
 
     def _of(self, unit: int) -> tuple[tuple[int, ...], list[int]]:
-        """A unit's amounts and the queues on its path that guard a budget."""
+        """A unit's amounts, and the queues on its path whose budgets bind."""
         if unit not in self._known:
             path, queue = [], int(self._queue[unit])
             while queue >= 0:

@@ -27,7 +27,7 @@ Task = tuple[int, tuple[int, ...], int, int, int]
 
 
 class Trial:
-    """A set of evicted units that grows and shrinks.
+    """A set of evicted units to which units are added and removed.
 
     Args:
         request: what is wanted.
@@ -51,11 +51,11 @@ class Trial:
         return self.total >= self.request.tasks
 
     def evict(self, unit: int) -> None:
-        """Give back what the unit holds."""
+        """Evict a unit: what it holds becomes free."""
         self._move(unit, 1)
 
     def keep(self, unit: int) -> None:
-        """Undo its eviction."""
+        """Undo the eviction of a unit."""
         self._move(unit, -1)
 
     def _move(self, unit: int, sign: int) -> None:
@@ -111,7 +111,7 @@ class Found:
 
 
 class ExactSearch:
-    """One search over ``units``; ``trial`` starts with nobody gone."""
+    """One search over ``units``; in ``trial`` nothing is evicted at the start."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class ExactSearch:
         return self._best
 
     def _decide(self, index: int, cost: int) -> None:
-        """Undecided units count as gone in the trial; decided ones as decided."""
+        """Branch on a unit; in the trial, units without a decision count as evicted."""
         if self._steps <= 0:
             self._best.complete = False
             return

@@ -1,4 +1,4 @@
-"""Victims strictly in their order: where nobody loses more than another.
+"""Victims strictly in order: used where no eviction loses more than another.
 
 Units are taken in the order of victims, each while its queues still exceed what they keep, until
 the request fits; the shortest such beginning is found by halving.
@@ -47,7 +47,7 @@ def _legal_in_order(budgets: UnitBudgets, order: Ints) -> Ints:
 
 
 def _sorted_by(order: Ints) -> Ints:
-    """Indices by ``order``, no two alike; where these are near 0 without sorting."""
+    """Indices in the order of ``order``, whose values are distinct."""
     count = len(order)
     if not count or int(order.min()) < 0 or int(order.max()) >= 4 * count:
         return np.argsort(order, kind="stable")

@@ -54,12 +54,12 @@ class Layout:
     later: Callable[[], Candidates] | None = None
 
     def weigh(self) -> None:
-        """From here on the candidates have their costs."""
+        """Compute the candidates' costs; called before the first use of them."""
         if self.later is not None:
             self.candidates, self.later = self.later(), None
 
     def rows_of(self, units: Bools) -> Ints:
-        """Those of ``rows`` that belong to the flagged units, (U,)."""
+        """The entries of ``rows`` that belong to the flagged units, (U,)."""
         return self.rows[units.take(self.units_of(self.rows))]
 
     def units_of(self, rows: Ints) -> Ints:
@@ -91,7 +91,7 @@ def _beyond(request: GangRequest, free: int, budgets: UnitBudgets) -> bool:
 
 
 def unit_budgets(candidates: Candidates, budgets: Budgets) -> UnitBudgets:
-    """The budgets as the candidates' units see them."""
+    """The budgets by units of the candidates."""
     units = len(candidates.cost)
     gpu = candidates.share * np.bitwise_count(candidates.mask) + candidates.counted
     columns = (gpu, candidates.cpu_milli, candidates.memory_mib)
@@ -166,7 +166,7 @@ def _give(candidates: Candidates, rows: Ints, devices: FreeDevices, host: Ints) 
 
 
 def cells(candidates: Candidates, rows: Ints) -> tuple[Ints, Ints]:
-    """Pairs (index into ``rows``, device), one for each device that a task holds."""
+    """Pairs (index into ``rows``, device), one for each device of a task."""
     mask = candidates.mask.take(rows)
     held = np.bitwise_count(mask)
     if len(rows) and (held == 1).all():

@@ -96,7 +96,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """Units whose eviction frees capacity; ``nodes`` (m,) has a node for every task."""
+    """Units whose eviction frees enough; ``nodes`` (m,) has a node for every task."""
 
     units: Ints
     nodes: Ints

@@ -154,7 +154,7 @@ def _listed(
     request: GangRequest, layout: Layout, nodes: Ints, rows: Ints, spots: Ints, unit: Ints,
     fits: Ints, base: Ints,
 ) -> Places:  # fmt: skip
-    """Places of nodes on which there is a choice."""
+    """Places on nodes with more than one choice."""
     at = np.repeat(np.arange(len(nodes)), np.diff(spots))
     place = _Filling(request, layout, nodes, rows, at, layout.candidates.cost.take(unit))
     want = np.minimum(fits.take(nodes), base.take(nodes) + request.tasks)
@@ -247,7 +247,7 @@ class _Filling:
         return self.step, np.stack(levels)
 
     def _go(self, gone: Bools, step: int) -> None:
-        """Take the tasks ``gone`` (R,) off their nodes."""
+        """Remove the tasks ``gone`` (R,) from their nodes."""
         self.step[gone] = step
         size = self.devices.shape
         for line, column in enumerate((self.cpu, self.memory)):

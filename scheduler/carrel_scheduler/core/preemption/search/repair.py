@@ -52,7 +52,7 @@ def cheapest_legal(items: Places, need: int, budgets: UnitBudgets, order: Ints) 
 
 
 class _Prices:
-    """Prices on what binding queues lose, in scaled cost per thousandth (millicore, MiB)."""
+    """Prices for what binding queues lose, in scaled cost per thousandth (millicore, MiB)."""
 
     def __init__(self, items: Places, budgets: UnitBudgets) -> None:
         self._items, self._budgets = items, budgets
@@ -163,7 +163,7 @@ class _Repair:
         return np.sort(chosen[: enough + 1]) if enough < len(chosen) else None
 
     def _rounds(self, order: Ints, spent: list[Ints]) -> Bools:
-        """(len(order),) which items the repair takes on top of what is ``spent``."""
+        """(len(order),) the items that the repair adds to what is ``spent``."""
         taken = np.zeros(len(order), np.bool_)
         open_ = np.arange(len(order))
         for _ in range(_ROUNDS):
@@ -215,7 +215,7 @@ class _Repair:
             refused[owner.compress(closed.repeat(length))] = True
 
     def _sums(self, queue: Ints, amount: Ints) -> Ints:
-        """What losses take from every queue."""
+        """The amounts that losses take from every queue."""
         size = len(self.excess)
         if len(amount) != len(queue):
             return np.bincount(queue, minlength=size) * amount
@@ -228,7 +228,7 @@ class _Repair:
 
 
 def _of(amounts: Ints, losses: Ints) -> Ints:
-    """The amounts of some losses, as ``_amounts`` has them."""
+    """The amounts of some losses, in the form of ``_amounts``."""
     return amounts if len(amounts) == 1 else amounts.take(losses)
 
 
@@ -246,7 +246,7 @@ def with_shared_units(items: Places, need: int, cost: Ints) -> Ints | None:
 
 
 def _by_further_cost(items: Places, need: int, worth: Ints) -> Ints:
-    """Items by what they cost beyond those chosen before, in batches, ascending."""
+    """Items in ascending order of their cost beyond the chosen ones, in batches."""
     chosen, worth = np.zeros(len(items.node), np.bool_), worth.copy()
     missing, batch = need, max(need // _BATCHES, 1)
     while missing > 0:

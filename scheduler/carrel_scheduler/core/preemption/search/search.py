@@ -47,7 +47,7 @@ def search(request: GangRequest, layout: Layout) -> Answer:
 
 @dataclass(slots=True)
 class _Search:
-    """``fits`` and ``base`` (N,): tasks that fit with everybody, and with nobody gone."""
+    """``fits`` and ``base`` (N,): tasks that fit if all units go, and if none goes."""
 
     request: GangRequest
     layout: Layout
@@ -116,7 +116,7 @@ class _Search:
         return Impossible("search") if found.complete else SearchLimitReached()
 
     def _on(self, items: Places, chosen: Ints) -> Cleared:
-        """The answer where every item is a place that needs all its units."""
+        """The result where every item is a place that needs all its units."""
         units = items.units(chosen)
         free = np.flatnonzero(self.base)
         nodes = np.concatenate((items.node.take(chosen), np.repeat(free, self.base.take(free))))

@@ -1,4 +1,4 @@
-"""Translation of Kubernetes' objects into the core's terms, and of its answers back.
+"""Translation of Kubernetes objects into events of the core, and of decisions back.
 
 Pure: no sockets, no clock. What must be looked up (owners, claims) comes in as an argument.
 """

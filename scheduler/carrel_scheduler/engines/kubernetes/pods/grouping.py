@@ -60,7 +60,7 @@ class GroupMissing(PodRefused):
 
 
 class Owners:
-    """Owners of pods. Equal questions at the same time are asked once.
+    """Reads owners of pods; concurrent requests for one owner are sent once.
 
     Args:
         get: looks one up.
@@ -112,7 +112,7 @@ class Owners:
         return found
 
     def forget(self, uid: str) -> None:
-        """Ask again for an owner that changed."""
+        """Drop the cached owner, because it has changed."""
         self._found.pop(uid, None)
 
 
@@ -192,7 +192,7 @@ class Grouper:
         return reading.gang(group.uid, group.name, owner.kind, found.metadata, roles, "")
 
     async def _existing(self, pod: Pod, group: Owner, field: str) -> Owned:
-        """The object of a group that a pod names."""
+        """The group object that a pod names."""
         found = await self._owners.look_up(group, pod.metadata.namespace)
         if found is None:
             kind = f"{group.kind} of `{group.api_version.rstrip('/')}`"
@@ -215,7 +215,7 @@ class Grouper:
 
 
 def _said(found: Owned | None, rule: Rule | None) -> dict[str, str]:
-    """The fields of an owner's kind that matter, as if they were labels."""
+    """An owner's relevant fields, in the form of labels."""
     if found is None or rule is None or not rule.queue:
         return {}
     return {SAID_QUEUE: _text(msgspec.structs.asdict(found), rule.queue)}
@@ -233,7 +233,7 @@ def _group_name(pod: Pod, rule: PodGroupRule) -> str:
 
 
 class _Reading:
-    """One pod with all that is known of its owners."""
+    """One pod with its owners."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class _Reading:
         return self.each()
 
     def _together(self, owner: Owner, found: Owned, rule: Rule) -> Grouped | None:
-        """The gang of an owner; ``None`` where its pods start each by itself."""
+        """The gang of an owner; ``None`` where its pods start separately."""
         said: dict[str, Any] = msgspec.structs.asdict(found)
         total = self._standing.min_members
         if total is None and not all(condition_holds(when, said) for when in rule.only_when):
@@ -288,7 +288,7 @@ class _Reading:
         return self.gang(uid, name, owner.kind, found.metadata, roles, role.name)
 
     def _role(self, rule: Rule, counts: Sequence[RoleCount]) -> RoleCount | None:
-        """The pod's role; ``None`` where its owner does not speak of it."""
+        """The pod's role; ``None`` for a role that its owner does not define."""
         labels = self.pod.metadata.labels
         value = next((labels[key] for key in rule.role_labels if key in labels), "")
         name = dict(rule.lead).get(value, rule.others) if rule.lead else value.lower()
@@ -310,7 +310,7 @@ class _Reading:
         return Grouped(self._grouping(uid, name, kind, meta, roles), role)
 
     def each(self) -> Grouped:
-        """The pod for itself, named after the topmost owner whose kind is known."""
+        """The pod as a workload of its own, named after the topmost owner of a known kind."""
         meta = self.pod.metadata
         for owner, found, rule in reversed(self._chain):
             if rule is not None and rule.how is not How.BELOW:

@@ -119,7 +119,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupRule:
-    """Pods name their group themselves, whoever owns them.
+    """A rule for pods that name their group themselves, whoever owns them.
 
     Attributes:
         keys: labels or annotations of pods whose value is the group's name.
@@ -299,7 +299,7 @@ class RoleCount:
 
 
 def roles_of(rule: Rule, owner: Mapping[str, Any], total: int | None = None) -> list[RoleCount]:
-    """The roles of an owner's pods that have any.
+    """The roles of an owner that have any pods.
 
     Args:
         rule: of the owner's kind.
@@ -323,7 +323,7 @@ def roles_of(rule: Rule, owner: Mapping[str, Any], total: int | None = None) -> 
 
 
 def condition_holds(when: OwnerFieldCondition, owner: Mapping[str, Any]) -> bool:
-    """Whether it holds for the owner."""
+    """Whether the condition is true for the owner."""
     found = value_at(owner, when.path)
     if when.same_as:
         return found is not None and found == value_at(owner, when.same_as)
@@ -340,7 +340,7 @@ def value_at(owner: object, path: str) -> Any:
 
 
 def number(owner: object, path: str) -> int | None:
-    """The number value_at a path; ``None`` where there is none that counts pods."""
+    """The number at a path; ``None`` where there is no valid number of pods."""
     found = value_at(owner, path)
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
         return None

@@ -65,7 +65,7 @@ class Grouping:
 
     @property
     def is_gang(self) -> bool:
-        """Whether its pods start together or not at all."""
+        """Whether the pods start together or not at all."""
         return bool(self.roles)
 
 
@@ -78,7 +78,7 @@ class Grouped:
 
 
 class Counted(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The parts of a grouping that decide what a pod may have."""
+    """The parts of a grouping that decide a pod's limits."""
 
     project: str
     user: str = ""
@@ -100,7 +100,7 @@ def counted_annotation(grouping: Grouping) -> str:
 
 
 def read_counted(annotations: Mapping[str, str]) -> Counted | None:
-    """The annotation's value; ``None`` where it is missing or cannot be read."""
+    """The annotation's value; ``None`` if it is missing or invalid."""
     try:
         return msgspec.json.decode(annotations.get(COUNTED, ""), type=Counted)
     except msgspec.DecodeError:
@@ -108,7 +108,7 @@ def read_counted(annotations: Mapping[str, str]) -> Counted | None:
 
 
 def as_counted(grouping: Grouping, counted: Counted) -> Grouping:
-    """A grouping as it was when its pod was bound."""
+    """The grouping as recorded when the pod was bound."""
     return replace(
         grouping,
         project=counted.project,
@@ -156,21 +156,21 @@ class Projects(Protocol):
     """The projects and their namespaces."""
 
     def known(self, name: str) -> bool:
-        """Whether there is a project of this name."""
+        """Whether the project exists."""
         ...
 
     def of_namespace(self, namespace: str) -> str:
-        """The project that a namespace belongs to; empty for none."""
+        """The project of a namespace; empty for none."""
         ...
 
 
 class PodLabels:
-    """The labels and annotations that count for a pod."""
+    """The relevant labels and annotations of a pod."""
 
     def __init__(
         self, pod: Pod, owners: Sequence[Meta], said: Sequence[Mapping[str, str]] = ()
     ) -> None:
-        """Of a pod and its owners.
+        """Read the labels and annotations of a pod and its owners.
 
         Args:
             pod: the pod.
@@ -183,7 +183,7 @@ class PodLabels:
         self._all = [pod.metadata.labels, pod.metadata.annotations, *self.of_owners]
 
     def label(self, *keys: str) -> str:
-        """The first of these labels or annotations that is there; empty without."""
+        """The first existing of these labels or annotations; empty without any."""
         for key in keys:
             for labels in self._all:
                 if labels.get(key):
@@ -191,7 +191,7 @@ class PodLabels:
         return ""
 
     def project(self, projects: Projects) -> str:
-        """The project that the pod's use counts for.
+        """The project whose quota the pod counts against.
 
         A namespace of a project is for that project's work only, whatever labels say; elsewhere a
         label says it. A label of other schedulers counts where it names a project.
@@ -215,7 +215,7 @@ class PodLabels:
 
     @property
     def user(self) -> str:
-        """The user whose work it is, as far as that is known."""
+        """The owner of the work, if known."""
         return self.label(USER, *USER_ALIASES)
 
     def priority(self, default: str) -> int:
@@ -244,7 +244,7 @@ class PodLabels:
 
     @property
     def preemption_delay_s(self) -> float:
-        """How long it waits before it preempts."""
+        """The delay before others are evicted for the pod."""
         said = (self.pod.spec.preemption_policy, self.label(PREEMPTION_POLICY))
         return NEVER_SECONDS if "Never" in said else 0.0
 
@@ -267,7 +267,7 @@ def count_of_pods(field: str, written: str, code: str) -> int:
 
 
 def _number(field: str, written: str, least: int, most: int, code: str) -> int:
-    """A whole number; what people write may have thousands of digits, or none."""
+    """A whole number; user input may have thousands of digits, or none."""
     digits = written.removeprefix("-").isdecimal() and len(written) <= _MOST_DIGITS
     if not digits or not least <= int(written) <= most:
         raise PodRefused(code, field, written[:_MOST_SHOWN], f"a number from {least} to {most}")
@@ -290,7 +290,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 def structure_of(
     name: str, roles: Sequence[Role], pod: Pod, owners: Sequence[Mapping[str, str]]
 ) -> Group | None:
-    """How the roles of a gang lie together; ``None`` where they need not.
+    """The topology of a gang's roles; ``None`` without one.
 
     Args:
         name: of the gang.
@@ -313,7 +313,7 @@ def structure_of(
 
 
 def level_key(key: str) -> str:
-    """A label key of nodes as the core calls that level."""
+    """The core's name of a topology level for a node label."""
     return HOST if key == HOSTNAME else key
 
 

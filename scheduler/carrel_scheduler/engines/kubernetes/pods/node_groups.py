@@ -19,7 +19,7 @@ from carrel_schema.objects import NodeGroupLists
 
 
 class NodeGroups:
-    """The groups that resources describe, and those that only labels of nodes name.
+    """The node groups: defined ones, and those that exist as node labels only.
 
     ``version`` changes with them. A group without a resource is open to all. ``claimed_gpus`` says
     whether the GPUs of some nodes are asked for by claims: only pods with claims can use those.
@@ -46,7 +46,7 @@ class NodeGroups:
         return True
 
     def set_claimed_gpus(self, *, there: bool) -> bool:
-        """Whether there are GPUs that claims ask for; returns whether that is news."""
+        """Set whether claims ask for GPUs; returns whether that changed."""
         if self.claimed_gpus == there:
             return False
         self.claimed_gpus = there
@@ -54,7 +54,7 @@ class NodeGroups:
         return True
 
     def allow(self, allowed: Mapping[str, NodeGroupLists], departments: Mapping[str, str]) -> bool:
-        """Projects keep their work to groups, and have departments; whether that is news."""
+        """Set the groups of projects, and their departments; returns whether anything changed."""
         kept = {name: lists for name, lists in allowed.items() if lists != NodeGroupLists()}
         if (kept, departments) == (self._allowed, self._departments):
             return False
@@ -68,7 +68,7 @@ class NodeGroups:
             self.version += 1
 
     def names(self) -> frozenset[str]:
-        """All of them."""
+        """The names of all groups."""
         return frozenset(self._groups) | self._labelled
 
     def of(self, node: Node) -> str:
@@ -117,7 +117,7 @@ class NodeGroups:
 
 
 def asks_for_group(pod: Pod) -> str:
-    """The group that a pod asks for by name; empty: any."""
+    """The group that a pod names; empty for any."""
     meta = pod.metadata
     return meta.labels.get(NODE_GROUP) or meta.annotations.get(NODE_GROUP, "")
 

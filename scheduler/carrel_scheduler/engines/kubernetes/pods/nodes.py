@@ -48,7 +48,7 @@ class UnmanagedUse:
         self._nodes: dict[str, Nanos] = {}
 
     def put(self, pod: Pod) -> set[str]:
-        """Note a pod as it is now; the nodes whose use changed.
+        """Record a pod's present state; returns the nodes whose use changed.
 
         A pod that has no node, or has ended, uses nothing; a terminating one still does.
         """
@@ -64,7 +64,7 @@ class UnmanagedUse:
         return changed | {node}
 
     def drop(self, uid: str) -> set[str]:
-        """Forget a pod; the node whose use changed."""
+        """Remove a pod; returns the node whose use changed."""
         found = self._pods.pop(uid, None)
         if found is None:
             return set()
@@ -131,7 +131,7 @@ def node_set(
     before: Collection[int] = (),
     group: str = "",
 ) -> NodeSet:
-    """The node as the core is core_taint of it.
+    """The node as the core's event.
 
     Args:
         node: as Kubernetes describes it.
@@ -164,7 +164,7 @@ def node_set(
 
 
 def gpu_resource(node: Node) -> str:
-    """By which resource the node's GPUs are asked for; empty without GPUs."""
+    """The resource name of the node's GPUs; empty without GPUs."""
     for offered in (node.status.capacity, node.status.allocatable):
         for name in GPU_RESOURCES:
             if offered.get(name, "0") != "0":
@@ -194,12 +194,12 @@ def health_of(node: Node) -> NodeHealth:
 
 
 def is_draining(node: Node) -> bool:
-    """Whether an admin asked for it to be emptied."""
+    """Whether an admin has requested a drain of the node."""
     return node.metadata.annotations.get(DRAIN, "").lower() not in _OFF
 
 
 def labels_of(node: Node, group: str = "") -> dict[str, str]:
-    """The node's labels, with those that are made the same whoever wrote them."""
+    """The node's labels, with equivalent ones in one spelling."""
     labels = dict(node.metadata.labels)
     for key in (GPU_WORKER, CPU_WORKER):
         if key in labels:
@@ -230,7 +230,7 @@ def node_group(node: Node, group: str = "") -> str:
 
 
 def gpu_count(node: Node) -> int:
-    """How many GPUs it offers, whoever uses them."""
+    """The number of GPUs that the node offers, in use or not."""
     resource = gpu_resource(node)
     return _count(node.status.allocatable, resource) if resource else 0
 
@@ -242,7 +242,7 @@ def gpu_model(node: Node) -> str:
 
 
 def gpu_memory_mib(node: Node) -> int:
-    """Memory of each of its GPUs; 0 when nothing is known of it."""
+    """The memory of each of the node's GPUs; 0 if unknown."""
     written = node.metadata.labels.get(GPU_MEMORY, "")
     if written.isdecimal():
         return int(written)
@@ -264,7 +264,7 @@ def _devices(
     taken: Collection[int],
     before: Collection[int],
 ) -> tuple[int, frozenset[int]]:
-    """How many devices there are, and which of them Carrel may not allocate."""
+    """The number of devices, and those of them that Carrel may not allocate."""
     least = max(taken, default=-1) + 1
     if not resource:
         return least, frozenset(set(range(least)) - set(taken))

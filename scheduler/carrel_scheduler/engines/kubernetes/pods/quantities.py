@@ -79,7 +79,7 @@ def pieces(nano: int) -> int:
 
 
 def milli_floor(nano: int) -> int:
-    """Thousandths, rounded down: what a node offers."""
+    """Thousandths, rounded down: for amounts that a node offers."""
     return nano // 10**6
 
 

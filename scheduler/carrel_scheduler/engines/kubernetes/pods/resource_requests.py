@@ -57,7 +57,7 @@ class Share:
 
 
 def share_of(annotations: Mapping[str, str]) -> Share | None:
-    """The share that a pod asks for; ``None`` without one.
+    """The shared GPU request of a pod; ``None`` without one.
 
     Raises:
         PodRefused: the annotations mean nothing, or both a part and an amount of memory.
@@ -93,7 +93,7 @@ def _share_milli(written: str, key: str) -> int:
 
 
 def _share_memory_mib(annotations: Mapping[str, str]) -> int:
-    """MiB; 0 where none is asked for."""
+    """MiB of GPU memory; 0 without a request."""
     key = GPU_MEMORY if GPU_MEMORY in annotations else GPU_MEMORY_MIB
     written = annotations.get(key, "")
     if not written:
@@ -214,7 +214,7 @@ def _most(name: str) -> int:
 
 
 def total_of(pod: Pod) -> Nanos:
-    """Everything that a pod asks for, exactly, the pod itself included.
+    """The exact sum of all requests of a pod, its overhead included.
 
     Raises:
         PodRefused: ``bad_quantity``.
@@ -248,7 +248,7 @@ def _requests(container: Container) -> Nanos:
 
 
 def requested(resources: Resources, field: str) -> Nanos:
-    """Requests; a limit counts as the request that is not given."""
+    """The requests; a limit is used where a request is missing."""
     found = parsed(resources.limits, f"{field}.limits")
     found.update(parsed(resources.requests, f"{field}.requests"))
     return found

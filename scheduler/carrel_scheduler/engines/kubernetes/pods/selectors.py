@@ -50,7 +50,7 @@ def term_holds(term: NodeTerm, labels: Mapping[str, str], name: str) -> bool:
 
 
 def all_hold(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
-    """Whether labels satisfy all of these."""
+    """Whether labels satisfy all of these selectors."""
     return all(holds(one, labels.get(one.key)) for one in requirements)
 
 
@@ -104,22 +104,22 @@ ALL: Final = "*"
 
 
 def hard(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """The taints that keep pods away and that a toleration can answer."""
+    """The taints that exclude pods unless they are tolerated."""
     return tuple(t for t in taints if t.effect in HARD and t.key not in CLOSING)
 
 
 def core_taint(taint: Taint) -> str:
-    """A taint as the core is core_taint of it."""
+    """A taint in the form of the core."""
     return f"{taint.key}:{taint.effect}={taint.value}"
 
 
 def closed(taints: Iterable[Taint]) -> bool:
-    """Whether a taint says that the node is not in order."""
+    """Whether a taint marks a node that is not ready."""
     return any(taint.key in CLOSING and taint.effect in HARD for taint in taints)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration answers a taint, as Kubernetes compares them."""
+    """Whether a toleration matches a taint, by the rules of Kubernetes."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -132,14 +132,14 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Whether any of them answers the taint."""
+    """Whether any of these tolerations matches the taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def tolerations_of(
     tolerations: Iterable[Toleration], present: Iterable[Taint] = ()
 ) -> frozenset[str]:
-    """Tolerations as the core is core_taint of them.
+    """The tolerations in the form of the core.
 
     Args:
         tolerations: of a pod.
@@ -161,7 +161,7 @@ def tolerations_of(
 
 
 def spelled_out(toleration: Toleration) -> bool:
-    """Whether what it answers depends on the taints that there are."""
+    """Whether the tolerated taints have to be listed one by one."""
     if toleration.operator in ("Gt", "Lt"):
         return True
     return toleration.operator == "Exists" and not toleration.key and bool(toleration.effect)

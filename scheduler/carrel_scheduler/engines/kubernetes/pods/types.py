@@ -1,4 +1,4 @@
-"""Kubernetes' objects as they are decoded: only the fields that are used.
+"""Kubernetes objects, decoded with only the fields that are used.
 
 Frozen, and unknown to the garbage collector (they hold no cycles): thousands are decoded at once,
 and a field that is not named here costs nothing but its bytes. Written back, fields with their
@@ -50,7 +50,7 @@ class Meta(Kube, frozen=True):
 
     @property
     def controller(self) -> Owner | None:
-        """The one owner that looks after this object."""
+        """The owner that is the managing controller, if any."""
         for owner in self.owner_references:
             if owner.controller:
                 return owner
@@ -86,20 +86,20 @@ class Selector(Kube, frozen=True):
 
 
 class NodeTerm(Kube, frozen=True):
-    """All of these hold; an empty term matches no node."""
+    """A node term: all requirements have to be met; an empty term matches no node."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
 
 
 class NodeSelector(Kube, frozen=True):
-    """One of these terms holds."""
+    """Node selector terms, of which one has to match."""
 
     node_selector_terms: tuple[NodeTerm, ...] = ()
 
 
 class PreferredNodes(Kube, frozen=True):
-    """Nodes that are liked better, by ``weight`` 1 to 100."""
+    """Preferred nodes, with a ``weight`` of 1 to 100."""
 
     weight: int
     preference: NodeTerm
@@ -124,7 +124,7 @@ class PodTerm(Kube, frozen=True):
 
 
 class WeightedPodTerm(Kube, frozen=True):
-    """A term that is liked, by ``weight`` 1 to 100."""
+    """A preferred term, with a ``weight`` of 1 to 100."""
 
     weight: int
     pod_affinity_term: PodTerm
@@ -159,7 +159,7 @@ class SpreadConstraint(Kube, frozen=True):
 
 
 class Taint(Kube, frozen=True):
-    """Keeps pods away that do not tolerate it."""
+    """Keeps pods without a matching toleration away."""
 
     key: str
     value: str = ""
@@ -189,7 +189,7 @@ class Claim(Kube, frozen=True):
 
 
 class EphemeralVolume(Kube, frozen=True):
-    """A volume whose claim lives as long as the pod."""
+    """A volume whose claim is deleted with the pod."""
 
     volume_claim_template: Claim = Claim()
 
@@ -203,7 +203,7 @@ class Volume(Kube, frozen=True):
 
 
 class ClaimResources(Kube, frozen=True):
-    """How large a volume a claim asks for."""
+    """The requested size of a claim's volume."""
 
     requests: Quantities = msgspec.field(default_factory=dict)
 
@@ -271,13 +271,13 @@ class TopologyValues(Kube, frozen=True):
 
 
 class AllowedTopology(Kube, frozen=True):
-    """All of these hold."""
+    """Topology terms that all have to match."""
 
     match_label_expressions: tuple[TopologyValues, ...] = ()
 
 
 class StorageClass(Kube, frozen=True):
-    """A class of volumes; one of ``allowed_topologies`` holds where there are any."""
+    """A storage class; one of ``allowed_topologies`` has to match, if there are any."""
 
     metadata: Meta = Meta()
     provisioner: str = ""
@@ -333,7 +333,7 @@ class PodResourceClaim(Kube, frozen=True):
 
 
 class PodResourceClaimStatus(Kube, frozen=True):
-    """The claim that was made from a template; empty where none is needed."""
+    """The claim that was created from a template; empty where none is needed."""
 
     name: str
     resource_claim_name: str = ""
@@ -442,13 +442,13 @@ class Pod(Kube, frozen=True):
 
     @property
     def grace_seconds(self) -> int:
-        """How long it may take to end."""
+        """The pod's grace period in seconds."""
         given = self.spec.termination_grace_period_seconds
         return GRACE_SECONDS if given is None else given
 
     @property
     def ended(self) -> bool:
-        """Whether it holds nothing any more: succeeded or failed."""
+        """Whether the pod has ended and holds nothing any more: succeeded or failed."""
         return self.status.phase in ("Succeeded", "Failed")
 
 
@@ -460,7 +460,7 @@ class NodeSpec(Kube, frozen=True):
 
 
 class NodeStatus(Kube, frozen=True):
-    """What the node reports."""
+    """The status that the kubelet reports."""
 
     capacity: Quantities = msgspec.field(default_factory=dict)
     allocatable: Quantities = msgspec.field(default_factory=dict)
@@ -476,7 +476,7 @@ class Node(Kube, frozen=True):
 
 
 class PodGroup(Kube, frozen=True):
-    """Pods that name this group start together."""
+    """Makes the pods that name this group start together."""
 
     metadata: Meta = Meta()
     spec: PodGroupSpec = PodGroupSpec()

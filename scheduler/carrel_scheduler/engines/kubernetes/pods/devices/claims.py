@@ -72,7 +72,7 @@ class ReleaseClaim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAccess:
-    """What a pod's claims come to.
+    """The requirements that a pod's claims add up to.
 
     Attributes:
         gpus: so many of the devices are GPUs.
@@ -118,7 +118,7 @@ class _Waits(Exception):  # noqa: N818 - an outcome to handle
 
 @dataclass(slots=True)
 class DeviceClaims:
-    """Claims, classes and devices. ``version`` changes with them.
+    """Claims, classes and devices. ``version`` changes with each of them.
 
     Attributes:
         releases: claims to be taken back from pods that are not bound.
@@ -178,7 +178,7 @@ class DeviceClaims:
         self.version += 1
 
     def take_changed(self) -> set[str]:
-        """The nodes whose devices, or their use, changed since this was last asked."""
+        """The nodes whose devices, or their use, changed since the last call."""
         found = (self.changed | self.inventory.changed) - {""}
         self.changed, self.inventory.changed = set(), set()
         return found
@@ -187,7 +187,7 @@ class DeviceClaims:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether GPUs of some node are asked for by claims."""
+        """Whether claims ask for GPUs of any node."""
         return any(self._gpus(node) for node in self.inventory.nodes())
 
     def described(self, node: Node) -> Node:
@@ -226,7 +226,7 @@ class DeviceClaims:
     # Pods
 
     def access(self, pod: Pod) -> ClaimAccess:
-        """What the claims of a pod come to as things are.
+        """The present requirements of a pod's claims.
 
         Raises:
             PodRefused: they ask for what is not given out.
@@ -303,7 +303,7 @@ class DeviceClaims:
         return None
 
     def _options(self, pod: Pod) -> list[_Asks]:
-        """What a pod's claims ask for: each combination of alternatives, the best first."""
+        """The requests of a pod's claims: each combination of alternatives, the best first."""
         uses = pod.spec.resource_claims
         names = [name for use in uses if (name := self._claim_name(pod, use))]
         if twice := next((name for name in names if names.count(name) > 1), ""):
@@ -375,7 +375,7 @@ class DeviceClaims:
             raise _Waits(f"the devices of its resource claim `{meta.name}` are being released")
 
     def _serving(self, asks: _Asks) -> "_Served":
-        """What serves these requests; equal pods have one answer until something changes."""
+        """The devices that serve these requests; equal pods share one cached answer."""
         version = self.version + self.inventory.version
         kept = self._kept.get(asks)
         if kept is None:
@@ -437,7 +437,7 @@ class DeviceClaims:
         return sum(self.inventory.is_gpu(device.id) for _, device in found)
 
     def _gpus_of_bound(self, pod: Pod) -> int:
-        """The GPUs of a pod's claims, as they are allocated."""
+        """The GPUs allocated to a pod's claims."""
         found = {
             device
             for use in pod.spec.resource_claims
@@ -472,7 +472,7 @@ def _key(claim: ResourceClaim) -> Key:
 
 
 def _allocated(claim: ResourceClaim) -> Iterable[DeviceId]:
-    """The devices that a claim has for itself."""
+    """The devices allocated to a claim."""
     if claim.status.allocation is None:
         return ()
     return [_id(one) for one in claim.status.allocation.devices.results if not one.admin_access]

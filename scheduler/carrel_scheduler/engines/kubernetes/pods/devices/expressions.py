@@ -97,7 +97,7 @@ def program_of(expression: str) -> "cel.Program":
 
 
 def context_of(driver: str, device: Device) -> "cel.Context":
-    """What expressions see of a device.
+    """The variables of expressions about a device.
 
     Names without a domain are in that of the driver.
     """
@@ -130,7 +130,7 @@ def attribute_of(driver: str, device: Device, name: str) -> object:
 
 
 def selects(expression: str, context: "cel.Context") -> bool:
-    """Whether an expression holds for a device. Raises ``PodRefused``, see ``program_of``."""
+    """Whether an expression is true for a device. Raises ``PodRefused``, see ``program_of``."""
     program = program_of(expression)
     try:
         return program.execute(context) is True

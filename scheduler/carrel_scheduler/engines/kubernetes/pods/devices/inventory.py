@@ -1,4 +1,4 @@
-"""Devices that nodes offer, as their drivers' slices say.
+"""Devices of nodes, from their drivers' resource slices.
 
 Counted are devices of one node in complete pools that serve one claim each: those that are parts of
 others (``consumesCounters``), are shared, or have to be prepared before a pod is bound are left
@@ -40,7 +40,7 @@ class NodeDevice:
         return context_of(self.id[0], self.device)
 
     def is_selected(self, expressions: Iterable[str]) -> bool:
-        """Whether all expressions hold for it. Raises ``PodRefused``."""
+        """Whether all expressions are true for the device. Raises ``PodRefused``."""
         return all(self._selects(expression) for expression in expressions)
 
     def _selects(self, expression: str) -> bool:
@@ -68,7 +68,7 @@ class Inventory:
         self._by_id: dict[DeviceId, NodeDevice] = {}
 
     def set_slice(self, one: ResourceSlice) -> None:
-        """A slice appeared or changed; it keeps its pool."""
+        """Handle a slice that is new or changed; it stays in its pool."""
         pool = (one.spec.driver, one.spec.pool.name)
         self._slices.setdefault(pool, {})[one.metadata.name] = one
         self._update(pool)
@@ -88,7 +88,7 @@ class Inventory:
         return [device for devices in self._nodes.get(node, {}).values() for device in devices]
 
     def node_of(self, device: DeviceId) -> str:
-        """Where a device is; empty where nobody offers it."""
+        """The node of a device; empty for an unknown one."""
         found = self._by_id.get(device)
         return "" if found is None else found.node
 
@@ -122,7 +122,7 @@ class Inventory:
 
 
 def _devices(pool: _PoolId, slices: Iterable[ResourceSlice]) -> Iterable[NodeDevice]:
-    """The devices of a pool that is complete."""
+    """The devices of a complete pool."""
     newest = max((one.spec.pool.generation for one in slices), default=0)
     current = [one for one in slices if one.spec.pool.generation == newest]
     if not current or len(current) != current[0].spec.pool.resource_slice_count:

@@ -32,7 +32,7 @@ MOST_DEVICES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class RequestedDevices:
-    """One request, with the alternative that was chosen.
+    """One request, with the chosen alternative.
 
     Attributes:
         claim: which of the pod's claims, by number: equal pods ask for the same.
@@ -127,7 +127,7 @@ def _ask(
 
 
 def match(asks: Sequence[RequestedDevices], devices: Sequence[NodeDevice]) -> Match | None:
-    """An assignment of devices to all requests; ``None`` where there is none."""
+    """An assignment of devices to all requests; ``None`` if there is none."""
     slots = [ask for ask in asks for _ in range(ask.count)]
     if len(slots) > len(devices):
         return None

@@ -75,7 +75,7 @@ class ResourceSlice(Kube, frozen=True):
 
 
 class Expression(Kube, frozen=True):
-    """An expression of CEL that holds for the devices that are meant."""
+    """A CEL expression that selects devices."""
 
     expression: str = ""
 
@@ -114,7 +114,7 @@ class DeviceRequest(Kube, frozen=True):
 
 
 class ClaimRequest(Kube, frozen=True):
-    """Either exactly this, or the first of these that there is."""
+    """Either exactly this request, or the first possible one of these."""
 
     name: str
     exactly: DeviceRequest | None = None
@@ -144,7 +144,7 @@ class ResourceClaimSpec(Kube, frozen=True):
 
 
 class AllocatedDevice(Kube, frozen=True):
-    """A device that was given to a request."""
+    """A device allocated to a request."""
 
     request: str
     driver: str
@@ -154,7 +154,7 @@ class AllocatedDevice(Kube, frozen=True):
 
 
 class AllocatedDevices(Kube, frozen=True):
-    """Everything that was given to a claim."""
+    """All devices allocated to a claim."""
 
     results: tuple[AllocatedDevice, ...] = ()
 
@@ -166,7 +166,7 @@ class AllocationResult(Kube, frozen=True):
 
 
 class Consumer(Kube, frozen=True):
-    """Who uses a claim."""
+    """A user of a claim."""
 
     resource: str = ""
     name: str = ""
@@ -174,7 +174,7 @@ class Consumer(Kube, frozen=True):
 
 
 class ResourceClaimStatus(Kube, frozen=True):
-    """What a claim was given, and who uses it."""
+    """The allocation of a claim, and its users."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[Consumer, ...] = ()

@@ -1,1 +1,1 @@
-"""Where pods may run, over the nodes, pods and volumes that there are."""
+"""Placement constraints of pods, from nodes, pods and volumes."""

@@ -53,7 +53,7 @@ EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - compared with, never bound
 
 
 def ports_of(pod: Pod) -> frozenset[Taken]:
-    """The ports of its node that a pod takes."""
+    """The host ports of a pod."""
     return frozenset(
         (port.host_ip or EVERYWHERE, port.protocol, port.host_port)
         for container in (*pod.spec.containers, *pod.spec.init_containers)
@@ -63,7 +63,7 @@ def ports_of(pod: Pod) -> frozenset[Taken]:
 
 
 class HostPorts:
-    """The ports that placed pods take; ``version`` changes with them."""
+    """The host ports of placed pods; ``version`` changes with them."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -85,7 +85,7 @@ class HostPorts:
             self.version += 1
 
     def drop(self, uid: str) -> None:
-        """A pod is gone from its node."""
+        """Remove a pod from its node."""
         node, ports = self._pods.pop(uid, ("", frozenset[Taken]()))
         for address, protocol, port in ports:
             on_node = self._nodes[protocol, port]
@@ -97,7 +97,7 @@ class HostPorts:
         self.version += bool(ports)
 
     def taken(self, ports: Iterable[Taken]) -> frozenset[str]:
-        """The nodes where one of these ports is taken."""
+        """The nodes on which one of these ports is in use."""
         return frozenset(
             node
             for address, protocol, port in ports
@@ -111,7 +111,7 @@ Condition = tuple[frozenset[str] | None, str, str]
 
 
 class Known(Protocol):
-    """All nodes, and what is on them."""
+    """All nodes with their pods."""
 
     nodes: NodeIndex
     neighbours: Neighbours
@@ -121,7 +121,7 @@ class Known(Protocol):
 
 
 class NeighbourConstraints:
-    """Answers as things are.
+    """Computes constraints from the present neighbours.
 
     Args:
         known: asked anew each time.
@@ -198,7 +198,7 @@ class NeighbourConstraints:
     def _away(
         self, own: Iterable[Term], against: Iterable[tuple[Term, Mapping[str, int]]]
     ) -> frozenset[str]:
-        """Nodes that its own terms, or those of pods there, close to it."""
+        """The nodes that the pod's own anti-affinity, or that of pods there, excludes."""
         nodes, neighbours = self._known.nodes, self._known.neighbours
         found: frozenset[str] = frozenset()
         for term in own:
@@ -219,7 +219,7 @@ class NeighbourConstraints:
 
 
 def _own_terms(pod: Pod, *, near: bool) -> list[Term]:
-    """Its required terms for, or against, being near to others."""
+    """The pod's required terms of affinity or anti-affinity."""
     affinity = pod.spec.affinity
     if affinity is None:
         return []
@@ -286,7 +286,7 @@ class PlacementConstraints:
 
     @property
     def version(self) -> int:
-        """Changes when an answer that ``follows`` may have become another one."""
+        """Changes when an answer with ``follows`` may have changed."""
         return sum(self._versions())
 
     @property
@@ -316,7 +316,7 @@ class PlacementConstraints:
         self.nodes.drop(name)
 
     def put_pod(self, pod: Pod, node: str = "") -> None:
-        """A pod, of whomever, is on its node, or will be on ``node``."""
+        """Record a pod of any scheduler that is on its node, or will be on ``node``."""
         self.neighbours.put(pod, node)
         self.ports.put(pod, node)
         self.attached.put(pod, node)
@@ -443,7 +443,7 @@ class PlacementConstraints:
         )
 
     def _without_group(self, pod: Pod) -> str:
-        """The message about a node group that does not exist."""
+        """The message where the pod names an unknown node group; empty otherwise."""
         asked = asks_for_group(pod)
         there = self.groups.names()
         if not asked or asked in there:
@@ -453,7 +453,7 @@ class PlacementConstraints:
 
 
 def _looks_around(pod: Pod) -> bool:
-    """Whether its answer depends on its own name, namespace or labels."""
+    """Whether the answer depends on the pod's own name, namespace or labels."""
     affinity = pod.spec.affinity
     between = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
     spec = pod.spec

@@ -1,4 +1,4 @@
-"""The nodes by their labels, and what a pod asks of them.
+"""Nodes by label, and node affinity of pods.
 
 Selectors, affinity, tolerations, kinds of GPU, roles: what the core can express (one of these
 values of a label) is passed to it as it is, so that it follows nodes that come and change. The rest
@@ -45,7 +45,7 @@ NOBODY: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class PlaceNode:
-    """The facts of a node that decide which pods may run there."""
+    """The attributes of a node that placement constraints use."""
 
     name: str
     labels: Mapping[str, str]
@@ -54,7 +54,7 @@ class PlaceNode:
 
 
 class NodeIndex:
-    """Nodes by label. ``version`` changes with everything that decides who may run where."""
+    """Nodes by label. ``version`` changes with every change that affects placement."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -97,7 +97,7 @@ class NodeIndex:
         return self._remember("", lambda: frozenset(self._nodes))
 
     def where(self, key: str) -> Mapping[str, set[str]]:
-        """Value of a label -> names of the nodes that have it."""
+        """The names of nodes by value of a label."""
         values = self._by_key.get(key)
         if values is None:
             values = self._by_key[key] = {}
@@ -107,7 +107,7 @@ class NodeIndex:
         return values
 
     def with_key(self, key: str) -> frozenset[str]:
-        """The names of the nodes that have a label."""
+        """The names of the nodes with a label."""
         return frozenset(name for names in self.where(key).values() for name in names)
 
     def value(self, name: str, key: str) -> str | None:
@@ -126,7 +126,7 @@ class NodeIndex:
         return self._nodes.values()
 
     def taints(self) -> Iterable[Taint]:
-        """The taints that there are."""
+        """The taints of all nodes."""
         return {taint_key(t): t for node in self._nodes.values() for t in node.taints}.values()
 
     @property
@@ -163,7 +163,7 @@ MOST_WISHES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class NodeTerms:
-    """The terms that a pod requires and prefers of nodes.
+    """The required and preferred node terms of a pod.
 
     Attributes:
         labels, preferred, tolerations: as in the core's ``Where``.
@@ -285,7 +285,7 @@ def _wish(wish: PreferredNodes, index: NodeIndex) -> tuple[str, frozenset[str]]:
 
 
 def _weighed(given: Sequence[tuple[Label, int]]) -> list[tuple[Label, int]]:
-    """Wishes with their weights in small numbers of the same ratio, about."""
+    """Preferred labels, with weights reduced to small numbers of about the same ratio."""
     weights = [weight for _, weight in given if weight > 0]
     if not weights:
         return []

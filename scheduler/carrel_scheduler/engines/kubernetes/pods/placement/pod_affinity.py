@@ -1,4 +1,4 @@
-"""Affinity between pods, and their spread over the values of a node label.
+"""Affinity between pods, and topology spread.
 
 A *count* follows all placed pods that a term selects, so answering needs no scan of pods. Terms of
 equal text share one. ``held`` are the anti-affinity terms of placed pods: they bind new pods, too,
@@ -47,7 +47,7 @@ class Placed:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Term:
-    """A term of a pod in some namespace; ``text`` tells all apart.
+    """A term of a pod in its namespace; ``text`` identifies it.
 
     Attributes:
         namespaces: where it looks, beside the namespaces that ``of_namespaces`` selects.
@@ -62,7 +62,7 @@ class Term:
 
 @dataclass(slots=True)
 class Count:
-    """How many pods that all ``terms`` select are on each node."""
+    """For each node the number of pods that all ``terms`` select."""
 
     terms: tuple[Term, ...]
     living: bool
@@ -124,7 +124,7 @@ class Neighbours:
         self._hold(uid, pod, node)
 
     def drop(self, uid: str) -> None:
-        """A pod is gone from its node."""
+        """Remove a pod from its node."""
         old = self._pods.pop(uid, None)
         if old is None:
             return
@@ -133,18 +133,18 @@ class Neighbours:
             self._add_held(term, old.node, -1)
 
     def set_namespace(self, namespace: Namespace) -> None:
-        """A namespace appeared or changed its labels."""
+        """Handle a namespace that is new or has other labels."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
         if self._namespaces.get(name) != labels:
             self._namespaces[name] = labels
             self._recount()
 
     def drop_namespace(self, name: str) -> None:
-        """A namespace is gone, with all its pods."""
+        """Handle a deleted namespace, with all its pods."""
         self._namespaces.pop(name, None)
 
     def where(self, terms: Iterable[Term], *, living: bool = False) -> Mapping[str, int]:
-        """Node -> how many pods there are selected by all of these terms.
+        """For each node the number of pods that all of these terms select.
 
         Args:
             terms: of one pod.
@@ -240,7 +240,7 @@ HONOR: Final = "Honor"
 
 
 def constraints_of(pod: Pod) -> list[SpreadConstraint]:
-    """The constraints that bind."""
+    """The required constraints."""
     spread = pod.spec.topology_spread_constraints
     return [one for one in spread if one.when_unsatisfiable == BINDING]
 
@@ -261,7 +261,7 @@ def spread_nodes(pod: Pod, index: NodeIndex, neighbours: Neighbours) -> Iterator
 def emptiest(
     pod: Pod, one: SpreadConstraint, index: NodeIndex, neighbours: Neighbours
 ) -> frozenset[str]:
-    """The nodes whose value has fewest of the selected pods."""
+    """The nodes in domains with the fewest selected pods."""
     nodes = [n for n in index.nodes() if one.topology_key in n.labels and _counts(pod, one, n)]
     sums = _sums(one, nodes, neighbours.where((_term(pod, one),), living=True))
     fewest = min(sums.values(), default=0)
@@ -304,7 +304,7 @@ def _term(pod: Pod, one: SpreadConstraint) -> Term:
 
 
 def _counts(pod: Pod, one: SpreadConstraint, node: PlaceNode) -> bool:
-    """Whether a node is among those over which pods are spread."""
+    """Whether a node belongs to the domains over which pods are spread."""
     if one.node_affinity_policy == HONOR and not satisfies(pod.spec, node.labels, node.name):
         return False
     if one.node_taints_policy != HONOR:
@@ -318,7 +318,7 @@ Wish = tuple[frozenset[str], int]
 
 
 def has_wishes(pod: Pod) -> bool:
-    """Whether it wishes anything of who runs beside it."""
+    """Whether the pod prefers or avoids any neighbours."""
     return bool(_preferred_affinity(pod) or _preferred_anti_affinity(pod) or _preferred_spread(pod))
 
 

@@ -32,7 +32,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class SelectNode:
-    """The claim's annotation ``SELECTED_NODE`` says where its volume is to be made."""
+    """Order: write the node into the claim's annotation ``SELECTED_NODE``."""
 
     namespace: str
     claim: str
@@ -41,7 +41,7 @@ class SelectNode:
 
 @dataclass(frozen=True, slots=True)
 class BindVolume:
-    """The volume's ``spec.claimRef`` says the claim; ``version`` is the volume's."""
+    """Order: write the claim into the volume's ``spec.claimRef``; ``version`` is the volume's."""
 
     volume: str
     namespace: str
@@ -68,7 +68,7 @@ class VolumeAccess:
 
 @dataclass(slots=True)
 class Volumes:
-    """Claims, volumes and classes. ``version`` changes with them."""
+    """Claims, volumes and storage classes. ``version`` changes with them."""
 
     version: int = 0
     _claims: dict[Key, PersistentVolumeClaim] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Volumes:
         return self.reach_claims(pod.metadata.namespace, claims_of(pod), index)
 
     def reach_claims(self, namespace: str, names: Iterable[str], index: NodeIndex) -> VolumeAccess:
-        """From where all these claims can be reached."""
+        """The nodes from which all of these claims can be reached."""
         found = VolumeAccess()
         for name in names:
             one = self._reach(namespace, name, index)
@@ -195,7 +195,7 @@ class Volumes:
         return claim.metadata.annotations.get(SELECTED_NODE, "")
 
     def _free(self, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
-        """Volumes that would do for a claim, the smallest first."""
+        """Volumes that a claim could bind, the smallest first."""
         taken = {one.volume for one in self._decided.values() if isinstance(one, BindVolume)}
         found = [
             volume
@@ -226,12 +226,12 @@ class Volumes:
 
 
 def is_of_one_node(claim: PersistentVolumeClaim) -> bool:
-    """Whether pods of several nodes can not use it at once."""
+    """Whether only one node can use the volume at a time."""
     return _MANY_NODES.isdisjoint(claim.spec.access_modes)
 
 
 def claims_of(pod: Pod) -> list[str]:
-    """The names of the claims that a pod uses."""
+    """The names of a pod's claims."""
     found = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -317,7 +317,7 @@ class ClaimUsers:
             self._count(*new, 1)
 
     def drop(self, uid: str) -> None:
-        """A pod is gone from its node."""
+        """Remove a pod from its node."""
         old = self._pods.pop(uid, None)
         if old is not None:
             self._count(*old, -1)
