@@ -7,7 +7,7 @@ what Carrel needs to work is in ``product``.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from carrel_hub import product
 from carrel_hub.accounts.authenticator import CarrelAuthenticator
@@ -15,10 +15,8 @@ from carrel_hub.accounts.signing_out import ending_sessions
 from carrel_hub.accounts.store import Accounts
 from carrel_hub.directory import configuration as directory
 from carrel_hub.keys import Keys
-from carrel_hub.settings import Settings
+from carrel_hub.settings import OWN, Settings
 from carrel_spawner.spawner import CarrelSpawner
-
-OWN: Final = "carrel"
 
 
 def install(c: Any, settings: Settings, keys: Keys) -> None:

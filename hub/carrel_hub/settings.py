@@ -8,6 +8,8 @@ import msgspec
 from carrel_hub.front.traefik import Tls
 from carrel_hub.sign_in import GROUPS_FILE, SignIn
 
+OWN: Final = "carrel"
+"""The environment of workspaces that Carrel itself runs in."""
 HTTP_PORT: Final = 80
 HTTPS_PORT: Final = 443
 

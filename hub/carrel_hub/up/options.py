@@ -13,9 +13,8 @@ from typing import Final
 
 import msgspec
 
-from carrel_hub.config import OWN
 from carrel_hub.front.traefik import Tls
-from carrel_hub.settings import Gpus
+from carrel_hub.settings import OWN, Gpus
 from carrel_hub.sign_in import SignIn, read_secret
 from carrel_hub.up.checks import StartupError
 

@@ -5,6 +5,8 @@ import io
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -351,3 +353,13 @@ def test_damaged_ports_are_chosen_anew(tmp_path: Path, monkeypatch: pytest.Monke
     assert ports.load_or_choose(file) == (PORTS, False)
     file.write_text("{")
     assert ports.load_or_choose(file) == (PORTS, False)
+
+
+def test_what_starts_the_parts_loads_none_of_their_programs() -> None:
+    """They load them themselves; twice would be two seconds more before anybody can sign in."""
+    loaded = (
+        "print([one for one in ('jupyterhub', 'oauthenticator', 'numpy') if one in sys.modules])"
+    )
+    code = f"import sys, carrel_hub.up.machine; {loaded}"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.strip() == "[]"
