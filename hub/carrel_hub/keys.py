@@ -12,7 +12,7 @@ KEYS_FILE: Final = "keys.json"
 
 
 class Keys(msgspec.Struct, kw_only=True, frozen=True):
-    """Every secret by its purpose.
+    """All secrets, by purpose.
 
     Attributes:
         cookie: signs the Hub's cookies (hex, 32 bytes).
@@ -36,7 +36,7 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
 
     @classmethod
     def generate(cls) -> Self:
-        """New ones."""
+        """Generate new secrets."""
         return cls(**{name: secrets.token_hex(32) for name in cls.__struct_fields__})
 
     @classmethod

@@ -69,7 +69,7 @@ class Pages:
         self.user = user
 
     async def desks(self, user: Any) -> UserWorkspaces:
-        """The workspaces of a user that the scheduler knows."""
+        """The user's workspaces that the scheduler knows."""
         spawner = user.spawner
         if not isinstance(spawner, WorkspaceSpawner):
             return UserWorkspaces({})
@@ -86,7 +86,7 @@ class Pages:
         return UserWorkspaces({one.spec.server_name: _row(user, one) for one in allowed})
 
     async def waiting(self, user: Any, server_name: str) -> Row | None:
-        """A workspace that is in the queue."""
+        """The entry of a workspace in the queue."""
         row = (await self.desks(user)).rows.get(server_name)
         return row if row is not None and row.place is not None else None
 
@@ -95,7 +95,7 @@ class Pages:
         return said(sentence)
 
     def ending(self, user: Any, server_name: str) -> Ending | None:
-        """How a workspace ended, when it did so by itself."""
+        """How a workspace ended by itself, if it did."""
         stored = user.orm_user.orm_spawners.get(server_name)
         return Ending.from_dict((stored.state or {}).get("ending")) if stored else None
 

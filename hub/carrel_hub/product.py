@@ -57,7 +57,7 @@ def origins(c: Any, places: Places) -> None:
 
 
 def hashed(key: str) -> str:
-    """The proxy's key as Traefik compares it."""
+    """The proxy's key in the form that Traefik compares."""
     return bcrypt.hashpw(key.encode(), bcrypt.gensalt(_ROUNDS)).decode("ascii")
 
 
@@ -104,7 +104,7 @@ def workspaces(c: Any, spawner_class: type, places: Places, keys: Keys) -> Any:
 
 
 def pages(c: Any, *, local_accounts: bool) -> None:
-    """Carrel's own pages, and the queue's handlers behind them.
+    """Carrel's own pages, and the queue's handlers.
 
     ``local_accounts``: people sign in with accounts of the file, which have pages of their own.
     """

@@ -49,7 +49,7 @@ SERVER_TOKEN: Final = [
 
 
 def user_scopes() -> set[str]:
-    """What every user has beyond the Hub's defaults."""
+    """The scopes of every user, in addition to the Hub's defaults."""
     return {USE, MANAGE, *ACCESS}
 
 

@@ -21,7 +21,7 @@ class Places(Protocol):
 
     @property
     def public_url(self) -> str:
-        """What people type."""
+        """The address that users open."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class Places(Protocol):
 
     @property
     def api_url(self) -> str:
-        """What clients are given: the scheduler without ``/api/v1``."""
+        """The scheduler's address for clients, without ``/api/v1``."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Places(Protocol):
 
 
 def commands() -> dict[str, list[str]]:
-    """What to run for each service with a process.
+    """The commands of the services with a process.
 
     ``-P`` keeps the folder that it was started from off the import path: what is on the scheduler's
     path is shown to tasks, and that folder may be somebody's home.
@@ -153,7 +153,7 @@ def _certificate(settings: Settings) -> str:
 
 
 def service_environment(settings: Places, keys: Keys, service: str) -> dict[str, str]:
-    """What the Hub would tell a service that it starts itself."""
+    """The environment that the Hub gives to its own services."""
     token = {
         scopes.SCHEDULER: keys.scheduler,
         scopes.CONSOLE: keys.console,

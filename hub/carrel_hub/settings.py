@@ -74,7 +74,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def routes_dir(self) -> Path:
-        """What the Hub writes for the proxy."""
+        """The folder in which the Hub writes for the proxy."""
         return self.hub_dir / "routes"
 
     @property
@@ -84,7 +84,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def access_log(self) -> Path:
-        """A line for each request that came in."""
+        """Whether each request is logged."""
         return self.log_dir / "access.log"
 
     @property
@@ -99,7 +99,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def public_url(self) -> str:
-        """What people type, without a final slash."""
+        """The address that users open, without a trailing slash."""
         acme = self.tls.acme_domains if self.tls is not None else []
         name = self.domain or (acme[0] if acme else "")
         if not name:
@@ -109,7 +109,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def front_url(self) -> str:
-        """The public port as this machine reaches it."""
+        """The public port as reached from this machine."""
         host = "127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         shown = f"[{host}]" if ":" in host else host
         return f"{'http' if self.tls is None else 'https'}://{shown}:{self.port}"
@@ -121,7 +121,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def on_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can connect."""
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
     @property
@@ -146,7 +146,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def api_url(self) -> str:
-        """What clients on this machine are given: the scheduler without ``/api/v1``."""
+        """The scheduler's address for clients on this machine, without ``/api/v1``."""
         return f"{self.scheduler_url}/services/carrel"
 
     def save(self, path: Path) -> None:

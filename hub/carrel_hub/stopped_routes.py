@@ -23,7 +23,7 @@ PAGES_OF_JUPYTER: Final = frozenset({
 
 
 class StoppedRoutes(FrontProxy):
-    """The Hub's proxy, with routes for what is stopped."""
+    """The Hub's proxy, with routes for stopped servers."""
 
     app: Any
 
@@ -48,7 +48,7 @@ class StoppedRoutes(FrontProxy):
     async def check_routes(
         self, user_dict: Any, service_dict: Any, routes: Mapping[str, Any] | None = None
     ) -> None:
-        """The Hub's check of all other routes, and ours beside it."""
+        """Check all routes as the Hub does, and those for stopped servers."""
         base: Any = super()
         found = dict(routes or await base.get_all_routes())
         wanted = {spec for user in user_dict.values() for spec in _stopped(user)}

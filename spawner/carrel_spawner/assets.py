@@ -27,7 +27,7 @@ FIELD_OF: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """An asset to choose: its name, and the words for it."""
+    """An asset to choose: its name and text."""
 
     name: str
     text: str

@@ -119,7 +119,7 @@ class WorkspaceSpawner(LoggingConfigurable):
 
     @property
     def workspace(self) -> Workspace:
-        """This workspace as the scheduler knows it."""
+        """This workspace at the scheduler."""
         return Workspace(self.client, self.user.name, self.name, self.grace_seconds)
 
     @property
@@ -129,7 +129,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         return sorted({*options.projects_of(groups), *self._by_rule})
 
     async def ask_for_projects(self) -> None:
-        """Ask the scheduler where this user may start a workspace besides."""
+        """Ask the scheduler in which other projects the user may start a workspace."""
         try:
             self._by_rule = frozenset(await self.client.user_projects(self.user.name))
         except CarrelError as error:
@@ -137,7 +137,7 @@ class WorkspaceSpawner(LoggingConfigurable):
 
     @property
     def offer(self) -> Offer:
-        """What may be chosen, and what is taken when nothing is."""
+        """The possible choices and the defaults."""
         usual = Sizes(self.default_gpus, self.default_cpu, self.default_memory_gib)
         most = Most(self.most_gpus, self.most_cpu, self.most_memory_gib)
         return Offer(usual, most, self.profiles, self.takes_folders)
@@ -181,7 +181,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         return type(self).take_options
 
     async def render_form(self) -> str:
-        """The start form with what is free now."""
+        """The start form with the present free capacity."""
         await self.apply_group_overrides()
         await self.ask_for_projects()
         supply = await form.ask(self.client, self.projects)
@@ -210,7 +210,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         return self.checked(user_options)
 
     def checked(self, user_options: Mapping[str, Any]) -> Choice:
-        """The choice that these options make. Raises ``Refused``."""
+        """The choice from these options. Raises ``Refused``."""
         try:
             return option_checks.check(user_options, self.projects, self.offer)
         except BadOption as error:
@@ -226,7 +226,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         return None if queued is None else readable_by(queued, self.projects)
 
     async def join_queue(self, user_options: Mapping[str, Any]) -> Workload:
-        """Wait in the queue with these options. Raises ``Refused``."""
+        """Queue a workspace with these options. Raises ``Refused``."""
         await self.apply_group_overrides()
         choice = await self._choice_of(user_options)
         try:
@@ -290,13 +290,13 @@ class WorkspaceSpawner(LoggingConfigurable):
         """Take the names that follow from a new address; called before it is stored."""
 
     async def prepare(self) -> None:
-        """Make what the server needs; called once the address is stored."""
+        """Prepare the server's start; called once the address is stored."""
 
     async def clean_up(self) -> None:
         """Remove what ``prepare`` made; called when the workspace has ended without ``stop``."""
 
     def known_url(self) -> str:
-        """Where it should answer by all that is known."""
+        """The expected address of the server."""
         return str(self.server.url)
 
     async def start(self) -> str:
@@ -331,7 +331,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         return url
 
     async def _get_place(self, choice: Choice) -> Workload:
-        """A new workload, or the place that the queue gave."""
+        """Submit a new workload, or claim the queued one."""
         self.progress_log.post(5, "Asking the scheduler for a place.")
         queued = await self.workspace.claimable(choice)
         if queued is None:
@@ -445,7 +445,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             await self.workspace.stop(self.address.project)
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
-        """What happens, in plain words; for any number of viewers."""
+        """The events of the start, in plain words; for any number of viewers."""
         async for event in self.progress_log.follow():
             yield event
 
@@ -485,7 +485,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             self.log.warning("The record of %s stays: %s", self._log_name, error)
 
     def get_state(self) -> dict[str, Any]:
-        """For the Hub's database: where it runs, or how it ended."""
+        """The state for the Hub's database: the workload's address, or how it ended."""
         base: Any = super()
         state: dict[str, Any] = base.get_state()
         if self.address is not None:
@@ -511,7 +511,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         self.progress_log = ProgressLog()
 
     async def _commit_state(self, address: Address | None, choice: Choice) -> None:
-        """Commit now what the Hub would only store after the start."""
+        """Commit now what the Hub would store only after the start."""
         if address is not None:
             self.take_address(address)
         self.address = address

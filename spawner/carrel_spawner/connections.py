@@ -105,7 +105,7 @@ async def wait_for_answer(session: aiohttp.ClientSession, url: str) -> None:
 
 
 async def _is_open(host: str, port: int) -> bool:
-    """Whether anybody accepts connections there."""
+    """Whether the port accepts connections."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):

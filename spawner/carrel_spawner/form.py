@@ -36,7 +36,7 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A project with its quota line in words."""
+    """A project with its quota in words."""
 
     name: str
     line: str
@@ -108,7 +108,7 @@ def render(
 
 
 def place(waiting: Workload | None) -> QueuePosition | None:
-    """The place of a workspace that waits in the queue."""
+    """The position of a queued workspace."""
     if waiting is None:
         return None
     reason = waiting.status.reason

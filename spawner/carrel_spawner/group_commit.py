@@ -29,7 +29,7 @@ class _Waiting:
         event.listen(session, "after_commit", self._tell)
 
     async def committed(self, change: Change, seconds: float) -> bool:
-        """Whether somebody committed the change within that time."""
+        """Whether the change was committed within that time."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changes[done] = change
         try:

@@ -49,7 +49,7 @@ def log_line(error: BadOption) -> str:
 
 
 def logged_error(workload: Workload, log: str) -> str:
-    """What was unfit; empty when the workspace ended for another reason."""
+    """The unusable choice, from the workspace's messages; empty for another cause."""
     for task in workload.status.tasks:
         field, sign, rest = task.message.partition("=")
         if sign and field in _FIELDS:
@@ -71,7 +71,7 @@ class Folder:
         return f"{self.source}:{self.destination}{':ro' if self.read_only else ''}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As the scheduler and the Hub are told."""
+        """The folder in JSON form."""
         return asdict(self)
 
 
@@ -81,12 +81,12 @@ def of_workload(workload: Workload) -> tuple[str, tuple[Folder, ...]]:
 
 
 def of_volumes(volumes: Iterable[Volume]) -> tuple[Folder, ...]:
-    """Folders as the scheduler tells them."""
+    """Folders from the scheduler's volumes."""
     return tuple(Folder(one.source, one.destination, one.read_only) for one in volumes)
 
 
 def launch_variables(prefix: str, seen: Sequence[Folder]) -> dict[str, str]:
-    """What the workspace's own start has to know."""
+    """The variables for the workspace's own start."""
     links = json.dumps([[one.source, one.destination] for one in seen]) if seen else ""
     told = {ENVIRONMENT: prefix, FOLDERS: links}
     return {name: text for name, text in told.items() if text}
@@ -153,7 +153,7 @@ class Assets:
 
     @classmethod
     def of(cls, workload: Workload) -> "Assets":
-        """Those that a workload names."""
+        """The assets of a workload."""
         named = workload.spec.assets
         if named is None:
             return cls()
@@ -163,7 +163,7 @@ class Assets:
         return bool(self.environment or self.compute or self.data)
 
     def fields(self) -> dict[str, Any]:
-        """As a request to the scheduler names them."""
+        """The assets as fields of a request."""
         named = {"environment": self.environment or None, "compute": self.compute or None}
         return named | {"data_sources": list(self.data)}
 
@@ -240,14 +240,14 @@ class Choice:
 
     @classmethod
     def of(cls, workload: Workload, offer: Offer, profile: str) -> "Choice":
-        """What a workload was asked for with."""
+        """The choice with which a workload was submitted."""
         spec = workload.spec
         gib = spec.memory_bytes / BYTES_PER_GIB
         sizes = cls(workload.project, spec.gpus, spec.cpu_millicores / 1000, gib)
         return sizes.queued_as(workload, offer, profile)
 
     def with_profile(self, offer: Offer) -> "Choice":
-        """With what its profile brings: this is what is run."""
+        """The choice with the additions of its profile, as it is run."""
         kind = offer.profile(self.profile)
         own = {one.destination for one in self.volumes}
         brought = tuple(one for one in kind.volumes if one.destination not in own)

@@ -36,12 +36,12 @@ class PythonEnvironment:
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """The path of the interpreter."""
         return self.prefix / "bin" / "python"
 
     @property
     def title(self) -> str:
-        """The name of its kernel for people."""
+        """The display name of the kernel."""
         return f"Python {self.version.rpartition('.')[0]} ({self.prefix.name})"
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:

@@ -38,7 +38,7 @@ class Refused(SpawnException):
 
 @dataclass(frozen=True, slots=True)
 class HolderLine:
-    """One line of who holds what is short."""
+    """A line about one holder of a scarce resource."""
 
     who: str
     what: str
@@ -47,7 +47,7 @@ class HolderLine:
 
 
 def bad_option(error: BadOption) -> Refused:
-    """A choice that cannot be used."""
+    """The message of an unusable choice."""
     return Refused(str(error), reason="options", status_code=400)
 
 
@@ -88,7 +88,7 @@ def queued(place: int | None, sentence: str, queue_url: str) -> Refused:
 
 
 def ended(status: StartStatus, log_tail: str) -> Refused:
-    """The workspace's process ended before it answered."""
+    """The message of a workspace whose process ended before it answered."""
     html = rendering.render(
         "ended.html", sentence=status.sentence, help=status.help, log_tail=log_tail
     )
@@ -122,7 +122,7 @@ def unavailable(error: Exception) -> Refused:
 
 
 def holdings(workload: Workload, projects: Collection[str], now: float) -> list[HolderLine]:
-    """Who holds what is short, as the user may know it."""
+    """The holders of a scarce resource, as far as the user may see them."""
     reason = workload.status.reason
     if reason is None:
         return []

@@ -39,12 +39,12 @@ def said(sentence: str) -> Markup:
 
 
 def render(template: str, **facts: Any) -> str:
-    """A template of this package with these facts."""
+    """Render a template of this package."""
     return _templates().get_template(template).render(**facts)
 
 
 def plain(amount: float) -> str:
-    """A number as one would type it: ``2``, ``0.5``."""
+    """A number without trailing zeros: ``2``, ``0.5``."""
     return f"{amount:g}"
 
 
@@ -85,7 +85,7 @@ def readable_by(workload: Workload, projects: Collection[str]) -> Workload:
 
 
 def holders(reason: Reason) -> list[Mapping[str, Any]]:
-    """Who holds what is short, as the reason has it."""
+    """The holders of a scarce resource, from the reason."""
     found = reason.data.get("holders") or ()
     return [one for one in found if isinstance(one, Mapping)]
 
@@ -105,5 +105,5 @@ def join_url(*parts: str) -> str:
 
 
 def escape_path(part: str) -> str:
-    """One piece of a path, quoted as the Hub does it."""
+    """One segment of a path, quoted as the Hub does."""
     return str(_utils.url_escape_path(part))

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class StartStage(StrEnum):
-    """How far a start is, or how it ended."""
+    """The stage of a start, or its end."""
 
     WAIT = "wait"
     PLACED = "placed"
@@ -46,7 +46,7 @@ class StartStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartStatus:
-    """The stage of a start, with the words for it.
+    """The stage of a start, with its text.
 
     Attributes:
         percent: how far the start is, for the progress bar.
@@ -127,7 +127,7 @@ class ProgressLog:
         self._changed = asyncio.Event()
 
     def post(self, percent: int, message: str) -> None:
-        """Add an event, unless it says what the last one said."""
+        """Add an event, unless it repeats the last one."""
         event = {
             "progress": max(percent, self._percent()),
             "message": message,
@@ -139,7 +139,7 @@ class ProgressLog:
 
     @property
     def last(self) -> str:
-        """The latest message; empty when there is none."""
+        """The latest message; empty without any."""
         return str(self._events[-1]["message"]) if self._events else ""
 
     def close(self) -> None:

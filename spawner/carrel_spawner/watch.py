@@ -186,7 +186,7 @@ _FEEDS: WeakKeyDictionary[AsyncClient, WorkspaceWatch] = WeakKeyDictionary()
 
 
 def watch_of(client: AsyncClient) -> WorkspaceWatch:
-    """The feed that all who use this client share."""
+    """The feed that is shared by all users of this client."""
     return _FEEDS.setdefault(client, WorkspaceWatch(client))
 
 

@@ -57,7 +57,7 @@ def _digest(user: str, server_name: str) -> str:
 
 
 def split_secrets(environment: Mapping[str, object]) -> tuple[dict[str, str], dict[str, str]]:
-    """``(environment, secret_environment)``; values become strings, absent ones are left out."""
+    """``(environment, secret_environment)``; values become strings, missing ones are left out."""
     shown: dict[str, str] = {}
     hidden: dict[str, str] = {}
     for name, value in environment.items():
@@ -146,7 +146,7 @@ class Ending:
 
 
 class LaunchSpec(Protocol):
-    """How a workspace is run at the place that it gets."""
+    """The command and environment of a workspace, once its place is known."""
 
     def fields(self) -> dict[str, Any]:
         """What the scheduler is told of it, when it is asked for a place and at the claim."""
@@ -223,7 +223,7 @@ class Workspace:
         return workload if ours and workload.holds_resources else None
 
     async def draft(self, choice: Choice) -> Workload:
-        """What a choice with assets becomes; nothing is stored."""
+        """The request that a choice with assets leads to; nothing is stored."""
         body = self._body(choice) | {"hold_for_claim": True, "name_prefix": "workspace"}
         del body["name"]
         return (await self.client.create_workload(body, dry_run=True)).workload
@@ -324,7 +324,7 @@ def _with_assets(choice: Choice) -> dict[str, Any]:
 
 
 def is_missing(error: CarrelError) -> bool:
-    """Whether the scheduler says that there is no such workload."""
+    """Whether the error says that the workload does not exist."""
     return isinstance(error, ApiError) and error.status == 404
 
 

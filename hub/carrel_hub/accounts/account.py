@@ -30,7 +30,7 @@ class Account(msgspec.Struct, kw_only=True):
 
 
 class AccountChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody did to an account, with the fields that changed.
+    """One change of an account, with the fields that changed.
 
     Attributes:
         at: epoch seconds.
@@ -51,7 +51,7 @@ class AccountChange(msgspec.Struct, frozen=True, kw_only=True):
 def changes_between(
     before: Mapping[str, Account], after: Mapping[str, Account], actor: str, now: float
 ) -> list[AccountChange]:
-    """What differs, one change for each account."""
+    """The changes between two states, one for each account."""
     found = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
@@ -77,7 +77,7 @@ _TOLD: Final = ("admin", "joins", "password", "invitation", "invited_until")
 
 
 def _fields(account: Account | None) -> dict[str, Any]:
-    """What is told of an account: the fields that are set."""
+    """The fields of an account that are set, for the audit log."""
     found = {key: _raw(account, key) for key in _TOLD}
     return {key: HIDDEN if key in _SECRET else value for key, value in found.items() if value}
 

@@ -41,16 +41,16 @@ class Journal(Protocol):
     """Changes of accounts that are kept until the audit log has them."""
 
     def changes(self) -> list[AccountChange]:
-        """Those that wait, the oldest first."""
+        """The changes that are not reported yet, the oldest first."""
         ...
 
     def told(self, changes: Sequence[AccountChange]) -> None:
-        """Keep these no longer."""
+        """Remove changes that were reported."""
         ...
 
 
 class AuditReports:
-    """Keeps reports until they are sent.
+    """Keeps audit reports until they are sent.
 
     Args:
         scheduler: gives the scheduler's client, inside the event loop.
@@ -99,7 +99,7 @@ class AuditReports:
                 log.exception("Reports for the audit log were not sent; trying again")
 
     async def send(self) -> None:
-        """Send what waits, as far as the scheduler takes it."""
+        """Send the waiting reports, as far as the scheduler accepts them."""
         if self._refused and self._clock() - self._refused_at >= REFUSED_SECONDS:
             self._waiting.extend(self._refused.values())
             self._refused.clear()
@@ -121,7 +121,7 @@ class AuditReports:
         return True
 
     async def _taken(self, some: list[Report]) -> bool:
-        """Whether these are done with: taken, or refused for good."""
+        """Whether these reports are finished: accepted, or rejected for good."""
         try:
             await self._scheduler().add_audit_events(some)
         except ApiError as error:
@@ -141,7 +141,7 @@ class AuditReports:
 
 
 def origin_of(authenticator: Any, handler: Any) -> dict[str, str]:
-    """Where a request came from, as reports tell it."""
+    """The origin of a request, for audit reports."""
     request = handler.request
     forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
     trusted = getattr(authenticator, "_trusted", ())

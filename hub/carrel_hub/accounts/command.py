@@ -31,7 +31,7 @@ def add(
     ] = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Make an account and print its password, once."""
+    """Create an account and print its password, once."""
     accounts, folder = _accounts(state_dir)
     password = generate()
     with _told():
@@ -129,7 +129,7 @@ def _operator() -> str:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Show what is wrong with an account as a sentence."""
+    """Show an account error as a sentence."""
     try:
         yield
     except AccountError as error:

@@ -127,7 +127,7 @@ def _join(user: Any, account: Account) -> None:
 
 
 def group_named(database: Any, name: str) -> Any:
-    """The Hub's group, made when it is missing."""
+    """The group of that name in the Hub's database, created if missing."""
     group = database.query(orm.Group).filter_by(name=name).first()
     if group is None:
         group = orm.Group(name=name)

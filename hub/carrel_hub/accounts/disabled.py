@@ -18,7 +18,7 @@ def is_disabled(row: Any) -> bool:
 
 
 def disable(database: Any, row: Any) -> None:
-    """Note it. Commit."""
+    """Mark the account as disabled. The caller commits."""
     group = group_named(database, DISABLED_GROUP)
     if group not in row.groups:
         row.groups.append(group)
@@ -26,7 +26,7 @@ def disable(database: Any, row: Any) -> None:
 
 
 def enable(database: Any, row: Any) -> None:
-    """Note that it is over. Commit."""
+    """Remove the mark. The caller commits."""
     row.groups = [group for group in row.groups if group.name != DISABLED_GROUP]
     database.commit()
 

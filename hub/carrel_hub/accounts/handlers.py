@@ -20,11 +20,11 @@ from carrel_hub.accounts.throttle import Busy
 
 
 class _AccountHandler(BaseHandler):
-    """What the pages share."""
+    """The base of the account pages."""
 
     @property
     def accounts(self) -> Accounts:
-        """Those of the file."""
+        """The accounts in the file."""
         untyped: Any = self
         found: Accounts = untyped.authenticator.accounts
         return found
@@ -67,7 +67,7 @@ class _AccountHandler(BaseHandler):
 
 
 class PasswordHandler(_AccountHandler):
-    """``/hub/password``: change one's own."""
+    """``/hub/password``: changes the user's own password."""
 
     @web.authenticated
     @override
@@ -78,7 +78,7 @@ class PasswordHandler(_AccountHandler):
     @web.authenticated
     @override
     async def post(self) -> None:
-        """Change it, then ask to sign in with the new one."""
+        """Change the password, then require a new sign-in."""
         untyped: Any = self
         name: str = untyped.current_user.name
         account = self.accounts.find(name)
@@ -103,7 +103,7 @@ class InvitationHandler(_AccountHandler):
 
     @override
     async def get(self) -> None:
-        """Show the form, or that the link does not count."""
+        """Show the form, or that the link is not valid."""
         name, token = self.get_query_argument("user", ""), self.get_query_argument("token", "")
         counts = self.accounts.is_invited(name, token, time.time())
         problem = "" if counts else BAD_LINK
@@ -118,7 +118,7 @@ class InvitationHandler(_AccountHandler):
 
     @override
     async def post(self) -> None:
-        """Set the password, then ask to sign in with it."""
+        """Set the password, then require a sign-in."""
         untyped: Any = self
         name, token = self.get_body_argument("user", ""), self.get_body_argument("token", "")
         source = self.attempt(name)

@@ -20,7 +20,7 @@ def generate() -> str:
 
 
 def hash_password(password: str, salt: bytes | None = None) -> str:
-    """``scrypt$cost$block$parallel$salt$hash`` with a salt of its own. Takes about 50 ms."""
+    """``scrypt$cost$block$parallel$salt$hash`` with a random salt. Takes about 50 ms."""
     salt = salt or secrets.token_bytes(16)
     digest = _scrypt(password, salt, _COST, _BLOCK, _PARALLEL)
     parts = ("scrypt", str(_COST), str(_BLOCK), str(_PARALLEL), _text(salt), _text(digest))

@@ -42,14 +42,14 @@ class Root(APIHandler):
 
     @override
     def set_default_headers(self) -> None:
-        """Any origin may ask, as with the Hub's own handler."""
+        """Allow any origin, as the Hub's own handler does."""
         self.set_header("Access-Control-Allow-Origin", "*")
         base: Any = super()
         base.set_default_headers()
 
     @override
     def check_xsrf_cookie(self) -> None:
-        """Nothing changes here."""
+        """Skip the check: the request changes nothing."""
 
     @override
     def get(self) -> None:
@@ -78,7 +78,7 @@ class AuditedAuthenticator(Authenticator):
 
     @override
     async def get_authenticated_user(self, handler: Any, data: Any) -> Any:
-        """The Hub's own way, told to the audit log."""
+        """Authenticate as the Hub does, and report the result to the audit log."""
         base: Any = super()
         try:
             found = await base.get_authenticated_user(handler, data)
@@ -101,7 +101,7 @@ class AuditedAuthenticator(Authenticator):
 
     @override
     async def refresh_user(self, user: Any, handler: Any = None, **kwargs: Any) -> Any:
-        """Who is disabled has no session and no token that counts."""
+        """Refuse disabled users: their sessions and tokens are not valid."""
         if disabled.is_disabled(user.orm_user):
             return False
         base: Any = super()

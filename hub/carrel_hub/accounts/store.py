@@ -188,7 +188,7 @@ class Accounts:
         self._change(change)
 
     def remove(self, name: str) -> None:
-        """Remove an account. Raises ``AccountError`` when there is no such account."""
+        """Remove an account. Raises ``AccountError`` for an unknown one."""
         self._change(lambda file: _remove(file, name))
 
     def changes(self) -> list[AccountChange]:
@@ -197,7 +197,7 @@ class Accounts:
         return list(self._file.changes)
 
     def told(self, changes: Sequence[AccountChange]) -> None:
-        """The audit log has these. Raises ``AccountError``."""
+        """Mark changes as reported to the audit log. Raises ``AccountError``."""
 
         def change(file: _File) -> None:
             file.changes = [one for one in file.changes if one not in changes]
@@ -290,7 +290,7 @@ def _check_not_last(file: _File, name: str) -> None:
 
 
 def _digest(token: str) -> str:
-    """Tokens are random, so that a plain hash keeps them."""
+    """The digest of a token; tokens are random, so that a plain hash is enough."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -32,7 +32,7 @@ class Token(UserTokenAPIHandler):
 
     @override
     def delete(self, user_name: str, token_id: str) -> None:
-        """End one; the Hub's own is not a coroutine."""
+        """Stop one token; the Hub's own method is not a coroutine."""
         base: Any = super()
         base.delete(user_name, token_id)
         _report(self, "delete", user_name)

@@ -29,11 +29,11 @@ _MOST_MANIFEST_BYTES: Final = 64 * 1024 * 1024
 
 
 class BackupError(Exception):
-    """A backup cannot be made or used; the message says why."""
+    """A backup cannot be made or used; the message has the cause."""
 
 
 class Manifest(msgspec.Struct, kw_only=True, frozen=True):
-    """What a backup says of itself.
+    """The description that a backup contains of itself.
 
     Attributes:
         made_at: epoch seconds.
@@ -48,7 +48,7 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def collect(state: Path, staging: Path, made_at: float, elsewhere: list[str]) -> Manifest:
-    """Copy what is backed up into an empty folder. Raises ``BackupError``."""
+    """Copy the files to back up into an empty folder. Raises ``BackupError``."""
     names = []
     for name in DATABASES:
         if (state / name).is_file():
@@ -173,7 +173,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, at: float) -> None
 
 
 def _made(path: Path) -> Path:
-    """The path, with the folders above it."""
+    """The path; the folders above it are created."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     return path
 

@@ -32,7 +32,7 @@ def encrypt(content: bytes, passphrase: str) -> bytes:
 
 
 def decrypt(content: bytes, passphrase: str) -> bytes:
-    """Decrypt all of it. Raises ``WrongPassphrase``."""
+    """Decrypt the whole archive. Raises ``WrongPassphrase``."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

@@ -139,7 +139,7 @@ class ConsoleApplication(Application):
 def make_app(
     settings: Settings, hub_auth: HubOAuth, clock: Callable[[], float] = time.time
 ) -> ConsoleApplication:
-    """The console for these addresses; ``clock`` gives epoch seconds."""
+    """The console's application; ``clock`` gives epoch seconds."""
     return ConsoleApplication(settings, hub_auth, clock)
 
 

@@ -10,7 +10,7 @@ from carrel_hub.console.settings import Urls
 
 
 class StaleForm(HTTPError):  # noqa: N818 - reads as the fact it states
-    """A form without, or with somebody else's, XSRF token."""
+    """A form without an XSRF token, or with another user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Explanation:
 
 
 def explain(error: BaseException | None, status: int, urls: Urls) -> Explanation:
-    """The page for an error; ``status`` is what Tornado would answer."""
+    """The page for an error; ``status`` is the one that Tornado would send."""
     if isinstance(error, NotSignedIn):
         return _signed_out(urls)
     if isinstance(error, Unreachable | UnexpectedAnswer):

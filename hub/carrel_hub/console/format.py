@@ -61,7 +61,7 @@ def share(value: float) -> str:
 
 
 def exact(at: float) -> str:
-    """The moment with its zone: ``2026-11-21 13:05:12 UTC``."""
+    """The time with its zone: ``2026-11-21 13:05:12 UTC``."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

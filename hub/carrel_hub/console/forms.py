@@ -37,7 +37,7 @@ class Form:
         return bool(self.errors or self.general)
 
     def value(self, name: str) -> str:
-        """The text of a field, without blanks around it."""
+        """The text of a field without surrounding blanks."""
         return self.values.get(name, "").strip()
 
     def checked(self, name: str) -> bool:
@@ -45,14 +45,14 @@ class Form:
         return self.value(name) in {"on", "yes", "true"}
 
     def required(self, name: str) -> str:
-        """A text that must not be empty."""
+        """The text of a field that must not be empty."""
         text = self.value(name)
         if not text:
             self.errors[name] = "Please fill this in."
         return text
 
     def amount(self, name: str, *, empty: float | None = None) -> float | None:
-        """A number that is not negative; an empty field is ``empty``."""
+        """A number of at least 0; ``empty`` for an empty field."""
         text = self.value(name).replace(",", "")
         if not text:
             return empty
@@ -66,7 +66,7 @@ class Form:
         return found
 
     def whole(self, name: str, *, empty: int | None = None) -> int | None:
-        """A whole number that is not negative."""
+        """A whole number of at least 0."""
         found = self.amount(name)
         if found is None:
             return empty
@@ -108,7 +108,7 @@ class Form:
         return found
 
     def take(self, problem: ApiError, fields: Mapping[str, str]) -> None:
-        """Put the API's objections to their fields.
+        """Assign the errors of the API to the fields of the form.
 
         Args:
             problem: what the API answered.

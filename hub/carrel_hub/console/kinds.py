@@ -30,12 +30,12 @@ _WITHOUT_TASKS: Final = frozenset({"experiment", "inference", "schedule"})
 
 
 def noun(workload: Workload) -> str:
-    """What kind of thing it is: ``workspace``, ``training``, ``endpoint``."""
+    """The noun for a kind of work: ``workspace``, ``training``, ``endpoint``."""
     return NOUNS.get(workload.spec.kind, workload.spec.kind)
 
 
 def reports(workload: Workload) -> bool:
-    """Whether work of this kind reports metrics of its own."""
+    """Whether work of this kind reports metrics."""
     return workload.spec.kind in _REPORTS
 
 

@@ -1,4 +1,4 @@
-"""The pages below Manage: who is offered which.
+"""The pages below Manage, by permission.
 
 What is offered follows from permissions; what is allowed is decided by the scheduler.
 """
@@ -42,5 +42,5 @@ NAMES: Final = frozenset(one.name for one in MANAGED)
 
 
 def offered(permissions: Collection[str]) -> list[Entry]:
-    """The pages for somebody with these permissions."""
+    """The pages that these permissions allow."""
     return [one for one in MANAGED if not one.permission or one.permission in permissions]

@@ -14,7 +14,7 @@ _SAID: Final = {"max": "at most {}", "min": "at least {}", "allowed": "one of {}
 
 @dataclass(frozen=True, slots=True)
 class PolicyNote:
-    """What holds for one field of a form.
+    """The policies' rule for one field of a form.
 
     Attributes:
         text: the rules and who made them.
@@ -37,7 +37,7 @@ def notes_of(kind: str, policy: EffectivePolicy) -> dict[str, PolicyNote]:
 
 
 def fill(form: Form, notes: Mapping[str, PolicyNote]) -> None:
-    """Give a new form the first values that policies say."""
+    """Fill a new form with the policies' defaults."""
     form.values |= {flag: note.first for flag, note in notes.items() if note.first}
 
 

@@ -133,7 +133,7 @@ def _weight(form: Form) -> int | None:
 
 
 def new_project(name: str) -> Project:
-    """What the form of a new project starts from."""
+    """The initial values of the form for a new project."""
     return Project(
         name=name,
         quota=QuotaAmounts(),

@@ -1,4 +1,4 @@
-"""Templates and the words and pictures that they may use."""
+"""Templates, with the functions for texts and pictures in them."""
 
 from collections.abc import Callable
 from pathlib import Path

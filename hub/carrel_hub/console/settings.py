@@ -32,7 +32,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
-        """Read what a JupyterHub service finds in its environment. Raises ``SettingsError``."""
+        """Read the environment of a JupyterHub service. Raises ``SettingsError``."""
         prefix = env.get("JUPYTERHUB_SERVICE_PREFIX", "/services/console/")
         address = urlsplit(env.get("JUPYTERHUB_SERVICE_URL", "http://127.0.0.1:8060"))
         if address.scheme != "http" or not address.hostname or not address.port:
@@ -59,7 +59,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Urls:
-    """Addresses of pages, as links write them."""
+    """Addresses of pages, for links."""
 
     prefix: str
     hub_prefix: str
@@ -89,7 +89,7 @@ class Urls:
         return f"{self.hub_prefix.removesuffix('hub/')}services/"
 
     def hub(self, name: str) -> str:
-        """A page of the Hub, such as ``spawn`` or ``logout``."""
+        """The address of a page of the Hub, such as ``spawn`` or ``logout``."""
         return f"{self.hub_prefix}{name}"
 
     def workspace(self, user: str, server: str) -> str:

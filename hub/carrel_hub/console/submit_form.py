@@ -46,7 +46,7 @@ WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One option as a form shows it.
+    """One option in the form.
 
     Attributes:
         name: of the form's field, the option's flag.
@@ -103,12 +103,12 @@ def groups(kind: str, offers: Offers, form: Form) -> list[Group]:
 
 
 def rows_of(kind: str) -> tuple[Option, ...]:
-    """The options that a kind's form has."""
+    """The options in the form of a kind."""
     return _rows(kind)
 
 
 def empty_form(project: str, kind: str = USUAL) -> Form:
-    """What the form shows at first."""
+    """The initial values of the form."""
     return Form({"project": project, "kind": kind})
 
 
@@ -134,7 +134,7 @@ def fill_from(form: Form, fields: Mapping[str, Any]) -> None:
 
 
 def template_of(body: dict[str, Any]) -> dict[str, Any]:
-    """A request as a template of its kind."""
+    """A request as a template for its kind."""
     left_out = ("kind", "name", "name_prefix", "project", "secret_environment")
     fields = {name: value for name, value in body.items() if name not in left_out}
     return {"kinds": [body["kind"]], "fields": fields}
@@ -202,7 +202,7 @@ def fields_of(kind: str) -> dict[str, str]:
 
 
 def workload_body(form: Form) -> dict[str, Any]:
-    """The request to the API. Look at ``form.refused`` before sending it."""
+    """The request to the API; valid only if ``form.refused`` is empty."""
     kind = kind_named(form.value("kind"))
     texts = dict(_texts(form, kind.name))
     for flag, text in texts.items():
@@ -228,7 +228,7 @@ def _asked(form: Form, kind: Kind, texts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(form: Form, kind: str, flag: str, text: Any) -> None:
-    """Put what is wrong with one option to its field."""
+    """Assign an option's error to its field."""
     if flag == "volume" and not all(one.startswith("/") for one in text):
         form.errors[flag] = "A folder is given with its whole path, as /data."
         return
@@ -302,7 +302,7 @@ def _field(row: Option, offers: Offers) -> Field:
 
 
 def _hint(row: Option, usual: Usual | None) -> str:
-    """The help of an option, and what is taken without it."""
+    """The help of an option, with its default."""
     if usual is None:
         return options.sentence([row])
     text = ", ".join(usual.text.splitlines())

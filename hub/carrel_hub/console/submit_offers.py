@@ -25,7 +25,7 @@ ASSET_FLAGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """One thing to choose: the value, and the words for it."""
+    """One choice: the value, and its text."""
 
     value: str
     text: str
@@ -41,7 +41,7 @@ class Usual:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What there is to choose from.
+    """The choices of the form.
 
     Attributes:
         choices: by the flag of a field, of those that take one thing (or some) of a list.
@@ -70,7 +70,7 @@ def choices_of(
 
 
 def models_of(nodes: Sequence[Node]) -> list[str]:
-    """Models of the GPUs that there are."""
+    """The GPU models in the cluster."""
     return sorted({device.name for node in nodes for device in node.devices if device.name})
 
 

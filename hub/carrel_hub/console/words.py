@@ -125,7 +125,7 @@ def unsaved_seconds(workload: Workload, now: float) -> float | None:
 
 
 def loss(workload: Workload, now: float) -> str:
-    """What a stop now would cost, as a sentence."""
+    """What an eviction now would lose, as a sentence."""
     seconds = unsaved_seconds(workload, now)
     if seconds is None:
         return "It is not running: no work is lost."
@@ -138,7 +138,7 @@ def loss(workload: Workload, now: float) -> str:
 
 
 def what_stays(workload: Workload) -> str:
-    """What a deletion takes along, and what it does not touch."""
+    """What a deletion removes, and what it keeps."""
     if workload.spec.kind == "workspace":
         return "Files in the home folder stay."
     if workload.status.checkpoint is None:
@@ -158,7 +158,7 @@ def preempted_for(preemption: Preemption) -> str:
 
 
 def preemption_rule(preemption: Preemption) -> str:
-    """The rule behind it, in words."""
+    """The preemption rule, in words."""
     return _RULES.get(preemption.rule.lower(), preemption.rule)
 
 
@@ -257,7 +257,7 @@ def limits_of_work(project: Project, kind: str) -> list[str]:
 
 
 def interactive_short(rules: InteractiveLimits) -> str:
-    """The two limits of workspaces in a few words."""
+    """The two limits of workspaces, abbreviated."""
     parts = []
     if rules.time_limit_seconds is not None:
         parts.append(f"{fmt.duration(rules.time_limit_seconds)} at most")
@@ -278,7 +278,7 @@ def amounts(found: Amounts) -> str:
 
 
 def command_line(command: list[str]) -> str:
-    """A command as one would type it."""
+    """A command as typed in a shell."""
     return shlex.join(command) if command else "the workspace's own"
 
 
@@ -293,7 +293,7 @@ def restart_rule(spec: WorkloadSpec) -> str:
 
 
 def avoided(job: Workload) -> str:
-    """The nodes and GPUs that its next attempt gets last."""
+    """The nodes and GPUs that the next attempt avoids."""
     return wording.avoided(job)
 
 
@@ -307,7 +307,7 @@ def room_on(node: Node) -> int:
 
 
 def largest_job(nodes: list[Node]) -> str:
-    """The largest job that would find room now, as a sentence."""
+    """The largest job that could start now, as a sentence."""
     largest = max((room_on(node) for node in nodes), default=0)
     if not any(node.devices for node in nodes):
         return "There are no GPUs: jobs without GPUs start on free processors and memory."
@@ -338,7 +338,7 @@ def change_note(span: Span, workload: Workload) -> str:
 
 
 def task_end(task: Task) -> str:
-    """How a task's run ended; empty while it runs."""
+    """How a task ended; empty while it runs."""
     if task.ended_at is None:
         return ""
     if task.signal:

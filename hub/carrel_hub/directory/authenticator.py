@@ -97,7 +97,7 @@ class DirectoryAuthenticator(Authenticator):
             await scheduler.put_directory_sync(succeeded_at, error)
 
     def _scheduler(self) -> Any:
-        """Its client; ``None`` for a Hub that has none."""
+        """The scheduler's client; ``None`` for a Hub without one."""
         token = getattr(self, "audit_token", "")
         return shared_client(getattr(self, "audit_url", ""), token) if token else None
 

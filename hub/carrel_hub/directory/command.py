@@ -73,7 +73,7 @@ def _rules(state_dir: Path | None) -> GroupRules:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Show what is wrong as a sentence."""
+    """Show an error as a sentence."""
     try:
         yield
     except (GroupRuleError, OSError) as error:

@@ -23,7 +23,7 @@ from carrel_hub.directory.table import GroupTable
 
 
 class Standing(Enum):
-    """What the directory says of somebody who signed in before."""
+    """The directory's state of a user who has signed in before."""
 
     KNOWN = "known"
     SIGN_IN_AGAIN = "sign in again"
@@ -39,13 +39,13 @@ class OneUserUnknownError(DirectoryUnreachableError):
 
 
 class UserSource(Protocol):
-    """Who asks the directory: an authenticator of the Hub ``app``."""
+    """Queries the directory: an authenticator of the Hub ``app``."""
 
     app: Any
     table: GroupTable
 
     async def ask(self, user: Any) -> Standing:
-        """Ask about a user of the Hub, and apply the answer.
+        """Query the directory about a user of the Hub, and apply the answer.
 
         Raises ``OneUserUnknownError`` where only this user's answer is of no use, else
         ``DirectoryUnreachableError``; ``HTTPError`` 403 for who may not be here any more.
@@ -57,7 +57,7 @@ Report = Callable[[float, str], Awaitable[None]]
 
 
 class DirectoryController:
-    """Keeps the Hub's users what the directory says.
+    """Keeps the Hub's users as the directory has them.
 
     Args:
         authenticator: asks about one user.
@@ -89,7 +89,7 @@ class DirectoryController:
             await asyncio.sleep(self._seconds)
 
     async def one_round(self) -> None:
-        """Ask about all, and report how it went; raises nothing."""
+        """Query about all users, and report the result; raises no error."""
         try:
             failed = await self.ask_about_all()
         except Exception as error:  # noqa: BLE001 - whatever it is, people have to be asked about again

@@ -18,7 +18,7 @@ class GroupRuleError(Exception):
 
 
 class GroupRule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What the members of a group of the directory are here.
+    """The rights and projects of a directory group's members.
 
     Attributes:
         group: its name, as the directory spells it.
@@ -48,7 +48,7 @@ class GroupRules:
         self._rules: tuple[GroupRule, ...] = ()
 
     def all(self) -> tuple[GroupRule, ...]:
-        """Every rule; none where there is no file. Raises ``GroupRuleError``."""
+        """All rules; none without a file. Raises ``GroupRuleError``."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -59,7 +59,7 @@ class GroupRules:
         return self._rules
 
     def put(self, rule: GroupRule) -> None:
-        """Add the rule of a group, or replace it. Raises ``GroupRuleError``."""
+        """Add or replace the rule of a group. Raises ``GroupRuleError``."""
         check(rule)
         self._write([*(one for one in self.all() if one.group != rule.group), rule])
 

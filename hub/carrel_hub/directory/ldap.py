@@ -40,7 +40,7 @@ LDAP_PORT: Final = 389
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Somebody in the directory."""
+    """A user in the directory."""
 
     dn: str
     groups: frozenset[str]
@@ -87,7 +87,7 @@ class LdapDirectory:
             _close(connection)
 
     def _groups(self, connection: Any, dn: str, name: str) -> tuple[frozenset[str], list[Any]]:
-        """Their names, and the numbers of those that have one."""
+        """The names of the groups, and the numbers of those that have one."""
         settings = self._settings
         if not settings.group_base:
             return frozenset(), []

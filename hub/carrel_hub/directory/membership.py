@@ -24,7 +24,7 @@ BROUGHT: Final = "members_by_directory"
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a user is by the directory.
+    """A user's projects and rights by the directory.
 
     Attributes:
         groups: names of groups of the Hub, each with the groups of the directory that bring it.
@@ -61,7 +61,7 @@ def membership(
 
 
 def apply(user: Any, wanted: Membership) -> None:
-    """Make a user's row what the directory says. Commit."""
+    """Make a user's row in the Hub equal to the directory. The caller commits."""
     database: Any = object_session(user)
     present = {group.name for group in user.groups}
     for group in database.query(orm.Group).all():

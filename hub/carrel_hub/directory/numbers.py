@@ -19,12 +19,12 @@ class Scheduler(Protocol):
     """The scheduler."""
 
     async def put_user_identity(self, name: str, identity: PosixIdentity) -> PosixIdentity:
-        """Take the numbers of somebody; raises ``CarrelError``."""
+        """Store a user's POSIX numbers. Raises ``CarrelError``."""
         ...
 
 
 class Numbers:
-    """What the scheduler was told."""
+    """The numbers that were reported to the scheduler."""
 
     def __init__(self) -> None:
         self._told: dict[str, PosixIdentity] = {}

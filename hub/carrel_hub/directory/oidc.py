@@ -1,4 +1,4 @@
-"""Sign-in by OpenID Connect: ``oauthenticator`` told by ``Oidc``.
+"""Sign-in by OpenID Connect: ``oauthenticator``, configured from ``Oidc``.
 
 The provider is asked again with the user's own refresh token. Without one it can be asked only as
 long as the access token of the sign-in lasts; then the person signs in again after
@@ -58,7 +58,7 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
 
     @override
     def user_info_to_username(self, user_info: dict[str, Any]) -> str:
-        """Called with what the provider says about a person."""
+        """The user name from what the provider sends; called by ``oauthenticator``."""
         provider = self._provider
         name = str(user_info.get(provider.username_claim) or "")
         if not name:
@@ -114,7 +114,7 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
 
     @override
     async def ask(self, user: Any) -> Standing:
-        """Ask with the user's own tokens."""
+        """Query with the user's own tokens."""
         state = await user.get_auth_state()
         if not state:
             return Standing.KNOWN  # never signed in this way: an admin made the user

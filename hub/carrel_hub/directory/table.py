@@ -26,7 +26,7 @@ class Scheduler(Protocol):
 
 
 class GroupTable:
-    """The rules as the scheduler told them last.
+    """The rules as last received from the scheduler.
 
     Args:
         scheduler: gives the scheduler's client, inside the event loop; ``None``: there is none.
@@ -39,7 +39,7 @@ class GroupTable:
         self._warned = False
 
     async def refresh(self) -> None:
-        """Ask again; whatever goes wrong, what is known stays."""
+        """Read the rules again; after an error the known ones stay."""
         client = self._scheduler()
         if client is None:
             self.complete = True

@@ -1,4 +1,4 @@
-"""The front: Traefik, the one program that strangers reach.
+"""The front: Traefik, the only part that is reachable from outside.
 
 ``traefik`` is what it is started with, ``rules`` is how routes of the Hub and hosts are written for
 it, ``origins`` names the host of each route of work, ``routes`` is the Hub's proxy class, which

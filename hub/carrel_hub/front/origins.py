@@ -22,7 +22,7 @@ _RESERVED_BY_DNS: Final = 2
 
 
 def label(project: str, name: str, route: str = MAIN) -> str:
-    """The label of a route, the same for nobody else's."""
+    """The label of a route, which no other route has."""
     parts = (name, project) if route == MAIN else (route, name, project)
     made = "--".join(parts)
     plain = all(_PLAIN.fullmatch(part) for part in parts)
@@ -56,7 +56,7 @@ class Origins:
         return self.scheme == "https"
 
     def of(self, project: str, name: str, route: str = MAIN) -> str:
-        """The origin of a route, without a slash at its end."""
+        """The origin of a route, without a trailing slash."""
         return self.at(label(project, name, route))
 
     def at(self, of_route: str) -> str:

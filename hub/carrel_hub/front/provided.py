@@ -22,7 +22,7 @@ class ProvidedRoutes(web.RequestHandler):
 
     @override
     def initialize(self, file: Path, token: str) -> None:
-        """Where the routes are, and who may read them."""
+        """Set the file of the routes, and the key that gives access."""
         self._file, self._token = file, token
 
     @override

@@ -51,7 +51,7 @@ class RoutesFile:
         return found
 
     def atomic_dump(self, data: dict[str, Any]) -> None:
-        """Replace it."""
+        """Replace the file."""
         replace_file(self._path, json.dumps(data, ensure_ascii=False).encode())
 
 
@@ -91,7 +91,7 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
             await super()._wait_for_static_config()
 
     async def _setup_traefik_dynamic_config(self) -> None:
-        """Ours stand beside the routes that the file has from before."""
+        """Add Carrel's own middlewares and services to the routes of the file."""
         http = self.dynamic_config["http"]
         ours = static_part(self)
         for kind, named in ours["http"].items():
@@ -132,7 +132,7 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
             return ""
 
     async def _wait_for_route(self, routespec: str) -> None:
-        """Wait until Traefik has it. Raises ``TimeoutError``."""
+        """Wait until Traefik has the route. Raises ``TimeoutError``."""
         async with asyncio.timeout(self.check_route_timeout):
             await self._writes.until_read(self._writes.written)
             # One that Traefik refuses is read, but not enabled.

@@ -58,7 +58,7 @@ class Tls(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Listening(msgspec.Struct, kw_only=True, frozen=True):
-    """Where and for whom one Traefik listens.
+    """The addresses and certificates of one Traefik.
 
     Attributes:
         public, internal: ``host:port``; the Hub alone may ask the internal one, but for health.
@@ -77,7 +77,7 @@ class Listening(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def from_file(folder: Path) -> dict[str, Any]:
-    """Routes from files of this machine, as soon as they change."""
+    """Read routes from files of this machine, and follow their changes."""
     return {"file": {"directory": str(folder), "watch": True}}
 
 
@@ -94,7 +94,7 @@ def from_hub(url: str, token: str) -> dict[str, Any]:
 
 
 def configuration(listening: Listening, provider: dict[str, Any]) -> dict[str, Any]:
-    """All of it."""
+    """The complete configuration."""
     found: dict[str, Any] = {
         "global": {"checkNewVersion": False, "sendAnonymousUsage": False},
         "log": {"level": "WARN", "noColor": True},

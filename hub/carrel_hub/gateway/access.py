@@ -55,7 +55,7 @@ class AccessControl:
     async def principal(
         self, request: BaseRequest, *, framed: bool = False, uses_endpoints: bool = True
     ) -> Principal:
-        """Who asks. Raises ``EarlyResponse`` and ``HubUnavailable``.
+        """The principal of the request. Raises ``EarlyResponse`` and ``HubUnavailable``.
 
         Args:
             request: of the visitor.
@@ -92,7 +92,7 @@ class AccessControl:
         return self._sign_in.issue_pass(request, token) if token else self._sign_in.begin(request)
 
     async def match(self, request: BaseRequest) -> RouteMatch:
-        """What the request may reach. Raises ``EarlyResponse`` and ``HubUnavailable``."""
+        """The route that the request may use. Raises ``EarlyResponse`` and ``HubUnavailable``."""
         of_route = self._origins.label_in(request.headers.get("Host", ""))
         if of_route:
             return await self._at_origin(request, of_route)
@@ -240,6 +240,6 @@ def _authorize(
 
 
 def _bearer_token(request: BaseRequest) -> str:
-    """The token that a program sends; empty when it sends none."""
+    """The token in a program's header; empty without one."""
     scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
     return token.strip() if scheme.lower() in ("token", "bearer") else ""

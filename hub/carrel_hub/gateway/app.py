@@ -176,7 +176,7 @@ def _runner(gateway: Gateway, idle_seconds: float) -> web.AppRunner:
 
 
 async def _hide_server(_: web.Request, response: web.StreamResponse) -> None:
-    """Nobody has to know which version of what passes things on."""
+    """Remove the header with the server's version."""
     if response.headers.get("Server") == SERVER_SOFTWARE:
         del response.headers["Server"]
 

@@ -48,7 +48,7 @@ class LoadBalancer:
         return self._busy.get(uid, {})
 
     def busy_targets(self) -> set[str]:
-        """All that have requests."""
+        """All targets with requests."""
         return {target for targets in self._busy.values() for target in targets}
 
     def choose(self, uid: str, targets: Sequence[Target], tried: set[str]) -> Target | None:
@@ -67,7 +67,7 @@ class LoadBalancer:
 
     @contextmanager
     def at(self, uid: str, target: Target) -> Iterator[None]:
-        """A request that a target has."""
+        """Count a request at a target inside the block."""
         busy = self._busy.setdefault(uid, Counter())
         try:
             with _Counted(busy, target.uid, self.changed, uid):
@@ -83,7 +83,7 @@ class LoadBalancer:
         return sum(max(most - busy.get(one.uid, 0), 0) for one in workload.targets.get(route, ()))
 
     def held(self, uid: str) -> int:
-        """Requests that wait for a workload."""
+        """Requests that wait for a workload's targets."""
         return len(self._queues.get(uid, ()))
 
     def before(self, uid: str, ticket: object) -> int:

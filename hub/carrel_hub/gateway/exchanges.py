@@ -56,7 +56,7 @@ class Exchange(ABC):
 
     @abstractmethod
     async def attempt(self, target: Target) -> web.StreamResponse:
-        """Try one server; the answer that was passed on. Raises ``TargetError``."""
+        """Try one server; returns the forwarded response. Raises ``TargetError``."""
 
     def _url(self, target: Target) -> URL:
         match = self.match
@@ -200,7 +200,7 @@ class WebSocketExchange(Exchange):
     def _refused(
         self, refused: aiohttp.WSServerHandshakeError, target: Target
     ) -> web.StreamResponse:
-        """What the server said, but for its words."""
+        """The server's refusal, without its text."""
         response = web.Response(
             status=refused.status if refused.status >= 300 else 502,
             headers=self._for_browser(CIMultiDict(refused.headers or {}), target),
@@ -220,7 +220,7 @@ class WebSocketExchange(Exchange):
 
 
 async def _messages(source: Side, sink: Side, lost: int) -> tuple[int, bytes]:
-    """Until the source closes; with which code and reason it did."""
+    """Forward until the source closes; returns the closing code and reason."""
     while True:
         message = await source.receive()
         match message.type:

@@ -27,7 +27,7 @@ REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 
 class Forwarder:
-    """Answers requests with what servers answer, and counts them."""
+    """Answers requests with the responses of targets, and counts them."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Forwarder:
         self._metrics, self._reporter, self._clock = metrics, reporter, clock
 
     async def forward(self, exchange: Exchange) -> web.StreamResponse:
-        """Answer a request that may be passed on."""
+        """Answer a request that is allowed."""
         workload, begun = exchange.match.workload, self._clock()
         self._reporter.request_began(workload.uid)
         status = 0
@@ -113,7 +113,7 @@ class Forwarder:
 
 
 def _may_repeat(request: web.Request) -> bool:
-    """Whether sending it once more means the same."""
+    """Whether the request can be repeated without a second effect."""
     return request.method in REPEATABLE and not request.body_exists
 
 

@@ -93,7 +93,7 @@ def is_framed(request: BaseRequest) -> bool:
 def for_target(
     request: BaseRequest, user: str, prefix: str, *, websocket: bool = False
 ) -> CIMultiDict[str]:
-    """A request's headers as a target gets them.
+    """The request's headers for the target.
 
     Args:
         request: Of the visitor.
@@ -129,7 +129,7 @@ def for_browser(
     framed_by: str = "",
     refused_websocket: bool = False,
 ) -> CIMultiDict[str]:
-    """The headers of a target's answer, kept within its path.
+    """The response's headers for the browser; cookies and redirects stay within the route's path.
 
     Args:
         headers: Of the answer.

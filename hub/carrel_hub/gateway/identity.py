@@ -62,7 +62,7 @@ class Principal:
 
 
 class TokenReviewer:
-    """Turns tokens into principals. ``clock`` gives seconds, ``scheduler`` reaches its API."""
+    """Authenticates tokens. ``clock`` gives seconds, ``scheduler`` reaches its API."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class TokenReviewer:
         self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
 
     async def principal(self, token: str) -> Principal | None:
-        """Whose token it is; ``None`` if nobody's. Raises ``HubUnavailable``."""
+        """The principal of a token; ``None`` for an unknown one. Raises ``HubUnavailable``."""
         key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         try:
             return self._known[key]

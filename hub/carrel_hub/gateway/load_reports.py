@@ -123,7 +123,7 @@ class LoadReporter:
         self._load(uid).count(self._clock())
 
     def request_ended(self, uid: str, *, failed: bool, seconds: float | None) -> None:
-        """A request is answered, however long that took.
+        """Record an answered request, of any duration.
 
         Args:
             uid: of the workload.

@@ -44,7 +44,7 @@ _PHASES: Final = {
 
 
 class EarlyResponse(Exception):  # noqa: N818 - an outcome to handle
-    """The request is answered here and not passed on."""
+    """A response that ends the request here, without a target."""
 
     def __init__(self, response: Response) -> None:
         super().__init__()
@@ -84,12 +84,12 @@ def refuse(request: BaseRequest, status: int, code: str, detail: str) -> NoRetur
 
 
 def redirect(to: str) -> NoReturn:
-    """Raise ``EarlyResponse`` that sends the browser elsewhere."""
+    """Raise an ``EarlyResponse`` that redirects the browser."""
     raise EarlyResponse(Response(status=302, headers={"Location": to}))
 
 
 def wants_page(request: BaseRequest) -> bool:
-    """Whether somebody looks at the answer in a browser's window."""
+    """Whether the response is shown in a browser's window."""
     if request.method not in ("GET", "HEAD"):
         return False
     mode = request.headers.get("Sec-Fetch-Mode")

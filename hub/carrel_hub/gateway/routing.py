@@ -38,13 +38,13 @@ class Target:
 
     @property
     def base(self) -> str:
-        """Its address without a path."""
+        """The target's address without a path."""
         return f"http://{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedWorkload:
-    """One workload with routes, as requests see it.
+    """One workload with routes, as the gateway needs it.
 
     Attributes:
         targets: by the name of the route, servers that take requests.
@@ -72,13 +72,13 @@ class RoutedWorkload:
 
     @property
     def labels(self) -> Iterator[tuple[str, str]]:
-        """Of each route the label of its origin, and its name."""
+        """The label and name of each route."""
         for name in {MAIN, *self.routes}:
             yield label(self.project, self.name, name), name
 
     @property
     def target_uids(self) -> set[str]:
-        """All servers that take requests."""
+        """The uids of all targets that accept requests."""
         return {target.uid for targets in self.targets.values() for target in targets}
 
 
@@ -99,7 +99,7 @@ class RoutingTable:
         return self._workloads.get((project, name))
 
     def at_origin(self, of_route: str) -> tuple[RoutedWorkload | None, str]:
-        """The workload and the route whose origin has this label."""
+        """The workload and route whose origin has this label."""
         project, name, route = self._labels.get(of_route, ("", "", ""))
         return self.find(project, name), route
 
@@ -117,7 +117,7 @@ class RoutingTable:
         return True
 
     def remove(self, project: str, name: str, uid: str) -> None:
-        """A workload is gone; another one of its name stays."""
+        """Remove a workload, unless another one has taken its name."""
         known = self._workloads.get((project, name))
         if known is not None and known.uid == uid:
             del self._workloads[project, name]
@@ -125,7 +125,7 @@ class RoutingTable:
             self.notify(uid)
 
     def keep_only(self, uids: set[str]) -> None:
-        """Remove all workloads but these."""
+        """Remove all workloads except these."""
         for workload in [one for one in self if one.uid not in uids]:
             self.remove(workload.project, workload.name, workload.uid)
 
@@ -146,7 +146,7 @@ class RoutingTable:
                 self._waiters.pop(uid, None)
 
     def notify(self, uid: str) -> None:
-        """Wake those that wait for a change of a workload."""
+        """Wake requests that wait for a change of a workload."""
         for waiter in tuple(self._waiters.get(uid, ())):
             if not waiter.done():
                 waiter.set_result(None)

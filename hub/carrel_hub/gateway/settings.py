@@ -45,7 +45,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
-        """Read what a JupyterHub service finds in its environment. Raises ``SettingsError``."""
+        """Read the environment of a JupyterHub service. Raises ``SettingsError``."""
         address = urlsplit(env.get("JUPYTERHUB_SERVICE_URL", ""))
         if address.scheme != "http" or not address.hostname or address.port is None:
             raise SettingsError(

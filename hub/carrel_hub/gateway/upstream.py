@@ -55,7 +55,7 @@ async def _sent(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) 
 
 
 class Upstreams:
-    """Sessions by server; those of servers that have gone are closed."""
+    """Client sessions by target; those of removed targets are closed."""
 
     def __init__(self, table: RoutingTable, balancer: LoadBalancer) -> None:
         self._table, self._balancer = table, balancer

@@ -31,12 +31,12 @@ PRIORITY: Final = "carrel-build"
 
 
 def load(c: Any) -> None:
-    """``install`` with what is mounted."""
+    """Configure the Hub as ``install`` does, from the mounted files."""
     install(c, *told())
 
 
 def told() -> tuple[ClusterSettings, Keys]:
-    """The file and the keys that the Hub was given.
+    """The settings file and the keys of the Hub.
 
     Raises ``OSError``, ``msgspec.ValidationError``.
     """

@@ -39,7 +39,7 @@ class Process:
 
 
 def process(name: str, settings: ClusterSettings, key: str) -> Process:
-    """What to run. Raises ``ValueError`` for an unknown name."""
+    """The command of a part. Raises ``ValueError`` for an unknown name."""
     if name == PROXY:
         return _proxy(settings, key)
     if name in PARTS:

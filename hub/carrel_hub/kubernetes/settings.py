@@ -73,7 +73,7 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
 
     @property
     def api_url(self) -> str:
-        """What clients inside the cluster are given."""
+        """The API's address for clients inside the cluster."""
         return f"{self.scheduler_url}/services/{scopes.SCHEDULER}"
 
     @property
@@ -93,7 +93,7 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
 
     @property
     def routes_file(self) -> Path:
-        """What the proxy is told when it asks the Hub."""
+        """The file of routes, which the proxy fetches from the Hub."""
         return self.state_dir / "hub" / "routes.yaml"
 
     @classmethod

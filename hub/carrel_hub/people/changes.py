@@ -92,7 +92,7 @@ class Changes:
         await stop_servers(self._app, user, servers_of(user.orm_user))
 
     def enable(self, name: str) -> None:
-        """Let them sign in again."""
+        """Enable a disabled user."""
         self._known(name)
         disabled.enable(self._database, self._met(name).orm_user)
 

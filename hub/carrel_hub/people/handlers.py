@@ -34,11 +34,11 @@ ROOT: Final = "/api/carrel/people"
 
 
 class _Handler(APIHandler):
-    """What they share."""
+    """The base of the handlers."""
 
     @override
     async def prepare(self) -> None:
-        """Let the scheduler's service in, and nobody else."""
+        """Admit only the scheduler's service."""
         untyped: Any = self
         base: Any = super()
         await base.prepare()
@@ -47,7 +47,7 @@ class _Handler(APIHandler):
 
     @property
     def people(self) -> People:
-        """Who there is."""
+        """The users of the Hub."""
         untyped: Any = self
         return People(untyped.db, untyped.authenticator, time.time())
 
@@ -72,7 +72,7 @@ class _Handler(APIHandler):
         untyped.finish(msgspec.json.encode(content))
 
     def show(self, name: str) -> None:
-        """One person as they are now."""
+        """Answer with the present state of one user."""
         found = self.people.find(name)
         if found is None:
             raise PersonError(404, f"There is nobody called {name}.")
@@ -80,7 +80,7 @@ class _Handler(APIHandler):
 
     @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """A refusal with its sentence."""
+        """Answer with an error as a sentence."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         if isinstance(error, PersonError):
             status_code, message = error.status, str(error)
@@ -102,11 +102,11 @@ class _Handler(APIHandler):
 
 
 class ListHandler(_Handler):
-    """``/api/carrel/people``: a page of them."""
+    """``/api/carrel/people``: a page of users."""
 
     @override
     def get(self) -> None:
-        """Those that the query asks for."""
+        """Answer with the users that match the query."""
         argument = self.get_query_argument
         query = Query(
             text=argument("search", ""),
@@ -120,22 +120,22 @@ class ListHandler(_Handler):
 
 
 class PersonHandler(_Handler):
-    """``/api/carrel/people/NAME``: one of them."""
+    """``/api/carrel/people/NAME``: one user."""
 
     @override
     def get(self, name: str) -> None:
-        """As they are."""
+        """Answer with the user's present state."""
         self.show(name)
 
     @override
     def patch(self, name: str) -> None:
-        """Change what the body names."""
+        """Change the fields in the body."""
         self.changes.update(name, self.read(UserFields))
         self.show(name)
 
     @override
     async def delete(self, name: str) -> None:
-        """Remove them."""
+        """Remove the user."""
         await self.changes.remove(name)
         self.set_status(204)
 
@@ -145,7 +145,7 @@ class ActionHandler(_Handler):
 
     @override
     async def post(self, name: str, action: str) -> None:
-        """Do it."""
+        """Apply the action."""
         changes = self.changes
         if action == "invite":
             self.answer(changes.invite(name, self.read(InvitationFields)))
@@ -189,11 +189,11 @@ class ActionHandler(_Handler):
 
 
 class FileRules(_Handler):
-    """``/api/carrel/directory-groups``: what the file says of groups of the directory."""
+    """``/api/carrel/directory-groups``: the group rules in the file."""
 
     @override
     def get(self) -> None:
-        """All of its rules; none for a Hub without a directory."""
+        """Answer with all rules; none for a Hub without a directory."""
         untyped: Any = self
         rules: GroupRules | None = getattr(untyped.authenticator, "rules", None)
         found = [
@@ -210,7 +210,7 @@ class PeoplePage(BaseHandler):
 
     @override
     def get(self) -> None:
-        """Go there."""
+        """Redirect."""
         untyped: Any = self
         where = f"{untyped.settings['base_url']}services/{scopes.CONSOLE}/people"
         self.redirect(where, status=HTTPStatus.FOUND)

@@ -50,7 +50,7 @@ def sign_in_kind(authenticator: Any) -> SignInKind:
 
 
 class People:
-    """The people of a Hub, as they are now.
+    """The users of a Hub, in their present state.
 
     Args:
         database: the Hub's session.
@@ -65,7 +65,7 @@ class People:
         self._accounts: Mapping[str, Account] = {} if accounts is None else accounts.all()
 
     def page(self, query: Query) -> UserPage:
-        """Some of them."""
+        """A page of users."""
         found = [one for one in self._all() if _matches(one, query)]
         if query.sort == "last_seen":
             found.sort(key=lambda one: (one.last_seen_at, one.name), reverse=query.descending)
@@ -75,11 +75,11 @@ class People:
         return UserPage(items=shown, total=len(found), sign_in=self._kind)
 
     def find(self, name: str) -> UserOut | None:
-        """One of them."""
+        """One user."""
         return next((one for one in self._all(name) if one.name == name), None)
 
     def admins(self) -> list[str]:
-        """Who administers the platform and may sign in."""
+        """Administrators who may sign in."""
         return [one.name for one in self._all() if one.admin and one.state != "disabled"]
 
     def _all(self, name: str = "") -> Sequence[UserOut]:

@@ -35,7 +35,7 @@ class NewAccount:
 
 
 def first_accounts(accounts: Accounts, *, demo: bool, owner: str | None = None) -> list[NewAccount]:
-    """Make the accounts that are missing. Raises ``AccountError``."""
+    """Create missing accounts. Raises ``AccountError``."""
     known = accounts.all()
     wanted: dict[str, tuple[bool, tuple[str, ...]]] = {}
     if demo:
@@ -53,7 +53,7 @@ def first_accounts(accounts: Accounts, *, demo: bool, owner: str | None = None) 
 
 
 async def first_projects(client: AsyncClient, gpus: float, *, demo: bool) -> list[str]:
-    """Make the projects that are missing; returns their names. Raises ``CarrelError``."""
+    """Create missing projects; returns their names. Raises ``CarrelError``."""
     known = {project.name for project in await client.list_projects()}
     wanted = _projects(gpus, demo=demo, known=known)
     return [str(body["name"]) for body in wanted if await _create(client, body)]

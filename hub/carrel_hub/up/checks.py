@@ -26,7 +26,7 @@ MODULES: Final = {
 
 
 class StartupError(Exception):
-    """What keeps Carrel from starting, in one sentence.
+    """Why Carrel cannot start, in one sentence.
 
     `carrel up` shows it without a traceback and ends with exit code 1.
     """
@@ -67,7 +67,7 @@ def check_modules(modules: dict[str, str] = MODULES) -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise ``StartupError`` unless one can listen there now."""
+    """Raise ``StartupError`` unless the port is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -86,7 +86,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the state folder, for its owner only. Raises ``StartupError``."""
+    """Create the state folder, for its owner only. Raises ``StartupError``."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if folder.stat().st_uid != os.geteuid():
@@ -108,7 +108,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def check_proxy() -> None:
-    """Raise ``StartupError`` unless Traefik is here."""
+    """Raise ``StartupError`` unless Traefik is installed."""
     try:
         find_traefik()
     except TraefikMissingError as error:

@@ -175,7 +175,7 @@ class _Machine:
 
 
 async def running(client: AsyncClient) -> list[Workload] | None:
-    """What holds resources now; ``None`` when the scheduler cannot tell."""
+    """The work that holds resources; ``None`` if the scheduler does not answer."""
     try:
         async with asyncio.timeout(5):
             return await client.list_workloads(phases=sorted(HOLDING))

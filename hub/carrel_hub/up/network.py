@@ -23,7 +23,7 @@ REACHABLE: Final = "users' programs can reach each other's ports"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A line for the screen, and what the scheduler is told."""
+    """A line for the screen, and the settings for the scheduler."""
 
     line: str
     told: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ def find_network(
     environment: Mapping[str, str] = os.environ,
     refusal: Callable[[], str] | None = None,
 ) -> Found:
-    """Look; takes about a second as root."""
+    """Test what the machine allows; takes about a second as root."""
     if not (os.geteuid() == 0 if privileged is None else privileged):
         return Found(f"shared: {REACHABLE}; run as root to part them")
     if environment.get(MODE) == "shared":

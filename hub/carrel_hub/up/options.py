@@ -28,7 +28,7 @@ _MIB: Final = {"M": 1, "G": 1024, "T": 1024**2}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for on the command line, checked for form."""
+    """The checked options of the command line."""
 
     state_dir: Path
     host: str
@@ -47,7 +47,7 @@ class Options:
 def tls(
     certificate: Path | None, key: Path | None, domains: Sequence[str], email: str, plain_port: int
 ) -> Tls | None:
-    """What was asked for, or ``None`` for plain HTTP."""
+    """The TLS settings, or ``None`` for plain HTTP."""
     files = certificate is not None or key is not None
     if files and domains:
         raise StartupError("--tls-cert and --acme-domain exclude each other: choose one.")
@@ -106,7 +106,7 @@ def _of_files(certificate: Path, key: Path, plain_port: int) -> Tls:
 
 
 def networks(texts: Sequence[str]) -> list[str]:
-    """Networks in their usual form."""
+    """Networks in their canonical form."""
     try:
         return [str(ipaddress.ip_network(text)) for text in texts]
     except ValueError as error:
@@ -114,7 +114,7 @@ def networks(texts: Sequence[str]) -> list[str]:
 
 
 def environments(texts: Iterable[str]) -> dict[str, str]:
-    """Python environments that workspaces are offered, as ``NAME=FOLDER``; name to prefix."""
+    """Python environments for workspaces, as ``NAME=FOLDER``; name to prefix."""
     found: dict[str, str] = {}
     for text in texts:
         name, sign, folder = text.partition("=")

@@ -101,12 +101,12 @@ def all_parts(
 
 
 def traefik_file(settings: Settings) -> Path:
-    """What the proxy is started with."""
+    """The path of the proxy's configuration."""
     return settings.hub_dir / "traefik.yaml"
 
 
 def write_traefik(settings: Settings) -> None:
-    """The proxy's configuration, and the folder where it finds routes."""
+    """Write the proxy's configuration, and create the folder of its routes."""
     settings.routes_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     listening = Listening(

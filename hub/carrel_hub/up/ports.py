@@ -1,4 +1,4 @@
-"""Loopback ports of the parts, and the sockets that listen there.
+"""Loopback ports of the parts, and their listening sockets.
 
 Ports are chosen once and kept, because workspaces that run on know them. They lie below those that
 the kernel hands out by itself, so that no outgoing connection gets one while the parts are away,
@@ -61,7 +61,7 @@ def load_or_choose(path: Path) -> tuple[Ports, bool]:
 
 
 def _choose() -> Ports:
-    """Free ones, all different."""
+    """Free ports, all different."""
     with ExitStack() as held:
         return Ports(**{name: _bound(held.enter_context(socket.socket())) for name in NAMES})
 
@@ -91,7 +91,7 @@ def _is_free(port: int) -> bool:
 
 @contextmanager
 def listeners(settings: Settings) -> Iterator[Listeners]:
-    """Open those of each part; closed at the end. Raises ``StartupError``."""
+    """Open the sockets of each part; closed at the end. Raises ``StartupError``."""
     ports, host = settings.ports, settings.host
     places = {part: {"http": ("127.0.0.1", getattr(ports, part))} for part in PARTS}
     places["proxy"] = {

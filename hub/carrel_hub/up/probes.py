@@ -147,7 +147,7 @@ class Watchdog:
 
 
 def over_http(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]) -> Ask:
-    """Ask by fetching ``url``."""
+    """A probe that fetches ``url``."""
 
     async def ask(seconds: float) -> bool:
         limit = aiohttp.ClientTimeout(total=seconds)

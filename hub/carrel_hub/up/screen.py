@@ -16,7 +16,7 @@ from carrel_hub.up.bootstrap import NewAccount
 
 
 class Screen:
-    """A terminal, or a file when nobody looks."""
+    """Output for a terminal, or for a file."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
@@ -35,7 +35,7 @@ class Screen:
         self.console.print(escape(text))
 
     def error(self, text: str) -> None:
-        """Why it does not work."""
+        """Show an error."""
         self.console.print(f"[red]✗[/] {escape(text)}")
 
     def ready(
@@ -120,7 +120,7 @@ def _model(name: str, memory_mib: int) -> str:
 
 
 def stop_summary(workloads: Sequence[Workload] | None, *, stopped: bool) -> str:
-    """One line about what becomes of workspaces and jobs."""
+    """One line about what happens to workspaces and jobs."""
     if workloads is None:
         return "Stopped. Workspaces and jobs go on; the next `carrel up` finds them again."
     if not workloads:

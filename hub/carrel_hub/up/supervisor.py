@@ -46,7 +46,7 @@ class Supervisor:
         self._stopping = False
 
     async def start(self, part: Part) -> None:
-        """Start a part. Raises ``StartupError`` when its command cannot be run."""
+        """Start a part. Raises ``StartupError`` if its command cannot be run."""
         self._shut_gate(part)
         self._running[part.name] = await self._spawn(part)
 
@@ -61,7 +61,7 @@ class Supervisor:
             gate.shut()
 
     def check(self, part: Part) -> None:
-        """Raise ``StartupError`` when a part that is starting has already ended."""
+        """Raise ``StartupError`` if a starting part has already ended."""
         process = self._running[part.name]
         if process.returncode is not None:
             raise StartupError(
@@ -70,7 +70,7 @@ class Supervisor:
             )
 
     def keep_running(self, part: Part, watchdog: Watchdog) -> None:
-        """Restart it from now on when it ends or stops answering."""
+        """Restart the part from now on when it ends or stops answering."""
         self._watchers.append(asyncio.create_task(self._watch(part, watchdog)))
 
     def rotate_log(self, part: Part, log: Path) -> None:
@@ -78,7 +78,7 @@ class Supervisor:
         self._watchers.append(asyncio.create_task(self._rotate(part, log)))
 
     async def stop(self) -> None:
-        """Ask all to stop, wait, and kill what is left."""
+        """Stop all parts, wait, and kill those that are left."""
         self._stopping = True
         for watcher in self._watchers:
             watcher.cancel()
@@ -98,7 +98,7 @@ class Supervisor:
                 os.killpg(self._group, signal.SIGKILL)
 
     async def _watch(self, part: Part, watchdog: Watchdog) -> None:
-        """Restart it after each end, with a growing back-off."""
+        """Restart a part after each end, with a growing back-off."""
         loop = asyncio.get_running_loop()
         pause, patience = FIRST_PAUSE_SECONDS, UNRESPONSIVE_SECONDS
         while not self._stopping:

@@ -36,7 +36,7 @@ def task_id(address: Address) -> str:
 
 
 def pod_labels(address: Address, user: str) -> dict[str, str]:
-    """What the scheduler, and people, find a workspace's pod by."""
+    """The labels by which the scheduler and admins find a workspace's pod."""
     return {
         PROJECT: label(address.project),
         WORKLOAD: label(address.name),
@@ -104,7 +104,7 @@ def volumes_for_jobs(
 
 
 def owned_by_pod(manifest: Mapping[str, Any], pod: str, uid: str) -> dict[str, Any]:
-    """The manifest of what goes with a pod."""
+    """The manifest of an object that is deleted with the pod."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
     return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}
 
@@ -112,7 +112,7 @@ def owned_by_pod(manifest: Mapping[str, Any], pod: str, uid: str) -> dict[str, A
 def secret_manifest(
     name: str, environment: Mapping[str, object], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The manifest with those variables that open a door."""
+    """The manifest of the secret for sensitive variables."""
     _, hidden = split_secrets(environment)
     return {
         "apiVersion": "v1",
@@ -125,7 +125,7 @@ def secret_manifest(
 
 @dataclass(frozen=True, slots=True)
 class PodAdditions:
-    """What a pod is to have beyond KubeSpawner's.
+    """Additions to the pod of KubeSpawner.
 
     Attributes:
         gpu_resource: what the cluster calls a GPU, such as ``nvidia.com/gpu``.

@@ -79,7 +79,7 @@ def _image(text: str) -> str:
 
 
 def _cause(text: str) -> str:
-    """The last part of an error that wraps others."""
+    """The innermost cause of an error."""
     last = text.rsplit(": ", 1)[-1] if ": " in text else ""
     return _end(last) if last else ""
 
@@ -112,7 +112,7 @@ def timed_out(error: Exception) -> Refused:
 
 
 def _said(error: Any) -> str:
-    """The cluster's own words."""
+    """The API server's message."""
     try:
         message = _STATUS.decode(error.body or b"").get("message")
     except (msgspec.DecodeError, TypeError):

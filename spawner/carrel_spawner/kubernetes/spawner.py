@@ -185,7 +185,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
     @property
     @override
     def profiles(self) -> Sequence[Profile]:
-        """KubeSpawner's ``profile_list``; of one that is computed the default is taken."""
+        """KubeSpawner's ``profile_list``; for a computed one, its default."""
         listed = _Pods._sorted_dict_values(self, self.profile_list)  # noqa: SLF001 - a base's own
         if callable(listed):
             return ()
@@ -258,7 +258,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
 
     @override
     async def get_pod_manifest(self) -> Any:
-        """KubeSpawner's, with what Carrel adds."""
+        """KubeSpawner's manifest with Carrel's additions."""
         pod = await _Pods.get_pod_manifest(self)
         if self.placed is None:
             raise ValueError("a workspace's pod is made at its place, which it has not got")
@@ -331,7 +331,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """What the cluster refuses, as a sentence."""
+        """Raise errors of the API server as sentences."""
         try:
             yield
         except ApiException as error:
@@ -365,7 +365,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
                 raise
 
     async def _put_secret(self, manifest: dict[str, Any]) -> None:
-        """Write it, instead of what is left of an earlier try."""
+        """Write the secret, replacing one of an earlier attempt."""
         try:
             await self.api.create_namespaced_secret(self.namespace, manifest)
         except ApiException as error:

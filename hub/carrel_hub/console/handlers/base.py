@@ -54,7 +54,7 @@ class PageParameters:
 
 @dataclass(slots=True)
 class Console:
-    """What handlers work with.
+    """The dependencies of the handlers.
 
     Attributes:
         hub_auth: the ``HubOAuth`` of this service (its library has no types).
@@ -84,7 +84,7 @@ class Console:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What of a page is read again while it is open.
+    """The regions of a page that are refreshed while it is open.
 
     Attributes:
         regions: ids of the parts that change.
@@ -105,7 +105,7 @@ class SafePage(RequestHandler):
 
     @override
     def initialize(self, console: Console) -> None:
-        """Take what handlers work with."""
+        """Set the handlers' dependencies."""
         self.console = console
         self.hub_auth = console.hub_auth
 
@@ -136,7 +136,7 @@ class SafePage(RequestHandler):
         self.show("error.html", told=told, retry=self.request.uri)
 
     def show(self, template: str, **context: Any) -> None:
-        """Answer with a page, given what the frame needs."""
+        """Render a page with what its frame needs."""
         user = self.signed_in
         frame = {
             "user": user["name"] if user else "",
@@ -169,7 +169,7 @@ class SignedInPage(HubOAuthenticated, SafePage):
 
     @override
     def check_xsrf_cookie(self) -> None:
-        """The Hub's check, told in our words."""
+        """The Hub's check, with Carrel's error page."""
         try:
             self.console.hub_auth.check_xsrf_cookie(self)
         except HTTPError as error:
@@ -194,7 +194,7 @@ class SignedInPage(HubOAuthenticated, SafePage):
         self.client = self.console.client(token, self.request.remote_ip or "")
 
     async def alerts_about(self, subject: str) -> Sequence[AlertOut]:
-        """Alerts of a subject, as ``project/NAME``, that fire now."""
+        """Firing alerts about a subject such as ``project/NAME``."""
         found = await self.client.list_alerts()
         return [one for one in found if one.subject == subject and one.state == "firing"]
 
@@ -205,7 +205,7 @@ class SignedInPage(HubOAuthenticated, SafePage):
 
     @property
     def user(self) -> str:
-        """The name of who is signed in."""
+        """The name of the signed-in user."""
         return cast("str", self.signed_in["name"]) if self.signed_in else ""
 
     async def gpu_use(self, work: Sequence[Workload]) -> dict[str, list[GpuUsePoint]]:

@@ -21,7 +21,7 @@ _MOST_NAMED: Final = 100
 
 
 class _Comparing(SignedInPage):
-    """What the three answers share."""
+    """The base of the page, its curves and its table."""
 
     def named(self) -> list[tuple[str, str]]:
         """Project and name of each run in the address; a bare name is of ``?project=``."""

@@ -29,7 +29,7 @@ class DepartmentPage(SignedInPage):
 
     @override
     async def post(self, name: str = "") -> None:
-        """Preview, save or delete it."""
+        """Preview, save or delete the department."""
         form = Form(self.typed())
         wanted = name or form.required("name")
         impact: ProjectImpact | None = None
@@ -89,6 +89,6 @@ def _as_project(department: Department) -> Project:
 
 
 def _rules_of(form: Form) -> dict[str, Any]:
-    """The rules of the form that departments have."""
+    """The fields of the form that departments have."""
     found = project_form.rules_of(form)
     return {name: one for name, one in found.items() if name in DepartmentFields.__struct_fields__}

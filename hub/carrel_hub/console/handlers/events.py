@@ -42,7 +42,7 @@ class EventRelay(SignedInPage, WebSocketHandler):
 
     @override
     def on_message(self, message: str | bytes) -> None:
-        """Browsers have nothing to say here."""
+        """Ignore messages: browsers send none."""
 
     @override
     def on_close(self) -> None:

@@ -14,11 +14,11 @@ from carrel_hub.console.handlers.base import POLICY, SignedInPage
 
 
 class HelpPage(SignedInPage):
-    """How to do things, and what answers how quickly."""
+    """Instructions, and measured response times."""
 
     @override
     async def get(self) -> None:
-        """Show it, also when the scheduler does not answer."""
+        """Show the page, even if the scheduler does not answer."""
         began = time.perf_counter()
         trouble = ""
         try:
@@ -52,11 +52,11 @@ class ReferencePage(SignedInPage):
 
 
 class ReferenceDocument(SignedInPage):
-    """The document, asked for with the reader's own token."""
+    """The reference document, fetched with the reader's own token."""
 
     @override
     async def get(self) -> None:
-        """Answer with it as the scheduler does."""
+        """Answer with the scheduler's document."""
         content = await self.client.openapi()
         self.set_header("Content-Type", "application/json")
         self.finish(content)

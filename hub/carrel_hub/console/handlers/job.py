@@ -79,14 +79,14 @@ class JobPage(SignedInPage):
         )
 
     async def _measured(self, job: Workload) -> Sequence[GpuUsePoint] | None:
-        """What its GPUs did; ``None`` for work that has had none."""
+        """The GPU use of the workload; ``None`` for work that has had no GPUs."""
         began = job.status.first_started_at or job.status.started_at
         if not job.spec.gpus or began is None or not kinds.has_tasks(job):
             return None
         return (await self.client.gpu_use([job.uid])).get(job.uid, ())
 
     async def _estimate(self, job: Workload, now: float) -> str:
-        """When it is likely to start or to end, in words."""
+        """When the workload is likely to start or end, in words."""
         if job.at_rest or job.spec.kind in estimate.UNTIL_STOPPED:
             return ""
         return estimate.sentence(job, await estimate.read(self.client, job, now), now)
@@ -104,7 +104,7 @@ class JobVerb(SignedInPage):
 
     @override
     async def post(self, project: str, name: str, verb: str) -> None:
-        """Do it and show the job."""
+        """Apply the action and show the job."""
         if verb == "suspend":
             await self.client.suspend(project, name)
         elif verb == "resume":
@@ -121,14 +121,14 @@ class JobDeletion(SignedInPage):
 
     @override
     async def get(self, project: str, name: str) -> None:
-        """Ask, naming the object and what is lost."""
+        """Ask for confirmation, with the name and what would be lost."""
         job = await self.client.get_workload(project, name)
         live = [one for one in await self.client.children(job) if not one.at_rest]
         self.show("job_delete.html", job=job, children=live)
 
     @override
     async def post(self, project: str, name: str) -> None:
-        """Delete it and show the list."""
+        """Delete the workload and show the list."""
         children = self.get_body_argument("children", "") == "yes"
         await self.client.delete_workload(project, name, children=children)
         self.see_other(self.console.urls.page("jobs"))

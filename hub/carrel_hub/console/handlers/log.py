@@ -23,7 +23,7 @@ class LogFile(SignedInPage):
 
     @override
     async def get(self, project: str, name: str) -> None:
-        """Send it as it comes."""
+        """Send the log as it arrives."""
         attempt = attempt_of(self.get_query_argument("attempt", ""))
         job = await self.client.get_workload(project, name)
         shown = (job.status.attempt if attempt is None else attempt) + 1

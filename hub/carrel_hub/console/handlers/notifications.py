@@ -27,7 +27,7 @@ DONE: Final = {
 
 
 class NotificationsPage(SignedInPage):
-    """Shows and changes how the reader is told."""
+    """The reader's own subscription: shows and changes it."""
 
     @override
     async def get(self) -> None:
@@ -40,7 +40,7 @@ class NotificationsPage(SignedInPage):
 
     @override
     async def post(self) -> None:
-        """Save, test or delete it."""
+        """Save, test or delete the subscription."""
         form = Form(self.typed())
         action = form.value("action")
         if action not in DONE:

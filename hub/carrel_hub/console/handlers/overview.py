@@ -55,7 +55,7 @@ class HomePage(SignedInPage):
 
 
 class ClusterPage(SignedInPage):
-    """All GPUs and who holds them."""
+    """All GPUs, and the work on them."""
 
     @override
     async def get(self) -> None:
@@ -80,7 +80,7 @@ class ClusterPage(SignedInPage):
 
 
 class QueuePage(SignedInPage):
-    """Pending work in the order of service, and why it waits."""
+    """Pending work in the order of service, with its reasons."""
 
     @override
     async def get(self) -> None:

@@ -75,7 +75,7 @@ class ProjectsTable(SignedInPage):
 
 
 def searched(page: SignedInPage) -> str:
-    """What the address asks for, in words."""
+    """The search in the address, in words."""
     return page.get_query_argument("search", "").strip()[:100]
 
 
@@ -160,7 +160,7 @@ class ProjectCreation(SignedInPage):
 
     @override
     async def post(self) -> None:
-        """Create it and show it, or show what is wrong."""
+        """Create the project and show it, or show the errors."""
         form = Form(self.typed())
         name = form.required("name")
         body = project_form.rules_of(form)
@@ -179,11 +179,11 @@ class ProjectCreation(SignedInPage):
 
 
 class MemberForm(SignedInPage):
-    """Lets people in and takes them out."""
+    """Adds and removes members."""
 
     @override
     async def post(self, project: str, verb: str) -> None:
-        """Do it and show the project."""
+        """Apply the change and show the project."""
         user = self.get_body_argument("user")
         if not _USER.fullmatch(user):
             raise HTTPError(400, "a user's name has no blanks and no slashes")
@@ -199,12 +199,12 @@ class ProjectDeletion(SignedInPage):
 
     @override
     async def get(self, name: str) -> None:
-        """Ask."""
+        """Ask for confirmation."""
         project = await self.client.get_project(name)
         self.show("project_delete.html", section="projects", project=project)
 
     @override
     async def post(self, name: str) -> None:
-        """Delete it and show the list."""
+        """Delete the project and show the list."""
         await self.client.delete_project(name)
         self.see_other(self.console.urls.page("projects"))

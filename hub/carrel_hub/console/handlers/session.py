@@ -21,11 +21,11 @@ class SignInCallback(HubOAuthCallbackHandler, SafePage):
 
 
 class SignInAgain(SafePage):
-    """Forgets the console's token and goes Home, which signs in anew."""
+    """Removes the console's token and goes Home, where the user signs in again."""
 
     @override
     def get(self) -> None:
-        """Do it."""
+        """Remove the token and redirect."""
         self.console.hub_auth.clear_cookie(self)
         self.redirect(self.console.urls.page())
 

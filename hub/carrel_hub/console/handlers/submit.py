@@ -27,7 +27,7 @@ _SAID_AT_FORM = {400, 403, 404, 409, 422}
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the form is made from."""
+    """The data for the form."""
 
     projects: Sequence[Project]
     templates: Sequence[TemplateOut]
@@ -35,7 +35,7 @@ class _Known:
     nodes: Sequence[Node]
 
     def project(self, name: str) -> Project | None:
-        """The project of this name that the reader is in."""
+        """The project of this name, if the reader is a member."""
         return next((one for one in self.projects if one.name == name), None)
 
 
@@ -165,7 +165,7 @@ class SubmitPage(SignedInPage):
         )
 
     async def _notes(self, form: Form) -> dict[str, PolicyNote]:
-        """What policies say of the form's fields in its project."""
+        """The policies' notes about the form's fields in its project."""
         project, kind = form.value("project"), submit_form.kind_named(form.value("kind")).name
         if not project:
             return {}

@@ -103,11 +103,11 @@ class WorkPage(SignedInPage):
 
 
 class MarkedWork(SignedInPage):
-    """What is done with the marked rows of the list."""
+    """Applies an action to the marked rows of the list."""
 
     @override
     async def post(self) -> None:
-        """Do it, or ask first, and show the list."""
+        """Apply the action, or ask for confirmation first, and show the list."""
         keys = self._marked()
         action = self.get_body_argument("action", "")
         if action == "compare":

@@ -221,5 +221,5 @@ def _share(milli: int) -> str:
 
 
 def _color(holder: Holder) -> str:
-    """Its project's; grey for one that is gone."""
+    """The color of the project; grey for a deleted one."""
     return "p-other" if holder.color is None else css_class(holder.color)

@@ -89,7 +89,7 @@ def scale_of(project: Project) -> float:
 
 
 def quota_line(project: Project, scale: float | None = None) -> Markup:
-    """The picture with its text.
+    """The quota line as a picture with its text.
 
     Args:
         project: whose line.

@@ -34,7 +34,7 @@ class Span:
     first: bool = False
 
     def seconds(self, now: float) -> float:
-        """How long it has lasted."""
+        """The duration in seconds."""
         return (now if self.end is None else self.end) - self.start
 
 

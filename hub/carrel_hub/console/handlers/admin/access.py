@@ -14,11 +14,11 @@ SUBJECTS: Final = {"user": "A user", "group": "A group", "service-account": "A s
 
 
 class AccessPage(SignedInPage):
-    """Who has which role where; gives and takes roles."""
+    """Access rules: shows, creates and deletes them."""
 
     @override
     async def get(self) -> None:
-        """Show them and a form, filled with what the address says."""
+        """Show the rules, and a form that is filled from the address."""
         first = {"subject_kind": "user", "role": "viewer", "subject": "", "scope": ""}
         asked = {name: self.get_query_argument(name, text) for name, text in first.items()}
         await self._show(Form(asked), self.get_query_argument("note", ""))

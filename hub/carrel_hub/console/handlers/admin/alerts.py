@@ -1,4 +1,4 @@
-"""Alerts: what needs attention, and for administrators rules, silences and channels."""
+"""Alerts: the present ones, and for administrators rules, silences and channels."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,11 +24,11 @@ FIELDS: Final = {
 
 
 class AlertsPage(SignedInPage):
-    """Shows alerts; silences them, and says who is told."""
+    """Shows alerts; creates silences and channels."""
 
     @override
     async def get(self) -> None:
-        """Show them and empty forms."""
+        """Show the alerts and empty forms."""
         values = {"kind": "webhook", "lasts": "2 h", "rule": "*", "subject": "*"}
         for name in ("rule", "subject"):
             values[name] = self.get_query_argument(name, values[name])

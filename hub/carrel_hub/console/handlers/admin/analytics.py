@@ -32,10 +32,10 @@ CHARTS: Final = {
 
 
 class _Analytics(SignedInPage):
-    """What the page, its curves and its table share."""
+    """The base of the page, its curves and its table."""
 
     def asked(self) -> tuple[str, int]:
-        """Of what, and for how many days back."""
+        """The subject, and the number of days back."""
         subject = self.get_query_argument("subject", "cluster") or "cluster"
         days = self.get_query_argument("days", "1")
         if not days.isdecimal() or int(days) not in DAYS:
@@ -43,7 +43,7 @@ class _Analytics(SignedInPage):
         return subject, int(days)
 
     async def series(self) -> SampleSeries:
-        """The metrics that are asked for."""
+        """The requested metrics."""
         subject, days = self.asked()
         since = self.console.clock() - days * SECONDS_OF_A_DAY
         return await self.client.samples(subject, since=since)
@@ -124,7 +124,7 @@ class AnalyticsTable(_Analytics):
 def figures(
     nodes: Sequence[Node], projects: Sequence[Project], now: float
 ) -> list[tuple[str, str]]:
-    """(what, how many) now."""
+    """(label, count) as of now."""
     ready = [one for one in nodes if one.status in ("", "ready")]
     gpus = sum(one.gpu_milli for one in ready) / 1000
     allocated = sum(one.gpu_allocated_milli for one in nodes) / 1000
@@ -146,7 +146,7 @@ def figures(
 
 
 def lowest(projects: Sequence[Project]) -> list[tuple[str, float, float, float]]:
-    """(project, allocated, quota, pending) of those furthest below their quota."""
+    """(project, allocated, quota, pending) of the projects furthest below their quota."""
     found = [
         (one.name, one.use.gpus_allocated, one.quota.gpus or 0.0, one.use.gpus_waiting)
         for one in projects

@@ -21,7 +21,7 @@ ABOUT: Final[Mapping[str, str]] = {
 
 
 class AssetsPage(SignedInPage):
-    """All that the reader's work may use, by type."""
+    """All assets that the reader's work may use, by type."""
 
     @override
     async def get(self) -> None:
@@ -39,7 +39,7 @@ class AssetsPage(SignedInPage):
 
 
 def says(asset: AssetOut) -> list[tuple[str, Any]]:
-    """What an asset says, as (field, value)."""
+    """The fields that an asset sets, as (field, value)."""
     if asset.data is None:
         return sorted(asset.fields.items())
     data = asset.data

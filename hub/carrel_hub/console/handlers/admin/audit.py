@@ -26,7 +26,7 @@ COLUMNS: Final = ("seq", "at", "user", "on_behalf_of", "verb", "kind", "scope", 
 
 @dataclass(frozen=True, slots=True)
 class Choice(PageParameters):
-    """What of the log is shown: the parameters of the address."""
+    """The filters of the log: the parameters of the address."""
 
     user: str = ""
     verb: str = ""
@@ -46,7 +46,7 @@ class Choice(PageParameters):
 
 
 class _AuditPage(SignedInPage):
-    """What the page and the table have in common."""
+    """The base of the page and the table."""
 
     def choice(self) -> Choice:
         """The filters of the address; raises 400 for those that there cannot be."""
@@ -61,12 +61,12 @@ class AuditPage(_AuditPage):
 
     @override
     async def get(self) -> None:
-        """Show them; with ``verify`` whether the chain is whole."""
+        """Show the entries; with ``verify`` also whether the chain is intact."""
         await self._show(Form({}))
 
     @override
     async def post(self) -> None:
-        """Set how long entries are kept, and where they are sent."""
+        """Save how long entries are kept, and where they are sent."""
         form = Form(self.typed())
         days = form.value("retention_days")
         if days and not days.isdecimal():
@@ -113,7 +113,7 @@ class AuditTable(_AuditPage):
 
     @override
     async def get(self) -> None:
-        """Send it page by page."""
+        """Send the table page by page."""
         filters = self.choice().filters(self.console.clock())
         after, rows = "", 0
         page = await self.client.audit_entries(filters, limit=500)

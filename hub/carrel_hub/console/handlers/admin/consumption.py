@@ -24,10 +24,10 @@ MEDIA_TYPES: Final = {
 
 
 class _Consumption(SignedInPage):
-    """What the page, its curves and its table share."""
+    """The base of the page, its curves and its table."""
 
     def asked(self) -> tuple[str, int]:
-        """What to sum up by, and for how many days back."""
+        """The grouping, and the number of days back."""
         by, days = self.get_query_argument("by", "project"), self.get_query_argument("days", "7")
         if by not in KEYS or not days.isdecimal() or int(days) not in DAYS:
             raise HTTPError(400, "by is one of %s, days one of %s", KEYS, DAYS)
@@ -43,7 +43,7 @@ class _Consumption(SignedInPage):
 
 
 class ConsumptionPage(_Consumption):
-    """A table with its sums, and a plot."""
+    """A table with totals, and a plot."""
 
     @override
     async def get(self) -> None:
@@ -67,7 +67,7 @@ class ConsumptionPage(_Consumption):
 
 
 class ConsumptionCurves(_Consumption):
-    """GPU-hours over time as JSON, of those that used most."""
+    """GPU-hours over time as JSON, for the largest consumers."""
 
     @override
     async def get(self) -> None:
@@ -97,7 +97,7 @@ class ConsumptionCurves(_Consumption):
 
 
 class ConsumptionTable(_Consumption):
-    """The table as a file, as the scheduler writes it."""
+    """The table as a file, in the format of the scheduler."""
 
     @override
     async def get(self, form: str) -> None:

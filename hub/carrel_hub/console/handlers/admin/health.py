@@ -22,11 +22,11 @@ READ_AGAIN_SECONDS: Final = 15
 
 
 class HealthPage(SignedInPage):
-    """Shows all checks, read again while it is open."""
+    """All checks of the platform; refreshed while the page is open."""
 
     @override
     async def get(self) -> None:
-        """Show them."""
+        """Show the checks."""
         await self.show_managed(
             "admin/health.html",
             section="health",

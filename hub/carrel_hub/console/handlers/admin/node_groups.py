@@ -24,11 +24,11 @@ FIELDS: Final = {
 
 
 class NodeGroupsPage(SignedInPage):
-    """All groups; with ``name`` the form shows that one."""
+    """All node groups; with ``name`` the form shows that one."""
 
     @override
     async def get(self) -> None:
-        """Show them and the form."""
+        """Show the groups and the form."""
         groups = await self.client.list_node_groups()
         name = self.get_query_argument("name", "")
         chosen = next((one for one in groups if one.name == name and one.defined), None)

@@ -30,7 +30,7 @@ DONE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Choice(PageParameters):
-    """Who is shown: the parameters of the address."""
+    """The filters of the list: the parameters of the address."""
 
     search: str = ""
     state: str = ""
@@ -39,7 +39,7 @@ class Choice(PageParameters):
 
     @property
     def start(self) -> int:
-        """How many are left out before those that are shown."""
+        """The number of users on earlier pages."""
         return int(self.first or "0")
 
 
@@ -48,12 +48,12 @@ class PeoplePage(SignedInPage):
 
     @override
     async def get(self) -> None:
-        """Show some of them."""
+        """Show a page of users."""
         await self._show(Form({}), note=self.get_query_argument("note", ""))
 
     @override
     async def post(self) -> None:
-        """Invite somebody, or change one."""
+        """Invite or change a user."""
         form = Form(self.typed())
         name, action, link = form.required("user"), form.value("action"), ""
         if not form.refused:
@@ -75,7 +75,7 @@ class PeoplePage(SignedInPage):
             self.see_other(choice.address(self.console.urls.page("people"), note=note))
 
     async def _do(self, name: str, action: str, form: Form) -> str:
-        """Do what was asked; returns the link of an invitation."""
+        """Do the requested action; returns the link of an invitation."""
         if action == "invite":
             projects = form.names("projects")
             made = await self.client.invite_user(name, projects=projects)
@@ -129,7 +129,7 @@ class PeoplePage(SignedInPage):
 
 
 class GroupsPage(SignedInPage):
-    """What groups of the directory make of their members."""
+    """The rules for groups of the directory."""
 
     @override
     async def get(self) -> None:

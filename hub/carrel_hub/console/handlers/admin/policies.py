@@ -35,7 +35,7 @@ _SECTIONS: Final = {"policies": "policies", "templates": "policies", "assets": "
 
 
 class PoliciesPage(SignedInPage):
-    """All policies and templates that the reader sees."""
+    """All policies and templates that the reader may see."""
 
     @override
     async def get(self) -> None:
@@ -58,7 +58,7 @@ class DocumentPage(SignedInPage):
 
     @override
     async def get(self, sort: str) -> None:
-        """Show it, or an empty one."""
+        """Show the policy, or an empty one."""
         name = self.get_query_argument("name", "")
         scope = self.get_query_argument("scope", "")
         kind = self._type(self.get_query_argument("type", "")) if sort == "assets" else ""
@@ -73,7 +73,7 @@ class DocumentPage(SignedInPage):
 
     @override
     async def post(self, sort: str) -> None:
-        """Check, save or delete it."""
+        """Check, save or delete the policy."""
         form = Form(self.typed())
         name, scope, action = form.required("name"), form.required("scope"), form.value("action")
         checked: PolicyOut | None = None

@@ -34,7 +34,7 @@ class MarkedProjectsForm(SignedInPage):
 
     @override
     async def post(self) -> None:
-        """Show it, preview what was typed, or save it."""
+        """Show the form, preview the input, or save it."""
         form = Form(self.typed())
         names = list(dict.fromkeys(form.value("project").split()))
         if not names or len(names) > MOST:

@@ -22,7 +22,7 @@ FOR_EVER: Final = ("audit_days", "decision_days")
 
 
 class RetentionPage(SignedInPage):
-    """Shows what is kept; previews and saves how long."""
+    """The retention settings: shows, previews and saves them."""
 
     @override
     async def get(self) -> None:
@@ -32,7 +32,7 @@ class RetentionPage(SignedInPage):
 
     @override
     async def post(self) -> None:
-        """Preview or save what was typed."""
+        """Preview or save the input."""
         form, action = Form(self.typed()), self.get_body_argument("action", "")
         if action not in ("preview", "save"):
             raise HTTPError(400, "action is preview or save")

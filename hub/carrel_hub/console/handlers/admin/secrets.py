@@ -19,7 +19,7 @@ class SecretsPage(SignedInPage):
 
     @override
     async def get(self) -> None:
-        """Show them and an empty form."""
+        """Show the secrets and an empty form."""
         values = {"scope": f"user/{self.user}", "type": "generic"}
         values |= {name: self.get_query_argument(name, values.get(name, "")) for name in (
             "name", "scope", "type")}  # fmt: skip
