@@ -116,6 +116,8 @@ class QueueSet:
             queue above.
         patience_s: see the settings; ``None`` asks the queue above, then the settings.
         group_limits: groups of nodes and the most GPUs, in thousandths, that it holds on theirs.
+        fair_users: of its waiting work of equal priority that of the user goes first who holds
+            least in it.
     """
 
     name: str
@@ -130,6 +132,7 @@ class QueueSet:
     reclaim_min_runtime_s: float | None = None
     patience_s: float | None = None
     group_limits: tuple[tuple[str, int], ...] = ()
+    fair_users: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,8 @@ class Reason:
         kept: other things it lacks could be taken back, but too little of this resource.
         detail: what it is about beside amounts, see the token.
         tasks, there: of a gang: how many tasks, and how many of them run or may start.
+        passed_by: how many of ``ahead`` came later, and go first because their users hold less.
+        user_gpus: what its user holds in the project then, in thousandths.
         until: epoch seconds until which it stands, 0 when that is open.
     """
 
@@ -112,3 +114,5 @@ class Reason:
     tasks: int = 0
     there: int = 0
     until: float = 0.0
+    passed_by: int = 0
+    user_gpus: int = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from carrel_scheduler.core.changes.cluster import queue_set
+from carrel_scheduler.core.changes.cluster import queue_set, renew_rows
 from carrel_scheduler.core.changes.reservations import (
     ask,
     release_reservation,
@@ -236,6 +236,9 @@ def rules_for_now(state: "Columns", *queues: QueueSet) -> Iterator[None]:
         yield
     finally:
         state.queues = columns
+        for queue in queues:
+            if queue.name in columns.slots:
+                renew_rows(state, columns.slots[queue.name])
 
 
 def _served(plan: Plan) -> tuple[str, ...]:

@@ -4,7 +4,12 @@ When the kinds of GPUs in the cluster change, requests for GPU memory and MIG pr
 again: they count as what they take at most on the known nodes.
 """
 
-from carrel_scheduler.core.changes.reservations import ask, release_reservation, stop_asking
+from carrel_scheduler.core.changes.reservations import (
+    ask,
+    release_reservation,
+    row_user,
+    stop_asking,
+)
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
@@ -61,6 +66,21 @@ def queue_set(state: Columns, event: QueueSet) -> None:
         expected = "a queue that holds no workloads itself"
         raise InvalidEvent("queue_in_use", "parent", event.parent, expected)
     state.queues.set(event)
+    renew_rows(state, state.queues.slots[event.name])
+
+
+def renew_rows(state: Columns, slot: int) -> None:
+    """Let waiting work of a queue stand in rows by user, or not, as its rules say now."""
+    moved = [
+        job
+        for row in state.waiting
+        if row.queue == slot
+        for job in row.members.values()
+        if row.user != row_user(state, job)
+    ]
+    for job in sorted(moved, key=lambda job: job.uid):
+        state.waiting.remove(job)
+        state.waiting.add(job, row_user(state, job))
 
 
 def queue_gone(state: Columns, event: QueueRemoved) -> None:

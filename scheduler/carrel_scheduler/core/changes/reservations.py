@@ -28,7 +28,7 @@ def ask(state: Columns, job: Job) -> None:
     """Add a job to the pending work: to its waiting row, or to the partial or gated jobs."""
     if job.fresh and not job.reservation:
         job.asked = job.shape.total
-        state.waiting.add(job)
+        state.waiting.add(job, row_user(state, job))
     else:
         pending = job.pending()
         if not pending:
@@ -40,6 +40,11 @@ def ask(state: Columns, job: Job) -> None:
         for cls in job.shape.kinds:
             state.classes.retain(cls)
     state.queues.add(Sum.WAITING, job.queue, job.asked)
+
+
+def row_user(state: Columns, job: Job) -> str:
+    """The user whose row of waiting work a job stands in; empty: its queue does not ask."""
+    return job.spec.user if state.queues.table.fair_users[job.queue] else ""
 
 
 def stop_asking(state: Columns, job: Job) -> None:

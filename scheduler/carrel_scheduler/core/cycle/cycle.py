@@ -15,6 +15,7 @@ import numpy as np
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.group_usage import GroupUsage
 from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move, Moves
+from carrel_scheduler.core.cycle.user_usage import UserUsage
 from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.devices.device_choice import (
     Choice,
@@ -71,6 +72,7 @@ class Cycle:
         time_asked: somebody asked what time it is, since this was last unset.
         queue_usage, moves: the overlay of the queues and the log.
         group_usage: what queues hold by group of nodes; ``None`` where no queue has a limit there.
+        user_usage: what users hold; ``None`` where no queue orders its work by it.
         starving: see ``starving``; ``None`` before the first look.
         failed_searches: searches of this cycle that failed, by what was asked.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
@@ -89,7 +91,9 @@ class Cycle:
         self.queue_usage = QueueUsage(state.queues, state.division, state.cluster_total())
         self.queue_columns = QueueUsageColumns(self.queue_usage, state.queues)
         self.group_usage = GroupUsage(state) if any(state.queues.table.group_limits) else None
+        self.user_usage = UserUsage(state) if any(state.queues.table.fair_users) else None
         self.moves = Moves(state, self.free_capacity, self.queue_usage, self.group_usage)
+        self.moves.user_usage = self.user_usage
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
         self.failed_searches: dict[tuple[object, ...], FailedInCycle] = {}

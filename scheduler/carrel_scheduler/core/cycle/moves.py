@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.group_usage import GroupUsage
+from carrel_scheduler.core.cycle.user_usage import UserUsage
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.queues.usage import QueueUsage
@@ -92,6 +93,7 @@ class Moves:
         started, reserved: uid -> index -> place.
         reserved_many: uids of jobs with reservations made by one entry.
         evicted: (T,) tasks that are evicted.
+        user_usage: see ``Cycle``.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Moves:
     ) -> None:
         self.state, self.free_capacity, self.queue_usage = state, free_capacity, queue_usage
         self.group_usage = group_usage
+        self.user_usage: UserUsage | None = None
         self.log: list[Move | ManyEvicted | ManyReserved] = []
         self.started: dict[str, dict[int, Footprint]] = {}
         self.reserved: dict[str, dict[int, Footprint]] = {
@@ -262,6 +265,8 @@ class Moves:
         self.queue_usage.add(job.queue, amounts, amounts if fixed else NONE, sign)
         if self.group_usage is not None:
             self.group_usage.add(job.queue, place.node, sign * amounts[0])
+        if self.user_usage is not None:
+            self.user_usage.add(job, amounts, sign)
 
     def _many_evicted(self, move: ManyEvicted, sign: int) -> None:
         tasks, rows = self.state.tasks, move.rows
@@ -280,6 +285,11 @@ class Moves:
             nodes, gpus = tasks.node.take(rows).tolist(), tasks.gpu_of(rows).tolist()
             for leaf, node, gpu in zip(queues, nodes, gpus, strict=True):
                 self.group_usage.add(leaf, node, -sign * gpu)
+        if self.user_usage is not None:
+            jobs = map(self.state.jobs.at, tasks.job.take(rows).tolist())
+            gpus, cores = tasks.gpu_of(rows).tolist(), tasks.host[0].take(rows).tolist()
+            for job, gpu, cpu in zip(jobs, gpus, cores, strict=True):
+                self.user_usage.add(job, (gpu, cpu), -sign)
 
     def _many_reserved(self, move: ManyReserved, sign: int) -> None:
         job = move.job
@@ -304,6 +314,8 @@ class Moves:
         devices = int(each.sum())
         amounts = (devices * MILLI + counted * count, host[0] * count, host[1] * count)
         self.queue_usage.add(job.queue, amounts, amounts if move.fixed else NONE, sign)
+        if self.user_usage is not None:
+            self.user_usage.add(job, amounts, sign)
 
 
 def popcount(masks: Masks) -> Counts:

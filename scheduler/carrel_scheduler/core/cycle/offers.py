@@ -1,6 +1,7 @@
 """Pending work in the order of service, and which of it can still find capacity.
 
-Inside a queue: higher priority, then jobs below their minimum, at it, above it; then the older.
+Inside a queue: higher priority, then jobs below their minimum, at it, above it; then the older. In
+a queue that is shared between its users, the work of who holds less comes before the older.
 Between queues ``order`` decides. Equal jobs share a row: when one of them cannot be served, the
 whole row is skipped. ``FeasibleRows`` counts per class how many tasks fit now and soon, follows
 every move, and so skips rows that no longer fit without trying them.
@@ -8,6 +9,7 @@ every move, and so skips rows that no longer fit without trying them.
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -16,12 +18,12 @@ from carrel_scheduler.core.cycle.failed_searches import REFUSED, SEARCHED, Answe
 from carrel_scheduler.core.cycle.starvation import held_back, rows_over_limit
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts
 from carrel_scheduler.core.queues.order import Service
+from carrel_scheduler.core.queues.user_order import Key, UserTurns
 from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
 MISSES = 8
 """After so many failed offers all rows are looked at together."""
-Key = tuple[int, int, float, str]
 
 
 class FeasibleRows:
@@ -198,6 +200,7 @@ class Offers:
         self._missed = 0
         self._first: dict[int, Triple] = {}
         self._heaps: dict[int, list[tuple[Key, Candidate]]] = {}
+        self._turns: dict[int, UserTurns[Candidate]] = {}
         self._numbers = self._above = self._leaves = rows[:0]
         self._since = np.zeros(0, np.float64)
         self._next: dict[int, int] = {}
@@ -225,7 +228,7 @@ class Offers:
             most: it ends after so many failed searches.
             served: and after so many that were served.
         """
-        leaves = self._next.keys() | self._heaps.keys()
+        leaves = self._next.keys() | self._heaps.keys() | self._turns.keys()
         if not leaves:
             return
         service = Service(self._cycle.queue_usage, self._head, leaves)
@@ -262,12 +265,7 @@ class Offers:
 
     def _take(self, leaf: int) -> Candidate | None:
         """The candidate of a queue; ``None`` where it no longer fits, or is evicted."""
-        heap = self._heaps.setdefault(leaf, [])
-        if self._first.pop(leaf, None) is not None:
-            place = self._next[leaf]
-            self._next[leaf] = place + 1
-            self._candidate_of(place, heap)
-        candidate = heapq.heappop(heap)[1]
+        candidate = self._next_of(leaf)
         if candidate.row is None:
             self._singles -= 1
             return None if self._cycle.moves.evicted_of(candidate.job) else candidate
@@ -275,12 +273,24 @@ class Offers:
             return None
         return candidate
 
+    def _next_of(self, leaf: int) -> Candidate:
+        turns = self._turns.get(leaf)
+        if turns is not None and (candidate := turns.pop()) is not None:
+            return candidate
+        heap = self._heaps.setdefault(leaf, [])
+        if self._first.pop(leaf, None) is not None:
+            place = self._next[leaf]
+            self._next[leaf] = place + 1
+            self._candidate_of(place)
+        return heapq.heappop(heap)[1]
+
     def _is_exhausted(self) -> bool:
         return not self._singles and self._feasible is not None and self._feasible.exhausted()
 
     def _sort(self, rows: Counts) -> None:
         """Rows of each queue by priority and submission, so far only as numbers."""
         waiting = self._cycle.state.waiting
+        rows = self._without_shared(rows)
         self._numbers = waiting.in_order(rows)
         self._above = -waiting.priority.take(self._numbers)
         self._since = waiting.since.take(self._numbers)
@@ -295,6 +305,19 @@ class Offers:
         self._first = dict(zip(leaves.take(alone).tolist(), triples, strict=True))
         for leaf in self._served_leaves():
             self._forget_first(leaf)
+
+    def _without_shared(self, rows: Counts) -> Counts:
+        """The rows of queues that are not shared between users; those of others take their turns.
+
+        Whose turn it is changes with every start, so these become candidates at once.
+        """
+        if self._cycle.user_usage is None:
+            return rows
+        shared = np.array(self._cycle.queue_usage.table.fair_users, np.bool_)
+        mine = shared.take(self._cycle.state.waiting.queue.take(rows))
+        for number in rows.compress(mine).tolist():
+            self._enter(number)
+        return rows.compress(~mine)
 
     def _tied(self) -> Bools:
         """(r,) whether only uids tell which of a row and the next one of its queue comes first."""
@@ -331,8 +354,14 @@ class Offers:
         self._first.pop(leaf, None)
 
     def _push(self, candidate: Candidate, *, stage: int) -> None:
-        heap = self._heaps.setdefault(candidate.job.queue, [])
-        heapq.heappush(heap, (candidate.key(stage=stage), candidate))
+        job, usage, key = candidate.job, self._cycle.user_usage, candidate.key(stage=stage)
+        if usage is None or not usage.counts(job.queue):
+            heapq.heappush(self._heaps.setdefault(job.queue, []), (key, candidate))
+            return
+        turns = self._turns.get(job.queue)
+        if turns is None:
+            turns = self._turns[job.queue] = UserTurns(partial(usage.held, job.queue))
+        turns.push(job.spec.user, key, candidate)
 
     def _pull(self, leaf: int, heap: list[tuple[Key, Candidate]]) -> None:
         """Make candidates of the rows that may come before what stands in the heap."""
@@ -347,23 +376,29 @@ class Offers:
                 place = feasible.first(self._numbers, place, end)
                 if place >= end:
                     break
-            self._candidate_of(place, heap)
+            self._candidate_of(place)
             place += 1
         self._next[leaf] = place
 
-    def _candidate_of(self, place: int, heap: list[tuple[Key, Candidate]]) -> None:
-        """The candidate of a row, unless all of its jobs have been answered."""
-        row = self._cycle.state.waiting.rows[self._numbers.item(place)]
+    def _candidate_of(self, place: int) -> None:
+        """Enter the candidate of the row at a place."""
+        self._enter(self._numbers.item(place))
+
+    def _enter(self, number: int) -> None:
+        """Enter the candidate of a row, unless all of its jobs have been answered."""
+        row = self._cycle.state.waiting.rows[number]
         job = None if row is None else row.first()
         if job is not None:
             candidate = Candidate(job, row, job.shape.first_step)
             if not self._cycle.answered(job) or candidate.next(self._cycle):
-                heapq.heappush(heap, (candidate.key(stage=0), candidate))
+                self._push(candidate, stage=0)
 
     def _head(self, leaf: int) -> Triple | None:
         first = self._first.get(leaf)
         if first is not None:
             return first
+        if leaf in self._turns:
+            return self._head_in_turn(self._turns[leaf])
         heap, feasible = self._heaps.setdefault(leaf, []), self._feasible
         while True:
             self._pull(leaf, heap)
@@ -373,3 +408,11 @@ class Offers:
             if feasible is None or candidate.row is None or feasible.fits_row(candidate.row.id):
                 return self._cycle.demand(candidate.job, candidate.step)
             heapq.heappop(heap)
+
+    def _head_in_turn(self, turns: UserTurns[Candidate]) -> Triple | None:
+        feasible = self._feasible
+        while (candidate := turns.first()) is not None:
+            if feasible is None or candidate.row is None or feasible.fits_row(candidate.row.id):
+                return self._cycle.demand(candidate.job, candidate.step)
+            turns.pop()
+        return None

@@ -3,7 +3,8 @@
 A workload starves if it needs more than one GPU or task, has waited longer than ``patience_s``,
 is the next in its queue, would stay within its queue's fair share and limits (not counting what
 runs in its queue and is served after it), and fits on empty nodes. Work of its queue that is
-served after it does not start (here), and places are reserved for it (``actions.reserve``).
+served after it does not start (here), and places are reserved for it (``actions.reserve``). In a
+queue that is shared between its users, only work of a user who holds least of those who wait.
 Reserved capacity stands idle, so few starve at a time, the oldest first.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts, Layer
+from carrel_scheduler.core.queues.user_order import Held
 from carrel_scheduler.core.resources import MILLI, Triple
 from carrel_scheduler.core.work.jobs import Job
 
@@ -66,7 +68,7 @@ def held_back(cycle: Cycle, rows: Counts) -> Bools:
         places = (waiting.queue.take(rows) == job.queue).nonzero()[0]
         some = rows.take(places)
         priority, spec = waiting.priority.take(some), job.spec
-        later = waiting.since.take(some) > spec.created_at
+        later = _served_later(cycle, job, some, waiting.since.take(some) > spec.created_at)
         after = (priority < spec.priority) | ((priority == spec.priority) & later)
         found[places] |= after & (some != mine)
     return found
@@ -75,9 +77,42 @@ def held_back(cycle: Cycle, rows: Counts) -> Bools:
 def is_held_back(cycle: Cycle, job: Job) -> bool:
     """Whether a job that runs in part, or has a reservation, waits for a starving one."""
     return any(
-        job.queue == first.queue and job is not first and job.order > first.order
+        job.queue == first.queue and job is not first and _comes_after(cycle, job, first)
         for first in starving(cycle)
     )
+
+
+def _is_shared(cycle: Cycle, job: Job) -> bool:
+    """Whether what users hold decides who comes first in a job's queue."""
+    return cycle.user_usage is not None and cycle.user_usage.counts(job.queue)
+
+
+def _comes_after(cycle: Cycle, job: Job, first: Job) -> bool:
+    usage = cycle.user_usage
+    if usage is None or not usage.counts(job.queue):
+        return job.order > first.order
+    return usage.place(job) > usage.place(first)
+
+
+def _served_later(cycle: Cycle, job: Job, rows: Counts, later: Bools) -> Bools:
+    """(r,) whether rows of a job's queue, of its priority, are served after it.
+
+    Args:
+        cycle: the cycle.
+        job: of whose queue they are.
+        rows: numbers.
+        later: whether they were submitted after it.
+    """
+    usage = cycle.user_usage
+    if usage is None or not usage.counts(job.queue):
+        return later
+    mine, found = usage.held(job.queue, job.spec.user), later.copy()
+    for place, number in enumerate(rows.tolist()):
+        row = cycle.state.waiting.rows[number]
+        held = mine if row is None else usage.held(job.queue, row.user)
+        if held != mine:
+            found[place] = held > mine
+    return found
 
 
 def _starving(cycle: Cycle) -> tuple[Job, ...]:
@@ -110,8 +145,35 @@ def _late_rows(cycle: Cycle) -> Counts:
     highest = np.full(len(cycle.queue_usage.used), -LARGEST, np.int64)
     np.maximum.at(highest, waiting.queue.take(every), waiting.priority.take(every))
     rows = rows[waiting.priority.take(rows) == highest.take(waiting.queue.take(rows))]
+    rows = _of_least_users(cycle, rows, every)
     ordered: Counts = rows.take(np.lexsort((rows, waiting.since.take(rows))))
     return ordered
+
+
+def _of_least_users(cycle: Cycle, rows: Counts, every: Counts) -> Counts:
+    """These rows without those, in queues shared between users, before whom others are served.
+
+    Args:
+        cycle: the cycle.
+        rows: each of the highest priority in its queue.
+        every: all rows that could ever start.
+    """
+    usage, waiting = cycle.user_usage, cycle.state.waiting
+    if usage is None:
+        return rows
+    least: dict[tuple[int, int], Held] = {}
+    for number in every.tolist():
+        row = waiting.rows[number]
+        if row is not None and usage.counts(row.queue):
+            key, held = (row.queue, row.priority), usage.held(row.queue, row.user)
+            least[key] = min(least.get(key, held), held)
+    kept = [
+        row is None
+        or not usage.counts(row.queue)
+        or usage.held(row.queue, row.user) == least[row.queue, row.priority]
+        for row in map(waiting.rows.__getitem__, rows.tolist())
+    ]
+    return rows.compress(np.array(kept, np.bool_))
 
 
 def _has_right(cycle: Cycle, job: Job) -> bool:
@@ -133,7 +195,7 @@ def _is_free(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
 
 def _behind_known(cycle: Cycle, job: Job) -> Triple:
     """``_behind``, worked out again when the queue's work has changed."""
-    if cycle.moves.evicted.any():
+    if cycle.moves.evicted.any() or _is_shared(cycle, job):
         return _behind(cycle, job)
     memory, changed_at = cycle.state.cache, cycle.state.queues.changed_at
     stamp = changed_at.get(job.queue, 0), job.spec.priority, job.spec.created_at
@@ -150,6 +212,9 @@ def _behind(cycle: Cycle, job: Job) -> Triple:
     slots = np.flatnonzero((jobs.queue == job.queue) & (jobs.placed > 0))
     priority, spec = jobs.priority.take(slots), job.spec
     later = jobs.created.take(slots) > spec.created_at
+    if _is_shared(cycle, job):
+        others = [jobs.at(slot) for slot in slots.tolist()]
+        later = np.array([_comes_after(cycle, one, job) for one in others], np.bool_)
     slots = slots[(priority < spec.priority) | ((priority == spec.priority) & later)]
     records = map(jobs.by_slot.__getitem__, slots.tolist())
     rows = np.array([row for job in records if job for row in job.rows.values()], np.int64)

@@ -4,13 +4,15 @@ A decision costs nothing for them: what is asked about is looked into then, and 
 share their facts.
 """
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from typing_extensions import override
 
+from carrel_scheduler.core.cycle.user_usage import UserUsage
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.explaining.explain import Explainer
 from carrel_scheduler.core.queues.order import Service
@@ -33,7 +35,7 @@ class Reasons(Mapping[str, Reason]):
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle = cycle
         self._explainer = Explainer(cycle)
-        self._ahead: dict[int, dict[str, int]] = {}
+        self._ahead: dict[int, dict[str, tuple[int, int]]] = {}
         self._made: dict[str, Reason] = {}
         self._count: int | None = None
 
@@ -66,16 +68,25 @@ class Reasons(Mapping[str, Reason]):
         reason = self._explainer.of(job)
         if reason.cls is ReasonClass.STARTING or job.rows:
             return reason
-        ahead = self._places(job.queue).get(job.spec.uid, 0)
+        ahead, passed = self._places(job.queue).get(job.spec.uid, (0, 0))
+        usage = self._cycle.user_usage
+        if passed and usage is not None:
+            held, _ = usage.held(job.queue, job.spec.user)
+            reason = replace(reason, passed_by=passed, user_gpus=held)
         return replace(reason, ahead=ahead) if ahead else reason
 
-    def _places(self, queue: int) -> dict[str, int]:
-        """How many of the same queue are served before each of its jobs that do not start."""
+    def _places(self, queue: int) -> dict[str, tuple[int, int]]:
+        """How many of the same queue are served before each of its jobs that do not start.
+
+        The second number is how many of them come before it only because their users hold less.
+        """
         found = self._ahead.get(queue)
         if found is None:
             cycle = self._cycle
             mine = [job for job in _queue_jobs(cycle.state, queue) if not cycle.started(job)]
-            found = {job.spec.uid: place for place, job in enumerate(mine)}
+            found = {job.spec.uid: (place, 0) for place, job in enumerate(mine)}
+            if cycle.user_usage is not None and cycle.user_usage.counts(queue):
+                found = _with_passing(cycle.user_usage.in_turn(queue, mine))
             self._ahead[queue] = found
         return found
 
@@ -87,6 +98,16 @@ class Reasons(Mapping[str, Reason]):
             yield state.partial[uid]
         for uid in sorted(state.gated):
             yield state.gated[uid]
+
+
+def _with_passing(jobs: Sequence[Job]) -> dict[str, tuple[int, int]]:
+    """The place of each in this order, and how many before it were submitted after it."""
+    found: dict[str, tuple[int, int]] = {}
+    orders: list[tuple[int, float, str]] = []
+    for place, job in enumerate(jobs):
+        found[job.spec.uid] = place, len(orders) - bisect_left(orders, job.order)
+        insort(orders, job.order)
+    return found
 
 
 def _asks(state: "Columns", job: Job) -> bool:
@@ -124,8 +145,11 @@ def service_order(state: "Columns", total: Triple) -> tuple[str, ...]:
     for job in state.partial.values():
         if not job.rows:
             lines.setdefault(job.queue, []).append(job)
-    for jobs in lines.values():
+    users = UserUsage(state) if any(state.queues.table.fair_users) else None
+    for line, jobs in lines.items():
         jobs.sort(key=lambda job: job.order, reverse=True)
+        if users is not None and users.counts(line):
+            lines[line] = users.in_turn(line, jobs)[::-1]
 
     def head(leaf: int) -> Triple | None:
         line = lines[leaf]

@@ -117,7 +117,12 @@ def waiting_rows_are_equal(state: Columns) -> list[str]:
     for row in state.waiting:
         for job in row.members.values():
             mine = (job.queue, job.shape.id, job.spec.priority, job.spec.preemptible)
-            if mine != (row.queue, row.shape.id, row.priority, row.preemptible):
+            asked_for = state.queues.table.fair_users[job.queue]
+            whose = job.spec.user if asked_for else ""
+            if (*mine, whose) != (
+                *(row.queue, row.shape.id, row.priority, row.preemptible),
+                row.user,
+            ):
                 found.append(f"{job.uid} stands in a row of others")
             if job.waiting is not row or not job.fresh:
                 found.append(f"{job.uid} stands in a row and does not belong there")

@@ -137,7 +137,19 @@ def sentence(reason: Reason, project: str, *, names: bool = True) -> str:
         project: the project of that workload.
         names: whether names of other projects' workloads may be told.
     """
-    return SENTENCES[reason.token](reason, Reader(project, names))
+    text = SENTENCES[reason.token](reason, Reader(project, names))
+    return f"{text} {_passed(reason, project)}" if reason.passed_by else text
+
+
+def _passed(reason: Reason, project: str) -> str:
+    """That later work of users who hold less goes first."""
+    one = reason.passed_by == 1
+    later = "1 later workload" if one else f"{reason.passed_by:,} later workloads"
+    whose = "a user who holds less goes" if one else "users who hold less go"
+    held = f"Its user holds {amount('gpu', reason.user_gpus)} of `{project}`, so"
+    if not reason.user_gpus:
+        held = f"Users share `{project}` equally:"
+    return f"{held} {later} of {whose} first."
 
 
 def help_text(reason: Reason, project: str, *, names: bool = True) -> str:
@@ -178,6 +190,8 @@ def data(reason: Reason, project: str = "", *, names: bool = True) -> dict[str, 
         "tasks": reason.tasks,
         "there": reason.there,
         "until": reason.until,
+        "passed_by": reason.passed_by,
+        "user_gpus": reason.user_gpus,
     }
 
 

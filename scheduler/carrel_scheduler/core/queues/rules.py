@@ -41,6 +41,7 @@ class RuleTable:
         quotas, caps: ``quota`` and ``cap`` as columns; ``tree``: who is above whom.
         patience: (Q,) seconds, NaN where neither the queue nor one above says it.
         bounds: what work of this queue can run into on its way up, nearest queue first.
+        fair_users: whether its waiting work is ordered by what its users hold.
         group_limits: group of nodes -> thousandths of GPUs that the queue holds there at most.
     """
 
@@ -55,6 +56,7 @@ class RuleTable:
             for rule, limit, quota in zip(rules, self.limit, self.quota, strict=True)
         ]
         self.group_limits = [dict(rule.group_limits) if rule else {} for rule in rules]
+        self.fair_users = [rule is not None and rule.fair_users for rule in rules]
         self.weight = [rule.weight if rule else NONE for rule in rules]
         self.rank = [rule.rank if rule else 0 for rule in rules]
         live = sorted((rule.created_at, rule.name, slot) for slot, rule in enumerate(rules) if rule)

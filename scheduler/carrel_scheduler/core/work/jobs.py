@@ -133,16 +133,18 @@ class WaitingRow:
     """Waiting jobs of equal queue, shape, priority and preemptibility.
 
     ``members`` maps slots of jobs to jobs; the heap behind it may still hold jobs that have left.
+    ``user`` is whose they are, empty where the queue's order does not ask for users.
     """
 
-    __slots__ = ("heap", "id", "members", "preemptible", "priority", "queue", "shape")
+    __slots__ = ("heap", "id", "members", "preemptible", "priority", "queue", "shape", "user")
 
-    def __init__(self, number: int, job: Job) -> None:
+    def __init__(self, number: int, job: Job, user: str) -> None:
         self.id = number
         self.queue = job.queue
         self.shape: Shape = job.shape
         self.priority = job.spec.priority
         self.preemptible = job.spec.preemptible
+        self.user = user
         self.members: dict[str, Job] = {}
         self.heap: list[tuple[float, str]] = []
 

@@ -1,6 +1,7 @@
 """Waiting jobs in rows: equal jobs share a row, oldest first.
 
-A row is (queue, shape, priority, preemptibility); ten thousand waiting jobs are a few thousand
+A row is (queue, shape, priority, preemptibility), and the user where the queue orders work by what
+its users hold; ten thousand waiting jobs are a few thousand
 rows, and a cycle touches only jobs that move. The columns answer for all rows at once whether the
 capacity for one task, times the number of tasks, is there.
 """
@@ -17,7 +18,7 @@ from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
 Times = npt.NDArray[np.float64]
-Key = tuple[int, int, int, Preemptibility]
+Key = tuple[int, int, int, Preemptibility, str]
 
 FEW = 64
 """So many rows are looked at by themselves, without the whole columns."""
@@ -95,13 +96,18 @@ class WaitingRows:
                 found &= demand.take(rows) <= bound.take(queue)
         return found
 
-    def add(self, job: Job) -> None:
-        """Put a job into its row."""
+    def add(self, job: Job, user: str = "") -> None:
+        """Put a job into its row.
+
+        Args:
+            job: it holds nothing.
+            user: whose it is; empty where its queue does not ask.
+        """
         spec = job.spec
-        key = (job.queue, job.shape.id, spec.priority, spec.preemptible)
+        key = (job.queue, job.shape.id, spec.priority, spec.preemptible, user)
         row = self._by_key.get(key)
         if row is None:
-            row = self._by_key[key] = self._new(job)
+            row = self._by_key[key] = self._new(job, user)
         row.members[spec.uid] = job
         heapq.heappush(row.heap, (spec.created_at, spec.uid))
         if spec.created_at < self.since.item(row.id):
@@ -119,7 +125,8 @@ class WaitingRows:
         self.count -= 1
         del row.members[job.spec.uid]
         if not row.members:
-            del self._by_key[row.queue, row.shape.id, row.priority, row.preemptible]
+            key = (row.queue, row.shape.id, row.priority, row.preemptible, row.user)
+            del self._by_key[key]
             self.rows[row.id] = None
             self.need[row.id] = 0
             self._spare.append(row.id)
@@ -135,12 +142,12 @@ class WaitingRows:
             row.heap = [(job.spec.created_at, uid) for uid, job in row.members.items()]
             heapq.heapify(row.heap)
 
-    def _new(self, job: Job) -> WaitingRow:
+    def _new(self, job: Job, user: str) -> WaitingRow:
         if not self._spare:
             self._grow()
         self._used = self._order = None
         number = self._spare.pop()
-        row = self.rows[number] = WaitingRow(number, job)
+        row = self.rows[number] = WaitingRow(number, job, user)
         first = job.shape.first_step
         cls = job.shape.classes[first[0]]
         self.cls[number] = cls

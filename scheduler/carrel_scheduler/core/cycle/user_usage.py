@@ -1,0 +1,78 @@
+"""What users hold in queues that order their work by it, in one cycle; see ``queues.user_order``.
+
+As of queues, placed and reserved capacity counts, and what is terminating does not. A cycle in
+which no queue shares between its users has no ``UserUsage``.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carrel_scheduler.core.queues.user_order import Held, Place, UserTurns, place_of
+from carrel_scheduler.core.work.jobs import Job
+
+if TYPE_CHECKING:
+    from carrel_scheduler.core.columns import Columns
+
+
+class UserUsage:
+    """GPU thousandths and millicores that each user holds or has reserved, by queue."""
+
+    def __init__(self, state: "Columns") -> None:
+        """As the cycle begins; ``add`` tells what changes."""
+        self._fair = state.queues.table.fair_users
+        self._held: dict[tuple[int, str], list[int]] = {}
+        tasks, jobs = state.tasks, state.jobs
+        rows = tasks.used()
+        rows = rows[~tasks.stopping.take(rows)]
+        slots = tasks.job.take(rows)
+        mine = np.array(self._fair, np.bool_).take(jobs.queue.take(slots))
+        rows, slots = rows[mine], slots[mine]
+        gpus, cores = tasks.gpu_of(rows).tolist(), tasks.host[0].take(rows).tolist()
+        for slot, gpu, cpu in zip(slots.tolist(), gpus, cores, strict=True):
+            self.add(jobs.at(slot), (gpu, cpu))
+        for job in state.reserved.values():
+            for _, place in job.reservation:
+                self.add(job, place.amounts)
+
+    def add(self, job: Job, amounts: Sequence[int], sign: int = 1) -> None:
+        """Count what a job begins to hold, or no longer holds."""
+        if self._fair[job.queue]:
+            held = self._held.setdefault((job.queue, job.spec.user), [0, 0])
+            held[0] += sign * amounts[0]
+            held[1] += sign * amounts[1]
+
+    def held(self, queue: int, user: str) -> Held:
+        """What a user holds in a queue."""
+        gpu, cpu = self._held.get((queue, user), (0, 0))
+        return gpu, cpu
+
+    def counts(self, queue: int) -> bool:
+        """Whether a queue orders work by what its users hold."""
+        return self._fair[queue]
+
+    def place(self, job: Job) -> Place:
+        """The place of a job in its queue by what its user holds now; smaller goes first."""
+        held = self.held(job.queue, job.spec.user)
+        above, since, uid = job.order
+        return place_of((above, 0, since, uid), held)
+
+    def in_turn(self, queue: int, jobs: Iterable[Job]) -> list[Job]:
+        """Jobs of a queue as they are served one after the other, each counted as it is."""
+        served: dict[str, Held] = {}
+
+        def held(user: str) -> Held:
+            return served.get(user) or self.held(queue, user)
+
+        turns: UserTurns[Job] = UserTurns(held)
+        for job in jobs:
+            above, since, uid = job.order
+            turns.push(job.spec.user, (above, 0, since, uid), job)
+        order: list[Job] = []
+        while (best := turns.pop()) is not None:
+            user, first = best.spec.user, best.shape.first
+            gpu, cpu = held(user)
+            served[user] = gpu + first[0], cpu + first[1]
+            order.append(best)
+        return order
