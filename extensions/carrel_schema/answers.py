@@ -26,6 +26,7 @@ from carrel_schema.objects import (
     Rank,
     ReasonInfo,
     TrainingLimits,
+    UserOrder,
     Weight,
 )
 
@@ -163,9 +164,12 @@ class ProjectFields(DepartmentFields, frozen=True, kw_only=True):
     Attributes:
         max_gpus_per_user: GPUs that the work of each of its users may have at a time, what it may
             grow to included; null: no limit.
+        user_order: what decides between its waiting work of equal priority: only who submitted
+            first, or before that whose user holds fewer GPUs, then less CPU, of the project's.
     """
 
     max_gpus_per_user: QuotaGpus | None = None
+    user_order: UserOrder = "submission"
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
     department: Name | None = None

@@ -443,6 +443,7 @@ class Workload(msgspec.Struct, kw_only=True):
 Weight = Annotated[int, Constraint(ge=0, le=1_000_000)]
 Rank = Annotated[int, Constraint(ge=-1000, le=1000)]
 Placement = Literal["pack", "spread"]
+UserOrder = Literal["submission", "fair-share"]
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
@@ -494,6 +495,8 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
             group; of groups that are not named as many as `limit` allows.
         max_gpus_per_user: GPUs that the work of each of its users may have at a time, what it may
             grow to included; null: no limit.
+        user_order: what decides between its waiting work of equal priority: only who submitted
+            first, or before that whose user holds fewer GPUs, then less CPU, of the project's.
     """
 
     description: Text = ""
@@ -510,6 +513,7 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     node_groups: NodeGroupLists = NodeGroupLists()
     node_group_limits: NodeGroupAmounts = {}
     max_gpus_per_user: QuotaGpus | None = None
+    user_order: UserOrder = "submission"
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
     color: int = 0

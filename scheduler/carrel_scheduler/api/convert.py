@@ -199,7 +199,7 @@ def _department_fields(spec: DepartmentSpec | ProjectSpec) -> dict[str, Any]:
 
 
 def _project_fields(spec: ProjectSpec) -> dict[str, Any]:
-    names = ("interactive", "training", "max_gpus_per_user")
+    names = ("interactive", "training", "max_gpus_per_user", "user_order")
     rules = {name: getattr(spec, name) for name in names}
     return _department_fields(spec) | rules | {"department": spec.department or None}
 

@@ -20,6 +20,7 @@ def quota_findings(
     departments: Sequence[Department],
     gpu_milli: int,
     groups: Mapping[str, int] = MappingProxyType({}),
+    users: Mapping[str, int] = MappingProxyType({}),
 ) -> list[QuotaFinding]:
     """All findings: of the cluster, then of each department and project by name.
 
@@ -28,6 +29,7 @@ def quota_findings(
         departments: all.
         gpu_milli: the GPUs that there are; 0 while none is known, which is compared with nothing.
         groups: the GPUs of each group of nodes that there is.
+        users: how many members projects have whose users share them; others are not asked about.
     """
     found = list(_of_cluster(projects, departments, gpu_milli))
     by_name = {one.meta.name: one.spec for one in departments}
@@ -42,6 +44,7 @@ def quota_findings(
         name, spec = project.meta.name, project.spec
         found += _of_project(name, spec, by_name.get(spec.department), others)
         found += _of_rules("project", name, spec, gpu_milli)
+        found += _of_users(name, spec, users.get(name))
         above = by_name.get(spec.department)
         limits = {} if above is None else above.node_group_limits
         found += _of_group_limits("project", name, spec, groups, limits)
@@ -117,6 +120,22 @@ def _of_project(
     limit = spec.limit.gpu_milli
     if limit is not None and above is not None and limit > above:
         yield _never_binds("project", name, limit, f"its department is limited to {_count(above)}")
+
+
+def _of_users(name: str, spec: ProjectSpec, members: int | None) -> Iterator[QuotaFinding]:
+    """An order between users where there are none to be ordered."""
+    if spec.user_order == "fair-share" and members is not None and members < 2:
+        there = "one member" if members else "no members"
+        yield QuotaFinding(
+            kind="project",
+            name=name,
+            field="user_order",
+            severity="notice",
+            sentence=(
+                f"The order `fair-share` between the users of `{name}` has no effect: it has "
+                f"{there}."
+            ),
+        )
 
 
 def _of_rules(

@@ -20,6 +20,26 @@ async def test_the_most_gpus_of_each_user_is_set_and_taken_away(desk: Desk) -> N
     assert removed.body["max_gpus_per_user"] is None
 
 
+async def test_the_order_of_users_is_set_and_found_without_effect(desk: Desk) -> None:
+    assert (await desk.ask("GET", "/projects/vision", "ada")).body["user_order"] == "submission"
+    fair = {"user_order": "fair-share"}
+    assert (await desk.ask("PATCH", "/projects/vision", "ada", json=fair)).status == 403
+    set_to = await desk.ask("PATCH", "/projects/vision", "root", json=fair)
+    assert set_to.body["user_order"] == "fair-share"
+    wrong = await desk.ask("PATCH", "/projects/vision", "root", json={"user_order": "fifo"})
+    assert wrong.fields == {"user_order": "unknown_value"}, wrong.body
+
+    async def found() -> list[str]:
+        told = await desk.ask("GET", "/quota-findings", "root")
+        return [one["field"] for one in told.body["items"] if one["name"] == "vision"]
+
+    assert "user_order" not in await found(), "ada and bea"
+    desk.membership.groups["vision"] = {"ada"}
+    assert "user_order" in await found()
+    desk.membership.down = True
+    assert "user_order" not in await found()
+
+
 async def test_a_project_is_made_with_its_group_and_a_colour_of_its_own(desk: Desk) -> None:
     body = {"name": "robots", "quota": {"gpus": 2}, "interactive": {"idle_timeout_seconds": 3600}}
     reply = await desk.ask("POST", "/projects", "root", json=body)

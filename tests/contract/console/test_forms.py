@@ -114,6 +114,7 @@ async def test_saving_sends_only_what_was_changed(site: Site, root: Visitor) -> 
         root, quota_gpus="2", limit_gpus="", weight="5", time_limit="8 h", action="save"
     )
     data["user_gpus"] = "1.5"
+    data["user_order"] = "fair-share"
     del data["over_quota"]
     page = await root.post("projects/vision", data)
     assert page.address == site.url("projects/vision?note=saved")
@@ -123,6 +124,8 @@ async def test_saving_sends_only_what_was_changed(site: Site, root: Visitor) -> 
     assert after["limit"]["gpus"] is None
     assert after["weight"] == 5
     assert after["max_gpus_per_user"] == 1.5
+    assert after["user_order"] == "fair-share"
+    assert 'value="fair-share" selected' in (await root.get("projects/vision")).text
     assert after["over_quota"] is False
     assert after["interactive"] == before["interactive"] | {"time_limit_seconds": 28_800.0}
 

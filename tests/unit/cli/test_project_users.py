@@ -16,6 +16,15 @@ def test_the_limit_of_users_is_set_shown_and_taken_away(run: Run, fake: FakeSche
     assert "'few' is no number; write one, or" in " ".join(wrong.err.replace("│", "").split())
 
 
+def test_the_order_of_users_is_set_and_shown(run: Run, fake: FakeScheduler) -> None:
+    update = ("project", "update", "vision", "--user-order")
+    assert run(*update, "fair-share", user="root").code == 0
+    assert fake.project("vision")["user_order"] == "fair-share"
+    assert "fair-share" in run("project", "describe", "vision").out
+    wrong = run(*update, "fair", user="root")
+    assert "'fair': write submission or fair-share" in " ".join(wrong.err.replace("│", "").split())
+
+
 def test_several_projects_are_changed_together(run: Run, fake: FakeScheduler) -> None:
     both = ("project", "update", "vision", "speech", "--rank", "3")
     told = run(*both, "--dry-run", user="root").out

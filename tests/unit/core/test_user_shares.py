@@ -137,12 +137,12 @@ def test_who_holds_more_is_told_so() -> None:
     assert (reason.passed_by, reason.user_gpus, reason.ahead) == (2, 2000, 2)
     text = sentence(reason, "vision")
     assert text.endswith(
-        "Its user holds 2 GPUs of `vision`, so 2 later workloads of users who hold less go first."
+        "Its user holds 2 GPUs of `vision`; later work of users who hold less goes first."
     )
     assert "2 workloads of `vision` are served before it" in help_text(reason, "vision")
     assert plan.reasons["bea4"].passed_by == 1
     assert plan.reasons["carl6"].passed_by == 0
-    assert "go first" not in sentence(plan.reasons["carl6"], "vision")
+    assert "goes first" not in sentence(plan.reasons["carl6"], "vision")
     assert list(plan.queue) == ["carl6", "bea4", "ada3", "bea5"]
 
 

@@ -20,6 +20,17 @@ def department(name: str, gpus: int | None, *, limit: int | None = None) -> Depa
     return Department(meta=Meta(name=name), spec=DepartmentSpec(quota=quota, limit=most))
 
 
+def test_an_order_between_users_needs_users() -> None:
+    shared = project("vision", 3000, user_order="fair-share")
+    for members, told in ((0, "it has no members"), (1, "it has one member"), (2, ""), (None, "")):
+        users = {} if members is None else {"vision": members}
+        found = quota_findings([shared], [], EIGHT, users=users)
+        assert [one.field for one in found] == (["user_order"] if told else [])
+        assert all(told in one.sentence for one in found)
+    plain = project("vision", 3000)
+    assert quota_findings([plain], [], EIGHT, users={"vision": 1}) == []
+
+
 def test_what_fits_is_not_told() -> None:
     projects = [
         project("vision", 3000, department="science"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NONE = "none"
 WEIGHTS = {"low": 1, "medium": 2, "high": 3}
 PLACEMENTS = ("pack", "spread")
+USER_ORDERS = ("submission", "fair-share")
 Text = str | None
 Whole = int | None
 Switch = bool | None
@@ -138,6 +139,14 @@ class ProjectOptions(RuleOptions):
         Text,
         Option("--max-gpus-per-user", help="GPUs that each user may have at a time, or none."),
     ] = None
+    user_order: Annotated[
+        Text,
+        Option(
+            "--user-order",
+            help="Who of equal priority is served first: by submission, or the user who holds"
+            " less (fair-share).",
+        ),
+    ] = None
     interactive_time_limit: Annotated[
         Text, Option("--interactive-time-limit", help="Workspaces stop after 8h, or none.")
     ] = None
@@ -181,7 +190,12 @@ class ProjectOptions(RuleOptions):
         most = _bound(
             self.max_gpus_per_user, lambda text: _number(text, "--max-gpus-per-user", float)
         )
-        own = {"department": self.department, "max_gpus_per_user": most}
+        order = None if self.user_order is None else _user_order(self.user_order)
+        own = {
+            "department": self.department,
+            "max_gpus_per_user": most,
+            "user_order": order,
+        }
         return RuleOptions.body(self) | _given(own)
 
     @override
@@ -252,6 +266,12 @@ def _weight(text: str) -> float:
 def _placement(text: str) -> str:
     if text not in PLACEMENTS:
         raise typer.BadParameter(f"--placement {text!r}: write pack, spread or none.")
+    return text
+
+
+def _user_order(text: str) -> str:
+    if text not in USER_ORDERS:
+        raise typer.BadParameter(f"--user-order {text!r}: write submission or fair-share.")
     return text
 
 
@@ -337,6 +357,7 @@ def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
             ("Limit", cells.amounts(project.limit)),
             *group_limits_said(project.node_group_limits),
             ("GPUs of each user", cells.amount(project.max_gpus_per_user)),
+            ("Order of users", project.user_order),
             ("Over quota", "yes" if project.over_quota else "no"),
             ("Weight", "by its quota" if project.weight is None else str(project.weight)),
             ("Rank", str(project.rank)),

@@ -102,7 +102,8 @@ async def list_quota_findings(call: Call) -> Answer:
             return person.may("departments:read", Scope("department", one.name))
         return person.may("projects:update", PLATFORM)
 
-    found = quota_findings(projects, departments, gpu_milli, groups)
+    members = await call.services.projects.members_of_shared(projects)
+    found = quota_findings(projects, departments, gpu_milli, groups, members)
     return Answer(answers.QuotaFindings(items=list(filter(seen, found))))
 
 

@@ -18,7 +18,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.principals.authentication import asking_the_hub
-from carrel_scheduler.api.principals.identity import Principal, UnknownHubUser
+from carrel_scheduler.api.principals.identity import IdentityUnavailable, Principal, UnknownHubUser
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
@@ -280,6 +280,15 @@ class Projects:
         await self.get(name)
         with asking_the_hub():
             return await self._deps.membership.users(name)
+
+    async def members_of_shared(self, projects: Collection[Project]) -> dict[str, int]:
+        """How many members each of these has whose users share it, as far as the Hub tells."""
+        found: dict[str, int] = {}
+        for one in projects:
+            if one.spec.user_order == "fair-share":
+                with contextlib.suppress(IdentityUnavailable):
+                    found[one.meta.name] = len(await self._deps.membership.users(one.meta.name))
+        return found
 
     async def add_member(self, name: str, user: str) -> Sequence[str]:
         """Make a user a member; returns all."""

@@ -142,14 +142,11 @@ def sentence(reason: Reason, project: str, *, names: bool = True) -> str:
 
 
 def _passed(reason: Reason, project: str) -> str:
-    """That later work of users who hold less goes first."""
-    one = reason.passed_by == 1
-    later = "1 later workload" if one else f"{reason.passed_by:,} later workloads"
-    whose = "a user who holds less goes" if one else "users who hold less go"
-    held = f"Its user holds {amount('gpu', reason.user_gpus)} of `{project}`, so"
+    """That later work of users who hold less goes first; without numbers that soon change."""
     if not reason.user_gpus:
-        held = f"Users share `{project}` equally:"
-    return f"{held} {later} of {whose} first."
+        return f"Later work of users who hold less of `{project}` goes first."
+    held = amount("gpu", reason.user_gpus)
+    return f"Its user holds {held} of `{project}`; later work of users who hold less goes first."
 
 
 def help_text(reason: Reason, project: str, *, names: bool = True) -> str:

@@ -243,5 +243,7 @@ def _same(
         and known.get("bound") == reason.bound
         and known.get("nominated") == reserved
         and known.get("workload_uid", "") == reason.workload_uid
+        and bool(known.get("passed_by")) == bool(reason.passed_by)
+        and known.get("user_gpus", 0) == reason.user_gpus
         and holders == [(one.uid, one.amount) for one in reason.holders]
     )

@@ -6,7 +6,7 @@ start.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
@@ -352,7 +352,8 @@ def project_event(project: Project, departments: Container[str] = ()) -> QueueSe
     """
     department = project.spec.department
     parent = department_queue(department) if department in departments else ""
-    return _queue(project.meta.name, project, parent)
+    event = _queue(project.meta.name, project, parent)
+    return replace(event, fair_users=project.spec.user_order == "fair-share")
 
 
 def _queue(name: str, rules: Project | Department, parent: str = "") -> QueueSet:

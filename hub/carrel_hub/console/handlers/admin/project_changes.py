@@ -26,6 +26,7 @@ FIELDS: Final = {
     "changes.weight": "weight",
     "changes.rank": "rank",
     "changes.max_gpus_per_user": "user_gpus",
+    "changes.user_order": "user_order",
 }
 
 
@@ -72,6 +73,8 @@ def changes_of(form: Form) -> dict[str, Any]:
             changes[group] = {"gpus": _bound(form, name)}
     if form.value("user_gpus"):
         changes["max_gpus_per_user"] = _bound(form, "user_gpus")
+    if form.value("user_order"):
+        changes["user_order"] = form.value("user_order")
     if form.value("weight"):
         named = WEIGHTS.get(form.value("weight").lower())
         changes["weight"] = _bound(form, "weight") if named is None else named
