@@ -18,7 +18,7 @@ from carrel_scheduler.core.cycle.failed_searches import REFUSED, SEARCHED, Answe
 from carrel_scheduler.core.cycle.starvation import held_back, rows_over_limit
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts
 from carrel_scheduler.core.queues.order import Service
-from carrel_scheduler.core.queues.user_order import Key, UserTurns
+from carrel_scheduler.core.queues.user_order import Key, UserOrder
 from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
@@ -200,7 +200,7 @@ class Offers:
         self._missed = 0
         self._first: dict[int, Triple] = {}
         self._heaps: dict[int, list[tuple[Key, Candidate]]] = {}
-        self._turns: dict[int, UserTurns[Candidate]] = {}
+        self._turns: dict[int, UserOrder[Candidate]] = {}
         self._numbers = self._above = self._leaves = rows[:0]
         self._since = np.zeros(0, np.float64)
         self._next: dict[int, int] = {}
@@ -360,7 +360,7 @@ class Offers:
             return
         turns = self._turns.get(job.queue)
         if turns is None:
-            turns = self._turns[job.queue] = UserTurns(partial(usage.held, job.queue))
+            turns = self._turns[job.queue] = UserOrder(partial(usage.held, job.queue))
         turns.push(job.spec.user, key, candidate)
 
     def _pull(self, leaf: int, heap: list[tuple[Key, Candidate]]) -> None:
@@ -409,7 +409,7 @@ class Offers:
                 return self._cycle.demand(candidate.job, candidate.step)
             heapq.heappop(heap)
 
-    def _head_in_turn(self, turns: UserTurns[Candidate]) -> Triple | None:
+    def _head_in_turn(self, turns: UserOrder[Candidate]) -> Triple | None:
         feasible = self._feasible
         while (candidate := turns.first()) is not None:
             if feasible is None or candidate.row is None or feasible.fits_row(candidate.row.id):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carrel_scheduler.core.queues.user_order import Held, Place, UserTurns, place_of
+from carrel_scheduler.core.queues.user_order import Held, Place, UserOrder, place_of
 from carrel_scheduler.core.work.jobs import Job
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class UserUsage:
         def held(user: str) -> Held:
             return served.get(user) or self.held(queue, user)
 
-        turns: UserTurns[Job] = UserTurns(held)
+        turns: UserOrder[Job] = UserOrder(held)
         for job in jobs:
             above, since, uid = job.order
             turns.push(job.spec.user, (above, 0, since, uid), job)

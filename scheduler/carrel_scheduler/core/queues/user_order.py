@@ -28,7 +28,7 @@ def place_of(key: Key, held: Held) -> Place:
     return (above, stage, *held, since, uid)
 
 
-class UserTurns(Generic[T]):
+class UserOrder(Generic[T]):
     """The waiting work of one queue, in the order of service.
 
     Args:
