@@ -116,7 +116,7 @@ def pod_group_status(
     phase = "placed" if placed else "ended" if not pods and was != "pending" else "pending"
     token, reason = {"placed": ("Placed", ""), "ended": ("Ended", "Its pods have ended.")}.get(
         phase
-    ) or _waits(group, workloads, lost, pods)
+    ) or why_not_placed(group.spec.min_member, workloads, lost, pods)
     observed = {SCHEDULED: (phase == "placed", token, reason)}
     if phase == "ended":
         observed[COMPLETE] = (True, token, reason)
@@ -129,17 +129,23 @@ def pod_group_status(
     }
 
 
-def _waits(
-    group: PodGroup, workloads: Sequence[ExternalWorkload], lost: Sequence[ExternalPod], pods: int
+def why_not_placed(
+    least: int, workloads: Sequence[ExternalWorkload], lost: Sequence[ExternalPod], pods: int
 ) -> tuple[str, str]:
-    """The reason of pending pods in a group: token and message."""
+    """The reason of pending pods in a group: token and message.
+
+    Args:
+        least: so many start together.
+        workloads: of its pods.
+        lost: those of its pods whose project is not known.
+        pods: how many pods there are.
+    """
     if lost:
         return NO_PROJECT, no_project(lost[0].grouping.project)
     for workload in workloads:
         for task in workload.tasks:
             if task.waits:
                 return CAN_NOT_BE_PLACED, task.waits
-    least = group.spec.min_member
     if pods < least:
         there = "none of its pods is there" if not pods else f"only {pods:,} of them there"
         return PODS_MISSING, f"It starts with {least:,} pods at once, and {there}."
@@ -223,7 +229,7 @@ class GroupStatuses:
         self._client, self._current, self._now = client, current, now
         self._pods, self._nodes = pods, nodes
         self._changed = asyncio.Event()
-        current.notify = self._changed.set
+        current.listeners.append(self._changed.set)
 
     async def run(self) -> None:
         """Evaluate and write until cancelled."""

@@ -135,6 +135,7 @@ class ExternalWorkload:
         queued_tasks: the tasks that the core knows, by index.
         borrowed: it runs beyond its project's quota.
         why: the reason why it waits, as last written: token and sentence.
+        gives_way: for whom it was evicted last, in a sentence.
     """
 
     uid: str
@@ -148,6 +149,7 @@ class ExternalWorkload:
     queued_tasks: tuple[ExternalTask, ...] = ()
     borrowed: bool = False
     why: tuple[str, str] = ("", "")
+    gives_way: str = ""
 
     @property
     def holding(self) -> bool:

@@ -65,7 +65,7 @@ class OwnerLookup:
     async def __call__(self, owner: Owner, namespace: str) -> Owned | None:
         """The owner object; ``None`` if it does not exist or may not be read."""
         try:
-            resource = await self._resource(owner)
+            resource = await self.resource(owner)
             if resource is None:
                 return None
             where = namespace if resource.namespaced else ""
@@ -77,7 +77,8 @@ class OwnerLookup:
         except Forbidden:
             return None
 
-    async def _resource(self, owner: Owner) -> Resource | None:
+    async def resource(self, owner: Owner) -> Resource | None:
+        """The kind of an owner as the server has it; ``None`` where it has none."""
         key = (owner.api_version, owner.kind)
         if key not in self._kinds:
             for api_version in await self._versions(owner.api_version):

@@ -270,10 +270,6 @@ STALE_SECONDS: Final = 60.0
 REPORT_AGAIN_SECONDS: Final = 30.0
 
 
-def _ignore() -> None:
-    """Nothing follows changes."""
-
-
 def _no_executor(orders: PodOrders) -> None:
     raise RuntimeError(f"no executor carries out {orders}")
 
@@ -313,13 +309,18 @@ class ReconcilePass:
         self.epoch = 0
         self.ready = False
         self.stale_grace_s = stale_grace_s
-        self.notify: Callable[[], None] = _ignore
+        self.listeners: list[Callable[[], None]] = []
         self.execute: Callable[[PodOrders], None] = _no_executor
         self.attempts: Counter[str] = Counter()
         self.reported: dict[str, tuple[str, float]] = {}
         self.node_changed, self._queued = access.node_changed, access.queued
         self.timers: list[tuple[float, int, ExternalWorkload]] = []
         self.numbers = itertools.count()
+
+    def notify(self) -> None:
+        """Groups may have another status by now."""
+        for listener in self.listeners:
+            listener()
 
     def row(self, workload: ExternalWorkload, task: ExternalTask, phase: str) -> None:
         """Write the row of what a task holds from now on."""
@@ -419,7 +420,8 @@ class ReconcilePass:
         if task.allocation is None or task.releasing:
             return
         mark_releasing(self, workload, task)
-        task.evicted = True
+        task.evicted, workload.gives_way = True, message
+        self.notify()
         if task.pod is None:
             release(self, workload, task, Outcome.AGAIN)
             return

@@ -36,6 +36,9 @@ from carrel_scheduler.engines.kubernetes.external_pods.reading import (
     Reader,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.scheduling_group_status import (
+    SchedulingGroupStatuses,
+)
 from carrel_scheduler.engines.kubernetes.external_pods.usage import close_left_open
 from carrel_scheduler.engines.kubernetes.external_pods.workload_pods import DisruptionAnnouncer
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
@@ -467,6 +470,10 @@ class ExternalPodRunner:
             self._deliver(ExternalEvents((Ready(),)))
             began.set()
             group.create_task(self.executor.run())
+            groups_of_kubernetes = SchedulingGroupStatuses(
+                self._client, self._pods.current, self._now
+            )
+            group.create_task(groups_of_kubernetes.run())
             if self._pods.asks_for_nodes:
                 group.create_task(self._ask_for_nodes())
             if self._feeds.groups is not None and self._feeds.pod_groups is not None:

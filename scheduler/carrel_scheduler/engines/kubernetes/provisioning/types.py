@@ -23,7 +23,6 @@ OURS: Final = f"{names.MADE_BY}={names.MADE_BY_US},{names.WORKLOAD_UID}"
 """Selects what this scheduler made."""
 MOST_SETS: Final = 32
 """So many sets of pods a request has at most."""
-MOST_PODS: Final = 16_384
 _NAME: Final = re.compile(r"carrel-[0-9a-f]{24}-([1-9][0-9]{0,8})")
 
 
