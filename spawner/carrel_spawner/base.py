@@ -395,7 +395,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             if is_missing(error):
                 await self.clean_up()
                 return 0
-            self.log.warning("%s is taken to run on: %s", self._log_name, error)
+            self.log.warning("%s is assumed to be running: %s", self._log_name, error)
             return None
         if workload.uid != self.address.uid:
             await self.clean_up()
@@ -463,7 +463,7 @@ class WorkspaceSpawner(LoggingConfigurable):
                 self.choice = self.choice or Choice.of(found, self.offer, profile)
                 return await self._until_up(found)
         except (CarrelError, StartFailed, refusal.Refused, TimeoutError) as error:
-            self.log.warning("%s may not be there: %s", self._log_name, error)
+            self.log.warning("%s may not exist: %s", self._log_name, error)
         return self.known_url()
 
     def delete_forever(self) -> None:
@@ -477,12 +477,12 @@ class WorkspaceSpawner(LoggingConfigurable):
             if route:
                 await self.user.settings["proxy"].delete_route(route)
         except (aiohttp.ClientError, TimeoutError) as error:
-            self.log.warning("The address of %s stays for now: %s", self._log_name, error)
+            self.log.warning("the address of %s could not be updated: %s", self._log_name, error)
         try:
             for workload in await self.workspace.all():
                 await self.workspace.withdraw(workload)
         except CarrelError as error:
-            self.log.warning("The record of %s stays: %s", self._log_name, error)
+            self.log.warning("the record of %s could not be removed: %s", self._log_name, error)
 
     def get_state(self) -> dict[str, Any]:
         """The state for the Hub's database: the workload's address, or how it ended."""

@@ -26,7 +26,7 @@ async def listen(port: int, connect: Connect, opened: Callable[[int], object]) -
         try:
             await _pass_on(await connect(), reader, writer)
         except (CarrelError, ConnectionError) as error:
-            log.warning("a connection was not passed on: %s", error)
+            log.warning("a connection could not be forwarded: %s", error)
         finally:
             writer.close()
 
@@ -52,7 +52,7 @@ async def _pass_on(
             writer.write(message.data)
             await writer.drain()
         if message.type is aiohttp.WSMsgType.CLOSE and message.data == REFUSED:
-            log.warning("nothing was passed on: %s", message.extra)
+            log.warning("the port could not be forwarded: %s", message.extra)
     finally:
         sending.cancel()
         with contextlib.suppress(asyncio.CancelledError, ConnectionError):

@@ -133,7 +133,7 @@ class ActivityReporter:
             self._terminals.refresh()
         except Exception:
             # The managers are other people's code: one bad look must not end all signs of life.
-            log.exception("Looking at kernels and terminals failed")
+            log.exception("Reading the activity of kernels and terminals failed")
         self.tracker.input_seen(self._tool_activity())
 
     async def _post(self, now: float) -> None:
@@ -148,7 +148,7 @@ class ActivityReporter:
             return
         self._pace.succeeded()
         if away:
-            log.info("The scheduler takes signs of life again.")
+            log.info("The scheduler accepts activity reports again.")
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

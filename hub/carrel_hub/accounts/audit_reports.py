@@ -128,7 +128,7 @@ class AuditReports:
             if error.status not in WRONG:
                 return False
             # It will not take these later either.
-            log.warning("%d reports were refused by the audit log: %s", len(some), error)
+            log.warning("the audit log refused %d reports: %s", len(some), error)
         except CarrelError as error:
             log.debug("the audit log does not answer: %s", error)
             return False

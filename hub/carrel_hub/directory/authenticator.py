@@ -82,7 +82,7 @@ class DirectoryAuthenticator(Authenticator):
     async def report_again(self, name: str, identity: PosixIdentity) -> None:
         """The same for who was told before; tried again in the next round."""
         if not await self._numbers_told(name, identity):
-            self.log.warning("The scheduler was not told the numbers of %s", name)
+            self.log.warning("the POSIX numbers of %s could not be sent to the scheduler", name)
 
     async def _numbers_told(self, name: str, identity: PosixIdentity) -> bool:
         scheduler = self._scheduler()

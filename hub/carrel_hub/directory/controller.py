@@ -102,7 +102,9 @@ class DirectoryController:
         try:
             await self._report(self._succeeded_at, failed)
         except CarrelError as error:
-            self._log.debug("The scheduler was not told of the directory: %s", error)
+            self._log.debug(
+                "the state of the directory could not be sent to the scheduler: %s", error
+            )
 
     async def ask_about_all(self) -> str:
         """One round; it ends early when the directory does not answer, and returns why."""
@@ -143,7 +145,7 @@ class DirectoryController:
         if standing is Standing.SIGN_IN_AGAIN:
             sessions.end_sessions(user.orm_user)
         elif standing is Standing.GONE:
-            self._log.info("%s may not be here any more", user.name)
+            self._log.info("%s may not sign in any more", user.name)
             forget(user.orm_user)
             sessions.revoke(user.orm_user)
             await stop_servers(app, user, servers_of(user.orm_user))

@@ -148,7 +148,7 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
         before = await user.get_auth_state() if user is not None else None
         known = ((before or {}).get(self.user_auth_state_key) or {}).get("sub")
         if known and known != subject:
-            self.log.warning("Another person than before wants to sign in as %s", name)
+            self.log.warning("a different person tries to sign in as %s", name)
             raise web.HTTPError(403, f"The user name {name} is another person's. {ASK_AN_ADMIN}")
 
 

@@ -152,7 +152,7 @@ class LoadReporter:
             try:
                 await self._report(complete=complete)
             except CarrelError as error:
-                log.warning("the scheduler was not told of requests: %s", error)
+                log.warning("counts of requests could not be sent to the scheduler: %s", error)
                 self._complete = True
             await asyncio.sleep(PAUSE_SECONDS)
             try:

@@ -105,7 +105,7 @@ class Delivery:
                 await self._send(name, channel, alert)
             except NotDelivered as error:
                 if not state.error:
-                    log.warning("channel %s was not told of alerts: %s", name, error)
+                    log.warning("alerts could not be sent to channel %s: %s", name, error)
                 state.error = str(error)
                 if self._clock() - came > GIVEN_UP_SECONDS:
                     state.waiting.popleft()

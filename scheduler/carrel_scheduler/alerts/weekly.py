@@ -72,7 +72,7 @@ class WeeklyReports:
             try:
                 await self._tell(name, channel, subject, text)
             except NotDelivered as error:
-                log.warning("channel %s did not take the weekly report: %s", name, error)
+                log.warning("the weekly report could not be sent to channel %s: %s", name, error)
                 continue
             sent[name] = now
             await self._ledger.put_setting(SENT, sent)

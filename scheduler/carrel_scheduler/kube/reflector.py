@@ -314,13 +314,13 @@ class Reflector(Generic[T]):
 
     def _works(self) -> None:
         if self.trouble is not None:
-            log.info("Seeing %s again", self._selection.resource.plural)
+            log.info("watching %s again", self._selection.resource.plural)
         self.trouble = None
         self._backoff.reset()
 
     async def _failed(self, error: Exception) -> None:
         if type(self.trouble) is not type(error):
-            log.warning("Not seeing %s: %s", self._selection.resource.plural, error)
+            log.warning("%s cannot be watched: %s", self._selection.resource.plural, error)
         self.trouble = error
         pause = self._backoff.next()
         answered = isinstance(error, KubeError) and error.status

@@ -70,7 +70,7 @@ class CredentialsBreaker:
         if self.trouble != str(why):
             self.trouble = str(why)
             log.error(
-                "nothing can be asked of Kubernetes: %s; tried again every %g s",
+                "requests to the Kubernetes API fail: %s; retried every %g s",
                 why,
                 LONGEST_SECONDS,
             )
@@ -78,7 +78,7 @@ class CredentialsBreaker:
     def works(self) -> None:
         """Record that the server accepted the credentials."""
         if self.trouble:
-            log.info("Kubernetes answers again")
+            log.info("the Kubernetes API answers again")
         self.trouble, self._failures, self._why = "", 0, None
 
     def _rest(self) -> None:

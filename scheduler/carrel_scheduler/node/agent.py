@@ -153,11 +153,11 @@ def run(
         except Exception as error:  # noqa: BLE001 - the next look may succeed
             told = _in_words(error)
             if told != trouble:
-                log.warning("the scheduler was not told of this node's GPUs: %s", told)
+                log.warning("the report of this node's GPUs could not be sent: %s", told)
             trouble = told
         else:
             if trouble:
-                log.info("the scheduler is told of this node's GPUs again")
+                log.info("the scheduler receives reports of this node's GPUs again")
             trouble = ""
         if pause(seconds):
             return
@@ -185,12 +185,12 @@ def main() -> None:
         signal.signal(number, lambda *_: ended.set())
     provider = find_provider(settings)
     if provider is None:
-        log.info("this node shows no GPUs; looking again every %.0f s", SEARCH_SECONDS)
+        log.info("this node has no GPUs; checked again every %.0f s", SEARCH_SECONDS)
     while provider is None:
         if ended.wait(SEARCH_SECONDS):
             return
         provider = find_provider(settings)
-    log.info("telling %s of the GPUs of %s", settings.api_url, settings.node)
+    log.info("reporting to %s the GPUs of %s", settings.api_url, settings.node)
     run(provider, Reporter(settings).send, settings.seconds, ended.wait)
 
 

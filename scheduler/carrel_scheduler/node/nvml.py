@@ -208,7 +208,7 @@ class NvmlProvider:
                     handle, nvml.nvmlEventTypeXidCriticalError, self._events
                 )
             except nvml.NVMLError as error:
-                log.debug("GPU %d tells of no Xids: %s", index, error)
+                log.debug("GPU %d reports no Xids: %s", index, error)
                 continue
             self._registered.add(index)
         for _ in range(MOST_EVENTS):

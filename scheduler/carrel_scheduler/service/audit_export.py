@@ -67,7 +67,7 @@ class AuditExport:
             try:
                 await asyncio.to_thread(send, url, self._host, entries)
             except OSError as error:
-                log.warning("%s takes no entries of the audit log: %s", url, error)
+                log.warning("entries of the audit log could not be sent to %s: %s", url, error)
                 return
             sent = entries[-1].seq
             await self._ledger.put_setting(SENT, sent)

@@ -115,7 +115,7 @@ class Retention:
             try:
                 await self._sweep(project)
             except EngineError as error:
-                log.warning("files of work cannot be looked through: %s", error)
+                log.warning("files of work cannot be listed: %s", error)
         if self._clock() - self._measured_at >= HOUR_SECONDS:
             self._measured_at = self._clock()
             await self._remove_metrics()

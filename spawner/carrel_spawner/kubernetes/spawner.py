@@ -237,7 +237,9 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
             telling.cancel()
             (trouble_telling,) = await asyncio.gather(telling, return_exceptions=True)
             if isinstance(trouble_telling, Exception):
-                self.log.warning("News of %s ended early: %r", self._log_name, trouble_telling)
+                self.log.warning(
+                    "the events of %s ended early: %r", self._log_name, trouble_telling
+                )
         return url
 
     @override
@@ -245,7 +247,9 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
         try:
             await self._remove_secret()
         except ApiException as error:
-            self.log.warning("The secret of %s stays: %s", self._log_name, error.reason)
+            self.log.warning(
+                "the secret of %s could not be removed: %s", self._log_name, error.reason
+            )
 
     @override
     async def stop(self, now: bool = False) -> None:
@@ -383,7 +387,11 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
             manifest = manifests.owned_by_pod(self._secret, self.pod_name, pod.metadata.uid)
             await self.api.replace_namespaced_secret(self.pod_name, self.namespace, manifest)
         except ApiException as error:
-            self.log.warning("The secret of %s is its own: %s", self._log_name, error.reason)
+            self.log.warning(
+                "the secret of %s could not be made part of its pod: %s",
+                self._log_name,
+                error.reason,
+            )
         self._secret = None
 
     async def _has_secret(self) -> bool:

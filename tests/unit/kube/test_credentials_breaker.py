@@ -64,7 +64,7 @@ def test_it_is_tried_ever_more_seldom_and_said_once(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO):
         trying.ask(LONGEST_SECONDS + 1)
     assert trying.patience.trouble == ""
-    assert said(caplog, logging.INFO) == ["Kubernetes answers again"]
+    assert said(caplog, logging.INFO) == ["the Kubernetes API answers again"]
     assert len(said(caplog, logging.ERROR)) == 1
 
 

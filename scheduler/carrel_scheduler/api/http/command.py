@@ -39,7 +39,7 @@ class CommandHandler(TerminalHandler):
             else:
                 await self.running.end_input()
         except EngineError as error:
-            log.debug("%s takes no more input: %s", type(self).__name__, error)
+            log.debug("%s accepts no more input: %s", type(self).__name__, error)
 
     @override
     async def begin(self) -> None:
@@ -58,4 +58,4 @@ class CommandHandler(TerminalHandler):
             await self._say("exit", await self.running.close())
             self.close()
         except (websocket.WebSocketClosedError, StreamClosedError):
-            log.debug("who ran a command has gone")
+            log.debug("the client of a command has disconnected")

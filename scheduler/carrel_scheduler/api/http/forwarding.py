@@ -63,4 +63,4 @@ class ForwardHandler(CommandHandler):
             else:
                 self.close()
         except (websocket.WebSocketClosedError, StreamClosedError):
-            log.debug("the visitor ended a forwarded connection")
+            log.debug("the client of a forwarded connection has disconnected")

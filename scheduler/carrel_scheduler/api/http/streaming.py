@@ -54,7 +54,7 @@ class Sender:
             self._handler.detach().close()
         elif not self._pump.cancelled() and (error := self._pump.exception()) is not None:
             # The head is out: only a broken connection can still say that something is missing.
-            log.error("a stream broke", exc_info=error)
+            log.error("a stream failed", exc_info=error)
             self._handler.detach().close()
 
     async def _send_pieces(self, first: "asyncio.Future[bytes | None]") -> None:
@@ -67,7 +67,7 @@ class Sender:
                 await self._handler.flush()
                 piece = await anext(self._stream.pieces, None)
         except StreamClosedError:
-            log.debug("the listener went away")
+            log.debug("the client of a stream has disconnected")
 
     def break_off(self) -> None:
         """The listener may hear no more: close the connection, so that nothing looks complete."""

@@ -100,7 +100,7 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
         except msgspec.DecodeError:
             log.debug("a terminal message was not JSON")
         except (EngineError, OSError) as error:
-            log.info("a terminal takes no more input: %s", error)
+            log.info("a terminal accepts no more input: %s", error)
 
     @override
     def on_finish(self) -> None:

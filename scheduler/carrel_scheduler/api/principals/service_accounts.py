@@ -106,7 +106,7 @@ class ServiceAccountIdentity:
             with acting(None):  # it is no change of anybody's, so the audit log has no entry
                 await self._ledger.scoped.put(record, actor=name + SUFFIX)
         except (LedgerUnavailable, StorageFull) as error:
-            log.warning("The last use of the service account %s is not stored: %s", name, error)
+            log.warning("the last use of the service account %s was not stored: %s", name, error)
 
     async def _read(self) -> Known:
         records = await self._ledger.scoped.list(KIND)

@@ -60,7 +60,7 @@ class StateFolderLock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            log.warning("the seat of %s is not ours: %s", folder, error)
+            log.warning("the identity in %s is in use by another process: %s", folder, error)
             self.name = ""
         else:
             self.name = self._read() or self._write()
@@ -155,7 +155,7 @@ class Fence:
                 if await self._passes(epoch) and not await self._passes(epoch - 1):
                     return True
             except (Unavailable, TooManyRequests, Conflict) as error:
-                log.info("whether bindings are fenced was not answered: %s", error)
+                log.info("the check of the fence got no answer: %s", error)
             await self._clocks.pause(PROBE_SECONDS)
         return False
 

@@ -105,7 +105,7 @@ async def record_event(
         again = {"series": {"count": 2, "lastObservedTime": at}}
         await client.patch(EVENTS, name, again, notice.namespace, how=PatchKind.MERGE)
     except KubeError as error:
-        log.info("no event about pod %s: %s", notice.name, error)
+        log.info("no event was written for pod %s: %s", notice.name, error)
 
 
 def _event_name(notice: PodNotice) -> str:

@@ -156,7 +156,7 @@ class LocalEngine:
             uids = {task_state.read_record(self.layout.task(task)).uid for task in alive}
             await asyncio.to_thread(self._namespaces.keep, uids)
         except EngineError as error:
-            log.warning("networks that nobody uses may be left: %s", error)
+            log.warning("unused networks may remain: %s", error)
 
     def _changed(self, status: TaskStatus) -> None:
         if self._registry is None:

@@ -179,4 +179,4 @@ def _tell(usage: Path, overhead_mib: int) -> None:
     try:
         write_overhead(usage, [overhead_mib])
     except OSError as error:
-        _log.warning("%s cannot be told what the driver holds: %s", usage, error.strerror)
+        _log.warning("the driver's memory cannot be written for %s: %s", usage, error.strerror)

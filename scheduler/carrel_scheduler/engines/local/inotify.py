@@ -132,12 +132,12 @@ class Inotify:
                 if watch.number is not None:
                     self._polled.remove(watch)
             except (EngineError, FileNotFoundError) as error:
-                log.warning("%s is no longer looked at: %s", watch.folder, error)
+                log.warning("%s is no longer watched: %s", watch.folder, error)
                 self._polled.remove(watch)
             self.call(watch.listener)
         if self.trouble and not self._polled:
             self.trouble = ""
-            log.warning("all folders of tasks are watched again")
+            log.warning("inotify watches all folders of tasks again")
         if self._polled or self._failed:
             self._poll_later()
 
@@ -167,7 +167,9 @@ class Inotify:
         except Exception as error:
             if listener not in self._failed:
                 trace = None if isinstance(error, OSError | EngineError) else error
-                log.warning("a change is looked at again soon: %s", error, exc_info=trace)
+                log.warning(
+                    "a change could not be processed and is retried: %s", error, exc_info=trace
+                )
             self._failed[listener] = None
             self._poll_later()
         else:

@@ -150,7 +150,7 @@ class Registry:
         try:
             await asyncio.to_thread(remove_tree, folder / "tmp")
         except OSError as error:
-            _log.warning("what is left of /tmp of task %s stays: %s", task, error)
+            _log.warning("the rest of /tmp of task %s could not be removed: %s", task, error)
         if task_state.read_ended(folder) is None:
             task_state.record_loss(folder, self._clock())
 

@@ -75,7 +75,7 @@ class Audit:
             self._next += 1
         else:
             del self._invariants[self._next]
-            log.info("invariant %s took %.2f s: it is left out", invariant.__name__, took)
+            log.info("invariant %s took %.2f s and is no longer checked", invariant.__name__, took)
         self._began, self._rests_until = began, began + max(LEAST_REST_SECONDS, REST * took)
 
     def _note(self, name: str, found: list[str]) -> None:

@@ -168,9 +168,9 @@ class ObjectAdoption:
                 return
             except (Changed, Conflict) as error:
                 # It may be another one by now, but a server also answers so when nothing changed.
-                log.info("%s %s is not taken on yet: %s", now.kind, meta.name, error)
+                log.info("%s %s is not adopted yet: %s", now.kind, meta.name, error)
             except (KubeError, LedgerUnavailable) as error:
-                log.warning("%s %s is not taken on yet: %s", now.kind, meta.name, error)
+                log.warning("%s %s is not adopted yet: %s", now.kind, meta.name, error)
             else:
                 return
             await asyncio.sleep(AGAIN_SECONDS)

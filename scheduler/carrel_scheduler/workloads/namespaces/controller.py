@@ -173,7 +173,7 @@ class Namespaces:
             try:
                 await self._client.create(PERSISTENT_VOLUME_CLAIMS, manifest, namespace)
             except AlreadyExists:
-                log.info("Somebody else made the claim %s/%s", namespace, name)
+                log.info("the claim %s/%s was created by somebody else", namespace, name)
 
     async def _seen(self, project: Project) -> None:
         """Record in the status that the specification is carried out."""
@@ -183,7 +183,7 @@ class Namespaces:
                 fresh.status.observed_generation = project.meta.generation
                 await self._store.update_status(fresh)
         except (Changed, NoSuchObject):
-            log.info("Project %s changed meanwhile and is seen to again", project.meta.name)
+            log.info("project %s changed meanwhile and is reconciled again", project.meta.name)
 
     async def retire(self, project: str) -> None:
         """Remove the objects of a deleted project. Raises ``KubeError``."""

@@ -304,7 +304,7 @@ class Reconciler:
         self._in_a_row = self._in_a_row + 1 if seconds == 0.0 else 0
         if self._in_a_row > MOST_PASSES_IN_A_ROW:
             if self._in_a_row == MOST_PASSES_IN_A_ROW + 1:
-                log.error("something falls due again and again; the loop is slowed down for it")
+                log.error("a timer is due in every pass; the loop is slowed down")
             seconds = SLOW_PASS_SECONDS
         await self._inbox.wait(seconds)
 

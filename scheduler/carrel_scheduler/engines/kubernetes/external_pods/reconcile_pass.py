@@ -191,7 +191,7 @@ def _track_termination(
         current.state.apply(TaskStuck(workload.uid, task.index))
         task.stuck_at = None
         _place_apart(current, current.index.take_successor(task))
-        log.warning("a terminating pod of %s is still there", workload.uid)
+        log.warning("a terminating pod of %s still exists", workload.uid)
 
 
 def _queue(current: "ReconcilePass", workload: ExternalWorkload) -> None:

@@ -140,7 +140,7 @@ class PendingRequests:
             claimed = self._places.devices.access(pod).gpus
             needs = needs_of(msgspec.structs.replace(pod, metadata=bare), claimed)
         except PodRefused as error:
-            log.warning("what pod %s uses is not counted: %s", pod.metadata.name, error)
+            log.warning("the use of pod %s is not counted: %s", pod.metadata.name, error)
             return
         task.request = request_of(needs, ANYWHERE)
 

@@ -330,7 +330,7 @@ async def _read(
             if not (awaits_group and again):
                 news.append(seen)
         except KubeError as error:
-            log.warning("what pod %s belongs to is not known yet: %s", pod.metadata.name, error)
+            log.warning("the owner of pod %s is not known yet: %s", pod.metadata.name, error)
             unread[pod.metadata.uid] = pod
             if pod.spec.node_name:
                 news.append(UnmanagedPodSeen(pod))

@@ -111,4 +111,4 @@ class DisruptionAnnouncer:
                 self._client, notice, now=self._now(), instance=self._instance
             )
         except KubeError as error:
-            log.info("pod %s gets no condition of its eviction: %s", pod.name, error)
+            log.info("pod %s did not get the condition of its eviction: %s", pod.name, error)

@@ -214,7 +214,7 @@ class GpuReservations:
             except NotFound:
                 there = False
             except KubeError as error:
-                log.debug("pod %s is asked for again: %s", pod.name, error)
+                log.debug("pod %s is read again: %s", pod.name, error)
                 continue
             if not there and self._known.is_unseen(pod.uid):
                 self._known.never_was(pod.uid)

@@ -88,7 +88,11 @@ class PodTerminal:
                     piece = await self._remote.read()
                 except KubeError as error:
                     self._code = await self._code_unseen()
-                    log.info("a terminal's end was not seen: %s; its code: %d", error, self._code)
+                    log.info(
+                        "the exit code of a terminal was not received: %s; assumed %d",
+                        error,
+                        self._code,
+                    )
                     piece = None
                 said = self._goodbye.rest() if piece is None else self._goodbye.feed(piece.data)
                 self._ended = piece is None or self._goodbye.code is not None

@@ -85,7 +85,9 @@ class Namespaces:
             raise EngineError(f"the user's network could not be made: {answer['error']}")
         if answer["closed"] != self._closed_because:
             self._closed_because = answer["closed"]
-            log.warning("tasks' way out of this machine: %s", self._closed_because or "open")
+            log.warning(
+                "connections of tasks to other machines: %s", self._closed_because or "open"
+            )
         return answer["address"]
 
     def _ask(self, line: bytes) -> dict[str, str]:
