@@ -137,7 +137,9 @@ def budget_words(budget: "BudgetOut") -> str:
     )
     whose = "" if budget.scope.startswith("project/") else f" of {budget.scope}"
     when = WHEN.get(budget.period, "")
-    return f"budget{whose}: {left} {when}".rstrip()
+    lowered = budget.at_end == "lower-priority" and any(one.used_up for one in parts_of(budget))
+    then = "; new and waiting work has the lowest priority" if lowered else ""
+    return f"budget{whose}: {left} {when}".rstrip() + then
 
 
 def quota_bar(project: "Project", width: int = 12) -> str:

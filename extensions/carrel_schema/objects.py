@@ -392,6 +392,8 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
             nodes tell their GPUs apart; others of the node are taken first.
         queue_position: place among all waiting workloads, from 1.
         borrowed: runs beyond its project's guaranteed quota.
+        lowered_by: the scope of a budget that was used up when it was queued, so that it has the
+            lowest priority and is preemptible; empty: none.
         rule: the project's limits that it was started under.
         ran_seconds: time in running before the present run; its time limit goes on from there.
         parameters: what the job said it was run with: texts, numbers, switches, by name.
@@ -424,6 +426,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     last_preemption: Preemption | None = None
     last_failure: Failure | None = None
     limits: Limits | None = None
+    lowered_by: str = ""
     rule: StayRule | None = None
     ran_seconds: float = 0.0
     experiment: sections.ExperimentStatus | None = None

@@ -4,7 +4,8 @@ A price is one by the hour, and holds from a time on. A budget is of GPU-hours o
 department, a project or a user.
 
 What was used is what accounting says. From shares of it on somebody is told (the alert ``budget``);
-what is used up refuses new work where the budget says so. Running work goes on.
+what is used up refuses new work, or lowers its priority, where the budget says so. Running work
+goes on.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from carrel_schema.answers import Answer
 from carrel_schema.constraints import MOST_EPOCH_SECONDS, Constraint, Text
 
 Period = Literal["week", "month", "quarter", "year", "total", "sliding-week"]
-AtEnd = Literal["warn", "refuse"]
+AtEnd = Literal["warn", "refuse", "lower-priority"]
 WHEN: Final = {
     "week": "of this week",
     "month": "of this month",
@@ -38,7 +39,9 @@ class BudgetFields(msgspec.Struct, frozen=True, kw_only=True):
         cost: by the price list, in its currency, of all that is allocated; ``None``: any.
         period: of the calendar (UTC), Monday begins a week; ``total``: since the first work;
             ``sliding-week``: the last seven days at any time.
-        at_end: what happens to new work when it is used up.
+        at_end: what happens when it is used up: nothing but an alert; new work with GPUs is
+            refused; or new and waiting work with GPUs gets the lowest named priority and is
+            preemptible, as long as it is used up.
         description: for people.
     """
 

@@ -78,6 +78,14 @@ class BudgetUse:
         found = await self._ledger.scoped.list(PRICES)
         return msgspec.json.decode(found[0].content, type=PriceFields) if found else PriceFields()
 
+    async def lowering(self) -> frozenset[str]:
+        """The scopes of budgets that are used up, and lower priorities then."""
+        return frozenset(
+            one.scope
+            for one in await self.all()
+            if one.at_end == "lower-priority" and any(part.used_up for part in parts_of(one))
+        )
+
     async def used_up(self, project: str, user: str) -> BudgetOut | None:
         """A budget that refuses new work of a user in a project; ``None``: there is room."""
         budgets, departments = await self._known.get()

@@ -70,6 +70,7 @@ from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_scheduler.workloads.reconcile.usage_history import PastUse
 from carrel_scheduler.workloads.reconcile.watchers import (
+    watch_budgets,
     watch_departments,
     watch_engine,
     watch_projects,
@@ -257,6 +258,9 @@ class Service:
                 *self._monitoring.begin(group),
                 group.create_task(Dependencies(self._ledger, self.loop.quarantine).run()),
             ]
+            work.append(
+                group.create_task(watch_budgets(self._monitoring.budgets.lowering, self.loop))
+            )
             if self._settings.past_use.factor:
                 past = PastUse(self._ledger, self._settings.past_use.half_life_s)
                 work.append(group.create_task(watch_usage(past, self.loop, time.time)))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from carrel_scheduler.ledger.records import Transition
+from carrel_scheduler.policy.budgets import BudgetUse
 from contract.api.service import Desk
 
 JOB = {"project": "vision", "name": "a", "command": ["true"], "gpus": 1}
@@ -46,6 +47,22 @@ async def test_a_budget_counts_and_refuses_new_work_with_gpus(desk: Desk) -> Non
     assert free.status == 201
     await desk.ask("PUT", "/budget?scope=project/vision", "root", json=body | {"at_end": "warn"})
     assert (await desk.ask("POST", "/workloads", "ada", json=JOB | {"name": "e"})).status == 201
+
+
+async def test_a_budget_that_lowers_priorities_refuses_nothing(desk: Desk) -> None:
+    body = {"gpu_hours": 10, "period": "total", "at_end": "lower-priority"}
+    made = await desk.ask("PUT", "/budget?scope=project/vision", "root", json=body)
+    assert (made.status, made.body["at_end"]) == (200, "lower-priority")
+    use_of = BudgetUse(desk.ledger, desk.clock)
+    assert await use_of.lowering() == frozenset()
+    await use(desk, "ada", "vision", 11)
+    assert await use_of.lowering() == frozenset(), "known for a minute"
+    desk.clock.now += 61
+    assert await use_of.lowering() == {"project/vision"}
+    assert (await desk.ask("POST", "/workloads", "ada", json=JOB)).status == 201
+    wrong = body | {"at_end": "stop"}
+    refused = await desk.ask("PUT", "/budget?scope=project/vision", "root", json=wrong)
+    assert refused.fields == {"at_end": "unknown_value"}
 
 
 async def test_each_sees_the_budgets_of_what_they_see(desk: Desk) -> None:

@@ -69,3 +69,8 @@ async def test_budgets_are_told_in_hours_and_in_money(site: Site, ada: Visitor) 
     words = (await ada.get("usage?by=project&days=7")).words
     assert f"{scope} 12.5 50 GPU-hours 25% month" in words
     assert f"{scope} 30.0 100 EUR 30% month" in words
+    assert "lowest priority" not in words
+    site.scheduler.budgets[scope] |= {"at_end": "lower-priority", "used_gpu_hours": 50.0}
+    words = (await ada.get("usage?by=project&days=7")).words
+    assert "month, then the lowest priority Its new and pending work has the lowest" in words
+    assert words.count("lowest priority now") == 1, "of what is used up"

@@ -13,6 +13,15 @@ def test_a_budget_is_set_listed_and_deleted(run: Run, fake: FakeScheduler) -> No
     assert fake.budgets == {}
 
 
+def test_a_budget_may_lower_priorities(run: Run, fake: FakeScheduler) -> None:
+    hours = ("budget", "set", "project/vision", "--gpu-hours", "50", "--lower-priority")
+    assert run(*hours).code == 0
+    assert fake.budgets["project/vision"]["at_end"] == "lower-priority"
+    assert "lower-priority" in run("budget", "list").out
+    both = run(*hours, "--refuse")
+    assert (both.code, "say one of both" in both.err) == (2, True)
+
+
 def test_a_budget_may_be_money(run: Run, fake: FakeScheduler) -> None:
     made = run("budget", "set", "user/ada", "--cost", "120", "--period", "year")
     assert made.out == "user/ada has used 30.0 of 120 EUR (year).\n"

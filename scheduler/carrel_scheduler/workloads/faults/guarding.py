@@ -17,6 +17,7 @@ from carrel_scheduler.ledger.errors import LedgerClosed, LedgerNotUsable, Ledger
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.quarantine import Quarantine, Source
 from carrel_scheduler.workloads.state.events import (
+    BudgetsUsedUp,
     CordonEnded,
     DepartmentChanged,
     DevicesSampled,
@@ -115,7 +116,7 @@ def origin(event: LoopEvent) -> tuple[Source, str, str]:
             return "node", node, ""
         case CordonEnded(node):
             return "node", node, ""
-        case ExternalEvents() | Wake() | UsedLately():
+        case ExternalEvents() | Wake() | UsedLately() | BudgetsUsedUp():
             return "message", type(event).__name__, ""
         case _:
             return "message", event.uid, event.uid

@@ -35,6 +35,7 @@ from carrel_scheduler.workloads.state.cache import (
     project_event,
 )
 from carrel_scheduler.workloads.state.events import (
+    BudgetsUsedUp,
     CheckLimits,
     Claimed,
     ClaimRefused,
@@ -131,6 +132,8 @@ class EventHandlers:
                 task_events.follow_disruptions(changes)
             case UsedLately(average):
                 usage_history.take(self._state, average)
+            case BudgetsUsedUp(scopes):
+                self._cache.used_up = scopes
             case Wake():
                 pass
             case _:

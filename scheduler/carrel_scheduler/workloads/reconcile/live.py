@@ -33,7 +33,7 @@ from carrel_scheduler.workloads.lifecycle import session_limits
 from carrel_scheduler.workloads.nodes import health
 from carrel_scheduler.workloads.nodes.devices import NodeState
 from carrel_scheduler.workloads.nodes.known_devices import NOT_SHOWN
-from carrel_scheduler.workloads.reconcile import user_limits
+from carrel_scheduler.workloads.reconcile import budget_priority, user_limits
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state import reasons
 from carrel_scheduler.workloads.state.cache import (
@@ -173,11 +173,15 @@ class LiveView:
             return reasons.project_is_coming(workload.meta.project)
         if (held_back := user_limits.forecast(loop.cache, workload)) is not None:
             return held_back
+        lowered = budget_priority.scope_over(loop.cache, workload, loop.cache.used_up)
+        workload.status.lowered_by = lowered
         queued = self._queued(workload, loop.external_pods.claims_of(workload))
         reason = speculation.forecast(loop.state, queued, loop.clock())
         found = reasons.from_core(reason, workload.meta.project)
         if self._awaits_nodes(queued, reason):
             found = reasons.waits_for_nodes(found)
+        if lowered:
+            found = reasons.lowered(found, lowered)
         whose = OF_PARTS.get(workload.spec.kind, "")
         return msgspec.structs.replace(found, sentence=f"{whose}{found.sentence}")
 

@@ -24,7 +24,7 @@ from carrel_scheduler.workloads.reconcile.deciding import Pacing
 from carrel_scheduler.workloads.state import reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
-from carrel_schema.objects import ReasonInfo
+from carrel_schema.objects import ReasonInfo, WorkloadStatus
 
 RULES: Final = {
     Token.RECLAIMED: "reclaim",
@@ -195,7 +195,7 @@ def _write_reason(changes: PassChanges, plan: ExplainedPlan, uid: str, place: in
         return 0
     reserved = uid in changes.state.reserved
     note = changes.external_pods.nodes_for(uid, reason)
-    if _same(entry.workload.status.reason, reason, note, reserved=reserved):
+    if _same(entry.workload.status, reason, note, reserved=reserved):
         return 0
     entry.workload.status.reason = _with_history(entry, reason, note, reserved=reserved)
     entry.workload.status.queue_position = place or changes.cache.positions.get(uid)
@@ -214,6 +214,8 @@ def _with_history(
     info = reasons.from_core(reason, entry.workload.meta.project)
     if note is not None:
         info = reasons.about_nodes(info, note)
+    if entry.workload.status.lowered_by:
+        info = reasons.lowered(info, entry.workload.status.lowered_by)
     last = entry.workload.status.last_preemption
     data = {**info.data, "nominated": reserved, "preempted": last is not None}
     if last is None:
@@ -228,13 +230,16 @@ def _with_history(
 
 
 def _same(
-    stored: ReasonInfo | None, reason: Reason, note: NodeRequestNote | None, *, reserved: bool
+    status: WorkloadStatus, reason: Reason, note: NodeRequestNote | None, *, reserved: bool
 ) -> bool:
     """Whether the stored reason is the same: token, amounts, holders, what is said of nodes."""
     token = WAITS_FOR_NODES if note is not None and note.waits else reason.token.value
+    stored = status.reason
     if stored is None or stored.token != token:
         return False
     known = stored.data
+    if known.get("lowered_by", "") != status.lowered_by:
+        return False
     if known.get("about_nodes", "") != ("" if note is None else note.sentence):
         return False
     holders = [(one.get("uid"), one.get("amount")) for one in known.get("holders", [])]

@@ -42,7 +42,12 @@ from carrel_scheduler.workloads.nodes.health import SETTING as CORDONS
 from carrel_scheduler.workloads.nodes.health import Cordons
 from carrel_scheduler.workloads.nodes.known_devices import SETTING as KNOWN_DEVICES
 from carrel_scheduler.workloads.nodes.known_devices import KnownDevices
-from carrel_scheduler.workloads.reconcile import deciding, plan_execution, user_limits
+from carrel_scheduler.workloads.reconcile import (
+    budget_priority,
+    deciding,
+    plan_execution,
+    user_limits,
+)
 from carrel_scheduler.workloads.reconcile.adoption import rebuild
 from carrel_scheduler.workloads.reconcile.deciding import Decider
 from carrel_scheduler.workloads.reconcile.executor import Executor
@@ -214,6 +219,8 @@ class Reconciler:
             if self.external_pods.reconcile(changes.now):
                 self.decider.ask_again()
             self.handlers.follow_rules(changes)
+            with self.steps.step(changes, "decision", "budgets"):
+                budget_priority.follow(changes)
             with self.steps.step(changes, "decision", "user limits"):
                 user_limits.follow(changes)
             # 4. Ask the core for a plan and put it into the pass.

@@ -10,11 +10,13 @@ from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
+from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.usage_history import PastUse
 from carrel_scheduler.workloads.state import gpu_use, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.events import (
+    BudgetsUsedUp,
     DepartmentChanged,
     DevicesSampled,
     MembersMet,
@@ -27,6 +29,7 @@ from carrel_schema.objects import Department, ObjectT, Project, Workload
 SAMPLE_SECONDS = 5.0
 RENDEZVOUS_SECONDS = 1.0
 USAGE_SECONDS = 300.0
+BUDGET_SECONDS = 60.0
 
 MetAt = Callable[[CachedWorkload, int], Awaitable[frozenset[int]]]
 """From a gang and a port to the indices of those of its members who have joined there."""
@@ -140,6 +143,22 @@ async def watch_rendezvous(
                 seen = await met_at(entry, shape.port_of(entry.workload))
                 if seen - entry.joined:
                     loop.enqueue(MembersMet(entry.uid, seen))
+        await asyncio.sleep(look_seconds)
+
+
+async def watch_budgets(
+    used_up: Callable[[], Awaitable[frozenset[str]]],
+    loop: Reconciler,
+    look_seconds: float = BUDGET_SECONDS,
+) -> None:
+    """Tell the reconciler which budgets that lower priorities are used up."""
+    known: frozenset[str] = frozenset()
+    while True:
+        with loop.quarantine.guard("message", "budgets", fatal=FATAL):
+            found = await used_up()
+            if found != known:
+                loop.enqueue(BudgetsUsedUp(found))
+                known = found
         await asyncio.sleep(look_seconds)
 
 

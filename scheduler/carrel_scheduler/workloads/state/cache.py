@@ -7,6 +7,7 @@ start.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
@@ -29,6 +30,9 @@ from carrel_schema.objects import (
     Quota,
     Workload,
 )
+
+LOWEST: Final = min(NAMED.values())
+"""The priority of work under a budget that is used up, where the budget lowers it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,8 @@ class WorkloadCache:
     ``gpu_mixes``: labels of those whose GPUs are unlike.
     ``outdated``: where waiting work may run has changed since it was queued. ``draining``: names
     of projects that are deleted and still hold resources. ``counted_nodes``: names of nodes of
-    whose GPUs only the number is known.
+    whose GPUs only the number is known. ``used_up``: scopes of budgets at whose end the priority is
+    lowered, and that have ended; ``some_lowered``: it may be that of some workload.
     """
 
     def __init__(self) -> None:
@@ -198,6 +203,8 @@ class WorkloadCache:
         self.gpu_mixes: frozenset[str] = frozenset()
         self.mig_model = ""
         self.outdated = False
+        self.used_up: frozenset[str] = frozenset()
+        self.some_lowered = True
 
     def __iter__(self) -> Iterator[CachedWorkload]:
         """The entries in the order in which they were added."""
@@ -276,6 +283,11 @@ class WorkloadCache:
 
 def priority_of(workload: Workload) -> int:
     """The number the core sorts by."""
+    own = _own_priority(workload)
+    return min(own, LOWEST) if workload.status.lowered_by else own
+
+
+def _own_priority(workload: Workload) -> int:
     value = workload.spec.priority
     if isinstance(value, int):
         return value

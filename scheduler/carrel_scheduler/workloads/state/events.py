@@ -155,6 +155,13 @@ class UsedLately:
     average: Mapping[str, tuple[float, float, float]]
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetsUsedUp:
+    """The scopes of all budgets at whose end the priority is lowered, and that are used up."""
+
+    scopes: frozenset[str]
+
+
 WorkloadEvent = (
     ClaimRefused
     | CheckLimits
@@ -178,6 +185,7 @@ LoopEvent = (
     | CordonEnded
     | Wake
     | UsedLately
+    | BudgetsUsedUp
     | ExternalEvents
     | WorkloadEvent
 )

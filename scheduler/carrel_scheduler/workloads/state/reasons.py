@@ -83,6 +83,15 @@ def waits_for_nodes(info: ReasonInfo) -> ReasonInfo:
     return about_nodes(info, NodeRequestNote(f"Waiting for nodes: {what}.", waits=True))
 
 
+def lowered(info: ReasonInfo, scope: str) -> ReasonInfo:
+    """The reason of work whose priority is lowered, as the budget of ``scope`` is used up."""
+    told = f"Its priority is lowered: the budget of {scope} is used up."
+    data = {**info.data, "lowered_by": scope}
+    if "sentence_without_names" in data:
+        data["sentence_without_names"] = f"{data['sentence_without_names']} {told}"
+    return msgspec.structs.replace(info, sentence=f"{info.sentence} {told}", data=data)
+
+
 def gave_way(last: Preemption) -> str:
     """The reason of an evicted workload, until it starts again."""
     return f"Gave way to {_taker(last)}; {preemption_cost(last)}."

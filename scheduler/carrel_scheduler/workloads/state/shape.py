@@ -216,7 +216,7 @@ def is_preemptible(workload: Workload) -> bool:
 
 def preemptibility(workload: Workload) -> Preemptibility:
     """Which of its tasks may be evicted: of protected elastic work those beyond its minimum."""
-    if is_preemptible(workload):
+    if is_preemptible(workload) or workload.status.lowered_by:
         return Preemptibility.YES
     elastic = workload.spec.elastic is not None
     return Preemptibility.SURPLUS if elastic else Preemptibility.NO

@@ -60,14 +60,24 @@ def set_budget(
     refuse: Annotated[
         bool, typer.Option("--refuse/--warn", help="Refuse new work when it is used up?")
     ] = False,
+    lower_priority: Annotated[
+        bool,
+        typer.Option(
+            "--lower-priority",
+            help="Give new and waiting work the lowest priority when it is used up.",
+        ),
+    ] = False,
     description: Annotated[str, typer.Option("--description", help="For people.")] = "",
 ) -> None:
     """Give a scope a budget, or another one."""
     if gpu_hours is None and cost is None:
         raise BadSetting("A budget needs --gpu-hours, --cost or both.")
+    if refuse and lower_priority:
+        raise BadSetting("--refuse and --lower-priority: say one of both.")
+    at_end = "lower-priority" if lower_priority else "refuse" if refuse else "warn"
     body = {"period": period, "description": description, "gpu_hours": gpu_hours, "cost": cost}
     with connected() as client:
-        made = client.put_budget(scope, body | {"at_end": "refuse" if refuse else "warn"})
+        made = client.put_budget(scope, body | {"at_end": at_end})
     say(f"{scope} has used {' and '.join(map(str, parts_of(made)))} ({period}).")
 
 

@@ -1,0 +1,58 @@
+"""Work under a budget that is used up, where the budget says: lower the priority.
+
+New and waiting work with GPUs then asks the core with the lowest named priority at most, and as
+preemptible, so that it runs on what nobody else wants. Its status names the budget's scope, so that
+a restart knows with which rights it started. Waiting work gets its own priority back once the
+budget has something left; what runs keeps the rights of its start until it ends or waits again.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from carrel_scheduler.workloads.reconcile.handlers import wants_resources
+from carrel_scheduler.workloads.state import shape
+from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache, priority_of
+from carrel_scheduler.workloads.state.pass_changes import PassChanges
+from carrel_schema.objects import Workload
+from carrel_schema.scopes import scopes_over
+
+
+def follow(changes: PassChanges) -> None:
+    """Lower the priority of waiting work, or give it back, by the budgets that are used up."""
+    cache = changes.cache
+    if not cache.used_up and not cache.some_lowered:
+        return
+    cache.some_lowered = False
+    for entry in cache:
+        status = entry.workload.status
+        if not entry.holding and wants_resources(entry.workload):
+            scope = scope_over(cache, entry.workload, cache.used_up)
+            if scope != status.lowered_by:
+                status.lowered_by = scope
+                changes.mark(entry)
+                _queue_anew(changes, entry)
+        cache.some_lowered |= bool(status.lowered_by)
+
+
+def _queue_anew(changes: PassChanges, entry: CachedWorkload) -> None:
+    """Let it wait with the rights that it has now; which of its tasks are done stays known."""
+    job = changes.state.jobs.by_uid.get(entry.uid)
+    if entry.queued and job is not None and not job.rows:
+        changes.state.apply(
+            replace(
+                job.spec,
+                priority=priority_of(entry.workload),
+                preemptible=shape.preemptibility(entry.workload),
+                evicted_at=job.evicted_at,
+            )
+        )
+
+
+def scope_over(cache: WorkloadCache, workload: Workload, scopes: Collection[str]) -> str:
+    """The widest of these scopes that contains this work; empty: none, or it asks for no GPU."""
+    resources, meta = workload.spec.resources, workload.meta
+    if not (resources.gpu_milli or resources.gpu_memory_mib or resources.mig_profile):
+        return ""
+    department = cache.rules_of(meta.project)[0].department
+    over = scopes_over(project=meta.project, department=department, user=workload.spec.user)
+    return next((str(one) for one in over if str(one) in scopes), "")
