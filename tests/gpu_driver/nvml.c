@@ -358,10 +358,12 @@ EXPORT int nvmlDeviceGetRemappedRows(const struct handle *handle, unsigned int *
     return SUCCESS;
 }
 
+static int no_mig(const struct gpu_device *device) { return strstr(device->name, "T4") != NULL; }
+
 EXPORT int nvmlDeviceGetMigMode(const struct handle *handle, unsigned int *current, unsigned int *pending)
 {
     DEVICE(handle);
-    if (strstr(device->name, "T4"))
+    if (no_mig(device))
         return NOT_SUPPORTED;
     *current = device->mig_mode;
     *pending = device->mig_pending;
@@ -464,6 +466,8 @@ static int busy(int device, const struct gpu_mig *one)
 EXPORT int nvmlDeviceSetMigMode(const struct handle *handle, unsigned int mode, int *activation)
 {
     DEVICE(handle);
+    if (no_mig(device))
+        return NOT_SUPPORTED;
     device->mig_pending = mode;
     if (!device->mig_needs_reset)
         device->mig_mode = mode;
@@ -475,7 +479,7 @@ EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(const struct handle *handle, uns
 {
     DEVICE(handle);
     for (unsigned int i = 0; i < PROFILES; i++) {
-        if (profiles[i].number != number)
+        if (profiles[i].number != number || no_mig(device))
             continue;
         info->id = profiles[i].id;
         info->slices = profiles[i].slices;

@@ -64,6 +64,7 @@ class NodeSet:
         draining: nothing new starts here and what may be moved is moved away.
         links: pairs of well connected devices.
         types: of each device, where they are unlike; empty: one is as good as another.
+        undivided: devices without MIG on a node with a ``mig_model``: only whole ones are given.
     """
 
     name: str
@@ -81,6 +82,7 @@ class NodeSet:
     links: tuple[Link, ...] = ()
     counted_milli: int = 0
     types: tuple[str, ...] = ()
+    undivided: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

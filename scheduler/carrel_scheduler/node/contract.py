@@ -53,6 +53,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     ``broken``: nothing new starts there; ``lost``: it is also gone, so tasks on it cannot go on.
     ``message`` says why. ``conditions``: what health checks found; ``numa_node``: -1 if unknown.
+    ``undivided``: it has no MIG, where the others of its node are divided as work asks.
     """
 
     index: Index
@@ -66,6 +67,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     conditions: Annotated[tuple[HealthCondition, ...], Constraint(max_length=64)] = ()
     instances: Annotated[tuple[MigInstance, ...], Constraint(max_length=64)] = ()
     numa_node: Annotated[int, Constraint(ge=-1, le=4096)] = -1
+    undivided: bool = False
 
 
 class OwnerUse(msgspec.Struct, frozen=True, kw_only=True):

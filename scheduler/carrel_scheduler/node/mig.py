@@ -105,11 +105,13 @@ class NvmlMig:
         self.model = self._model()
 
     def enable(self) -> None:
-        """Switch on MIG mode where it is off. Raises ``MigUnusable``."""
+        """Switch on MIG mode where it is off and there is one. Raises ``MigUnusable``."""
         nvml = self._nvml
         for index in range(nvml.nvmlDeviceGetCount()):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                if not self._has_mode(handle):
+                    continue
                 if nvml.nvmlDeviceGetMigMode(handle)[0]:
                     continue
                 nvml.nvmlDeviceSetMigMode(handle, nvml.NVML_DEVICE_MIG_ENABLE)
@@ -127,10 +129,14 @@ class NvmlMig:
             log.info("GPU %d: MIG mode is on from now on", index)
 
     def _model(self) -> Model:
-        """The common model of all GPUs of the machine. Raises ``MigUnusable``."""
+        """The common model of all GPUs of the machine that have MIG. Raises ``MigUnusable``."""
         nvml, found = self._nvml, {}
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            if not self._has_mode(handle):
+                name = _text(nvml.nvmlDeviceGetName(handle))
+                log.info("GPU %d (%s) has no MIG: it is given as a whole only", index, name)
+                continue
             offered = {name: one.sliceCount for name, one in self._profiles(handle).items()}
             name = _text(nvml.nvmlDeviceGetName(handle))
             model = model_for(name, offered)
@@ -141,12 +147,25 @@ class NvmlMig:
                     f" known models: {', '.join(MODELS)}"
                 )
             found[model.name] = model
+        if not found:
+            raise MigUnusable("no GPU of this machine has MIG; start without --mig")
         if len(found) != 1:
             raise MigUnusable(
-                f"the GPUs of this machine are of different models ({', '.join(found) or 'none'});"
+                f"the GPUs of this machine are of different models ({', '.join(found)});"
                 " only equal ones can be divided as work asks"
             )
         return next(iter(found.values()))
+
+    def _has_mode(self, handle: Any) -> bool:
+        """Whether a GPU can be divided at all."""
+        nvml = self._nvml
+        try:
+            nvml.nvmlDeviceGetMigMode(handle)
+        except nvml.NVMLError as error:
+            if error.value == nvml.NVML_ERROR_NOT_SUPPORTED:
+                return False
+            raise
+        return True
 
     def _profiles(self, handle: Any) -> Mapping[str, Any]:
         """The profiles of GPU instances on a device, by name."""

@@ -111,9 +111,7 @@ class NvmlProvider:
                 conditions=checks.check(self._health(handle), self._clock()),
                 instances=tuple(self._instances(handle)),
             )
-            wrong = self._wrong_mode(handle)
-            if wrong:
-                device = msgspec.structs.replace(device, broken=True, message=wrong)
+            device = self._in_mode(device, handle)
         except nvml.NVMLError as error:
             blank = Device(index=index, uuid="", name="", memory_mib=0, simulated=False)
             known = self._known.get(index, blank)
@@ -122,12 +120,17 @@ class NvmlProvider:
         self._known[index] = device
         return device
 
-    def _wrong_mode(self, handle: Any) -> str:
-        """Why a device is of no use in its MIG mode, on or off; empty: it is."""
+    def _in_mode(self, device: Device, handle: Any) -> Device:
+        """A device with what its MIG mode means here: it may be of no use, or only as a whole."""
+        mode, wrong = self._told(self._nvml.nvmlDeviceGetMigMode, handle), ""
         if self._node.mig_model:
-            return "" if self._nvml.nvmlDeviceGetMigMode(handle)[0] else NO_MIG_MODE
-        mode = self._told(self._nvml.nvmlDeviceGetMigMode, handle) if self._only_whole else None
-        return MIG_MODE if mode and mode[0] else ""
+            wrong = NO_MIG_MODE if mode and not mode[0] else ""
+        elif self._only_whole and mode and mode[0]:
+            wrong = MIG_MODE
+        if wrong:
+            return msgspec.structs.replace(device, broken=True, message=wrong)
+        undivided = bool(self._node.mig_model) and not mode
+        return msgspec.structs.replace(device, undivided=undivided)
 
     def _static(self, index: int, handle: Any) -> Device:
         """The facts that do not change while it is the same device."""

@@ -17,7 +17,7 @@ from carrel_scheduler.node.mig import (
     SimulatedMig,
     model_for,
 )
-from carrel_scheduler.node.nvml import MIG_MODE, NvmlProvider, open_nvml
+from carrel_scheduler.node.nvml import MIG_MODE, NO_MIG_MODE, NvmlProvider, open_nvml
 from gpu_driver.session import machine
 from gpu_driver.state import MIB, NONE, GpuState
 
@@ -121,6 +121,23 @@ def test_gpus_that_are_not_alike_or_unknown_are_not_divided(
     gpus.layout.devices[1].name = NAME
     monkeypatch.setattr("carrel_scheduler.node.mig.MODELS", {"A30-24GB": MODELS["A30-24GB"]})
     with pytest.raises(MigUnusable, match="no profiles of MIG that are known here"):
+        find_mig(None)
+
+
+def test_gpus_without_mig_are_given_whole_beside_those_that_are_divided(gpus: GpuState) -> None:
+    gpus.layout.devices[1].name = b"Tesla T4"
+    mig = find_mig(None)
+    assert mig.model.name == "H100-80GB"
+    assert [gpus.layout.devices[index].mig_mode for index in range(2)] == [1, 0]
+    facts = detect(None, 24_000, "x", mig=mig).facts()
+    assert facts.mig_model == "H100-80GB"
+    assert [(one.broken, one.undivided) for one in facts.devices] == [(False, False), (False, True)]
+    assert detect(None, 24_000, "x").facts().devices[1].undivided is False
+    gpus.layout.devices[0].mig_mode = 0
+    [off, plain] = detect(None, 24_000, "x", mig=mig).facts().devices
+    assert (off.message, plain.broken) == (NO_MIG_MODE, False)
+    gpus.layout.devices[0].name = b"Tesla T4"
+    with pytest.raises(MigUnusable, match="no GPU of this machine has MIG"):
         find_mig(None)
 
 

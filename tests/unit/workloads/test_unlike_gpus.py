@@ -153,3 +153,72 @@ async def test_a_gpu_that_is_lost_changes_no_type(machine: Desk) -> None:
     await machine.settle()
     uid = await submitted(machine, "j", 1, gpu_types=["A100"])
     assert devices_of(machine, uid) == (2,)
+
+
+class DividedDesk(MachineDesk):
+    """A desk whose first GPU is divided as work asks; the second has no MIG."""
+
+    def __init__(self, ledger: Ledger, tmp_path: Path, gpus: int = 2) -> None:
+        super().__init__(ledger, tmp_path, gpus)
+        names, undivided = ("H100 80GB HBM3", "Tesla T4"), (False, True)
+        devices = tuple(
+            msgspec.structs.replace(device, name=name, undivided=plain)
+            for device, name, plain in zip(self.facts.devices, names, undivided, strict=True)
+        )
+        self.facts = msgspec.structs.replace(self.facts, devices=devices, mig_model="H100-80GB")
+
+
+@pytest.fixture
+async def divided(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(empty_ledger, tmp_path, 2, DividedDesk) as desk:
+        yield desk
+
+
+def instance(profile: str) -> dict[str, Any]:
+    return {"resources": Resources(mig_profile=profile, cpu_milli=100, memory_bytes=1 << 20)}
+
+
+def held(desk: Desk, uid: str) -> tuple[tuple[int, ...], str, int]:
+    [task] = desk.tasks_of(uid)
+    spec = desk.engine.specs[task]
+    return spec.devices, spec.mig_profile, spec.mig_slots
+
+
+async def test_whole_gpus_without_mig_are_given_beside_instances_of_others(divided: Desk) -> None:
+    await divided.project("vision", 4)
+    first, second, third = [
+        await submitted(divided, f"i{n}", 0, **instance("3g.40gb")) for n in range(3)
+    ]
+    assert [held(divided, uid)[:2] for uid in (first, second)] == [((0,), "3g.40gb")] * 2
+    assert await divided.phase(third) == "pending", "the other GPU has no instances"
+    whole = await submitted(divided, "whole", 1)
+    assert held(divided, whole) == ((1,), "", 0)
+    waits = await submitted(divided, "waits", 1)
+    assert await divided.phase(waits) == "pending"
+    await divided.ends(whole, 0)
+    assert held(divided, waits) == ((1,), "", 0)
+    assert await divided.phase(third) == "pending"
+    await divided.recover()
+    assert await divided.phase(third) == "pending"
+
+
+async def test_a_divided_gpu_is_given_whole_where_no_other_is_free(divided: Desk) -> None:
+    await divided.project("vision", 4)
+    plain, named = [
+        await submitted(divided, name, 1, gpu_types=types)
+        for name, types in (("plain", []), ("named", ["H100"]))
+    ]
+    assert held(divided, plain)[0] == (1,)
+    assert held(divided, named) == ((0,), "7g.80gb", 0xFF)
+
+
+async def test_nobody_is_evicted_from_a_gpu_without_mig_for_an_instance(divided: Desk) -> None:
+    await divided.project("vision", 4)
+    low = [
+        await submitted(divided, f"j{n}", 1, priority="low", gpu_types=types)
+        for n, types in enumerate((["H100"], ["T4"]))
+    ]
+    high = await divided.submit("vision", "high", 0, priority="very-high", **instance("1g.10gb"))
+    assert await divided.phases(*low) == ["preempting", "running"]
+    await divided.ends(low[0], 143)
+    assert held(divided, high)[:2] == ((0,), "1g.10gb")

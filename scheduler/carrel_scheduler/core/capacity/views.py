@@ -15,7 +15,6 @@ from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.devices import device_choice
 from carrel_scheduler.core.devices.classes import Classes, Form, GpuKind
 from carrel_scheduler.core.layers import Bools, Counts, Layer
-from carrel_scheduler.core.mig import MODELS, full_slots
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.nodes.nodes import NodeColumns
 from carrel_scheduler.core.resources import MILLI
@@ -223,7 +222,6 @@ class CapacityViews:
         there = rows < nodes.devices
         if working:
             there = there & nodes.usable & nodes.schedulable
-        by_code = np.array([0, *(full_slots(name) for name in MODELS)], np.uint8)
-        slots = by_code.take(self._eligible.models()) * there
+        slots = nodes.empty_slots() * there
         host = nodes.capacity * nodes.schedulable if working else nodes.capacity
-        return Layer((there * MILLI).astype(np.int16), host, slots.astype(np.uint8))
+        return Layer((there * MILLI).astype(np.int16), host, slots)

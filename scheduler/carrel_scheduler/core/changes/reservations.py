@@ -16,8 +16,7 @@ from carrel_scheduler.core.devices.classes import Classes, Form
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import CapacityReserved, Place, Preemptibility
 from carrel_scheduler.core.layers import Footprint, Layer
-from carrel_scheduler.core.mig import full_slots
-from carrel_scheduler.core.nodes.nodes import NodeColumns
+from carrel_scheduler.core.nodes.nodes import NodeColumns, empty_slots_of
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.core.work.gang_steps import satisfied
@@ -197,7 +196,7 @@ def footprint_of(nodes: NodeColumns, classes: Classes, cls: int, place: Place) -
     if not nodes.mig[slot]:
         right = not slots
     elif classes.kinds[cls].form is Form.WHOLE:
-        slots, right = full_slots(nodes.fact(slot).mig_model), True
+        slots, right = empty_slots_of(nodes.fact(slot))[devices[0]], True
     else:
         right = bool(slots) == bool(devices)
     if not right:

@@ -58,11 +58,13 @@ class Hardware:
         gpu_memory_mib: of each device, 0 when unknown.
         model: its GPU model where MIG instances are made, else ``None``.
         links: how its devices are connected.
+        undivided: bits of the devices without MIG, where others are divided.
     """
 
     gpu_memory_mib: int
     model: mig.Model | None
     links: Links
+    undivided: int = 0
 
 
 def hardware_of(node: NodeSet) -> Hardware:
@@ -71,12 +73,14 @@ def hardware_of(node: NodeSet) -> Hardware:
     Raises:
         InvalidEvent: links of devices that are not there, or an unknown MIG model.
     """
-    return _interned(node.gpu_memory_mib, node.mig_model, links_of(node.links, node.devices))
+    undivided = sum(1 << device for device in node.undivided) if node.mig_model else 0
+    links = links_of(node.links, node.devices)
+    return _interned(node.gpu_memory_mib, node.mig_model, links, undivided)
 
 
 @lru_cache(maxsize=1024)
-def _interned(memory_mib: int, model: str, links: Links) -> Hardware:
-    return Hardware(memory_mib, mig.model_of(model) if model else None, links)
+def _interned(memory_mib: int, model: str, links: Links, undivided: int) -> Hardware:
+    return Hardware(memory_mib, mig.model_of(model) if model else None, links, undivided)
 
 
 # One node
@@ -141,6 +145,10 @@ def _whole(
     wanted: int, hardware: Hardware, view: DeviceCapacity, idle: DeviceCapacity | None, warm: Warm
 ) -> Choice | None:
     available = _bits_of(view.devices)
+    if hardware.undivided:
+        # A whole GPU without MIG is worth least to others; a task takes none of both kinds.
+        plain = available & hardware.undivided
+        available = plain if plain.bit_count() >= wanted else available & ~hardware.undivided
     free = available if idle is None else available & _bits_of(idle.devices)
     kept = sum(1 << device for device, instances in enumerate(warm) if instances) if warm else 0
     for few in (free & ~kept, free, available & ~kept):
@@ -150,7 +158,8 @@ def _whole(
     devices = hardware.links.choose(available, wanted, free)
     if devices is None:
         return None
-    return Choice(devices, MILLI, hardware.model.full if hardware.model else 0)
+    divided = hardware.model is not None and not hardware.undivided >> devices[0] & 1
+    return Choice(devices, MILLI, hardware.model.full if hardware.model and divided else 0)
 
 
 def _bits_of(devices: Milli) -> int:

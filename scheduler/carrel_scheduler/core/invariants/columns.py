@@ -21,8 +21,8 @@ from carrel_scheduler.core.invariants.recount import (
     jobs_of,
 )
 from carrel_scheduler.core.layers import Layer
-from carrel_scheduler.core.mig import full_slots
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
+from carrel_scheduler.core.nodes.nodes import empty_slots_of
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import MILLI, added
 from carrel_scheduler.core.work.jobs import Job
@@ -36,7 +36,7 @@ def layers_equal_recount(state: Columns) -> list[str]:
     for slot in nodes.slots.values():
         fact = nodes.fact(slot)
         free.devices[: fact.devices, slot] = MILLI
-        free.slots[: fact.devices, slot] = full_slots(fact.mig_model) if fact.mig_model else 0
+        free.slots[: fact.devices, slot] = empty_slots_of(fact)
         free.host[:2, slot] = fact.cpu_milli, fact.memory_mib
         for name, amount in fact.extended:
             free.host[nodes.extended[name], slot] = amount

@@ -91,7 +91,8 @@ class NodeColumns:
         """(D, N) bits of memory slots when nothing runs; 0 where no MIG instances are made."""
         found = np.zeros(self.usable.shape, np.uint8)
         for slot in np.flatnonzero(self.mig).tolist():
-            found[: int(self.devices[slot]), slot] = full_slots(self.fact(slot).mig_model)
+            fact = self.fact(slot)
+            found[: fact.devices, slot] = empty_slots_of(fact)
         return found
 
     def host_row(self, name: str) -> int:
@@ -139,10 +140,9 @@ class NodeColumns:
     def _set_devices(self, event: NodeSet, slot: int) -> None:
         before = int(self.devices[slot])
         self.mig[slot] = bool(event.mig_model)
-        full = full_slots(event.mig_model) if event.mig_model else 0
         if event.devices > before:
             self.free.devices[before : event.devices, slot] = MILLI
-            self.free.slots[before : event.devices, slot] = full
+            self.free.slots[before : event.devices, slot] = empty_slots_of(event)[before:]
         else:
             self.free.devices[event.devices : before, slot] = 0
             self.free.slots[event.devices : before, slot] = 0
@@ -246,9 +246,15 @@ def _elsewhere(old: NodeSet | None, new: NodeSet) -> bool:
     return old is None or (
         (old.labels, old.taints, old.schedulable, old.draining, old.gpu_memory_mib)
         != (new.labels, new.taints, new.schedulable, new.draining, new.gpu_memory_mib)
-        or (old.devices, old.mig_model, old.broken_devices, old.types)
-        != (new.devices, new.mig_model, new.broken_devices, new.types)
+        or (old.devices, old.mig_model, old.undivided, old.broken_devices, old.types)
+        != (new.devices, new.mig_model, new.undivided, new.broken_devices, new.types)
     )
+
+
+def empty_slots_of(fact: NodeSet) -> list[int]:
+    """The memory slots of each device as bits, when nothing runs; 0 where no instances are made."""
+    full = full_slots(fact.mig_model) if fact.mig_model else 0
+    return [0 if device in fact.undivided else full for device in range(fact.devices)]
 
 
 def _check_node(event: NodeSet) -> None:

@@ -86,6 +86,8 @@ def _on(cycle: Cycle, cls: int, node: int, places: dict[int, Place]) -> mig.Clea
     devices = []
     for device in range(fact.devices):
         on = [row for row in here if state.tasks.mask.item(row) & device_mask((device,))]
+        if device in fact.undivided:
+            continue
         free = soon.slots.item(device, node) if cycle.free_capacity.open.item(device, node) else 0
         devices.append((free, [_occupant(cycle, row, places, model) for row in on]))
     found = mig.cheapest_clearing(profile, devices)

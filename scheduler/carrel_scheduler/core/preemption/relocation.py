@@ -198,6 +198,7 @@ def _for_instance(
             [_instance_user(cycle, one, model) for one in on[device]],
         )
         for device in range(fact.devices)
+        if device not in fact.undivided
     ]
     for found in mig.clearings(profile, devices)[:PLACES]:
         rows = {user.order for user in found.victims}

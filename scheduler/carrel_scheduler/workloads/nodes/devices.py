@@ -286,6 +286,7 @@ def node_event(facts: NodeFacts, external_pods: ExternalPods) -> NodeSet:
         links=_links(facts, types),
         mig_model=facts.mig_model,
         types=types,
+        undivided=frozenset(device.index for device in facts.devices if device.undivided),
     )
 
 
