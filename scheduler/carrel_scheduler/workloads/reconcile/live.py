@@ -2,20 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import msgspec
 
-from carrel_scheduler.core import speculation, views
+from carrel_scheduler.core import speculation
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.core.views import QueueUse
-from carrel_scheduler.engines.external import NO_NODE_EVER, NodeHealth, PodCounts
-from carrel_scheduler.engines.mig_resources import held_milli
+from carrel_scheduler.engines.external import NO_NODE_EVER, PodCounts
 from carrel_scheduler.ledger.store import Conflict, NotFound
-from carrel_scheduler.node.contract import Device, DeviceUse, MigInstance, NodeFacts
 from carrel_scheduler.policy import limits as limits_policy
 from carrel_scheduler.policy.inherited_rules import effective_rules
 from carrel_scheduler.workloads.contract import (
@@ -30,15 +27,12 @@ from carrel_scheduler.workloads.contract import (
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.lifecycle import session_limits
-from carrel_scheduler.workloads.nodes import health
-from carrel_scheduler.workloads.nodes.devices import NodeState
-from carrel_scheduler.workloads.nodes.known_devices import NOT_SHOWN
 from carrel_scheduler.workloads.reconcile import budget_priority, user_limits
+from carrel_scheduler.workloads.reconcile.node_views import NodeViews, color_of
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state import reasons
 from carrel_scheduler.workloads.state.cache import (
     CachedWorkload,
-    WorkloadCache,
     department_event,
     project_event,
     queued_event,
@@ -51,16 +45,11 @@ from carrel_scheduler.workloads.state.events import (
     Wake,
 )
 from carrel_schema.answers import (
-    DeviceHolder,
-    DeviceLinkView,
-    DeviceView,
-    MigInstanceView,
     NodeView,
     ProjectImpact,
 )
 from carrel_schema.history import Report
 from carrel_schema.kinds import WorkloadKind
-from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import Department, Limits, Project, ProjectSpec, ReasonInfo, Workload
 
 # A forecast for work that has parts is one for its parts.
@@ -110,7 +99,7 @@ class LiveView:
 
     def nodes(self) -> Sequence[NodeView]:
         """All nodes and devices."""
-        return [self._node(view) for view in self._loop.state.node_views()]
+        return NodeViews(self._loop).all()
 
     def gpu_use(self, uid: str) -> GpuUseSeries | None:
         """The measured GPU use of a workload; ``None`` for an unknown workload."""
@@ -135,7 +124,7 @@ class LiveView:
             key=lambda one: (cache.positions.get(one.uid, last), one.workload.meta.created_at)
         )
         return [
-            _queue_entry(place, entry, _color(self._loop.cache, entry.workload.meta.project))
+            _queue_entry(place, entry, color_of(self._loop.cache, entry.workload.meta.project))
             for place, entry in enumerate(waiting, start=1)
         ]
 
@@ -355,156 +344,6 @@ class LiveView:
             waiting=use.waiting,
             rules=effective_rules(*self._loop.cache.rules_of(name), self._loop.state.settings),
         )
-
-    def _node(self, view: views.NodeView) -> NodeView:
-        known = self._loop.handlers.nodes.get(view.name)
-        facts = _facts(view) if known is None else known.facts
-        told = {device.index: device for device in facts.devices}
-        hardware = [told.get(shown.index) or _untold(shown) for shown in view.devices]
-        if known is not None:
-            hardware = [known.hardware(device) for device in hardware]
-        devices = tuple(
-            self._device(known, device, shown)
-            for device, shown in zip(hardware, view.devices, strict=True)
-        )
-        there = [shown for shown, device in zip(devices, hardware, strict=True) if not device.lost]
-        free = sum(1 for device in view.devices if device.free_milli == MILLI and not device.broken)
-        return NodeView(
-            name=view.name,
-            status=self._status(view, known),
-            group=dict(view.labels).get(NODE_GROUP, ""),
-            simulated=facts.simulated,
-            driver=facts.driver,
-            fractions=facts.fractions,
-            cpu_milli=view.cpu_milli,
-            cpu_allocated_milli=view.cpu_allocated_milli,
-            memory_bytes=view.memory_mib * MIB,
-            memory_allocated_bytes=view.memory_allocated_mib * MIB,
-            gpu_milli=len(there) * MILLI + held_milli((name, n) for name, n, _ in view.extended),
-            gpu_allocated_milli=sum(device.allocated_milli for device in there)
-            + held_milli((name, n) for name, _, n in view.extended),
-            largest_free_gpus=free,
-            devices=devices,
-            links=tuple(
-                DeviceLinkView(first=link.first, second=link.second, hops=link.hops)
-                for link in facts.links
-            ),
-        )
-
-    def _status(self, view: views.NodeView, known: NodeState | None) -> str:
-        standing = self._loop.external_pods.node_health(view.name)
-        if known is None or standing is NodeHealth.GONE:
-            return "lost"
-        return "ready" if view.schedulable else "cordoned"
-
-    def _device(
-        self, node: NodeState | None, device: Device, shown: views.DeviceView
-    ) -> DeviceView:
-        use = node.fresh_use(device.index, self._loop.clock()) if node else None
-        sick = self._loop.withheld.cordons.of(node.facts.name, device.index) if node else ()
-        holders = [
-            _with_use(holder, use, alone=len(shown.holders) == 1)
-            for one in shown.holders
-            if (holder := self._holder(one.uid, one.gpu_milli, releasing=one.releasing)) is not None
-        ]
-        if shown.reserved_for:
-            promised = self._holder(shown.reserved_for, MILLI, releasing=False)
-            holders += [promised] if promised is not None else []
-        return DeviceView(
-            index=device.index,
-            uuid=device.uuid,
-            name=device.name,
-            memory_mib=device.memory_mib,
-            memory_used_mib=use.memory_used_mib if use else None,
-            utilization=use.utilization if use and use.known else None,
-            power_watts=use.power_watts if use else None,
-            temperature_c=use.temperature_c if use else None,
-            read_at=node.read_at if node and use else None,
-            numa_node=device.numa_node if device.numa_node >= 0 else None,
-            simulated=device.simulated,
-            broken=device.broken or bool(sick),
-            message=device.message or health.in_words(sick),
-            conditions=tuple(one.message for one in device.conditions),
-            instances=tuple(_instance(one) for one in device.instances),
-            allocated_milli=sum(one.gpu_milli for one in shown.holders),
-            idle_since=node.idle_since.get(device.index) if node else None,
-            holders=tuple(holders),
-        )
-
-    def _holder(self, uid: str, gpu_milli: int, *, releasing: bool) -> DeviceHolder | None:
-        entry = self._loop.cache.get(uid)
-        if entry is None:
-            external_pods, book = self._loop.external_pods, self._loop.cache
-            return external_pods.holder(
-                uid, gpu_milli, releasing=releasing, color_of=partial(_color, book)
-            )
-        meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
-        state = "releasing" if releasing else "running"
-        return DeviceHolder(
-            uid=uid,
-            name=meta.name,
-            project=meta.project,
-            user=spec.user,
-            kind=spec.kind,
-            gpu_milli=gpu_milli,
-            borrowed=status.borrowed,
-            state=state if entry.holding else "held",
-            since=status.started_at or status.queued_at or meta.created_at,
-            color=_color(self._loop.cache, meta.project),
-        )
-
-
-def _with_use(holder: DeviceHolder, use: DeviceUse | None, *, alone: bool) -> DeviceHolder:
-    """What its own processes do there; who holds a device alone has all of its use."""
-    if use is None:
-        return holder
-    own = next((one for one in use.owners if one.owner == holder.uid), None)
-    if own is not None:
-        work, memory = own.utilization, own.memory_used_mib
-    elif alone and not use.owners:
-        work, memory = use.utilization if use.known else None, use.memory_used_mib
-    else:
-        return holder
-    return msgspec.structs.replace(holder, utilization=work, memory_used_mib=memory)
-
-
-def _instance(one: MigInstance) -> MigInstanceView:
-    return MigInstanceView(
-        uuid=one.uuid,
-        name=one.name,
-        memory_mib=one.memory_mib,
-        memory_used_mib=one.memory_used_mib,
-    )
-
-
-def _facts(view: views.NodeView) -> NodeFacts:
-    """The facts of a missing node on which work is still recorded."""
-    return NodeFacts(
-        name=view.name,
-        cpu_milli=view.cpu_milli,
-        memory_mib=view.memory_mib,
-        devices=tuple(_untold(shown) for shown in view.devices),
-        simulated=False,
-    )
-
-
-def _untold(shown: views.DeviceView) -> Device:
-    """A device on which work is recorded, although its node does not report it."""
-    return Device(
-        index=shown.index,
-        uuid="",
-        name="GPU",
-        memory_mib=0,
-        simulated=False,
-        broken=True,
-        lost=True,
-        message=NOT_SHOWN,
-    )
-
-
-def _color(cache: WorkloadCache, project: str) -> int | None:
-    found = cache.projects.get(project)
-    return None if found is None else found.spec.color
 
 
 def _queue_entry(place: int, entry: CachedWorkload, color: int | None) -> QueueEntry:
