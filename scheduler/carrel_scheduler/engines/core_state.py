@@ -25,13 +25,24 @@ def purge(state: State, uid: str) -> None:
     state.apply(WorkloadRemoved(uid))
 
 
-def place_of(state: State, node: str) -> tuple[str, str]:
-    """The GPU type and the node group of a node; empty where there is none or nobody tells."""
+def place_of(state: State, node: str, devices: Collection[int] = ()) -> tuple[str, str]:
+    """The GPU type and the node group of a place; empty where there is none or it is unknown.
+
+    On a node whose GPUs are unlike they are those of the ``devices``, where these are of one type.
+    """
     slot = state.nodes.slots.get(node)
-    labels = {} if slot is None else dict(state.nodes.fact(slot).labels)
-    group = labels.get(IN_GROUP, "")
-    model = gpu_models.single(labels.get(gpu_models.LABEL, ""))
-    return model, "" if group == UNGROUPED else gpu_models.single(group)
+    if slot is None:
+        return "", ""
+    fact = state.nodes.fact(slot)
+    labels = dict(fact.labels)
+    model, group = labels.get(gpu_models.LABEL, ""), labels.get(IN_GROUP, "")
+    types = {fact.types[one] for one in devices if one < len(fact.types)}
+    if len(types) == 1:
+        (model,) = types
+        group = (
+            gpu_models.group_named_after(model) if group and not gpu_models.single(group) else group
+        )
+    return gpu_models.single(model), "" if group == UNGROUPED else gpu_models.single(group)
 
 
 def keep_node(state: State, name: str, devices: Collection[int]) -> None:

@@ -126,6 +126,16 @@ async def test_a_project_is_kept_to_the_group_of_a_model(machine: Desk) -> None:
     assert await machine.phase(odd) == "pending"
 
 
+async def test_use_counts_for_the_type_and_group_of_the_gpus_that_were_held(machine: Desk) -> None:
+    await machine.project("vision", 4)
+    plain = await submitted(machine, "plain", 1, gpu_types=["T4"])
+    mixed = await submitted(machine, "mixed", 3)
+    for uid, where in ((plain, (T4, "tesla-t4")), (mixed, ("", ""))):
+        rows = await machine.ledger.transitions(workload_uid=uid)
+        [place] = rows[-1].places
+        assert (place.gpu_type, place.node_group) == where
+
+
 def refusal(desk: Desk, **asked: Any) -> str:
     spec = WorkloadSpec(command=["x"], resources=Resources(gpu_milli=1000), **asked)
     try:

@@ -177,8 +177,9 @@ def observe(
     if use:
         by_index = {one.index: one for one in use}
         node.take_use(by_index, changes.now)
-        account, where = changes.cache.gpu_account, place_of(changes.state, facts.name)
+        account = changes.cache.gpu_account
         for entry in changes.cache.holding:
+            where = place_of(changes.state, facts.name, set(_devices(entry, facts.name)))
             gpu_use.take_readings(entry, facts.name, by_index, changes.now, account, where=where)
     _requeue_lost(changes, facts)
     if facts.counted:

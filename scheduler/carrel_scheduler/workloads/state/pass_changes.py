@@ -152,11 +152,11 @@ class PassChanges:
         self, entry: CachedWorkload, places: Mapping[int, Place]
     ) -> tuple[PlaceUse, ...]:
         """What it holds, by GPU types and groups of the nodes as they are now."""
-        nodes = {place.node for place in places.values()}
-        where_is = {node: place_of(self.state, node) for node in nodes}
+        known = {(place.node, place.devices) for place in places.values()}
+        where_is = {place: place_of(self.state, *place) for place in known}
         parts: dict[tuple[str, str], list[int]] = {}
         for part, place in places.items():
-            parts.setdefault(where_is[place.node], []).append(part)
+            parts.setdefault(where_is[place.node, place.devices], []).append(part)
         found = {where: shape.held_by(entry.workload.spec, held) for where, held in parts.items()}
         return tuple(
             PlaceUse(
