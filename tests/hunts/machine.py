@@ -1,7 +1,8 @@
 """Many long stories of the core with every invariant checked after every step.
 
-    python tests/hunts/machine.py --runs 5000 --steps 50
+    python tests/hunts/machine.py --runs 5000 --steps 50 [--groups]
 
+With ``--groups`` nodes are in groups, and queues have quotas and limits there.
 Each run has a seed, so a failure is told again by ``--first SEED --runs 1``. Ends with a line that
 counts the failures; the exit status is 1 when there are any.
 """
@@ -24,7 +25,7 @@ def main() -> int:
     kinds: Counter[str] = Counter()
     for seed in range(options.first, options.first + options.runs):
         try:
-            tell(seed, options.steps)
+            tell(seed, options.steps, grouped=options.groups)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong is what is hunted
             kind = _kind(error)
             if kind not in kinds:
@@ -48,6 +49,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=5000)
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--groups", action="store_true", help="with groups of nodes")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     return parser.parse_args()
 

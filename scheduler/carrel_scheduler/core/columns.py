@@ -133,7 +133,7 @@ class Columns:
         self.chooser = Chooser(self.classes, self.nodes, self.eligible, settings)
         self.topologies = Topologies()
         self.waiting = WaitingRows(self.classes)
-        self.over_quota = OverQuota(self.jobs, self.tasks)
+        self.over_quota = OverQuota(self.jobs, self.tasks, self.nodes)
         self.warm = WarmInstances()
         self.cache = DecisionCache()
         self.partial: dict[str, Job] = {}

@@ -2,8 +2,9 @@
 
 The order of the actions: start on reservations that have become free; allocate free capacity; look
 for other places for reservations that are still in use; move work for workloads within their fair
-share; reclaim over-quota work of other queues; preempt lower priority of the own queue; both
-together; move work for workloads over quota. Then evict stale gangs, drain nodes, and reserve
+share; reclaim over-quota work of other queues, and in groups of nodes what is guaranteed there;
+preempt lower priority of the own queue; reclaim and preempt together; move work for workloads over
+quota. Then evict stale gangs, drain nodes, and reserve
 places for a workload that has waited too long.
 """
 
@@ -17,7 +18,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE, CONSOLIDATE_FOR_ENTITLED
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
-from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 
 Action = Callable[[Cycle], None]
 
@@ -27,6 +28,7 @@ ACTIONS: Sequence[Action] = (
     replace_reserved,
     CONSOLIDATE_FOR_ENTITLED.run,
     RECLAIM.run,
+    RECLAIM_IN_GROUP.run,
     PREEMPT.run,
     PREEMPT_AND_RECLAIM.run,
     CONSOLIDATE.run,

@@ -118,6 +118,7 @@ class QueueSet:
             queue above.
         patience_s: see the settings; ``None`` asks the queue above, then the settings.
         group_limits: groups of nodes and the most GPUs, in thousandths, that it holds on theirs.
+        group_quotas: groups of nodes and the GPUs, in thousandths, guaranteed to it on theirs.
         fair_users: of its waiting work of equal priority that of the user goes first who holds
             least in it.
     """
@@ -134,6 +135,7 @@ class QueueSet:
     reclaim_min_runtime_s: float | None = None
     patience_s: float | None = None
     group_limits: tuple[tuple[str, int], ...] = ()
+    group_quotas: tuple[tuple[str, int], ...] = ()
     fair_users: bool = False
 
 

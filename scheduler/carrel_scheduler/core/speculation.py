@@ -20,6 +20,7 @@ from carrel_scheduler.core.changes.reservations import (
     stop_asking,
 )
 from carrel_scheduler.core.changes.workloads import check_workload, enter, forget
+from carrel_scheduler.core.cycle.group_usage import GroupUsage
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.events import Preemptibility, QueueSet, WorkloadQueued
@@ -252,12 +253,17 @@ TRIED: Final = 3
 """Of so many holders it is tried what their end would do."""
 
 
+QUOTAS: Final = (Token.NON_PREEMPTIBLE_BEYOND_QUOTA, Token.QUOTA_USED)
+"""About quotas, in all or in a group of nodes."""
+
+
 class Change(StrEnum):
     """The kind of change that would unblock a workload."""
 
     QUOTA = "more-quota"
     LIMIT = "higher-limit"
     GROUP_LIMIT = "higher-node-group-limit"
+    GROUP_QUOTA = "more-quota-in-node-group"
     BORROW = "may-borrow"
     PREEMPTIBLE = "preemptible"
     ENDS = "ends"
@@ -270,7 +276,7 @@ class Remedy:
     Attributes:
         queue: whose rule is changed, or to whom the ending workload belongs.
         resource, amount: what the quota or limit would have to be, in the unit of the resource.
-        group: the group of nodes that this limit is for.
+        group: the group of nodes that this limit or quota is for.
         uid, name: of the workload that ends.
     """
 
@@ -330,6 +336,13 @@ def _other_rules(state: "Columns", reason: Reason) -> list[tuple[Remedy, QueueSe
         return [(remedy, replace(rule, group_limits=tuple(sorted(limits.items()))))]
     if reason.token is Token.OVER_QUOTA_OFF:
         return [(Remedy(Change.BORROW, rule.name), replace(rule, over_quota=True))]
+    if reason.detail and reason.token in QUOTAS:
+        if reason.token is Token.QUOTA_USED:
+            held = GroupUsage(state).held(state.queues.slots[rule.name], reason.detail)
+            needed = held + reason.requested
+        quotas = dict(rule.group_quotas) | {reason.detail: needed}
+        remedy = Remedy(Change.GROUP_QUOTA, rule.name, reason.resource, needed, group=reason.detail)
+        return [(remedy, replace(rule, group_quotas=tuple(sorted(quotas.items()))))]
     if reason.token is Token.NON_PREEMPTIBLE_BEYOND_QUOTA:
         remedy = Remedy(Change.QUOTA, rule.name, reason.resource, needed)
         return [(remedy, replace(rule, quota=_with(rule.quota, place, needed)))]

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import TypeVar
 
 from carrel_scheduler.core.events import (
     Event,
@@ -13,7 +14,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group, Growth, Level
-from carrel_scheduler.core.requests import ANYWHERE, HOST, NodeConstraint, Request
+from carrel_scheduler.core.requests import ANYWHERE, HOST, IN_GROUP, NodeConstraint, Request
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import Settings, Strategy
 
@@ -120,6 +121,27 @@ def leaves_of(queues: list[QueueSet]) -> list[str]:
 def beginning(dice: random.Random) -> list[Event]:
     """A cluster before the first workload."""
     return [TopologySet("tree", LEVELS), *random_nodes(dice), *random_queues(dice)]
+
+
+EventT = TypeVar("EventT", bound=Event)
+GROUPS = ("a100", "h100")
+
+
+def in_groups(dice: random.Random, event: EventT) -> EventT:
+    """The event in a cluster with groups of nodes, in which queues have quotas and limits."""
+    group = dice.choice((*GROUPS, GROUPS[0], ""))
+    if isinstance(event, NodeSet) and group:
+        return replace(event, labels=(*event.labels, (IN_GROUP, group)))
+    if isinstance(event, QueueSet):
+        amounts = [(group, dice.choice((0, 0, 1000, 1500, 2000, 4000))) for group in GROUPS]
+        quotas = tuple((group, amount) for group, amount in amounts if amount)
+        limits = ((GROUPS[0], 3000),) if dice.random() < 0.15 else ()
+        return replace(event, group_quotas=quotas, group_limits=limits)
+    if isinstance(event, WorkloadQueued) and group and event.gang is None and dice.random() < 0.6:
+        where = event.request.where
+        only = replace(where, labels=(*where.labels, (IN_GROUP, frozenset({group}))))
+        return replace(event, request=replace(event.request, where=only))
+    return event
 
 
 def random_request(dice: random.Random, where: NodeConstraint) -> Request:

@@ -29,6 +29,7 @@ from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import Job
 from unit.core.invariants.evictions import check_plan
+from unit.core.invariants.group_quotas import check_groups
 from unit.core.invariants.ping_pong import Pair, no_ping_pong, pairs
 
 Check = Callable[[State, Plan, float], Iterable[str]]
@@ -162,6 +163,7 @@ class Run:
             return
         try:
             found = check_plan(self.state, plan, self.now)
+            found += check_groups(self.state, plan, self.now)
         except InvalidEvent as error:
             found = [f"the plan contradicts the state: {error}"]
         present = pairs(self.state, plan)

@@ -22,7 +22,9 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.work.jobs import Job
 from unit.core.dice import (
+    EventT,
     beginning,
+    in_groups,
     leaves_of,
     random_node,
     random_queue,
@@ -38,12 +40,14 @@ LENDING = 8
 class Story:
     """A run, and the verbs that move it."""
 
-    def __init__(self, seed: int, *, checked: bool = True) -> None:
+    def __init__(self, seed: int, *, checked: bool = True, grouped: bool = False) -> None:
+        """``grouped``: nodes are in groups, and queues have quotas and limits there."""
         dice = random.Random(seed)
+        self._in_groups = random.Random(seed) if grouped else None
         settings = random_settings(dice)
         if seed % LENDING == 0:
             settings = replace(settings, reclaim_delay_s=7.0)
-        events = beginning(dice)
+        events = [self._grouped(event) for event in beginning(dice)]
         self.run = Run(*events, settings=settings, checked=checked)
         self.nodes = {event.name: event for event in events if isinstance(event, NodeSet)}
         self.queues = {event.name: event for event in events if isinstance(event, QueueSet)}
@@ -61,7 +65,7 @@ class Story:
                 seed, owner = dice.getrandbits(32), dice.choice(self.leaves)
             uid = f"w{self.count}"
             queued = random_workload(random.Random(seed), uid, owner, self.run.now)
-            self._tell(dice, queued)
+            self._tell(dice, self._grouped(queued))
 
     def wait(self, dice: random.Random) -> None:
         """Time passes; stops that are over end."""
@@ -138,7 +142,7 @@ class Story:
         self._tell(dice, NodeRemoved(name))
         if dice.random() < 0.5:
             self.run.step()
-        self.nodes[name] = random_node(dice, name)
+        self.nodes[name] = self._grouped(random_node(dice, name))
         self._tell(dice, self.nodes[name])
 
     def change_queue(self, dice: random.Random) -> None:
@@ -150,10 +154,15 @@ class Story:
             self._tell(dice, UsageSeen(name, (part, part, part)))
             return
         changed = random_queue(dice, name, old.parent, created_at=old.created_at)
+        changed = self._grouped(changed)
         self.queues[name] = changed
         self._tell(dice, changed)
 
     # Inside
+
+    def _grouped(self, event: EventT) -> EventT:
+        """The event, where nodes are in groups with what the dice say of groups."""
+        return event if self._in_groups is None else in_groups(self._in_groups, event)
 
     def _some(self, dice: random.Random, jobs: dict[str, Job]) -> Job | None:
         return jobs[dice.choice(sorted(jobs))] if jobs else None
@@ -187,10 +196,10 @@ VERBS: dict[str, int] = {
 """Verb -> how often it is chosen."""
 
 
-def tell(seed: int, steps: int, *, checked: bool = True) -> Story:
+def tell(seed: int, steps: int, *, checked: bool = True, grouped: bool = False) -> Story:
     """A story of so many steps; after each of them there is a decision."""
     dice = random.Random(seed ^ 0x5EED)
-    story = Story(seed, checked=checked)
+    story = Story(seed, checked=checked, grouped=grouped)
     for _ in range(steps):
         advance(story, dice)
     return story

@@ -19,7 +19,7 @@ from carrel_scheduler.core.preemption.candidates import victims_of
 from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE_FOR_ENTITLED
 from carrel_scheduler.core.preemption.node_prefilter import likely_nodes, looks_at_all
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
-from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, added
 from carrel_scheduler.core.work.jobs import Job
@@ -54,6 +54,9 @@ def _settle(cycle: Cycle, job: Job, stuck: Sequence[int]) -> None:
     gone = not any(index in job.rows for index in indices)
     if gone and cycle.free_capacity.has(places, soon=False):
         for index, place in job.reservation:
+            if not cycle.within_group_limits(job, place):
+                cycle.moves.rollback(lifted)
+                return
             cycle.moves.start(job, index, place, fixed=fixed)
         if not cycle.works(job, indices):
             cycle.moves.rollback(lifted)
@@ -148,7 +151,8 @@ def _replace(cycle: Cycle, job: Job) -> None:
     step = tuple(sorted(moves.reserved[job.spec.uid]))
     for index in step:
         moves.unreserve(job, index, fixed=fixed)
-    for rule in (CONSOLIDATE_FOR_ENTITLED, RECLAIM, PREEMPT, PREEMPT_AND_RECLAIM):
+    in_groups = (RECLAIM_IN_GROUP,) if RECLAIM_IN_GROUP.applies(cycle) else ()
+    for rule in (CONSOLIDATE_FOR_ENTITLED, RECLAIM, *in_groups, PREEMPT, PREEMPT_AND_RECLAIM):
         if rule.attempt(cycle, job, step) is Answer.SERVED:
             return
     moves.rollback(mark)

@@ -71,7 +71,9 @@ class Cycle:
         asked: the workload that a question is about, if one is.
         time_asked: somebody asked what time it is, since this was last unset.
         queue_usage, moves: the overlay of the queues and the log.
-        group_usage: what queues hold by group of nodes; ``None`` where no queue has a limit there.
+        group_usage: what queues hold by group of nodes; ``None`` where no queue has a limit or a
+            quota there.
+        confined: slot of a job -> the only nodes, (N,), on which it may get places for now.
         user_usage: what users hold; ``None`` where no queue orders its work by it.
         starving: see ``starving``; ``None`` before the first look.
         failed_searches: searches of this cycle that failed, by what was asked.
@@ -90,7 +92,8 @@ class Cycle:
         self._now, self.time_asked = now, False
         self.queue_usage = QueueUsage(state.queues, state.division, state.cluster_total())
         self.queue_columns = QueueUsageColumns(self.queue_usage, state.queues)
-        self.group_usage = GroupUsage(state) if any(state.queues.table.group_limits) else None
+        self.group_usage = GroupUsage(state) if GroupUsage.needed(state) else None
+        self.confined: dict[int, Bools] = {}
         self.user_usage = UserUsage(state) if any(state.queues.table.fair_users) else None
         self.moves = Moves(state, self.free_capacity, self.queue_usage, self.group_usage)
         self.moves.user_usage = self.user_usage
@@ -213,18 +216,27 @@ class Cycle:
         return self.queue_usage.over_limit(job.queue, demand, fixed)
 
     def limited_by_group(self, job: Job) -> bool:
-        """Whether a limit in a node group may affect the job's queue."""
-        return self.group_usage is not None and self.group_usage.binds(job.queue)
+        """Whether limits or quotas in node groups may close nodes to the job's queue."""
+        usage = self.group_usage
+        return usage is not None and (
+            job.slot in self.confined or usage.binds(job.queue, fixed=self.is_fixed(job))
+        )
 
     def open_nodes(self, job: Job, index: int) -> Bools | None:
-        """(N,) nodes where limits in groups of nodes admit a task; ``None``: all."""
+        """(N,) nodes where limits and quotas in groups of nodes admit a task; ``None``: all."""
         if self.group_usage is None:
             return None
-        return self.group_usage.open_nodes(job.queue, job.shape.amounts[index][0])
+        gpu, only = job.shape.amounts[index][0], self.confined.get(job.slot)
+        found = self.group_usage.open_nodes(job.queue, gpu, fixed=self.is_fixed(job))
+        return found if only is None else only if found is None else found & only
 
     def within_group_limits(self, job: Job, place: Footprint) -> bool:
         """Whether the queue of a job may hold this place too."""
-        return self.group_usage is None or self.group_usage.allows(job.queue, place)
+        usage, only = self.group_usage, self.confined.get(job.slot)
+        return usage is None or (
+            (only is None or only.item(place.node))
+            and usage.allows(job.queue, place, fixed=self.is_fixed(job))
+        )
 
     # Who still asks, and who may be evicted
 

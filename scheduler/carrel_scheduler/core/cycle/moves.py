@@ -28,12 +28,20 @@ Masks = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why tasks are evicted: which rule, and for whom; or which nodes are being emptied."""
+    """Why tasks are evicted: which rule, and for whom; or which nodes are being emptied.
+
+    Attributes:
+        within_quota: the preemptor's queue stays within its quota.
+        group: the group of nodes in which it does, where that is the right that was claimed;
+            ``bound``: the quota there.
+    """
 
     token: Token
     preemptor: Job | None = None
     within_quota: bool = False
     nodes: tuple[str, ...] = ()
+    group: str = ""
+    bound: int = 0
 
 
 class Kind(Enum):
@@ -264,7 +272,7 @@ class Moves:
         amounts = place.amounts
         self.queue_usage.add(job.queue, amounts, amounts if fixed else NONE, sign)
         if self.group_usage is not None:
-            self.group_usage.add(job.queue, place.node, sign * amounts[0])
+            self.group_usage.add(job.queue, place.node, sign * amounts[0], fixed=fixed)
         if self.user_usage is not None:
             self.user_usage.add(job, amounts, sign)
 
@@ -310,7 +318,7 @@ class Moves:
         if self.group_usage is not None:
             gpus = each * MILLI + counted
             for node, gpu in zip(move.nodes.tolist(), gpus.tolist(), strict=True):
-                self.group_usage.add(job.queue, node, sign * gpu)
+                self.group_usage.add(job.queue, node, sign * gpu, fixed=move.fixed)
         devices = int(each.sum())
         amounts = (devices * MILLI + counted * count, host[0] * count, host[1] * count)
         self.queue_usage.add(job.queue, amounts, amounts if move.fixed else NONE, sign)

@@ -79,7 +79,8 @@ def gang_reason(cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> Reason | N
 def eviction_reason(cycle: "Cycle", cause: "Cause") -> Reason:
     """The reason behind a cause.
 
-    ``bound`` is the quota of the preemptor's queue when it stays within it, 0 when it goes beyond.
+    ``bound`` is the quota of the preemptor's queue when it stays within it, 0 when it goes beyond;
+    ``detail`` the group of nodes that the quota is for, if it is for one.
     """
     preemptor = cause.preemptor
     if preemptor is None:
@@ -93,10 +94,11 @@ def eviction_reason(cycle: "Cycle", cause: "Cause") -> Reason:
         cause.token,
         resource=RESOURCE_NAMES[asked],
         requested=demand[asked],
-        bound=quota if within else 0,
+        bound=cause.bound if cause.group else quota if within else 0,
         project=preemptor.spec.project,
         workload=preemptor.spec.name,
         workload_uid=preemptor.spec.uid,
+        detail=cause.group,
     )
 
 
@@ -250,17 +252,22 @@ class Explainer:
     def _barred_by_group(self, question: Question) -> Reason | None:
         """The limit in a group of nodes without which it would fit, now or on empty nodes."""
         state, usage, queue = self._cycle.state, self._cycle.group_usage, question.queue
-        if usage is None or not usage.binds(queue):
+        fixed = any(question.fixed_demand)
+        if usage is None or not usage.binds(queue, fixed=fixed):
             return None
         if question.fresh:
             never = group_limits.never(state, queue, question.shape, self._views)
             if never is not None:
                 return never
         for view in (CapacityView.EMPTY, CapacityView.IDLE):
-            found = group_limits.barred(usage, self._views, view, queue, question.needs)
+            found = group_limits.barred(
+                usage, self._views, view, queue, question.needs, fixed=fixed
+            )
             if found is not None:
-                slot, nodes = found[0].slot, usage.nodes(found[0].group)
-                holders = self._holders.in_queue(slot, GPU, only_fixed=False, nodes=nodes)
+                limit, nodes = found[0], usage.nodes(found[0].group)
+                holders = self._holders.in_queue(
+                    limit.slot, GPU, only_fixed=limit.by_quotas, nodes=nodes
+                )
                 return group_limits.reason_of(state, ReasonClass.HELD_BACK, found, holders)
         return None
 

@@ -1,4 +1,7 @@
-"""Work that a limit in a group of nodes keeps from starting: for now, or for ever."""
+"""Work that a limit in a group of nodes keeps from starting: for now, or for ever.
+
+And, for now, work that may not be stopped where what is left of a group is guaranteed to others.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -23,8 +26,10 @@ def barred(
     view: CapacityView,
     queue: int,
     asked: Mapping[int, int],
+    *,
+    fixed: bool = False,
 ) -> Barred | None:
-    """The limit without which tasks would fit the nodes as a view shows them, or ``None``.
+    """The bound without which tasks would fit the nodes as a view shows them, or ``None``.
 
     Args:
         usage: what queues hold in groups of nodes.
@@ -32,14 +37,15 @@ def barred(
         view: which of them.
         queue: the slot of the queue that asks.
         asked: class -> how many tasks of it.
+        fixed: whether they may not be stopped.
     """
     for cls, need in asked.items():
         gpu = views.asked(cls).get(GPU, 0)
         if not gpu or views.total(view, cls) < need:
             continue
         counts = views.parts(view, cls).counts()
-        if usage.fitting(queue, counts, gpu) < need:
-            found = usage.violation(queue, counts, gpu)
+        if usage.fitting(queue, counts, gpu, fixed=fixed) < need:
+            found = usage.violation(queue, counts, gpu, fixed=fixed)
             return None if found is None else (found, need * gpu)
     return None
 
@@ -67,7 +73,7 @@ def reason_of(
     limit, asked = found
     return Reason(
         cls,
-        Token.OVER_GROUP_LIMIT,
+        Token.NON_PREEMPTIBLE_BEYOND_QUOTA if limit.by_quotas else Token.OVER_GROUP_LIMIT,
         resource=RESOURCE_NAMES[GPU],
         requested=asked,
         short=max(0, limit.held + asked - limit.bound),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.preemption.group_quotas import excess_in_groups
 from carrel_scheduler.core.preemption.legality import ReclaimRequest
 from carrel_scheduler.core.resources import NONE, Triple
 
@@ -68,7 +69,10 @@ class Reclaimable:
         )
         excess = reclaim.budgets().excess if reclaim.may else None
         queue_usage.add(asker.queue, out)
-        return excess
+        in_groups = excess_in_groups(cycle, asker.queue, asker.demand)
+        if excess is None or in_groups is None:
+            return in_groups if excess is None else excess
+        return np.maximum(excess, in_groups)
 
     def _all(self) -> "Victims":
         if self._victims is None:

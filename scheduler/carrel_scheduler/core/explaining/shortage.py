@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrel_scheduler.core.capacity.views import GPU, CapacityView, CapacityViews
+from carrel_scheduler.core.cycle.group_usage import NO_GROUP
 from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.explaining.holders import Holders
@@ -216,6 +217,9 @@ class Shortage:
         bound = self._amount(question, CapacityView.EMPTY, scarce)
         if beyond is not None:
             bound = self._cycle.queue_usage.quota[beyond][scarce]
+        in_group = self._beyond_in_group(question) if scarce == GPU and beyond is None else None
+        if in_group is not None:
+            bound, borrowing = in_group[1], True
         return Reason(
             ReasonClass.NOT_NOW,
             Token.QUOTA_USED if borrowing else Token.WAITS_FOR_ROOM,
@@ -226,6 +230,7 @@ class Shortage:
             project="" if beyond is None else self._cycle.queue_usage.table.names[beyond],
             holders=self._holders_of(question, scarce),
             kept=kept and not borrowing,
+            detail="" if in_group is None else in_group[0],
         )
 
     def _no_node(self, question: Question, scarce: int) -> Reason:
@@ -326,6 +331,25 @@ class Shortage:
             if quota != NO_BOUND and held > quota:
                 return slot
         return None
+
+    def _beyond_in_group(self, question: Question) -> tuple[str, int] | None:
+        """The group of nodes to which it is bound where it goes beyond a quota; and that quota.
+
+        Of its queue, or the nearest one above that has any there.
+        """
+        usage = self._cycle.group_usage
+        if usage is None or usage.quotas is None:
+            return None
+        found = set(usage.groups_of(np.flatnonzero(self._useful(question))).tolist())
+        if len(found) != 1 or NO_GROUP in found:
+            return None
+        (group,) = found
+        held, gpu = usage.quotas.of_group[group], question.demand[0]
+        path = self._cycle.queue_usage.table.path[question.queue]
+        if any(held.used[slot][0] + gpu <= held.quota[slot][0] for slot in path):
+            return None
+        bound = next((held.quota[slot][0] for slot in path if held.quota[slot][0]), 0)
+        return usage.name(group), bound
 
     # Amounts
 

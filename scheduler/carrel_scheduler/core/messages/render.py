@@ -27,6 +27,11 @@ def _waits_for_room(reason: Reason, project: str) -> str:
 
 def _quota_used(reason: Reason, project: str) -> str:
     project = reason.project or project
+    if reason.detail:
+        return (
+            "It starts when somebody leaves enough idle there, or elsewhere if it may run on other "
+            f"nodes too; an admin may guarantee `{project}` more there."
+        )
     return f"It starts when work of `{project}` ends or somebody leaves enough idle."
 
 
@@ -52,6 +57,8 @@ def _over_group_limit(reason: Reason, project: str) -> str:
 
 def _beyond_quota(reason: Reason, project: str) -> str:
     project = reason.project or project
+    if reason.detail:
+        return "Make it preemptible, or let it run on other nodes too."
     if reason.cls is ReasonClass.NEVER:
         return "Ask for less, make it preemptible so that it may borrow, or ask for more quota."
     return f"Make it preemptible so that it may borrow, or stop such work of `{project}`."

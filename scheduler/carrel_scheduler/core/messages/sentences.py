@@ -222,6 +222,8 @@ def _starting(reason: Reason, _reader: Reader) -> str:
 def reclaimed(reason: Reason, reader: Reader) -> str:
     """The message of work that another project reclaimed."""
     right = "guaranteed quota" if reason.bound else "fair share"
+    if reason.detail:
+        right = f"guaranteed quota in node group `{reason.detail}`"
     if not reader.names:
         return f"Gave way to {member(reason.project)}, which claimed its {right}."
     return f"Gave way to `{reason.project}`, which claimed its {right} for `{reason.workload}`."
@@ -269,6 +271,10 @@ def quota_used(reason: Reason, reader: Reader) -> str:
     if reason.bound != UNLIMITED:
         guarantee = f"its guaranteed {amount(reason.resource, reason.bound)}"
     left = f"that is more than {_ruler(reason, reader)} has left of {guarantee}"
+    if reason.detail and not reason.bound:
+        left = f"{_ruler(reason, reader)} is guaranteed none in node group `{reason.detail}`"
+    elif reason.detail:
+        left = f"{left} in node group `{reason.detail}`"
     return f"Waiting for {asked}: {left}, and {idle}."
 
 
@@ -294,8 +300,14 @@ def over_group_limit(reason: Reason, reader: Reader) -> str:
 
 
 def beyond_quota(reason: Reason, reader: Reader) -> str:
-    """Non-preemptible work stays within the quota."""
+    """Non-preemptible work stays within the quota, and takes nothing guaranteed to others."""
     quota, owner = amount(reason.resource, reason.bound), _ruler(reason, reader)
+    if reason.detail:
+        return (
+            f"It may not be interrupted: with it such work of {owner} would hold {_total(reason)} "
+            f"in node group `{reason.detail}`, and {quota} there {_is(reason)} left for it: the "
+            "rest is guaranteed to others or held by such work."
+        )
     if reason.cls is ReasonClass.NEVER:
         asked = amount(reason.resource, reason.requested)
         return (

@@ -79,10 +79,16 @@ class VictimTable:
             return self
         units = np.zeros(len(self.first), np.bool_)
         units[self.unit[useful]] = True
+        return self.only(units)
+
+    def only(self, units: Bools) -> "VictimTable":
+        """Only these units, (U,)."""
+        if units.all():
+            return self
         kept = units.take(self.unit)
         _, first, unit = np.unique(self.unit[kept], return_index=True, return_inverse=True)
         job, gpu = self.job[kept], self.gpu[kept]
-        return replace(self, rows=rows[kept], job=job, gpu=gpu, unit=unit, first=first)
+        return replace(self, rows=self.rows[kept], job=job, gpu=gpu, unit=unit, first=first)
 
     def rows_of(self, units: Counts) -> Counts:
         """Rows of all tasks of these units."""

@@ -133,8 +133,8 @@ class ReclaimRequest:
     """
 
     __slots__ = (
-        "_before", "_demand", "_given", "_leaf", "_left", "_multiplier", "_rivals", "_usage",
-        "_within_quota", "refusal",
+        "_always", "_before", "_demand", "_given", "_leaf", "_left", "_multiplier", "_rivals",
+        "_usage", "_within_quota", "refusal",
     )  # fmt: skip
 
     def __init__(
@@ -146,6 +146,7 @@ class ReclaimRequest:
         *,
         saturation_milli: int = MILLI,
         given: Mapping[int, Triple] | None = None,
+        keeps: VictimGuarantees | None = None,
     ) -> None:
         """A request of a leaf for ``demand``, of which ``fixed_demand`` is non-preemptible.
 
@@ -159,8 +160,11 @@ class ReclaimRequest:
                 stay than a preemptor that ends beyond its own.
             given: by slot, what queues were given in this very cycle: it makes no victims of what
                 ran before.
+            keeps: what every victim's side keeps, whatever the preemptor's side holds; ``None``: it
+                follows from that.
         """
         self._usage, self._leaf, self._demand = queue_usage, leaf, demand
+        self._always = keeps
         self._multiplier = saturation_milli
         self._given = given or {}
         self._before = tuple(map(tuple, queue_usage.used))
@@ -177,6 +181,11 @@ class ReclaimRequest:
     def may(self) -> bool:
         """Whether the request may take anything at all."""
         return self.refusal is None
+
+    @property
+    def within(self) -> tuple[int, ...]:
+        """The queues on its path that stay within their quotas with the demand, nearest first."""
+        return tuple(slot for slot, fits in self._within_quota.items() if fits)
 
     def excess(self, victim_leaf: int, *, new: bool = False) -> list[tuple[int, Triple, Triple]]:
         """(slot, its excess, what it has lost) from the sibling down to the leaf.
@@ -291,6 +300,8 @@ class ReclaimRequest:
         return before[0] - now[0], before[1] - now[1], before[2] - now[2]
 
     def _keeps(self, sibling: int) -> VictimGuarantees:
+        if self._always is not None:
+            return self._always
         rank, rival = self._usage.table.rank, self._rivals[self._parent(sibling)]
         if self._within_quota[rival]:
             return VictimGuarantees.QUOTA

@@ -20,14 +20,20 @@ MANY_TASKS = 32
 LACK_BITS = 24
 
 
-def promising(cycle: Cycle, job: Job, step: tuple[int, ...], giving: Bools) -> list[Job]:
-    """Jobs of these queues, (Q,), that may be evicted for a step; never the job itself."""
+def promising(
+    cycle: Cycle, job: Job, step: tuple[int, ...], giving: Bools, within: Bools | None = None
+) -> list[Job]:
+    """Jobs of these queues, (Q,), that may be evicted for a step; never the job itself.
+
+    ``within`` (N,): where the step is to lie; ``None``: anywhere.
+    """
     if cycle.is_small:
         return [
             other for other in cycle.evictable() if other is not job and giving.item(other.queue)
         ]
     tasks = cycle.state.tasks
-    rows = tasks.preemptible_usage.on(likely_nodes(cycle, job.shape.cls, len(step), giving))
+    nodes = likely_nodes(cycle, job.shape.cls, len(step), giving, within)
+    rows = tasks.preemptible_usage.on(nodes)
     victim = tasks.victim.take(rows)
     found = np.append(giving, False).take(victim) & ~cycle.moves.evicted.take(rows)
     slots = np.unique(tasks.job.take(rows).compress(found))
@@ -55,7 +61,9 @@ def enough_in_all(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> bool:
     )
 
 
-def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
+def likely_nodes(
+    cycle: Cycle, cls: int, tasks: int, giving: Bools, within: Bools | None = None
+) -> Counts:
     """Nodes that lack least for a task of a class, none if all of them together lack capacity.
 
     Args:
@@ -63,11 +71,14 @@ def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
         cls: class of the tasks.
         tasks: how many.
         giving: (Q,) queues that may give.
+        within: (N,) the only nodes that count; ``None``: all.
     """
     state, soon = cycle.state, cycle.free_capacity.soon
     width, size, cpu, memory = state.classes.clearing_kind(cls)
     need = _gpu_of(width, size)
     fits = _may_hold(cycle, cls, giving)
+    if within is not None:
+        fits &= within
     nodes = np.flatnonzero(fits)
     if len(nodes) < tasks and not _enough(
         cycle, nodes, (need, cpu), cycle.preemptible_on_nodes(giving), tasks

@@ -22,6 +22,7 @@ from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import LARGEST, Bools
 from carrel_scheduler.core.preemption import own_queue, preemptors, vectorised
 from carrel_scheduler.core.preemption.candidates import Times
+from carrel_scheduler.core.preemption.group_quotas import GroupProtection
 from carrel_scheduler.core.preemption.legality import is_protected, preempt_protects_s
 from carrel_scheduler.core.preemption.node_prefilter import enough_in_all, promising
 from carrel_scheduler.core.preemption.own_queue import OwnQueue, reaches_others, sum_of
@@ -144,8 +145,13 @@ def _one_by_one(
             return victim.started + least > cycle.now
         return is_protected(cycle, job, victim)
 
+    protection = GroupProtection.of(cycle, job.queue)
+
     def may_go(unit: EvictionUnit) -> bool:
-        return unit.job.queue == job.queue or reclaim.may_take(unit.job, unit.amounts)
+        return unit.job.queue == job.queue or (
+            reclaim.may_take(unit.job, unit.amounts)
+            and (protection is None or protection.may_take(unit.job, unit.indices))
+        )
 
     def lies_beyond(unit: EvictionUnit) -> bool:
         return unit.job.queue == job.queue or reclaim.covers(unit.job.queue, unit.amounts)
@@ -179,7 +185,8 @@ def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offe
     )
     if found.table is None:
         return found
-    return vectorised.Offer(found.table.that_hold(budgets.excess), budgets)
+    protection = GroupProtection.of(cycle, job.queue)
+    return vectorised.Offer(vectorised.beyond(found.table, budgets, protection), budgets)
 
 
 def _protected_s(own: OwnQueue) -> Times | None:

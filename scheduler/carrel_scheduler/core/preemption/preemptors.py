@@ -19,6 +19,7 @@ from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_fai
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.cycle.starvation import held_back, rows_over_limit
 from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.preemption.group_quotas import with_headroom
 from carrel_scheduler.core.preemption.node_prefilter import looks_at_all
 from carrel_scheduler.core.work.jobs import Job
 
@@ -45,6 +46,17 @@ def for_reclaim(cycle: Cycle) -> Counts:
     rows = rows.compress(allowed)
     rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
     return _in_turns(cycle, rows, waiting.within(rows, quota - columns.used))
+
+
+def for_reclaim_in_group(cycle: Cycle) -> Counts:
+    """Numbers of rows that may take from other queues by a quota in a group of nodes."""
+    waiting, columns = cycle.state.waiting, cycle.queue_columns
+    rows = with_headroom(cycle, _looked_at(cycle))
+    quota = cycle.queue_usage.table.quotas
+    allowed = ~waiting.fixed.take(rows) | waiting.within(rows, quota - columns.fixed)
+    rows = rows.compress(allowed & ~rows_over_limit(cycle, rows))
+    rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
+    return _in_turns(cycle, rows, np.ones(len(rows), np.bool_))
 
 
 def for_preempt(cycle: Cycle) -> Counts:

@@ -18,6 +18,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.devices.classes import Form, GpuKind
 from carrel_scheduler.core.devices.device_choice import profile_on
+from carrel_scheduler.core.preemption.group_quotas import home_of, staying
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.core.work.tasks import devices_of
@@ -263,7 +264,10 @@ def resettle_together(cycle: Cycle, going: list[NodeTask]) -> bool:
         alike = list(group)
         jobs = [cycle.state.jobs.at(one.job) for one in alike]
         many = len(alike) > 1 and all(
-            job.shape.plain and not cycle.limited_by_group(job) for job in jobs
+            job.shape.plain
+            and not cycle.limited_by_group(job)
+            and home_of(cycle, job, job.rows) is None
+            for job in jobs
         )
         if not (_resettle_alike(cycle, cls, alike) if many else resettle(cycle, alike)):
             return False
@@ -277,7 +281,10 @@ def _largest_first(one: NodeTask) -> tuple[int, ...]:
 def _resettle_one(cycle: Cycle, one: NodeTask) -> bool:
     job = cycle.state.jobs.at(one.job)
     index = cycle.state.tasks.index.item(one.row)
-    return cycle.over_limit(job, [index]) is None and place(cycle, job, [index], soon=True)
+    if cycle.over_limit(job, [index]) is not None:
+        return False
+    with staying(cycle, job, [index]):
+        return place(cycle, job, [index], soon=True)
 
 
 def _resettle_alike(cycle: Cycle, cls: int, alike: list[NodeTask]) -> bool:

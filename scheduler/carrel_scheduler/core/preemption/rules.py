@@ -2,12 +2,15 @@
 
 Reclaim: work within its queue's share takes back what other queues use over quota. Who may reclaim,
 and of whom how much may be taken, is said in ``legality``; in which order victims go, in
-``victim_order``.
+``victim_order``. What is within a quota in a group of nodes is nobody's to take, and work that is
+to lie there takes back what others hold in the group beyond their quotas in it (``group_quotas``).
 
 Preempt: work takes the place of its own queue's work of strictly lower priority. Only preemptible
 work is evicted, so interactive work that may not be stopped never is. What the queue holds in all
 does not grow, except into free capacity, so no other queue is touched.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,6 +19,11 @@ from carrel_scheduler.core.cycle.failed_searches import Answer, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.preemption import preemptors, vectorised
+from carrel_scheduler.core.preemption.group_quotas import (
+    GroupClaim,
+    GroupProtection,
+    groups_in_order,
+)
 from carrel_scheduler.core.preemption.legality import (
     ReclaimRequest,
     is_protected,
@@ -23,6 +31,7 @@ from carrel_scheduler.core.preemption.legality import (
 )
 from carrel_scheduler.core.preemption.node_prefilter import in_reach, looks_at_all, promising
 from carrel_scheduler.core.preemption.preemptors import Rule, Step, not_delayed_reclaim
+from carrel_scheduler.core.preemption.search.model import GangRequest
 from carrel_scheduler.core.preemption.sequential import Search, evict_in_order
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
 from carrel_scheduler.core.reasons import Token
@@ -43,6 +52,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     )
     if not reclaim.may:
         return Answer.PLAINLY_NO
+    protection = GroupProtection.of(cycle, job.queue)
     within = queue_usage.within(queue_usage.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
     request = vectorised.request_of(cycle, job, step)
@@ -50,18 +60,28 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     if large and not in_reach(cycle, job.shape.cls, cycle.over_quota_queues):
         return Answer.PLAINLY_NO
 
+    def may_take(unit: EvictionUnit) -> bool:
+        return reclaim.may_take(unit.job, unit.amounts) and (
+            protection is None or protection.may_take(unit.job, unit.indices)
+        )
+
     def one_by_one(victims: list[Job]) -> bool:
         found = evict_in_order(
             Search(cycle, job, step, cause),
             victims,
             lambda victim: is_protected(cycle, job, victim),
-            lambda unit: reclaim.may_take(unit.job, unit.amounts),
+            may_take,
             lambda unit: reclaim.covers(unit.job.queue, unit.amounts),
-            lambda victim, held: reclaim.legal(victim.queue, held),
+            lambda victim, held: (
+                reclaim.legal(victim.queue, held)
+                and (protection is None or protection.may_take(victim, victim.rows))
+            ),
         )
-        return found or (cycle.is_small and _with_moves(cycle, job, step, reclaim, cause))
+        return found or (cycle.is_small and _with_moves(cycle, job, step, may_take, cause))
 
-    offer = None if request is None else vectorised.from_others(cycle, reclaim, job, request)
+    offer = None
+    if request is not None:
+        offer = vectorised.from_others(cycle, reclaim, job, request, protection)
     if request is None or offer is None:
         others = np.arange(len(queue_usage.used)) != job.queue
         return answered(one_by_one(promising(cycle, job, step, others)))
@@ -73,7 +93,9 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     )
 
 
-def _with_moves(cycle: Cycle, job: Job, step: Step, reclaim: ReclaimRequest, cause: Cause) -> bool:
+def _with_moves(
+    cycle: Cycle, job: Job, step: Step, may_take: Callable[[EvictionUnit], bool], cause: Cause
+) -> bool:
     """Free capacity also by moving work that may not be evicted: it gets a place in the same plan.
 
     What moves counts as gone while others are judged, so these are judged too strictly at most.
@@ -81,7 +103,7 @@ def _with_moves(cycle: Cycle, job: Job, step: Step, reclaim: ReclaimRequest, cau
     kept: dict[int, EvictionUnit] = {}  # keeps the units alive: ids are used again
 
     def legal_or_kept(unit: EvictionUnit) -> bool:
-        if not reclaim.may_take(unit.job, unit.amounts):
+        if not may_take(unit):
             if unit.job.spec.interactive:
                 return False
             kept[id(unit)] = unit
@@ -91,6 +113,50 @@ def _with_moves(cycle: Cycle, job: Job, step: Step, reclaim: ReclaimRequest, cau
     ordered = OrderedVictims(cycle, victims, lambda victim: is_protected(cycle, job, victim))
     search = Search(cycle, job, step, cause, lambda unit: id(unit) in kept)
     return search.run(ordered.units(legal_or_kept))
+
+
+def _find_in_groups(cycle: Cycle, job: Job, step: Step) -> Answer:
+    """Free capacity for a step in one group of nodes by its queue's quota there."""
+    demand = cycle.demand(job, step)
+    fixed = demand if cycle.is_fixed(job) else NONE
+    in_all = ReclaimRequest(cycle.queue_usage, job.queue, demand, fixed)
+    refusal = in_all.refusal
+    if not demand[0] or (refusal is not None and refusal.token is not Token.QUOTA_USED):
+        return Answer.PLAINLY_NO
+    request, tried = None if in_all.needs() else vectorised.request_of(cycle, job, step), False
+    for group in groups_in_order(cycle, job):
+        claim = GroupClaim(cycle, job, demand, group)
+        if claim.may:
+            tried = True
+            with claim.confined():
+                if _found_in_group(cycle, job, step, claim, request):
+                    return Answer.SERVED
+    return Answer.NO if tried else Answer.PLAINLY_NO
+
+
+def _found_in_group(
+    cycle: Cycle, job: Job, step: Step, claim: GroupClaim, request: GangRequest | None
+) -> bool:
+    """``request``: the step as the search over arrays understands it, if it does."""
+
+    def one_by_one() -> bool:
+        others = np.arange(len(cycle.queue_usage.used)) != job.queue
+        return evict_in_order(
+            Search(cycle, job, step, claim.cause),
+            promising(cycle, job, step, others, claim.nodes),
+            lambda victim: is_protected(cycle, job, victim),
+            lambda unit: claim.may_take(unit.job, unit.indices),
+            lambda unit: claim.covers(unit.job, unit.indices),
+            lambda victim, _: claim.may_take(victim, victim.rows),
+        )
+
+    if request is None:
+        return one_by_one()
+    if cycle.is_small and one_by_one():
+        return True
+    offer = vectorised.from_group(cycle, job, request, claim)
+    causes = claim.cause, claim.cause
+    return vectorised.make_room(cycle, job, request, offer, causes, one_by_one)
 
 
 def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
@@ -125,4 +191,12 @@ def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
 
 
 RECLAIM = Rule("reclaim", preemptors.for_reclaim, _find_reclaim, not_delayed_reclaim)
+RECLAIM_IN_GROUP = Rule(
+    "reclaim_in_group",
+    preemptors.for_reclaim_in_group,
+    _find_in_groups,
+    not_delayed_reclaim,
+    applies=lambda cycle: cycle.group_usage is not None and cycle.group_usage.quotas is not None,
+)
+"""By quotas in groups of nodes."""
 PREEMPT = Rule("preempt", preemptors.for_preempt, _find_preempt)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
+from carrel_scheduler.core.preemption.group_quotas import staying
 from carrel_scheduler.core.preemption.mig_instances import in_the_way
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
 from carrel_scheduler.core.resources import Triple
@@ -176,8 +177,9 @@ class Search:
         if cycle.over_limit(job, unit.indices) is not None:
             return False
         unplaced = [i for i in unit.indices if job.shape.bound or not self._returns(job, i)]
-        if not unplaced or place(cycle, job, unplaced, soon=True):
-            return True
+        with staying(cycle, job, unplaced):
+            if not unplaced or place(cycle, job, unplaced, soon=True):
+                return True
         cycle.moves.rollback(mark)
         return False
 

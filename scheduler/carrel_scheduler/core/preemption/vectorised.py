@@ -14,6 +14,7 @@ from carrel_scheduler.core.cycle.moves import Cause, Move
 from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.candidates import Times, VictimTable, victims_of
+from carrel_scheduler.core.preemption.group_quotas import GroupClaim, GroupProtection
 from carrel_scheduler.core.preemption.legality import Budgets, ReclaimRequest, reclaim_protects_s
 from carrel_scheduler.core.preemption.node_prefilter import (
     enough_in_all,
@@ -75,9 +76,14 @@ def budgets_of(
     """
     if reclaim.needs():
         return None
-    tasks, found = cycle.state.tasks, known or reclaim.budgets()
+    return _strict(cycle, known or reclaim.budgets())
+
+
+def _strict(cycle: Cycle, budgets: Budgets) -> Budgets:
+    """``Budgets.by_excess`` for the tasks that there are."""
+    tasks = cycle.state.tasks
     gpus = tasks.share * np.bitwise_count(tasks.mask) + tasks.counted
-    return found.by_excess((gpus.max(initial=0), *tasks.host[:2].max(axis=1, initial=0)))
+    return budgets.by_excess((gpus.max(initial=0), *tasks.host[:2].max(axis=1, initial=0)))
 
 
 def open_budgets(cycle: Cycle) -> Budgets:
@@ -198,9 +204,16 @@ def _whole_nodes(
 
 
 def from_others(
-    cycle: Cycle, reclaim: ReclaimRequest, job: Job, request: GangRequest
+    cycle: Cycle,
+    reclaim: ReclaimRequest,
+    job: Job,
+    request: GangRequest,
+    protection: GroupProtection | None = None,
 ) -> Offer | None:
-    """Candidates of other queues and their budgets; ``None`` if they cannot be computed."""
+    """Candidates of other queues and their budgets; ``None`` if they cannot be computed.
+
+    ``protection``: what queues keep in groups of nodes.
+    """
     budgets = budgets_of(cycle, reclaim)
     if budgets is None:
         return None
@@ -212,7 +225,32 @@ def from_others(
     )
     if found.table is None:
         return found
-    return Offer(found.table.that_hold(budgets.excess), budgets)
+    return Offer(beyond(found.table, budgets, protection), budgets)
+
+
+def beyond(table: VictimTable, budgets: Budgets, protection: GroupProtection | None) -> VictimTable:
+    """Only those of whom anything may be taken, in all and in groups of nodes."""
+    found = table.that_hold(budgets.excess)
+    return found if protection is None else protection.spare(found)
+
+
+def from_group(cycle: Cycle, job: Job, request: GangRequest, claim: GroupClaim) -> Offer:
+    """Candidates that hold GPUs in the group of a claim, and their budgets.
+
+    A unit counts with all that it holds, also elsewhere: stricter than need be where it is divided.
+    """
+    budgets = _strict(cycle, claim.request.budgets())
+    giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
+    giving[job.queue] = False
+    nodes = np.flatnonzero(claim.nodes)
+    if not looks_at_all(cycle, request.tasks):
+        nodes = likely_nodes(cycle, job.shape.cls, request.tasks, giving, claim.nodes)
+    if not len(nodes):
+        return Offer(None, budgets)
+    table = victims_of(cycle, giving, protected_s=protected_s(cycle, job.queue), nodes=nodes)
+    there = claim.nodes.take(cycle.state.tasks.node.take(table.rows))
+    table = table.only(np.bincount(table.unit, table.gpu * there, len(table.first)) > 0)
+    return Offer(table.that_hold(budgets.excess), budgets)
 
 
 def offer(

@@ -43,6 +43,7 @@ class RuleTable:
         bounds: what work of this queue can run into on its way up, nearest queue first.
         fair_users: whether its waiting work is ordered by what its users hold.
         group_limits: group of nodes -> thousandths of GPUs that the queue holds there at most.
+        group_quotas: group of nodes -> thousandths of GPUs that are guaranteed to it there.
     """
 
     def __init__(self, rules: Sequence[QueueSet | None], parent: Sequence[int]) -> None:
@@ -56,6 +57,7 @@ class RuleTable:
             for rule, limit, quota in zip(rules, self.limit, self.quota, strict=True)
         ]
         self.group_limits = [dict(rule.group_limits) if rule else {} for rule in rules]
+        self.group_quotas = [dict(rule.group_quotas) if rule else {} for rule in rules]
         self.fair_users = [rule is not None and rule.fair_users for rule in rules]
         self.weight = [rule.weight if rule else NONE for rule in rules]
         self.rank = [rule.rank if rule else 0 for rule in rules]
@@ -79,6 +81,18 @@ class RuleTable:
         """(q,) the patience of these queues; ``default`` where it is not set."""
         found = self.patience.take(queues)
         return np.where(np.isnan(found), default, found)
+
+    def guaranteed_in(self, group: str) -> list[int]:
+        """By slot, thousandths of GPUs that are guaranteed to each queue in a group of nodes.
+
+        Where a queue says nothing of the group, as much as its children together.
+        """
+        found = [quotas.get(group, 0) for quotas in self.group_quotas]
+        for level, above in zip(self.tree.below, self.tree.above, strict=True):
+            for slot, parent in zip(level.tolist(), above.tolist(), strict=True):
+                if group not in self.group_quotas[parent]:
+                    found[parent] += found[slot]
+        return found
 
     def _patience(self, path: tuple[int, ...]) -> float:
         said = (rule.patience_s for slot in path if (rule := self.rules[slot]) is not None)
@@ -197,10 +211,14 @@ def check_rules(event: QueueSet) -> None:
             if not UNLIMITED <= value <= MOST:
                 expected = f"an amount from 0 to {MOST}, or -1 for unlimited"
                 raise InvalidEvent("bad_amount", field, value, expected)
-    for group, value in event.group_limits:
-        if not 0 <= value <= MOST:
-            expected = f"an amount from 0 to {MOST}"
-            raise InvalidEvent("bad_amount", f"group_limits.{group}", value, expected)
+    for field, by_group in (
+        ("group_limits", event.group_limits),
+        ("group_quotas", event.group_quotas),
+    ):
+        for group, value in by_group:
+            if not 0 <= value <= MOST:
+                expected = f"an amount from 0 to {MOST}"
+                raise InvalidEvent("bad_amount", f"{field}.{group}", value, expected)
     if event.weight is not None and (
         len(event.weight) != 3 or not all(0 <= part <= MOST for part in event.weight)
     ):

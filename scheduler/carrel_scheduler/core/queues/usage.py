@@ -16,7 +16,7 @@ import numpy as np
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns
-from carrel_scheduler.core.queues.rules import RuleTable
+from carrel_scheduler.core.queues.rules import NO_BOUND, RuleTable
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE, Triple
 
@@ -151,6 +151,31 @@ class QueueUsage:
         self.allocatable = list(division.allocatable)
         self.measure = list(division.measure)
         self.known = division.known
+
+    @classmethod
+    def of_group(
+        cls, table: RuleTable, guaranteed: Sequence[int], used: Counts, fixed: Counts
+    ) -> "QueueUsage":
+        """What queues hold in one group of nodes, as if its GPUs were all that there is.
+
+        The quota is what is guaranteed there. There is no share beyond it: what is neither
+        guaranteed nor beyond a guarantee is nobody's to claim by group.
+
+        Args:
+            table: the rules.
+            guaranteed: by slot, thousandths of GPUs.
+            used: (Q,) what each queue holds there in all, in thousandths of GPUs.
+            fixed: (Q,) the non-preemptible part of it.
+        """
+        usage = object.__new__(cls)
+        everything = [(NO_BOUND, NO_BOUND, NO_BOUND)] * len(guaranteed)
+        usage.table, usage.total, usage.touched, usage.known = table, NONE, set(), {}
+        usage.quota = [(gpu, NO_BOUND, NO_BOUND) for gpu in guaranteed]
+        usage.used = [[gpu, 0, 0] for gpu in used.tolist()]
+        usage.fixed = [[gpu, 0, 0] for gpu in fixed.tolist()]
+        usage.cap = usage.allocatable = usage.measure = everything
+        usage.fair = everything
+        return usage
 
     def copy(self) -> "QueueUsage":
         """An independent copy, for trial moves."""

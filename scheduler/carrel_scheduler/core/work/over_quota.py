@@ -5,13 +5,18 @@ from the budgets of a reclaim and the order of victims. It is computed queue by 
 that are asked about, and kept until work comes or goes or rules change.
 """
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Counts
+from carrel_scheduler.core.nodes.nodes import NodeColumns
 from carrel_scheduler.core.queues.queues import QueueColumns
 from carrel_scheduler.core.queues.rules import RuleTable
+from carrel_scheduler.core.requests import IN_GROUP
 from carrel_scheduler.core.resources import UNLIMITED
 from carrel_scheduler.core.work.jobs import Job, JobTable
 from carrel_scheduler.core.work.tasks import TaskColumns
@@ -20,9 +25,9 @@ from carrel_scheduler.core.work.tasks import TaskColumns
 class OverQuota:
     """The over-quota workloads of a state."""
 
-    def __init__(self, jobs: JobTable, tasks: TaskColumns) -> None:
-        self._jobs, self._tasks = jobs, tasks
-        self._as_of: tuple[int, RuleTable | None] = (-1, None)
+    def __init__(self, jobs: JobTable, tasks: TaskColumns, nodes: NodeColumns) -> None:
+        self._jobs, self._tasks, self._nodes = jobs, tasks, nodes
+        self._as_of: tuple[int, int, RuleTable | None] = (-1, -1, None)
         self._by_queue: dict[int, frozenset[str]] = {}
         self._slots: Counts | None = None
         self._queues: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -32,11 +37,11 @@ class OverQuota:
 
         The queue's running workloads are ordered: non-preemptible first, higher priority first,
         earlier start first, terminating ones last. Those that reach beyond the quota in this order
-        are over quota.
+        are over quota; those that lie within the queue's quotas in groups of nodes come first.
         """
         if not job.rows or queues.rule(job.queue).quota.gpu_milli == UNLIMITED:
             return False
-        as_of = (queues.changes, queues.table)
+        as_of = (queues.changes, self._nodes.version, queues.table)
         if self._as_of != as_of:
             self._as_of = as_of
             self._by_queue.clear()
@@ -50,13 +55,30 @@ class OverQuota:
         quota, held = queues.rule(slot).quota.gpu_milli, 0
         if int(queues.used[slot, 0] + queues.releasing[slot, 0]) <= quota:
             return frozenset()
-        beyond = []
-        for job in sorted(self._members(slot), key=_order):
+        beyond, ordered = [], sorted(self._members(slot), key=_order)
+        covered = self._in_groups(ordered, dict(queues.rule(slot).group_quotas))
+        for job in sorted(ordered, key=lambda job: job.slot not in covered):
             gpu = self._gpu_held(job)
             held += gpu
             if gpu and held > quota:
                 beyond.append(job.spec.uid)
         return frozenset(beyond)
+
+    def _in_groups(self, ordered: Sequence[Job], left: dict[str, int]) -> set[int]:
+        """Slots of the jobs that lie within quotas in groups; ``left``: these quotas."""
+        covered = set[int]()
+        for job in ordered if left else ():
+            held = Counter[str]()
+            for row in job.rows.values():
+                place = self._tasks.footprint(row)
+                held[self._group_of(place.node)] += place.amounts[0]
+            if all(gpu <= left.get(group, 0) for group, gpu in held.items()):
+                covered.add(job.slot)
+                left |= {group: left.get(group, 0) - gpu for group, gpu in held.items()}
+        return covered
+
+    def _group_of(self, node: int) -> str:
+        return dict(self._nodes.fact(node).labels).get(IN_GROUP, "")
 
     def _members(self, slot: int) -> list[Job]:
         """The jobs of a queue that hold GPUs."""

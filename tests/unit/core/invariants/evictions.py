@@ -4,7 +4,7 @@ Functions over a state and a plan, like those of ``plans``. Claims are replayed 
 another on use counted from single tasks: each preemptor's victims, then the preemptor itself.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 
@@ -19,6 +19,7 @@ from carrel_scheduler.core.invariants.recount import (
     met,
     path_names,
 )
+from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, Triple, added
@@ -94,16 +95,19 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
     on its side are no more than those above them. Of the victims of a claim the largest comes last;
     what only moves is nobody's loss.
     """
-    uses, found, seen = _use_before_claims(after), [], set[str]()
-    for preemptor, evictions in _claims(after, Token.RECLAIMED):
+    uses, found, seen = use_before_claims(after), [], set[str]()
+    for preemptor, evictions in claims(after, Token.RECLAIMED):
         demand = added(place.amounts for place in after.holds.get(preemptor.uid, {}).values())
         for one in sorted(evictions, key=partial(_loses, after)):
             victim, held = after.state.job(one.uid), _loses(after, one)
-            if _only_moves(after, one) or not any(held):
+            if only_moves(after, one) or not any(held):
                 continue
-            side = _side(after.state, preemptor, victim)
+            side = side_of(after.state, preemptor, victim)
             if not side:
                 found.append(f"{one.uid} is reclaimed by its own queue")
+                continue
+            if one.reason.detail:  # by a quota in a group, see ``group_quotas``
+                uses.add(victim.queue, held, -1)
                 continue
             told = _stops(after, one)
             beyond = [_beyond(rule, uses.of[rule.name], demand, told) for rule in side]
@@ -129,7 +133,7 @@ def preempted_are_of_lower_priority(after: After) -> list[str]:
         f"{one.uid} is preempted by {preemptor.uid}"
         for preemptor, evictions in _by_claimer(after, Token.PREEMPTED)
         for one in evictions
-        if not _only_moves(after, one)
+        if not only_moves(after, one)
         for victim in [after.state.job(one.uid)]
         if victim.queue != preemptor.queue or victim.spec.priority >= preemptor.spec.priority
     ]
@@ -144,7 +148,7 @@ def minimum_run_times_respected(after: After) -> list[str]:
     for token in (Token.RECLAIMED, Token.PREEMPTED):
         for preemptor, evictions in _by_claimer(after, token):
             for one in evictions:
-                if _only_moves(after, one):
+                if only_moves(after, one):
                     continue
                 victim = after.state.job(one.uid)
                 least = _least_runtime(after.state, preemptor, victim, token)
@@ -251,12 +255,12 @@ def check_plan(state: Columns, plan: Plan, now: float) -> list[str]:
     ]
 
 
-def _only_moves(after: After, one: Eviction) -> bool:
+def only_moves(after: After, one: Eviction) -> bool:
     """Whether it loses nothing but the time of a restart, which anybody's batch work may."""
     return one.moved and not after.state.job(one.uid).spec.interactive
 
 
-def _claims(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
+def claims(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
     """Claims in the order in which they were decided; who grows may claim several times."""
     mine = (one for one in after.plan.evictions if one.reason.token is token)
     for uid, evictions in groupby(mine, key=lambda one: one.reason.workload_uid):
@@ -272,8 +276,11 @@ def _by_claimer(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction
         yield after.state.job(uid), evictions
 
 
-def _use_before_claims(after: After) -> Uses:
-    """Per queue what runs, starts or is promised, but for what comes with or after reclaiming."""
+def use_before_claims(after: After, counts: Callable[[Footprint], bool] = lambda _: True) -> Uses:
+    """Per queue what runs, starts or is promised, but for what comes with or after reclaiming.
+
+    ``counts``: only on these places.
+    """
     tokens = (Token.RECLAIMED, Token.PREEMPTED)
     mine = [one for one in after.plan.evictions if one.reason.token in tokens]
     later = {one.uid for one in mine} | {one.reason.workload_uid for one in mine}
@@ -281,11 +288,12 @@ def _use_before_claims(after: After) -> Uses:
     for one in all_held(after.state):
         moved = after.evictions.get(one.job.uid)
         gone = moved is not None and moved.reason.token is Token.CONSOLIDATED
-        if not one.stopping and not (gone and one.index in after.stops[one.job.uid]):
+        leaves = gone and one.index in after.stops[one.job.uid]
+        if not one.stopping and not leaves and counts(one.place):
             uses.add(one.job.queue, one.place.amounts)
     for places in (after.starts, {u: p for u, p in after.holds.items() if u not in later}):
         for uid in sorted(places):
-            amounts = added(place.amounts for place in places[uid].values())
+            amounts = added(p.amounts for p in places[uid].values() if counts(p))
             uses.add(after.state.job(uid).queue, amounts)
     return uses
 
@@ -304,7 +312,7 @@ def _stops(after: After, one: Eviction, but: Collection[int] = ()) -> Triple:
     return added(after.state.tasks.footprint(row).amounts for row in rows)
 
 
-def _side(state: Columns, preemptor: Job, victim: Job) -> list[QueueSet]:
+def side_of(state: Columns, preemptor: Job, victim: Job) -> list[QueueSet]:
     """The victim's queues below the lowest common one, from the top down."""
     common = {rule.name for rule in path_names(state, preemptor.queue)}
     mine = [rule for rule in path_names(state, victim.queue) if rule.name not in common]

@@ -1,7 +1,8 @@
 """Nobody gives way to whom it has just made give way: an invariant over two plans in a row.
 
-By workload and by queue. A queue whose last victim took it below its quota may claim that much
-back, so it makes no pair.
+By workload and by queue, for each right that is claimed: one queue may have a right to another's
+work in one group of nodes, and the other one to its work elsewhere. A queue whose last victim took
+it below its quota may claim that much back, so it makes no pair.
 """
 
 from collections.abc import Iterator
@@ -23,10 +24,15 @@ def pairs(state: Columns, plan: Plan) -> frozenset[Pair]:
         ends = (state.job(one.uid).spec.project, state.job(preemptor).spec.project)
         found.add((one.uid, preemptor))
         if ends[0] != ends[1]:
-            found.add((f"queue {ends[0]}", f"queue {ends[1]}"))
+            found.add((_side(ends[0], one), _side(ends[1], one)))
     queues = [state.job(one.uid).spec.project for one in _ended(plan)]
     back = {f"queue {name}" for name in _below_quota(state, plan, queues)} if queues else set()
     return frozenset(pair for pair in found if pair[0] not in back)
+
+
+def _side(queue: str, one: Eviction) -> str:
+    """A queue, and the group of nodes where the right is for one."""
+    return f"queue {queue} in {one.reason.detail}" if one.reason.detail else f"queue {queue}"
 
 
 def no_ping_pong(before: frozenset[Pair], now: frozenset[Pair]) -> list[str]:

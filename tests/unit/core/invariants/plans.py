@@ -131,10 +131,10 @@ def _group_limits_kept(after: After) -> list[str]:
         places |= {**after.starts.get(uid, {}), **after.holds.get(uid, {})}
         for place in places.values():
             for rule in path_names(state, job.queue):
-                used[rule.name, _group_of(state, place)] += place.amounts[0]
+                used[rule.name, group_of(state, place)] += place.amounts[0]
     found = []
     for job, index, place in after.new_places():
-        group = _group_of(state, place)
+        group = group_of(state, place)
         for rule in path_names(state, job.queue):
             over = used[rule.name, group] > rules[rule.name].get(group, NO_BOUND)
             if place.amounts[0] and over and index not in after.stops.get(job.uid, ()):
@@ -142,7 +142,7 @@ def _group_limits_kept(after: After) -> list[str]:
     return found
 
 
-def _group_of(state: Columns, place: Footprint) -> str:
+def group_of(state: Columns, place: Footprint) -> str:
     return dict(state.nodes.fact(place.node).labels).get(IN_GROUP, "")
 
 

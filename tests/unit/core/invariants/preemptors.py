@@ -14,11 +14,16 @@ GIVE_WAY = (Token.RECLAIMED, Token.PREEMPTED, Token.CONSOLIDATED)
 def claims_stay_within_the_fair_share(after: After) -> list[str]:
     """Whoever takes from other queues ends, with all that its queue keeps, within its fair share.
 
-    Of GPUs. Whatever else gets room in the plan without starting may have got it later, so it is
-    not counted; nor is what gives way, in whichever order. Who grows may grow on by other rules.
+    Of GPUs, and but for claims by a quota in a group of nodes (``group_quotas``). Whatever else
+    gets room in the plan without starting may have got it later, so it is not counted; nor is what
+    gives way, in whichever order. Who grows may grow on by other rules.
     """
     uses, found = _kept(after), []
-    claims = (one for one in after.plan.evictions if one.reason.token is Token.RECLAIMED)
+    claims = (
+        one
+        for one in after.plan.evictions
+        if one.reason.token is Token.RECLAIMED and not one.reason.detail
+    )
     for uid in dict.fromkeys(one.reason.workload_uid for one in claims):
         job = after.state.job(uid)
         if job.shape.elastic or uid in after.starts:
