@@ -141,6 +141,8 @@ class DepartmentFields(Answer, frozen=True, kw_only=True):
             the department says.
         node_group_limits: GPUs that it may hold on the nodes of a group at most, by name of the
             group; of groups that are not named as many as `limit` allows.
+        node_group_quotas: GPUs that are guaranteed to it on the nodes of a group, by name of the
+            group; at most `quota.gpus` in all.
     """
 
     description: Text = ""
@@ -156,6 +158,7 @@ class DepartmentFields(Answer, frozen=True, kw_only=True):
     placement: Placement | None = None
     node_groups: NodeGroupLists = NodeGroupLists()
     node_group_limits: NodeGroupAmounts = {}
+    node_group_quotas: NodeGroupAmounts = {}
 
 
 class ProjectFields(DepartmentFields, frozen=True, kw_only=True):

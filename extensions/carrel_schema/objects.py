@@ -496,6 +496,8 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
             the department says.
         node_group_limits: GPUs that it may hold on the nodes of a group at most, by name of the
             group; of groups that are not named as many as `limit` allows.
+        node_group_quotas: GPUs that are guaranteed to it on the nodes of a group, by name of the
+            group; at most `quota.gpus` in all.
         max_gpus_per_user: GPUs that the work of each of its users may have at a time, what it may
             grow to included; null: no limit.
         user_order: what decides between its waiting work of equal priority: only who submitted
@@ -515,6 +517,7 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     placement: Placement | None = None
     node_groups: NodeGroupLists = NodeGroupLists()
     node_group_limits: NodeGroupAmounts = {}
+    node_group_quotas: NodeGroupAmounts = {}
     max_gpus_per_user: QuotaGpus | None = None
     user_order: UserOrder = "submission"
     interactive: InteractiveLimits = InteractiveLimits()
@@ -562,6 +565,8 @@ class DepartmentSpec(msgspec.Struct, kw_only=True):
             the department says.
         node_group_limits: GPUs that it may hold on the nodes of a group at most, by name of the
             group; of groups that are not named as many as `limit` allows.
+        node_group_quotas: GPUs that are guaranteed to it on the nodes of a group, by name of the
+            group; at most `quota.gpus` in all.
     """
 
     description: Text = ""
@@ -577,6 +582,7 @@ class DepartmentSpec(msgspec.Struct, kw_only=True):
     placement: Placement | None = None
     node_groups: NodeGroupLists = NodeGroupLists()
     node_group_limits: NodeGroupAmounts = {}
+    node_group_quotas: NodeGroupAmounts = {}
 
 
 class DepartmentStatus(msgspec.Struct, kw_only=True):

@@ -185,6 +185,20 @@ def test_limits_hold_quotas(ours: ControlPlane, kubectl: Kubectl) -> None:
     assert "`limit.gpus` of at least `quota.gpus`" in told.error
 
 
+@pytest.mark.parametrize("kind", ["Project", "Department"])
+def test_quotas_in_node_groups_are_part_of_the_quota(kind: str, kubectl: Kubectl) -> None:
+    def told(quota: object, **groups: float) -> str:
+        spec = {"quota": quota, "nodeGroupQuotas": groups}
+        one = {"apiVersion": "carrel.dev/v1alpha1", "kind": kind, "metadata": {"name": "vision"}}
+        return kubectl.apply(one | {"spec": spec}, words=("--dry-run=server",)).error
+
+    words = "`nodeGroupQuotas` of at most `quota.gpus` in all"
+    assert words in told({"gpus": 4}, a100=3, h100=1.01)
+    assert told({"gpus": 4}, a100=2.5, h100=1.5) == ""
+    assert told({"gpus": None}, a100=3) == ""
+    assert "nodeGroupQuotas.a100" in told({"gpus": 4}, a100=-1)
+
+
 def test_tables_read_like_those_of_the_command_line(
     namespace: str, ours: ControlPlane, kubectl: Kubectl
 ) -> None:

@@ -249,9 +249,10 @@ def merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
     for key, value in changes.items():
         both = isinstance(value, Mapping) and isinstance(old.get(key), Mapping)
         new[key] = merged(old[key], value) if both else value
-    if "node_group_limits" in new:
-        limits = new["node_group_limits"] or {}
-        new["node_group_limits"] = {k: most for k, most in limits.items() if most is not None}
+    for field in ("node_group_limits", "node_group_quotas"):
+        if field in new:
+            amounts = new[field] or {}
+            new[field] = {group: gpus for group, gpus in amounts.items() if gpus is not None}
     return new
 
 

@@ -49,6 +49,8 @@ COLUMNS: Final = (
     Column("workspaces", "Workspaces", lambda one: words.interactive_short(one.interactive),
            numeric=False, chosen=True),
     Column("quota-gpus", "Guaranteed GPUs", lambda one: one.quota.gpus),
+    Column("group-quotas", "Guaranteed GPUs in node groups",
+           lambda one: group_amounts.spell(one.node_group_quotas) or None, numeric=False),
     Column("allocated-gpus", "Allocated GPUs", lambda one: one.use.gpus_allocated),
     Column("borrowed-gpus", "Borrowed GPUs", lambda one: one.use.gpus_borrowed),
     Column("pending-gpus", "Pending GPUs", lambda one: one.use.gpus_waiting),

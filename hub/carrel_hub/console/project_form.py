@@ -33,6 +33,8 @@ _WAITS = {
 }
 # Groups of nodes that work is kept to, as names with commas between.
 _NODE_GROUPS = {"training": "training_node_groups", "interactive": "workspace_node_groups"}
+# Amounts by group of nodes; what the form no longer names is taken away.
+_BY_GROUP = {"node_group_limits": "group_limits", "node_group_quotas": "group_quotas"}
 # Whether changes also hold for what runs already.
 _AT_ONCE = {"interactive": "workspaces_at_once", "training": "trainings_at_once"}
 # These two have no "none": an empty field keeps what the API has by default.
@@ -50,7 +52,7 @@ FIELDS = {
     "max_gpus_per_user": "user_gpus",
     "user_order": "user_order",
     "placement": "placement",
-    "node_group_limits": "group_limits",
+    **_BY_GROUP,
     **_WAITS,
     **{f"node_groups.{api}": name for api, name in _NODE_GROUPS.items()},
     "interactive.max_extensions": "max_extensions",
@@ -73,9 +75,10 @@ def form_of(project: Project) -> Form:
         "user_gpus": "" if project.max_gpus_per_user is None else f"{project.max_gpus_per_user:g}",
         "user_order": project.user_order,
         "placement": project.placement or "",
-        "group_limits": group_amounts.spell(project.node_group_limits),
         "max_extensions": str(project.interactive.max_extensions),
     }
+    for api, name in _BY_GROUP.items():
+        values[name] = group_amounts.spell(getattr(project, api))
     for api, name in _NODE_GROUPS.items():
         values[name] = ", ".join(getattr(project.node_groups, api))
     for api, name in _WAITS.items():
@@ -107,7 +110,7 @@ def rules_of(form: Form) -> dict[str, Any]:
         "max_gpus_per_user": form.amount("user_gpus"),
         "user_order": form.value("user_order") or "submission",
         "placement": form.value("placement") or None,
-        "node_group_limits": form.group_amounts("group_limits"),
+        **{api: form.group_amounts(name) for api, name in _BY_GROUP.items()},
         **{api: form.seconds(name) for api, name in _WAITS.items()},
         "node_groups": {api: form.names(name) for api, name in _NODE_GROUPS.items()},
         "interactive": _stay(form, "interactive")
@@ -121,11 +124,10 @@ def changes_of(form: Form, project: Project) -> dict[str, Any]:
 
     The project goes through its texts first: what the form rounds is not a change.
     """
-    rules = rules_of(form)
-    gone = dict.fromkeys(project.node_group_limits)
-    rules["node_group_limits"] = gone | rules["node_group_limits"]
-    old = rules_of(form_of(project))
-    old["node_group_limits"] = dict.fromkeys(rules["node_group_limits"]) | old["node_group_limits"]
+    rules, old = rules_of(form), rules_of(form_of(project))
+    for api in _BY_GROUP:
+        rules[api] = dict.fromkeys(getattr(project, api)) | rules[api]
+        old[api] = dict.fromkeys(rules[api]) | old[api]
     return _difference(old, rules)
 
 

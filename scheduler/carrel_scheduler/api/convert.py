@@ -180,8 +180,9 @@ def patched(spec: ProjectSpec, changes: Mapping[str, Any]) -> ProjectFields:
     """A project's complete fields after a merge patch; raises pydantic's ``ValidationError``."""
     old = msgspec.to_builtins(ProjectFields(**_project_fields(spec)))
     merged = _merged(old, changes)
-    limits = merged["node_group_limits"] or {}
-    merged["node_group_limits"] = {k: most for k, most in limits.items() if most is not None}
+    for field in ("node_group_limits", "node_group_quotas"):
+        amounts = merged[field] or {}
+        merged[field] = {group: gpus for group, gpus in amounts.items() if gpus is not None}
     return validators.read(ProjectFields, merged)
 
 

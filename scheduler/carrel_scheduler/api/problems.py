@@ -153,6 +153,7 @@ class Code(StrEnum):
     WORKSPACE_SINGLE_TASK = "workspace_single_task"
     EXTERNAL_WORKSPACE = "external_workspace"
     LIMIT_BELOW_QUOTA = "limit_below_quota"
+    GROUP_QUOTAS_ABOVE_QUOTA = "node_group_quotas_above_quota"
     QUOTA_NEVER_MET = "quota_never_met"
     LIMIT_NEVER_MET = "limit_never_met"
     NEVER_FITS = "never_fits"

@@ -127,6 +127,12 @@ _PARAMETER: Final = [
         "`low` above 0 and no `step` on a logarithmic scale",
     ),
 ]
+_GROUP_QUOTAS: Final = rule(
+    "!has(self.nodeGroupQuotas) || !has(self.quota) || !has(self.quota.gpus)"
+    " || self.nodeGroupQuotas.map(group, self.nodeGroupQuotas[group]).sum()"
+    " <= self.quota.gpus + 0.000001",
+    "`nodeGroupQuotas` of at most `quota.gpus` in all",
+)
 _STRUCTS: Final[Mapping[str, list[Rule]]] = {
     "Needs": [
         rule(
@@ -148,9 +154,10 @@ _STRUCTS: Final[Mapping[str, list[Rule]]] = {
             "!has(self.limit) || !has(self.limit.gpus) || !has(self.quota)"
             " || !has(self.quota.gpus) || self.quota.gpus <= self.limit.gpus",
             "`limit.gpus` of at least `quota.gpus`",
-        )
+        ),
+        _GROUP_QUOTAS,
     ],
-    "DepartmentSpec": [],
+    "DepartmentSpec": [_GROUP_QUOTAS],
 }
 
 

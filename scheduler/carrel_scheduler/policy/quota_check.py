@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
+from carrel_scheduler.policy.group_quota_check import group_quota_findings
 from carrel_schema.answers import QuotaFinding
 from carrel_schema.objects import Department, DepartmentSpec, Project, ProjectSpec
 
@@ -48,7 +49,7 @@ def quota_findings(
         above = by_name.get(spec.department)
         limits = {} if above is None else above.node_group_limits
         found += _of_group_limits("project", name, spec, groups, limits)
-    return found
+    return [*found, *group_quota_findings(projects, departments, groups)]
 
 
 def _of_cluster(

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.ledger.store import NotFound
-from carrel_schema.objects import Department, DepartmentSpec, Meta, NodeGroupLists, Project
+from carrel_schema.objects import Department, DepartmentSpec, Meta, NodeGroupLists, Project, Quota
 from contract.api.service import Desk, Reply
 
 A100 = {"name": "a100", "match_labels": {"gpu": "a100"}, "role": "training", "projects": ["vision"]}
@@ -109,11 +109,54 @@ async def test_a_department_is_kept_to_groups_that_there_are(desk: Desk, kind: s
     assert (await put("a100", "/preview")).status == 200
 
 
-async def test_a_group_with_a_limit_stays(desk: Desk) -> None:
+async def test_quotas_in_groups_are_at_most_the_quota_in_all(desk: Desk) -> None:
+    """Other changes of a project that says more, since a manifest did, are not refused."""
+    project = await desk.ledger.get(Project, "vision")
+    project.spec.node_group_quotas, project.spec.quota = (
+        {"a100": 3, "h100": 2},
+        Quota(gpu_milli=4000),
+    )
+    await desk.ledger.update(project)
+    field = "node_group_quotas"
+
+    async def patch(**changes: object) -> Reply:
+        return await desk.ask("PATCH", "/projects/vision", "root", json=changes)
+
+    assert (await patch(description="Images")).status == 200
+    refused = await patch(node_group_quotas={"a100": 2.5})
+    assert refused.status == 422
+    (error,) = refused.body["errors"]
+    assert (error["field"], error["code"]) == (field, "node_group_quotas_above_quota")
+    assert error["value"] == 4.5
+    assert "`quota.gpus` in all groups together, which is 4" in error["expected"]
+    assert (await patch(node_group_quotas={"a100": 2})).body[field] == {"a100": 2, "h100": 2}
+    assert (await patch(quota={"gpus": 3})).status == 422
+    assert (await patch(node_group_quotas={"a100": None})).body[field] == {"h100": 2}
+    assert (await patch(node_group_quotas={"tpu": 1})).body["errors"][0]["code"] == (
+        "unknown_node_group"
+    )
+    mine = await desk.ask("PATCH", "/projects/vision", "ada", json={field: None})
+    assert mine.status == 403
+    assert (await patch(node_group_quotas=None)).body[field] == {}
+    desk.live.node_group = "a100"
+    body = {field: {"a100": 1}, "quota": {"gpus": 0}}
+    for method, path in (("PUT", ""), ("POST", "/preview")):
+        whole = await desk.ask(method, f"/departments/arts{path}", "root", json=body)
+        assert whole.body["errors"][0]["code"] == "node_group_quotas_above_quota"
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("node_group_limits", "GPUs of the project `vision` are limited in `a100`"),
+        ("node_group_quotas", "GPUs are guaranteed to the project `vision` in `a100`"),
+    ],
+)
+async def test_a_group_with_a_limit_or_a_quota_stays(desk: Desk, field: str, said: str) -> None:
     await desk.ask("POST", "/node-groups", "root", json=A100)
     project = await desk.ledger.get(Project, "vision")
-    project.spec.node_group_limits = {"a100": 4}
+    setattr(project.spec, field, {"a100": 4})
     await desk.ledger.update(project)
     refused = await desk.ask("DELETE", "/node-groups/a100", "root")
     assert (refused.status, refused.body["code"]) == (409, "node_group_in_use")
-    assert "GPUs of the project `vision` are limited in `a100`" in refused.body["detail"]
+    assert said in refused.body["detail"]

@@ -130,17 +130,20 @@ async def test_saving_sends_only_what_was_changed(site: Site, root: Visitor) -> 
     assert after["interactive"] == before["interactive"] | {"time_limit_seconds": 28_800.0}
 
 
-async def test_limits_in_node_groups_are_saved_shown_and_taken_away(
-    site: Site, root: Visitor
+@pytest.mark.parametrize("kind", ["limits", "quotas"])
+async def test_amounts_in_node_groups_are_saved_shown_and_taken_away(
+    site: Site, root: Visitor, kind: str
 ) -> None:
-    data = await rules(root, action="save", group_limits="a100=4, h100=2")
+    field, api = f"group_{kind}", f"node_group_{kind}"
+    data = await rules(root, action="save") | {field: "a100=4, h100=2"}
     await root.post("projects/vision", data)
-    assert site.scheduler.project("vision")["node_group_limits"] == {"a100": 4, "h100": 2}
-    assert 'value="a100=4, h100=2"' in (await root.get("projects/vision")).text
-    data = await rules(root, action="save", group_limits="h100=2")
+    assert site.scheduler.project("vision")[api] == {"a100": 4, "h100": 2}
+    page = (await root.get("projects/vision")).text
+    assert f'name="{field}" type="text" value="a100=4, h100=2"' in page
+    data = await rules(root, action="save") | {field: "h100=2"}
     await root.post("projects/vision", data)
-    assert site.scheduler.project("vision")["node_group_limits"] == {"h100": 2}
-    refused = await root.post("projects/vision", data | {"group_limits": "h100"})
+    assert site.scheduler.project("vision")[api] == {"h100": 2}
+    refused = await root.post("projects/vision", data | {field: "h100"})
     assert refused.status == 422
     assert "should be the name of a node group and GPUs" in refused.words
 

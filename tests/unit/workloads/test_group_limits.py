@@ -34,3 +34,26 @@ async def test_work_waits_for_the_limit_of_the_machines_group(
         with pytest.raises(NotAdmitted) as refused:
             admit(asked, LiveView(desk.loop))
         assert (refused.value.code, refused.value.field) == ("limit_never_met", "gpus")
+
+
+async def test_work_takes_back_what_is_guaranteed_in_the_machines_group(
+    empty_ledger: Path, tmp_path: Path
+) -> None:
+    """Though whoever holds it is within the quota in all; and who gives way reads why."""
+    async with opened(empty_ledger, tmp_path, 2, MachineDesk) as desk:
+        await desk.recover()
+        (group,) = desk.loop.external_pods.node_groups()
+        await desk.project("vision", 1, node_group_quotas={group: 1})
+        await desk.project("speech", 2)
+        both = [await desk.submit("speech", f"job{i}", gpus=1) for i in range(2)]
+        assert await desk.phases(*both) == ["starting", "starting"]
+        mine = await desk.submit("vision", "mine", gpus=1)
+        assert sorted(await desk.phases(*both)) == ["preempting", "starting"]
+        (gone,) = [one for one in both if (await desk.phases(one)) == ["preempting"]]
+        reason = (await desk.stored(gone)).status.reason
+        assert reason is not None
+        assert reason.sentence == (
+            f"Gave way to `vision`, which claimed its guaranteed quota in node group `{group}` for "
+            "`mine`."
+        )
+        assert await desk.phases(mine) == ["pending"]

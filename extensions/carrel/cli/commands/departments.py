@@ -7,7 +7,7 @@ import typer
 
 from carrel.cli.commands.projects import (
     RuleOptions,
-    group_limits_said,
+    groups_said,
     show_impact,
     tell_findings,
     without_nulls,
@@ -139,7 +139,7 @@ def _facts(one: "Department", inside: "Sequence[Project]") -> list[tuple[str, st
         ("Description", one.description),
         ("Guaranteed", cells.amounts(one.quota)),
         ("Limit", cells.amounts(one.limit)),
-        *group_limits_said(one.node_group_limits),
+        *groups_said(one.node_group_quotas, one.node_group_limits),
         ("Over quota", "yes" if one.over_quota else "no"),
         ("Weight", "by its quota" if one.weight is None else str(one.weight)),
         ("Rank", str(one.rank)),

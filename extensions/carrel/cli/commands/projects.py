@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ NONE = "none"
 WEIGHTS = {"low": 1, "medium": 2, "high": 3}
 PLACEMENTS = ("pack", "spread")
 USER_ORDERS = ("submission", "fair-share")
+BY_GROUP = ("node_group_limits", "node_group_quotas")
 Text = str | None
 Whole = int | None
 Switch = bool | None
@@ -94,8 +96,17 @@ class RuleOptions:
         ),
     ] = None
 
+    node_group_quotas: Annotated[
+        Text,
+        Option(
+            "--node-group-quotas",
+            help="Guaranteed GPUs in a node group: a100=4,h100=none; none: no such guarantees.",
+        ),
+    ] = None
+
     def body(self) -> dict[str, Any]:
         """The API's fields of the options that were given; ``none`` takes a bound away."""
+        by_group = {name: getattr(self, name) for name in BY_GROUP}
         plain = {
             "description": self.description,
             "over_quota": self.over_quota,
@@ -106,7 +117,9 @@ class RuleOptions:
             "preemption_delay_seconds": _span(self.preemption_delay, "--preemption-delay"),
             "patience_seconds": _span(self.patience, "--patience"),
             "placement": _bound(self.placement, _placement),
-            "node_group_limits": _bound(self.node_group_limits, _group_amounts),
+            **{
+                name: _bound(text, partial(_group_amounts, name)) for name, text in by_group.items()
+            },
         }
         nested = {name: _given(group) for name, group in self.groups().items()}
         return _given(plain) | {key: value for key, value in nested.items() if value}
@@ -222,11 +235,12 @@ class ProjectOptions(RuleOptions):
 
 
 def without_nulls(body: dict[str, Any]) -> dict[str, Any]:
-    """The body for an object whose rules are said in full: limits taken away are not there."""
-    if "node_group_limits" not in body:
-        return body
-    limits = body["node_group_limits"] or {}
-    return body | {"node_group_limits": {k: v for k, v in limits.items() if v is not None}}
+    """The body for an object whose rules are said in full: what was taken away is not there."""
+    said = {name: body[name] or {} for name in BY_GROUP if name in body}
+    return body | {
+        name: {group: gpus for group, gpus in amounts.items() if gpus is not None}
+        for name, amounts in said.items()
+    }
 
 
 def _span(text: str | None, option: str) -> Any:
@@ -249,13 +263,13 @@ def _names(text: str | None) -> list[str] | None:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _group_amounts(text: str) -> dict[str, float | None]:
+def _group_amounts(name: str, text: str) -> dict[str, float | None]:
     from carrel_schema.text import group_amounts
 
     try:
         return group_amounts.read(text)
     except ValueError as error:
-        raise typer.BadParameter(f"--node-group-limits: {error}.") from None
+        raise typer.BadParameter(f"--{name.replace('_', '-')}: {error}.") from None
 
 
 def _weight(text: str) -> float:
@@ -355,7 +369,7 @@ def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
             ("Department", project.department or ""),
             ("Guaranteed", cells.amounts(project.quota)),
             ("Limit", cells.amounts(project.limit)),
-            *group_limits_said(project.node_group_limits),
+            *groups_said(project.node_group_quotas, project.node_group_limits),
             ("GPUs of each user", cells.amount(project.max_gpus_per_user)),
             ("Order of users", project.user_order),
             ("Over quota", "yes" if project.over_quota else "no"),
@@ -366,11 +380,12 @@ def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
     )
 
 
-def group_limits_said(limits: Mapping[str, float]) -> list[tuple[str, str]]:
-    """The line of limits in groups of nodes, where there are any."""
+def groups_said(quotas: Mapping[str, float], limits: Mapping[str, float]) -> list[tuple[str, str]]:
+    """The lines of guarantees and limits in groups of nodes, where there are any."""
     from carrel_schema.text import group_amounts
 
-    return [("Limit in node groups", group_amounts.spell(limits))] if limits else []
+    lines = (("Guaranteed in node groups", quotas), ("Limit in node groups", limits))
+    return [(label, group_amounts.spell(amounts)) for label, amounts in lines if amounts]
 
 
 def check(*, output: OutputOption = Output.TABLE) -> None:

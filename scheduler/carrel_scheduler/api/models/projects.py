@@ -12,7 +12,7 @@ from carrel_schema.answers import ProjectFields
 from carrel_schema.constraints import Constraint, ProjectName, QuotaGpus
 from carrel_schema.objects import GroupName
 
-GroupLimitChanges = Annotated[dict[GroupName, QuotaGpus | None], Constraint(max_length=64)] | None
+GroupAmountChanges = Annotated[dict[GroupName, QuotaGpus | None], Constraint(max_length=64)] | None
 
 
 class ProjectChanges(ProjectFields, frozen=True, kw_only=True):
@@ -21,10 +21,12 @@ class ProjectChanges(ProjectFields, frozen=True, kw_only=True):
     Attributes:
         resource_version: refuses them if it is no longer the stored one.
         node_group_limits: limits to set; null takes the limit of a group away, or all of them.
+        node_group_quotas: quotas to set, likewise.
     """
 
     resource_version: Annotated[int, Constraint(ge=0, le=2**53)] | None = None
-    node_group_limits: GroupLimitChanges = None  # type: ignore[assignment]
+    node_group_limits: GroupAmountChanges = None  # type: ignore[assignment]
+    node_group_quotas: GroupAmountChanges = None  # type: ignore[assignment]
 
 
 class ProjectsChange(msgspec.Struct, frozen=True, kw_only=True):

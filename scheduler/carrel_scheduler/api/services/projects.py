@@ -326,8 +326,21 @@ def check_groups(
         ("node_groups.training", lists.training, before.node_groups.training),
         ("node_groups.interactive", lists.interactive, before.node_groups.interactive),
         ("node_group_limits", spec.node_group_limits, before.node_group_limits),
+        ("node_group_quotas", spec.node_group_quotas, before.node_group_quotas),
     ):
         _check_group_names(live, field, set(names) - set(known))
+    if (spec.quota, spec.node_group_quotas) != (before.quota, before.node_group_quotas):
+        _check_group_quotas(spec)
+
+
+def _check_group_quotas(spec: ProjectSpec | DepartmentSpec) -> None:
+    """Refuse quotas in node groups that together exceed the total quota."""
+    quota, asked = spec.quota.gpu_milli, sum(spec.node_group_quotas.values())
+    if quota is not None and round(asked * MILLI) > quota:
+        expected = f"at most `quota.gpus` in all groups together, which is {quota / MILLI:g}"
+        raise problems.invalid_field(
+            "node_group_quotas", Code.GROUP_QUOTAS_ABOVE_QUOTA, asked, expected
+        )
 
 
 def _check_group_names(live: Live, field: str, names: Collection[str]) -> None:

@@ -382,7 +382,10 @@ def _queue(name: str, rules: Project | Department, parent: str = "") -> QueueSet
         preempt_min_runtime_s=spec.preempt_min_runtime_seconds,
         reclaim_min_runtime_s=spec.reclaim_min_runtime_seconds,
         patience_s=spec.patience_seconds,
-        group_limits=tuple(
-            (group, round(gpus * MILLI)) for group, gpus in sorted(spec.node_group_limits.items())
-        ),
+        group_limits=_by_group(spec.node_group_limits),
+        group_quotas=_by_group(spec.node_group_quotas),
     )
+
+
+def _by_group(gpus: Mapping[str, float]) -> tuple[tuple[str, int], ...]:
+    return tuple((group, round(amount * MILLI)) for group, amount in sorted(gpus.items()))

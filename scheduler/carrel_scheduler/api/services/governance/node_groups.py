@@ -71,6 +71,8 @@ class NodeGroups:
                     rule = f"Work of {whose} is kept to `{name}`"
                 elif name in owner.spec.node_group_limits:
                     rule = f"GPUs of {whose} are limited in `{name}`"
+                elif name in owner.spec.node_group_quotas:
+                    rule = f"GPUs are guaranteed to {whose} in `{name}`"
                 if rule:
                     code = Code.NODE_GROUP_IN_USE
                     raise problems.Conflicting(code, f"{rule}; change that first")
