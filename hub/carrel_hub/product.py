@@ -7,6 +7,7 @@ import bcrypt
 
 from carrel_hub import scopes, services
 from carrel_hub.accounts.signing_out import HUB_VERSION
+from carrel_hub.code_sign_in import handlers as code_sign_in
 from carrel_hub.front import traefik
 from carrel_hub.front.rules import host_of, rules_of_traefik
 from carrel_hub.keys import Keys
@@ -112,6 +113,6 @@ def pages(c: Any, *, local_accounts: bool) -> None:
     c.JupyterHub.logo_file = str(HERE / "templates" / "logo.svg")
     c.JupyterHub.template_vars = {"carrel": Pages, "local_accounts": local_accounts}
     c.JupyterHub.default_url = "/hub/home"
-    c.JupyterHub.extra_handlers = [*handlers(), *people.HANDLERS]
+    c.JupyterHub.extra_handlers = [*handlers(), *people.HANDLERS, *code_sign_in.handlers()]
     # Strangers learn of no exact version; servers compare the first number with their own.
     c.JupyterHub.tornado_settings = {"headers": {"X-JupyterHub-Version": HUB_VERSION, "Server": ""}}

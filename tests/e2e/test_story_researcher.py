@@ -55,6 +55,7 @@ EVERYBODYS = (
     "/hub/home",
     "/hub/token",
     "/hub/password",
+    "/hub/sign-in",
     "/hub/nothing-is-here",
     CONSOLE,
     f"{CONSOLE}jobs",

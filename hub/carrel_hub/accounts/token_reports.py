@@ -8,7 +8,8 @@ from typing_extensions import override
 from carrel_hub.accounts.audit_reports import origin_of
 
 
-def _report(handler: Any, verb: str, owner: str) -> None:
+def report(handler: Any, verb: str, owner: str) -> None:
+    """Report that whoever is signed in made or ended a token of ``owner``."""
     reports = getattr(handler.authenticator, "reports", None)
     if reports is not None:
         who = handler.current_user
@@ -24,7 +25,7 @@ class Tokens(UserTokenListAPIHandler):
         """Make one."""
         base: Any = super()
         await base.post(user_name)
-        _report(self, "create", user_name)
+        report(self, "create", user_name)
 
 
 class Token(UserTokenAPIHandler):
@@ -35,7 +36,7 @@ class Token(UserTokenAPIHandler):
         """Stop one token; the Hub's own method is not a coroutine."""
         base: Any = super()
         base.delete(user_name, token_id)
-        _report(self, "delete", user_name)
+        report(self, "delete", user_name)
 
 
 HANDLERS = [

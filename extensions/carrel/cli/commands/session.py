@@ -14,27 +14,37 @@ def login(
     *,
     url: Annotated[
         str | None,
-        typer.Option("--url", help="The service, such as http://127.0.0.1:8000/services/carrel."),
+        typer.Option("--url", help="Carrel's address, such as https://carrel.example.org."),
     ] = None,
+    token: Annotated[
+        bool, typer.Option("--token", help="Ask for a token of the Hub's page Tokens instead.")
+    ] = False,
     token_stdin: Annotated[
         bool, typer.Option("--token-stdin", help="Read the token from standard input.")
     ] = False,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page, where there is a screen.")
+    ] = True,
 ) -> None:
-    """Sign in with a token of the Hub; it is kept in a file that only you can read."""
+    """Sign in by a code that you type in a browser; the token is kept in a file of yours only."""
     import os
 
+    from carrel.cli import code_sign_in
     from carrel.client import Client, config
 
     stored = config.load()
     where = url or os.environ.get("CARREL_URL") or stored.url
     if not where:
-        raise BadSetting("Where to? `carrel login --url http://HOST:PORT/services/carrel`.")
-    where = config.checked_url(where)
-    token = _token(where, from_input=token_stdin)
-    with Client(where, token) as client:
+        raise BadSetting("Where to? `carrel login --url http://HOST:PORT`.")
+    where = code_sign_in.service_url(config.checked_url(where))
+    found = None
+    if not token and not token_stdin:
+        found = code_sign_in.token_by_code(where, show_page=browser)
+    found = found or _token(where, from_input=token_stdin)
+    with Client(where, found) as client:
         identity = client.whoami()
     project = stored.project if stored.project in identity.projects else ""
-    config.save(config.Stored(url=where, token=token, project=project))
+    config.save(config.Stored(url=where, token=found, project=project))
     say(f"Signed in to {where} as {identity.user}.")
 
 

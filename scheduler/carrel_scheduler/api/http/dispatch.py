@@ -19,8 +19,7 @@ from carrel_scheduler.workloads.state.phases import has_token
 from carrel_schema.objects import Workload
 
 _FROM_WORKSPACES: Final = (
-    "; tokens of workspaces never carry it: use the console, or `carrel login` with a token from "
-    "the Hub's Token page"
+    "; tokens of workspaces never carry it: use the console, or `carrel login` outside of them"
 )
 
 
