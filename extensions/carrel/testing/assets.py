@@ -1,22 +1,19 @@
 """The fake scheduler's assets and service accounts: kept and shown, applied to nothing."""
 
-from collections.abc import Awaitable, Callable
-
 from aiohttp import web
+from typing_extensions import override
 
-from carrel.testing.state import Json, Refusal, SchedulerState
+from carrel.testing.routes import Route, Routes
+from carrel.testing.state import Json, Refusal
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DAY_SECONDS = 86_400
 
 
-class AssetRoutes:
+class AssetRoutes(Routes):
     """Assets by type, scope and name; everybody writes their own, admins those of others."""
 
-    def __init__(self, state: SchedulerState) -> None:
-        self._state = state
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    @override
+    def routes(self) -> list[Route]:
         """What it answers."""
         return [
             ("GET", "/assets", self._list),
@@ -24,10 +21,6 @@ class AssetRoutes:
             ("PUT", "/assets/{type}/{name}", self._put),
             ("DELETE", "/assets/{type}/{name}", self._delete),
         ]
-
-    def _user(self, request: web.Request) -> str:
-        _, _, token = request.headers.get("Authorization", "").partition(" ")
-        return self._state.tokens.get(token, "")
 
     def _key(self, request: web.Request) -> tuple[str, str, str]:
         return request.match_info["type"], request.query["scope"], request.match_info["name"]
@@ -67,13 +60,11 @@ class AssetRoutes:
         return web.Response(status=204)
 
 
-class ServiceAccountRoutes:
+class ServiceAccountRoutes(Routes):
     """Service accounts and their tokens, for admins alone."""
 
-    def __init__(self, state: SchedulerState) -> None:
-        self._state = state
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    @override
+    def routes(self) -> list[Route]:
         """What it answers."""
         one = "/service-accounts/{name}"
         return [
@@ -84,18 +75,8 @@ class ServiceAccountRoutes:
             ("DELETE", f"{one}/tokens/{{token}}", self._revoke),
         ]
 
-    def _user(self, request: web.Request) -> str:
-        _, _, token = request.headers.get("Authorization", "").partition(" ")
-        return self._state.tokens.get(token, "")
-
-    def _admin(self, request: web.Request) -> str:
-        user = self._user(request)
-        if user not in self._state.admins:
-            raise Refusal(403, "missing_permission", "This needs `service-accounts:update`")
-        return user
-
     def _one(self, request: web.Request) -> Json:
-        self._admin(request)
+        self._admin(request, "service-accounts:update")
         name = request.match_info["name"]
         if name not in self._state.service_accounts:
             raise Refusal(404, "not_found", f"There is no service account `{name}`")
@@ -107,7 +88,7 @@ class ServiceAccountRoutes:
         return web.json_response({"items": found})
 
     async def _put(self, request: web.Request) -> web.Response:
-        user, name = self._admin(request), request.match_info["name"]
+        user, name = self._admin(request, "service-accounts:update"), request.match_info["name"]
         scope = request.query["scope"]
         if scope.startswith("user/"):
             raise Refusal(422, "wrong_form", "`platform`, `department/NAME`", "scope")

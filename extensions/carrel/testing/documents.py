@@ -3,25 +3,21 @@
 ``effective`` is what tests let it answer for all work, by the path of a field.
 """
 
-from collections.abc import Awaitable, Callable
-
 import msgspec
 from aiohttp import web
+from typing_extensions import override
 
-from carrel.testing.state import Json, Refusal, SchedulerState
+from carrel.testing.routes import Route, Routes
+from carrel.testing.state import Json, Refusal
 from carrel_schema.governance.alerts import ABOUT
 from carrel_schema.governance.roles import ROLES, roles_with
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-
-class DocumentRoutes:
+class DocumentRoutes(Routes):
     """Documents in scopes; only admins write those of others."""
 
-    def __init__(self, state: SchedulerState) -> None:
-        self._state = state
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    @override
+    def routes(self) -> list[Route]:
         """What it answers."""
         one = "/{sort:policies|templates|secrets}/{name}"
         return [
@@ -58,10 +54,6 @@ class DocumentRoutes:
             ("GET", "/audit/settings", self._audit_settings),
             ("PUT", "/audit/settings", self._audit_settings),
         ]
-
-    def _user(self, request: web.Request) -> str:
-        _, _, token = request.headers.get("Authorization", "").partition(" ")
-        return self._state.tokens[token]
 
     def _seen(self, request: web.Request) -> list[tuple[str, str, str]]:
         user, state = self._user(request), self._state

@@ -1,21 +1,19 @@
 """Artifacts and models of the fake scheduler, put there by the test."""
 
-from collections.abc import Awaitable, Callable
-
 from aiohttp import web
+from typing_extensions import override
 
-from carrel.testing.state import Json, Refusal, SchedulerState
+from carrel.testing.routes import Route, Routes
+from carrel.testing.state import Json, Refusal
 
 WORKLOAD = "/workloads/{project}/{name}"
 
 
-class ArtifactRoutes:
+class ArtifactRoutes(Routes):
     """Answers with what ``state.artifacts`` and ``state.models`` have."""
 
-    def __init__(self, state: SchedulerState) -> None:
-        self._state = state
-
-    def routes(self) -> list[tuple[str, str, Callable[[web.Request], Awaitable[web.Response]]]]:
+    @override
+    def routes(self) -> list[Route]:
         """Method, path and handler of each."""
         return [
             ("GET", WORKLOAD + "/artifacts", self._list),

@@ -1,21 +1,17 @@
 """The fake scheduler's people and groups of the directory: kept and shown, applied to nothing."""
 
-from collections.abc import Awaitable, Callable
-
 from aiohttp import web
+from typing_extensions import override
 
-from carrel.testing.state import Json, Refusal, SchedulerState
+from carrel.testing.routes import Route, Routes
+from carrel.testing.state import Json, Refusal
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-
-class PeopleRoutes:
+class PeopleRoutes(Routes):
     """For admins alone, but for the table of groups, which the Hub reads too."""
 
-    def __init__(self, state: SchedulerState) -> None:
-        self._state = state
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    @override
+    def routes(self) -> list[Route]:
         """What it answers."""
         return [
             ("GET", "/users", self._list),
@@ -31,16 +27,6 @@ class PeopleRoutes:
             ("PUT", "/directory-groups", self._map),
             ("DELETE", "/directory-groups", self._unmap),
         ]
-
-    def _user(self, request: web.Request) -> str:
-        _, _, token = request.headers.get("Authorization", "").partition(" ")
-        return self._state.tokens.get(token, "")
-
-    def _admin(self, request: web.Request, permission: str) -> str:
-        user = self._user(request)
-        if user not in self._state.admins:
-            raise Refusal(403, "missing_permission", f"This needs `{permission}`")
-        return user
 
     def _one(self, request: web.Request) -> Json:
         name = request.match_info["user"]

@@ -1,22 +1,19 @@
 """The fake scheduler's answers about the platform as a whole: what tests put into its state."""
 
-from collections.abc import Awaitable, Callable
-
 from aiohttp import web
+from typing_extensions import override
 
-from carrel.testing.state import Refusal, SchedulerState
+from carrel.testing.routes import Route, Routes
+from carrel.testing.state import Refusal
 
 LEAST_SAMPLE_DAYS = 7
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class PlatformRoutes:
+class PlatformRoutes(Routes):
     """Health and retention, for administrators; and how people are told of their own work."""
 
-    def __init__(self, state: SchedulerState) -> None:
-        self._state = state
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    @override
+    def routes(self) -> list[Route]:
         """What it answers."""
         return [
             ("GET", "/health", self._health),
@@ -28,14 +25,6 @@ class PlatformRoutes:
             ("DELETE", "/users/me/notifications", self._delete_own),
             ("POST", "/users/me/notifications/test", self._test_own),
         ]
-
-    def _user(self, request: web.Request) -> str:
-        _, _, token = request.headers.get("Authorization", "").partition(" ")
-        return self._state.tokens[token]
-
-    def _admin(self, request: web.Request) -> None:
-        if self._user(request) not in self._state.admins:
-            raise Refusal(403, "missing_permission", "Only administrators do this")
 
     async def _health(self, request: web.Request) -> web.Response:
         self._admin(request)

@@ -2,40 +2,38 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from aiohttp import WSMsgType, web
+from typing_extensions import override
 
 from carrel.testing.assets import AssetRoutes, ServiceAccountRoutes
 from carrel.testing.documents import DocumentRoutes
 from carrel.testing.files import ArtifactRoutes
 from carrel.testing.people import PeopleRoutes
 from carrel.testing.platform import PlatformRoutes
+from carrel.testing.projects import ProjectRoutes
+from carrel.testing.routes import Handler, Route, Routes
 from carrel.testing.state import (
     AT_REST,
-    NO_QUOTA,
     Json,
     Refusal,
     SchedulerState,
     best_of,
-    merged,
     trials_of,
 )
 from carrel_schema import code
 from carrel_schema.governance.roles import ROLES, RoleName
 
-NEW_DEPARTMENT: Json = {"description": "", "over_quota": True, "weight": None, "rank": 0}
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PREFIX = "/services/carrel/api/v1"
-DEPARTMENT = "/departments/{department}"
 WORKLOAD = "/workloads/{project}/{name}"
 
 
-class Server:
+class Server(Routes):
     """Routes and handlers. ``failures`` holds statuses (0: hang up) for the next requests."""
 
     def __init__(self, state: SchedulerState) -> None:
-        self.state = state
+        super().__init__(state)
         self.failures: list[int] = []
         self.requests: list[tuple[str, str]] = []
         self.activities: list[Json] = []
@@ -44,12 +42,15 @@ class Server:
         parts = (
             *(ArtifactRoutes(state), DocumentRoutes(state), PeopleRoutes(state)),
             *(AssetRoutes(state), ServiceAccountRoutes(state), PlatformRoutes(state)),
+            ProjectRoutes(state),
         )
         more = [route for part in parts for route in part.routes()]
-        for method, path, handler in (*self._routes(), *more):
+        for method, path, handler in (*self.routes(), *more):
             add(method, PREFIX + path, handler)
 
-    def _routes(self) -> list[tuple[str, str, Handler]]:
+    @override
+    def routes(self) -> list[Route]:
+        """The endpoints of work, nodes and use."""
         return [
             ("GET", "/whoami", self._whoami),
             ("POST", "/workloads", self._create),
@@ -76,15 +77,6 @@ class Server:
             ("GET", "/experiments/{project}/{name}/trials", self._trials),
             ("POST", "/experiments/{project}/{name}/best", self._best),
             ("GET", "/events", self._events),
-            ("GET", "/projects", self._list_projects),
-            ("POST", "/projects", self._create_project),
-            ("GET", "/projects/{project}", self._get_project),
-            ("PATCH", "/projects/{project}", self._update_project),
-            ("POST", "/project-changes", self._update_projects),
-            ("DELETE", "/projects/{project}", self._delete_project),
-            ("GET", "/projects/{project}/members", self._list_members),
-            ("PUT", "/projects/{project}/members/{user}", self._add_member),
-            ("DELETE", "/projects/{project}/members/{user}", self._remove_member),
             ("GET", "/nodes", self._nodes),
             ("GET", "/nodes/{node}", self._node),
             ("GET", "/faults", self._faults),
@@ -93,11 +85,6 @@ class Server:
             ("GET", "/usage-table", self._usage_table),
             ("GET", "/gpu-use", self._gpu_use),
             ("POST", "/workspaces/activity", self._activity),
-            ("GET", "/departments", self._list_departments),
-            ("GET", "/quota-findings", self._list_quota_findings),
-            ("PUT", DEPARTMENT, self._put_department),
-            ("POST", f"{DEPARTMENT}/preview", self._preview_department),
-            ("DELETE", DEPARTMENT, self._delete_department),
         ]
 
     @web.middleware
@@ -131,29 +118,13 @@ class Server:
         if project is not None and project not in self._visible(request):
             raise Refusal(404, "not_found", f"There is no project `{project}`.")
 
-    def _user(self, request: web.Request) -> str:
-        _, _, token = request.headers.get("Authorization", "").partition(" ")
-        if token not in self.state.tokens:
-            raise Refusal(401, "unauthenticated", "The token is missing or unknown.")
-        return self.state.tokens[token]
-
-    def _visible(self, request: web.Request) -> list[str]:
-        user, state = self._user(request), self.state
-        return [
-            name for name in state.projects if user in state.admins or user in state.members[name]
-        ]
-
-    def _admin(self, request: web.Request) -> None:
-        if self._user(request) not in self.state.admins:
-            raise Refusal(403, "forbidden", "Only an administrator may do this.")
-
     def _key(self, request: web.Request) -> tuple[str, str]:
         return request.match_info["project"], request.match_info["name"]
 
     async def _whoami(self, request: web.Request) -> web.Response:
         mine = self._visible(request)
         default = mine[0] if len(mine) == 1 else None
-        admin = self._user(request) in self.state.admins
+        admin = self._user(request) in self._state.admins
         role: RoleName = "administrator" if admin else "researcher"
         scopes = ["platform"] if admin else [f"project/{one}" for one in mine]
         found = {
@@ -174,15 +145,15 @@ class Server:
         if request.query.get("dry_run") == "true":
             return web.json_response(self._forecast(body, user))
         key = request.headers.get("Idempotency-Key", "")
-        if key and key in self.state.keys:
-            return web.json_response(self.state.find(*self.state.keys[key]), status=201)
-        workload = self.state.create(body, user)
+        if key and key in self._state.keys:
+            return web.json_response(self._state.find(*self._state.keys[key]), status=201)
+        workload = self._state.create(body, user)
         if key:
-            self.state.keys[key] = (workload["project"], workload["name"])
+            self._state.keys[key] = (workload["project"], workload["name"])
         return web.json_response(workload, status=201)
 
     def _forecast(self, body: Json, user: str) -> Json:
-        draft = self.state.draft(body, body.get("name") or "job-1", user)
+        draft = self._state.draft(body, body.get("name") or "job-1", user)
         reason = {"token": "Starting", "cls": "starting", "sentence": "It would start now."}
         return {"workload": draft, "forecast": reason}
 
@@ -197,7 +168,7 @@ class Server:
     def _create_one(self, item: Json, user: str) -> Json:
         answer = {"project": item["project"], "name": item["name"]}
         try:
-            made = self.state.create(item, user)
+            made = self._state.create(item, user)
         except Refusal as refusal:
             return answer | {"status": refusal.status, "problem": refusal.body}
         return answer | {"status": 201, "uid": made["uid"]}
@@ -212,7 +183,7 @@ class Server:
         shown = bool(query.get("parts") == "true" or "kind" in query or labels)
         found = [
             workload
-            for (project, name), workload in sorted(self.state.workloads.items())
+            for (project, name), workload in sorted(self._state.workloads.items())
             if project in visible
             and project == query.get("project", project)
             and query.get("search", "") in f"{name} {workload['spec']['user']}"
@@ -232,45 +203,45 @@ class Server:
         return web.json_response({"items": page, "next": more})
 
     async def _get_workload(self, request: web.Request) -> web.Response:
-        return web.json_response(self.state.find(*self._key(request)))
+        return web.json_response(self._state.find(*self._key(request)))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        removed = self.state.remove(*self._key(request))
+        removed = self._state.remove(*self._key(request))
         if request.query.get("children") == "true":
-            for key, one in list(self.state.workloads.items()):
+            for key, one in list(self._state.workloads.items()):
                 if removed["uid"] in one["spec"].get("ancestors", ()):
-                    self.state.remove(*key)
+                    self._state.remove(*key)
         return web.json_response(removed, status=202)
 
     async def _suspend(self, request: web.Request) -> web.Response:
         reason = {"token": "Suspended", "sentence": "Suspended by its owner."}
         status = {"phase": "stopped", "reason": reason, "tasks": []}
-        return web.json_response(self.state.change(*self._key(request), status))
+        return web.json_response(self._state.change(*self._key(request), status))
 
     async def _resume(self, request: web.Request) -> web.Response:
-        if self.state.find(*self._key(request))["status"]["phase"] != "stopped":
+        if self._state.find(*self._key(request))["status"]["phase"] != "stopped":
             raise Refusal(409, "not_stopped", "It is not suspended, so there is nothing to resume.")
         status = {"phase": "pending", "reason": None}
-        return web.json_response(self.state.change(*self._key(request), status))
+        return web.json_response(self._state.change(*self._key(request), status))
 
     async def _extend(self, request: web.Request) -> web.Response:
-        limits = self.state.find(*self._key(request))["status"].get("limits") or {}
+        limits = self._state.find(*self._key(request))["status"].get("limits") or {}
         if not limits.get("may_extend"):
             raise Refusal(409, "no_extension", "This project allows no extension.")
-        stops_at = (limits["stops_at"] or self.state.now()) + 3600.0
+        stops_at = (limits["stops_at"] or self._state.now()) + 3600.0
         later = limits | {"stops_at": stops_at, "warn_at": stops_at - 600.0}
-        self.state.change(*self._key(request), {"limits": later})
+        self._state.change(*self._key(request), {"limits": later})
         return web.json_response(later)
 
     async def _claim(self, request: web.Request) -> web.Response:
         body = await request.json()
-        workload = self.state.find(*self._key(request))
-        self.state.secrets[self._key(request)] = body.pop("secret_environment", {})
+        workload = self._state.find(*self._key(request))
+        self._state.secrets[self._key(request)] = body.pop("secret_environment", {})
         workload["spec"] |= body | {"hold_for_claim": False}
         return web.json_response(workload)
 
     async def _rerun(self, request: web.Request) -> web.Response:
-        old, body = self.state.find(*self._key(request)), await request.json()
+        old, body = self._state.find(*self._key(request)), await request.json()
         if old["spec"]["user"] != self._user(request):
             raise Refusal(403, "not_the_owner", f"Only {old['spec']['user']} runs it again.")
         own = ("user", "files", "suspend", "delete", "owner", "part")
@@ -282,10 +253,10 @@ class Server:
         again = {key: value for key, value in again.items() if value is not None}
         if request.query.get("dry_run") == "true":
             return web.json_response(self._forecast(again, self._user(request)))
-        return web.json_response(self.state.create(again, self._user(request)), status=201)
+        return web.json_response(self._state.create(again, self._user(request)), status=201)
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
-        key, query, state = self._key(request), request.query, self.state
+        key, query, state = self._key(request), request.query, self._state
         state.find(*key)
         follow = query.get("follow") == "true"
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
@@ -309,27 +280,27 @@ class Server:
         """What stands before a line: every task prints the same."""
         if index != "all":
             return [""]
-        tasks = self.state.find(*key)["spec"].get("tasks", 1)
+        tasks = self._state.find(*key)["spec"].get("tasks", 1)
         return [f"{key[1]}-{number} | " for number in range(tasks)]
 
     async def _history(self, request: web.Request) -> web.Response:
-        self.state.find(*self._key(request))
-        return web.json_response(self.state.history[self._key(request)])
+        self._state.find(*self._key(request))
+        return web.json_response(self._state.history[self._key(request)])
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        curves = self.state.metrics.get(self._key(request), {})
+        curves = self._state.metrics.get(self._key(request), {})
         names = request.query.getall("name", list(curves))
         return web.json_response({name: curves.get(name, []) for name in names})
 
     async def _trials(self, request: web.Request) -> web.Response:
-        return web.json_response(trials_of(self.state, *self._key(request)))
+        return web.json_response(trials_of(self._state, *self._key(request)))
 
     async def _best(self, request: web.Request) -> web.Response:
         kind = (await request.json()).get("kind", "training")
-        return web.json_response(best_of(self.state, *self._key(request), kind))
+        return web.json_response(best_of(self._state, *self._key(request), kind))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        state, visible, match = self.state, self._visible(request), request.match_info
+        state, visible, match = self._state, self._visible(request), request.match_info
         project = match.get("project") or request.query.get("project")
         wanted: asyncio.Queue[tuple[int, str, Json] | None] = asyncio.Queue()
         if project not in (None, *visible):
@@ -373,37 +344,37 @@ class Server:
                 await response.write(text.encode())
 
     async def _report(self, request: web.Request) -> web.Response:
-        self.state.take_report(*self._key(request), await request.json())
+        self._state.take_report(*self._key(request), await request.json())
         return web.Response(status=204)
 
     async def _result(self, request: web.Request) -> web.Response:
-        self.state.find(*self._key(request))
-        content = self.state.results.get(self._key(request))
+        self._state.find(*self._key(request))
+        content = self._state.results.get(self._key(request))
         if content is None:
             raise Refusal(404, "no_result", "The job has handed no result back.")
         return web.Response(body=content, content_type="application/octet-stream")
 
     async def _hand_back(self, request: web.Request) -> web.Response:
-        self.state.find(*self._key(request))
-        self.state.results[self._key(request)] = await request.read()
+        self._state.find(*self._key(request))
+        self._state.results[self._key(request)] = await request.read()
         return web.Response(status=204)
 
     async def _upload_code(self, request: web.Request) -> web.Response:
         content = await request.read()
-        folder, known = code.decode(content), self.state.chunks
+        folder, known = code.decode(content), self._state.chunks
         missing = [digest for digest in folder.chunks if digest not in known]
         digest = code.digest_of(folder.encode())
         if not missing:
-            self.state.folders[digest] = folder
+            self._state.folders[digest] = folder
         return web.json_response({"digest": digest, "missing": missing})
 
     async def _upload_chunk(self, request: web.Request) -> web.Response:
-        self.state.chunks[request.match_info["digest"]] = await request.read()
+        self._state.chunks[request.match_info["digest"]] = await request.read()
         return web.Response(status=204)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         """A "shell" that repeats what is typed and ends on ``exit``."""
-        if self.state.find(*self._key(request))["status"]["phase"] != "running":
+        if self._state.find(*self._key(request))["status"]["phase"] != "running":
             raise Refusal(409, "not_running", "It is not running.")
         socket = web.WebSocketResponse()
         await socket.prepare(request)
@@ -423,7 +394,7 @@ class Server:
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         """A "command" that repeats its input, tells its name as an error, and ends with 3."""
-        if self.state.find(*self._key(request))["status"]["phase"] != "running":
+        if self._state.find(*self._key(request))["status"]["phase"] != "running":
             raise Refusal(409, "not_running", "It is not running.")
         socket = web.WebSocketResponse()
         await socket.prepare(request)
@@ -436,106 +407,24 @@ class Server:
         await socket.close()
         return socket
 
-    async def _list_projects(self, request: web.Request) -> web.Response:
-        items = [self.state.projects[name] for name in self._visible(request)]
-        return web.json_response({"items": items})
-
-    async def _create_project(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        return web.json_response(self.state.add_project(await request.json(), []), status=201)
-
-    async def _get_project(self, request: web.Request) -> web.Response:
-        return web.json_response(self.state.projects[request.match_info["project"]])
-
-    async def _update_project(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        name, body = request.match_info["project"], await request.json()
-        if request.query.get("dry_run") == "true":
-            merged(self.state.projects[name], body)
-            return web.json_response({"would_start": [], "would_give_way": []})
-        return web.json_response(self.state.change_project(name, body))
-
-    async def _update_projects(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        asked = await request.json()
-        names, changes = asked["projects"], asked["changes"]
-        for name in names:
-            merged(self.state.projects[name], changes)
-        if request.query.get("dry_run") == "true":
-            return web.json_response({"would_start": [], "would_give_way": []})
-        items = [self.state.change_project(name, changes) for name in names]
-        return web.json_response({"items": items})
-
-    async def _delete_project(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        name = request.match_info["project"]
-        if any(project == name for project, _ in self.state.workloads):
-            raise Refusal(409, "project_in_use", f"The project `{name}` still has jobs.")
-        del self.state.projects[name]
-        return web.Response(status=204)
-
-    async def _list_members(self, request: web.Request) -> web.Response:
-        return web.json_response({"users": self.state.members[request.match_info["project"]]})
-
-    async def _add_member(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        users = self.state.members[request.match_info["project"]]
-        if request.match_info["user"] not in users:
-            users.append(request.match_info["user"])
-        return web.json_response({"users": users})
-
-    async def _remove_member(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        users = self.state.members[request.match_info["project"]]
-        users[:] = [user for user in users if user != request.match_info["user"]]
-        return web.json_response({"users": users})
-
-    async def _list_quota_findings(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        return web.json_response({"items": self.state.quota_findings})
-
-    async def _list_departments(self, request: web.Request) -> web.Response:
-        admin = self._user(request) in self.state.admins
-        return web.json_response({"items": [*self.state.departments.values()] if admin else []})
-
-    async def _preview_department(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        weight = (await request.json()).get("weight")
-        return web.json_response({"would_start": ["vision/a"] if weight else []})
-
-    async def _put_department(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        name = request.match_info["department"]
-        usual = NEW_DEPARTMENT | {"name": name, "quota": NO_QUOTA | {"gpus": 0}, "limit": NO_QUOTA}
-        self.state.departments[name] = merged(usual, await request.json())
-        return web.json_response(self.state.departments[name])
-
-    async def _delete_department(self, request: web.Request) -> web.Response:
-        self._admin(request)
-        name = request.match_info["department"]
-        if any(project["department"] == name for project in self.state.projects.values()):
-            raise Refusal(409, "department_in_use", f"Projects belong to the department `{name}`.")
-        self.state.departments.pop(name, None)
-        return web.Response(status=204)
-
     async def _nodes(self, _: web.Request) -> web.Response:
         return web.json_response(
-            {"items": [self.state.with_colors(one) for one in self.state.nodes]}
+            {"items": [self._state.with_colors(one) for one in self._state.nodes]}
         )
 
     async def _node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
-        for node in self.state.nodes:
+        for node in self._state.nodes:
             if node["name"] == name:
-                return web.json_response(self.state.with_colors(node))
+                return web.json_response(self._state.with_colors(node))
         raise Refusal(404, "not_found", f"There is no node `{name}`.")
 
     async def _faults(self, request: web.Request) -> web.Response:
         self._admin(request)
-        return web.json_response(self.state.faults)
+        return web.json_response(self._state.faults)
 
     async def _queue(self, request: web.Request) -> web.Response:
-        waiting = [w for w in self.state.workloads.values() if w["status"]["phase"] == "pending"]
+        waiting = [w for w in self._state.workloads.values() if w["status"]["phase"] == "pending"]
         items = [
             {
                 "position": position,
@@ -546,7 +435,7 @@ class Server:
                 "tasks": w["spec"].get("tasks", 1),
                 "waits_since": w["status"]["queued_at"],
                 "reason": w["status"].get("reason"),
-                "color": self.state.color(w["project"]),
+                "color": self._state.color(w["project"]),
             }
             | (
                 {"name": w["name"], "user": w["spec"]["user"]}
@@ -562,22 +451,22 @@ class Server:
     async def _usage(self, request: web.Request) -> web.Response:
         by = request.query.get("by", "project")
         items = [{"key": name} for name in self._visible(request)] if by == "project" else []
-        return web.json_response({"items": items, **self.state.usage_facts})
+        return web.json_response({"items": items, **self._state.usage_facts})
 
     async def _usage_table(self, request: web.Request) -> web.Response:
         """The keys of the lines alone, whatever the format."""
         lines = [request.query.get("by", "project")]
-        lines += [one["key"] for one in self.state.usage_facts.get("items", [])]
+        lines += [one["key"] for one in self._state.usage_facts.get("items", [])]
         return web.Response(body="\n".join(lines).encode())
 
     async def _gpu_use(self, request: web.Request) -> web.Response:
-        asked, known = request.query.getall("uid", []), self.state.gpu_use
+        asked, known = request.query.getall("uid", []), self._state.gpu_use
         return web.json_response({"items": {uid: known.get(uid, []) for uid in asked}})
 
     async def _activity(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.activities.append(body)
-        for workload in self.state.workloads.values():
+        for workload in self._state.workloads.values():
             spec = workload["spec"]
             named = spec.get("server_name", "") == body.get("server_name", "")
             if spec["kind"] == "workspace" and spec["user"] == self._user(request) and named:

@@ -27,8 +27,8 @@ from carrel_scheduler.workloads.contract import (
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.lifecycle import session_limits
+from carrel_scheduler.workloads.nodes.node_views import NodeViews, color_of
 from carrel_scheduler.workloads.reconcile import budget_priority, user_limits
-from carrel_scheduler.workloads.reconcile.node_views import NodeViews, color_of
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state import reasons
 from carrel_scheduler.workloads.state.cache import (
@@ -99,7 +99,11 @@ class LiveView:
 
     def nodes(self) -> Sequence[NodeView]:
         """All nodes and devices."""
-        return NodeViews(self._loop).all()
+        loop = self._loop
+        found = NodeViews(
+            loop.cache, loop.handlers.nodes, loop.external_pods, loop.withheld, loop.clock()
+        )
+        return found.of(loop.state.node_views())
 
     def gpu_use(self, uid: str) -> GpuUseSeries | None:
         """The measured GPU use of a workload; ``None`` for an unknown workload."""

@@ -1,19 +1,18 @@
 """The nodes and devices as the API shows them, with the work on them: from memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from carrel_scheduler.core import views
 from carrel_scheduler.core.resources import MIB, MILLI
-from carrel_scheduler.engines.external import NodeHealth
+from carrel_scheduler.engines.external import ExternalPods, NodeHealth
 from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.node.contract import Device, DeviceUse, MigInstance, NodeFacts
 from carrel_scheduler.workloads.nodes import health
-from carrel_scheduler.workloads.nodes.devices import NodeState
+from carrel_scheduler.workloads.nodes.devices import NodeState, WithheldDevices
 from carrel_scheduler.workloads.nodes.known_devices import NOT_SHOWN
-from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state.cache import (
     WorkloadCache,
 )
@@ -28,17 +27,33 @@ from carrel_schema.names import NODE_GROUP
 
 
 class NodeViews:
-    """Views of the nodes of one scheduler."""
+    """Views of the nodes of one scheduler.
 
-    def __init__(self, loop: Reconciler) -> None:
-        self._loop = loop
+    Args:
+        cache: of workloads and projects.
+        nodes: the known nodes by name.
+        external_pods: what holds devices beside the workloads.
+        withheld: devices that health checks have cordoned.
+        now: the time, in the clock of ``nodes``.
+    """
 
-    def all(self) -> Sequence[NodeView]:
-        """All nodes and devices."""
-        return [self._node(view) for view in self._loop.state.node_views()]
+    def __init__(
+        self,
+        cache: WorkloadCache,
+        nodes: Mapping[str, NodeState],
+        external_pods: ExternalPods,
+        withheld: WithheldDevices,
+        now: float,
+    ) -> None:
+        self._cache, self._nodes, self._now = cache, nodes, now
+        self._external_pods, self._withheld = external_pods, withheld
+
+    def of(self, found: Iterable[views.NodeView]) -> Sequence[NodeView]:
+        """These nodes, as the core knows them, with their devices."""
+        return [self._node(view) for view in found]
 
     def _node(self, view: views.NodeView) -> NodeView:
-        known = self._loop.handlers.nodes.get(view.name)
+        known = self._nodes.get(view.name)
         facts = _facts(view) if known is None else known.facts
         told = {device.index: device for device in facts.devices}
         hardware = [told.get(shown.index) or _untold(shown) for shown in view.devices]
@@ -73,7 +88,7 @@ class NodeViews:
         )
 
     def _status(self, view: views.NodeView, known: NodeState | None) -> str:
-        standing = self._loop.external_pods.node_health(view.name)
+        standing = self._external_pods.node_health(view.name)
         if known is None or standing is NodeHealth.GONE:
             return "lost"
         return "ready" if view.schedulable else "cordoned"
@@ -81,8 +96,8 @@ class NodeViews:
     def _device(
         self, node: NodeState | None, device: Device, shown: views.DeviceView
     ) -> DeviceView:
-        use = node.fresh_use(device.index, self._loop.clock()) if node else None
-        sick = self._loop.withheld.cordons.of(node.facts.name, device.index) if node else ()
+        use = node.fresh_use(device.index, self._now) if node else None
+        sick = self._withheld.cordons.of(node.facts.name, device.index) if node else ()
         holders = [
             _with_use(holder, use, alone=len(shown.holders) == 1)
             for one in shown.holders
@@ -113,9 +128,9 @@ class NodeViews:
         )
 
     def _holder(self, uid: str, gpu_milli: int, *, releasing: bool) -> DeviceHolder | None:
-        entry = self._loop.cache.get(uid)
+        entry = self._cache.get(uid)
         if entry is None:
-            external_pods, book = self._loop.external_pods, self._loop.cache
+            external_pods, book = self._external_pods, self._cache
             return external_pods.holder(
                 uid, gpu_milli, releasing=releasing, color_of=partial(color_of, book)
             )
@@ -131,7 +146,7 @@ class NodeViews:
             borrowed=status.borrowed,
             state=state if entry.holding else "held",
             since=status.started_at or status.queued_at or meta.created_at,
-            color=color_of(self._loop.cache, meta.project),
+            color=color_of(self._cache, meta.project),
         )
 
 
