@@ -1,7 +1,7 @@
 """Quotas in groups of nodes: what queues keep there, and what they may take back.
 
 Work is within its queue's quota in a group as long as the queue holds no more there than is
-guaranteed to it. ``GroupProtection`` is what queues keep against every request of other queues: a
+guaranteed to it. ``GroupGuarantees`` is what queues keep against every request of other queues: a
 victim may only be taken if in some group in which it holds GPUs its queue is beyond its quota
 there, or if it holds some where nobody has a quota. ``GroupClaim`` is what a request may take in
 one group by the quota there, whatever its queue and others hold in all: what others hold in the
@@ -32,7 +32,7 @@ SOME: Triple = (MILLI, 0, 0)
 """A request for GPUs, of any amount."""
 
 
-class GroupProtection:
+class GroupGuarantees:
     """What queues keep in groups of nodes against the requests of one queue."""
 
     def __init__(self, cycle: Cycle, leaf: int, usage: GroupUsage) -> None:
@@ -41,7 +41,7 @@ class GroupProtection:
         self._requests: dict[int, ReclaimRequest] = {}
 
     @classmethod
-    def of(cls, cycle: Cycle, leaf: int) -> "GroupProtection | None":
+    def of(cls, cycle: Cycle, leaf: int) -> "GroupGuarantees | None":
         """``None`` where no queue has a quota in a group."""
         usage = cycle.group_usage
         return None if usage is None or usage.quotas is None else cls(cycle, leaf, usage)

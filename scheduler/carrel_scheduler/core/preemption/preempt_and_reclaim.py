@@ -22,7 +22,7 @@ from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import LARGEST, Bools
 from carrel_scheduler.core.preemption import own_queue, preemptors, vectorised
 from carrel_scheduler.core.preemption.candidates import Times
-from carrel_scheduler.core.preemption.group_quotas import GroupProtection
+from carrel_scheduler.core.preemption.group_quotas import GroupGuarantees
 from carrel_scheduler.core.preemption.legality import is_protected, preempt_protects_s
 from carrel_scheduler.core.preemption.node_prefilter import enough_in_all, promising
 from carrel_scheduler.core.preemption.own_queue import OwnQueue, reaches_others, sum_of
@@ -145,7 +145,7 @@ def _one_by_one(
             return victim.started + least > cycle.now
         return is_protected(cycle, job, victim)
 
-    protection = GroupProtection.of(cycle, job.queue)
+    protection = GroupGuarantees.of(cycle, job.queue)
 
     def may_go(unit: EvictionUnit) -> bool:
         return unit.job.queue == job.queue or (
@@ -185,7 +185,7 @@ def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offe
     )
     if found.table is None:
         return found
-    protection = GroupProtection.of(cycle, job.queue)
+    protection = GroupGuarantees.of(cycle, job.queue)
     return vectorised.Offer(vectorised.beyond(found.table, budgets, protection), budgets)
 
 

@@ -21,7 +21,7 @@ from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.preemption import preemptors, vectorised
 from carrel_scheduler.core.preemption.group_quotas import (
     GroupClaim,
-    GroupProtection,
+    GroupGuarantees,
     groups_in_order,
 )
 from carrel_scheduler.core.preemption.legality import (
@@ -52,7 +52,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     )
     if not reclaim.may:
         return Answer.PLAINLY_NO
-    protection = GroupProtection.of(cycle, job.queue)
+    protection = GroupGuarantees.of(cycle, job.queue)
     within = queue_usage.within(queue_usage.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
     request = vectorised.request_of(cycle, job, step)

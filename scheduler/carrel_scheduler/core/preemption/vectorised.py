@@ -14,7 +14,7 @@ from carrel_scheduler.core.cycle.moves import Cause, Move
 from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.candidates import Times, VictimTable, victims_of
-from carrel_scheduler.core.preemption.group_quotas import GroupClaim, GroupProtection
+from carrel_scheduler.core.preemption.group_quotas import GroupClaim, GroupGuarantees
 from carrel_scheduler.core.preemption.legality import Budgets, ReclaimRequest, reclaim_protects_s
 from carrel_scheduler.core.preemption.node_prefilter import (
     enough_in_all,
@@ -208,7 +208,7 @@ def from_others(
     reclaim: ReclaimRequest,
     job: Job,
     request: GangRequest,
-    protection: GroupProtection | None = None,
+    protection: GroupGuarantees | None = None,
 ) -> Offer | None:
     """Candidates of other queues and their budgets; ``None`` if they cannot be computed.
 
@@ -228,7 +228,7 @@ def from_others(
     return Offer(beyond(found.table, budgets, protection), budgets)
 
 
-def beyond(table: VictimTable, budgets: Budgets, protection: GroupProtection | None) -> VictimTable:
+def beyond(table: VictimTable, budgets: Budgets, protection: GroupGuarantees | None) -> VictimTable:
     """Only those of whom anything may be taken, in all and in groups of nodes."""
     found = table.that_hold(budgets.excess)
     return found if protection is None else protection.spare(found)
