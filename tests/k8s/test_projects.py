@@ -323,6 +323,31 @@ class TestTakingOn:
         assert not (await ledger.list(Workload)).items
         kubectl("delete", kind, "typed", "-n", "carrel-vision")
 
+    async def test_work_of_who_has_no_rights_waits_until_they_are_given(
+        self, ledger: KubernetesLedger, kubectl: Kubectl, taking_on: ObjectAdoption
+    ) -> None:
+        members: set[str] = set()
+
+        async def may_create(project: str, user: str, _: str) -> bool:
+            return project == "vision" and user in members
+
+        taking_on._may_create = may_create
+        await ledger.create(project("vision"))
+        assert kubectl.apply(manifest("Training", command=["true"])).code == 0
+
+        async def refusal() -> bool:
+            found = kubectl("get", "trainings", "typed", "-n", "carrel-vision", "-o", "json")
+            return "NotPermitted" in found
+
+        async def taken() -> Any:
+            return (await ledger.list(Workload)).items
+
+        await until(refusal, "condition")
+        assert not await taken()
+        members.add("ada")
+        (made,) = await until(taken, "workload")
+        assert made.spec.user == "ada"
+
     async def test_work_may_come_before_the_node_that_it_needs(
         self, ledger: KubernetesLedger, kubectl: Kubectl, nodes: Fits
     ) -> None:

@@ -1,9 +1,16 @@
 """The permissions of a principal by scope: the data on which decisions are based."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from carrel_schema.kinds import WorkloadKind
 from carrel_schema.scopes import ScopeLevel
+
+MayCreate = Callable[[str, str, WorkloadKind], Awaitable[bool]]
+"""Whether a user (the second) may make work of a kind in a project (the first).
+
+Raises ``RightsUnknown`` while that cannot be told.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +48,14 @@ class Rights:
 
 
 NO_RIGHTS = Rights()
+
+
+class RightsUnknown(Exception):  # noqa: N818 - an outcome to handle
+    """What somebody may do cannot be told now: the Hub does not answer."""
+
+
+def permission_for(permission: str, kind: str) -> str:
+    """The permission for work of a kind; endpoints have their own."""
+    if kind in ("inference", "replica"):
+        return permission.replace("workloads:", "inference:")
+    return permission

@@ -45,6 +45,7 @@ from carrel_scheduler.kube.resources import SECRETS
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys, new_key
 from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.policy.rights import MayCreate
 from carrel_scheduler.service.cluster_settings import ClusterSettings
 from carrel_scheduler.service.node_agents import ClusterNodeAgents
 from carrel_scheduler.service.settings import Settings
@@ -222,7 +223,7 @@ class Cluster:
         return found
 
     async def begin(
-        self, loop: Reconciler, group: asyncio.TaskGroup
+        self, loop: Reconciler, group: asyncio.TaskGroup, may_create: MayCreate
     ) -> Sequence["asyncio.Task[None]"]:
         """Hear of nodes and of pods that others made; returns once all that are there are known."""
         began = asyncio.Event()
@@ -252,7 +253,12 @@ class Cluster:
         live = LiveView(loop, self.fits)
         quarantine = loop.quarantine
         taking_on = ObjectAdoption(
-            self._ledger, self._client, live, time.time, quarantine=quarantine
+            self._ledger,
+            self._client,
+            live,
+            time.time,
+            quarantine=quarantine,
+            may_create=may_create,
         )
         timing = Timing(clock=time.monotonic, chance=random.random, quarantine=quarantine)
         projects = loop.cache.projects.values

@@ -16,6 +16,7 @@ from carrel_scheduler.engines.node_group_store import LedgerNodeGroups
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
 from carrel_scheduler.node.mig import MigDevices
 from carrel_scheduler.node.processes import met_at
+from carrel_scheduler.policy.rights import MayCreate
 from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
@@ -112,9 +113,10 @@ class OneMachine:
         return [self._provider.facts()]
 
     async def begin(
-        self, loop: Reconciler, group: asyncio.TaskGroup
+        self, loop: Reconciler, group: asyncio.TaskGroup, may_create: MayCreate
     ) -> Sequence["asyncio.Task[None]"]:
         """Send the node groups, and start sampling devices and watching rendezvous ports."""
+        del may_create  # all work comes over REST, which asks for it
         await self.node_groups(loop).tell()
         return [
             group.create_task(sample_devices(self._provider, loop)),

@@ -17,6 +17,7 @@ from carrel_process.listening import inherited, listen
 from carrel_scheduler.api.code_store import CodeStore
 from carrel_scheduler.api.dependencies import NodeAgents
 from carrel_scheduler.api.http.app import ApiDependencies, make_app
+from carrel_scheduler.api.principals.access_rules import AccessRules
 from carrel_scheduler.api.principals.hub import HubIdentity, HubMembership
 from carrel_scheduler.api.principals.users import HubUsers
 from carrel_scheduler.api.results import Results
@@ -42,6 +43,7 @@ from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect, find_mig
 from carrel_scheduler.node.mig import MigDevices, MigUnusable
 from carrel_scheduler.node.nvml import NvmlUnusable
+from carrel_scheduler.policy.rights import MayCreate
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.audit_export import AuditExport
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
@@ -128,9 +130,15 @@ class ServiceEnvironment(Protocol):
         ...
 
     async def begin(
-        self, loop: Reconciler, group: asyncio.TaskGroup
+        self, loop: Reconciler, group: asyncio.TaskGroup, may_create: MayCreate
     ) -> Sequence["asyncio.Task[None]"]:
-        """Begin to watch the environment; returns once the reconciler may run."""
+        """Begin to watch the environment; returns once the reconciler may run.
+
+        Args:
+            loop: the reconciler.
+            group: of the tasks that watch.
+            may_create: the access rules, for work that comes by other ways than the API.
+        """
         ...
 
     async def close(self) -> None:
@@ -244,7 +252,8 @@ class Service:
             work = [group.create_task(watch_engine(self._engine, self.loop, seen))]
             await seen.wait()
             projects, workloads = await recover(self.loop, facts, await self._engine.list())
-            work += await self._environment.begin(self.loop, group)
+            rules = AccessRules(self._ledger, self._membership, time.time)
+            work += await self._environment.begin(self.loop, group, rules.may_create)
             work += [
                 group.create_task(watch_projects(self._ledger, self.loop, projects)),
                 group.create_task(watch_departments(self._ledger, self.loop, projects)),

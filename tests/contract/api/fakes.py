@@ -84,6 +84,7 @@ class FakeMembership:
         self.down = False
         self.groups: dict[str, set[str]] = {"vision": {"ada", "bea"}, "speech": {"carl"}}
         self.hub_users = {"ada", "bea", "carl", "dora"}
+        self.admins = {"root"}
 
     def _check(self) -> None:
         if self.down:
@@ -99,6 +100,10 @@ class FakeMembership:
     async def groups_of(self, user: str) -> Collection[str]:
         self._check()
         return {group_of(name) for name, users in self.groups.items() if user in users}
+
+    async def administers(self, user: str) -> bool:
+        self._check()
+        return user in self.admins
 
     async def add(self, project: str, user: str) -> None:
         self._check()

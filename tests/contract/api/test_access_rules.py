@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.api.principals.access_rules import AccessRules
 from carrel_scheduler.api.principals.service_accounts import USE_KIND, ServiceAccountIdentity
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
+from carrel_scheduler.policy.rights import RightsUnknown
 from carrel_schema.governance.roles import ROLES, AccessRuleFields
 from carrel_schema.scopes import Scope
 from contract.api.service import Desk
@@ -424,3 +426,27 @@ async def test_who_is_in_no_project_sees_what_pages_show(desk: Desk, path: str) 
     assert found.status == 200, found.body
     if path in ("projects", "departments", "workloads", "secrets", "templates", "assets"):
         assert found.body["items"] == []
+
+
+async def test_who_does_not_call_may_make_what_they_may_make_over_rest(desk: Desk) -> None:
+    """Members, administrators of the Hub, and whom a rule lets: work, or endpoints alone."""
+    rules = AccessRules(desk.ledger, desk.membership, desk.clock)
+    assert await rules.may_create("vision", "ada", "training")
+    assert await rules.may_create("vision", "ada", "inference")
+    assert not await rules.may_create("vision", "carl", "training")
+    assert not await rules.may_create("vision", "", "training")
+    assert await rules.may_create("vision", "root", "training")
+    body = {"subject": "carl", "role": "ml-engineer", "scope": "project/vision"}
+    await desk.ask("POST", "/access-rules", "root", json=body)
+    desk.clock.now += 3
+    assert await rules.may_create("vision", "carl", "inference")
+    assert not await rules.may_create("vision", "carl", "training")
+    grant = body | {"subject": "ci", "subject_kind": "service-account", "role": "researcher"}
+    await desk.ask("PUT", "/service-accounts/ci?scope=project/vision", "root", json={})
+    await desk.ask("POST", "/access-rules", "root", json=grant)
+    desk.clock.now += 3
+    assert await rules.may_create("vision", "ci@service-accounts", "training")
+    assert not await rules.may_create("vision", "ci", "training"), "a person of that name"
+    desk.membership.down = True
+    with pytest.raises(RightsUnknown):
+        await rules.may_create("vision", "carl", "training")

@@ -22,6 +22,7 @@ c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy}"
 c.ConfigurableHTTPProxy.command = [{proxy_program!r}]
 c.JupyterHub.authenticator_class = "dummy"
 c.Authenticator.allowed_users = {{"ada", "bea"}}
+c.Authenticator.admin_users = {{"root"}}
 c.JupyterHub.custom_scopes = {{
     name: {{"description": name}}
     for name in ("custom:carrel:use", "custom:carrel:spawn", "custom:carrel:admin")
@@ -113,6 +114,11 @@ async def test_what_a_real_hub_says(real_hub: RealHub) -> None:
     assert (spawner.name, spawner.kind, spawner.spawner) == ("spawner", "service", True)
     assert await who.user_for_token("nonsense") is None
 
+    assert [await members.administers(name) for name in ("ada", "root", "zoe")] == [
+        False,
+        True,
+        False,
+    ]
     assert await members.users("vision") == ["ada"]
     assert await members.users("robots") == []
     await members.add("robots", "bea")

@@ -15,6 +15,7 @@ from carrel_scheduler.api.principals.authentication import asking_the_hub, princ
 from carrel_scheduler.api.principals.identity import MANAGE, IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.policy.rights import permission_for
 from carrel_scheduler.workloads.state.phases import has_token
 from carrel_schema.objects import Workload
 
@@ -80,13 +81,6 @@ async def _admit_to_project(
             f"has the permission `{operation.others}` in project/{project}",
         )
     return Visitor(principal, workload)
-
-
-def permission_for(permission: str, kind: str) -> str:
-    """The permission for work of a kind; endpoints have their own."""
-    if kind in ("inference", "replica"):
-        return permission.replace("workloads:", "inference:")
-    return permission
 
 
 def check_in_project(principal: Principal, permission: str, project: str) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from carrel_scheduler.api.principals.identity import (
     Identity,
+    IdentityUnavailable,
     Membership,
     Principal,
     group_of,
@@ -20,9 +21,10 @@ from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.policy.access_records import KIND, read, read_all
-from carrel_scheduler.policy.rights import Rights
+from carrel_scheduler.policy.rights import Rights, RightsUnknown, permission_for
 from carrel_schema.governance.roles import SubjectKind
 from carrel_schema.governance.service_accounts import SUFFIX
+from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Project
 
 KNOWN_SECONDS: Final = 2.0
@@ -64,6 +66,21 @@ class AccessRules:
             return True
         rights = await self.rights_of_user(user)
         return rights.may("workloads:create", "project", project)
+
+    async def may_create(self, project: str, user: str, kind: WorkloadKind) -> bool:
+        """Whether a user who does not call may make work of a kind in a project, as over REST.
+
+        Raises ``RightsUnknown`` while the Hub does not answer.
+        """
+        try:
+            if await self._membership.includes(project, user):
+                return True
+            if await self._membership.administers(user):
+                return True
+            rights = await self.rights_of_user(user)
+        except IdentityUnavailable as error:
+            raise RightsUnknown(str(error)) from error
+        return rights.may(permission_for("workloads:create", kind), "project", project)
 
     async def projects_to_submit_to(self, user: str) -> list[str]:
         """The projects to which a user may submit work, in order."""

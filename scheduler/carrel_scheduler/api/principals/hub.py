@@ -166,6 +166,11 @@ class HubMembership:
         answer = await self._client.call("GET", f"/users/{quote(user, safe='')}")
         return frozenset(map(str, answer.body.get("groups") or ())) if answer.status == 200 else ()
 
+    async def administers(self, user: str) -> bool:
+        """See ``Membership``."""
+        answer = await self._client.call("GET", f"/users/{quote(user, safe='')}")
+        return answer.status == 200 and answer.body.get("admin") is True
+
     async def add(self, project: str, user: str) -> None:
         """See ``Membership``."""
         await self.create_group(project)

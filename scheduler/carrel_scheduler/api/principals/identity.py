@@ -166,6 +166,10 @@ class Membership(Protocol):
         """Groups of a user in the Hub; none of one that it does not know."""
         ...
 
+    async def administers(self, user: str) -> bool:
+        """Whether a user is an administrator of the Hub."""
+        ...
+
     async def add(self, project: str, user: str) -> None:
         """Make a user a member; raises ``UnknownHubUser``."""
         ...

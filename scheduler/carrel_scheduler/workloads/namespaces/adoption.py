@@ -29,6 +29,7 @@ from carrel_scheduler.policy import admission, cron
 from carrel_scheduler.policy.assets import AssetRecords, AssetRefused
 from carrel_scheduler.policy.manifest_defaults import Given, fill_assets, fill_defaults, unsaid
 from carrel_scheduler.policy.policy_records import PolicyRecords, kinds_of
+from carrel_scheduler.policy.rights import MayCreate, RightsUnknown, permission_for
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.launch import builtin_programs, references
@@ -65,6 +66,7 @@ class ObjectAdoption:
         clock: epoch seconds.
         again_seconds: between two checks of what was refused.
         quarantine: where objects go that cannot be checked.
+        may_create: the access rules; ``None``: what the API server let in is taken on.
     """
 
     def __init__(
@@ -75,8 +77,10 @@ class ObjectAdoption:
         clock: Callable[[], float],
         again_seconds: float = REFUSED_AGAIN_SECONDS,
         quarantine: Quarantine | None = None,
+        may_create: MayCreate | None = None,
     ) -> None:
         self.quarantine = quarantine or Quarantine(clock)
+        self._may_create = may_create
         self._ledger, self._client, self._live, self._clock = ledger, client, live, clock
         self._again_seconds = again_seconds
         self._policies, self._assets = PolicyRecords(ledger, clock), AssetRecords(ledger, clock)
@@ -169,7 +173,7 @@ class ObjectAdoption:
             except (Changed, Conflict) as error:
                 # It may be another one by now, but a server also answers so when nothing changed.
                 log.info("%s %s is not adopted yet: %s", now.kind, meta.name, error)
-            except (KubeError, LedgerUnavailable) as error:
+            except (KubeError, LedgerUnavailable, RightsUnknown) as error:
                 log.warning("%s %s is not adopted yet: %s", now.kind, meta.name, error)
             else:
                 return
@@ -204,6 +208,7 @@ class ObjectAdoption:
         try:
             obj, given = codec.read(kind, stored), codec.given_fields(stored)
             if isinstance(obj, Workload):
+                await self._check_user(obj)
                 given = await self._with_defaults(obj, given)
             obj = completed(obj, given)
             await self._check(obj)
@@ -214,6 +219,27 @@ class ObjectAdoption:
             raise Refused(
                 "NameTaken", f"Another workload of this project is called {stored.metadata.name}."
             ) from None
+
+    async def _check_user(self, workload: Workload) -> None:
+        """Refuse work of a user whom the access rules do not let make it.
+
+        It may have come with rights that are the cluster's own, or are revoked by now. The API
+        server lets nobody say another name but who may submit for others, and those alone none.
+        """
+        project, user, kind = workload.meta.project, workload.spec.user, workload.spec.kind
+        if self._may_create is None or not user:
+            return
+        try:
+            await self._ledger.get(Project, project)
+        except NotFound:
+            return  # refused soon, for that
+        if not await self._may_create(project, user, kind):
+            permission = permission_for("workloads:create", kind)
+            raise Refused(
+                "NotPermitted",
+                f"spec.user is `{user}`, who may not make this in the project {project}: that may "
+                f"its members, and whom an access rule gives `{permission}` there.",
+            )
 
     async def _with_defaults(self, workload: Workload, given: Given) -> Given:
         """Fill in what its assets say and policies have defaults for.
