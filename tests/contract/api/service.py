@@ -163,9 +163,11 @@ class Desk:
         """Put a workload into the ledger."""
         uid = f"uid-{project}-{name}"
         status = more.pop("status", WorkloadStatus())
-        kind = more.pop("kind", "training")
+        kind, labels = more.pop("kind", "training"), more.pop("labels", {})
+        meta = Meta(name=name, project=project, uid=uid, created_at=1.0, created_by=user)
+        meta.labels = labels
         workload = Workload(
-            meta=Meta(name=name, project=project, uid=uid, created_at=1.0, created_by=user),
+            meta=meta,
             spec=WorkloadSpec(kind=kind, user=user, command=["true"], **more),
             status=status,
         )

@@ -5,6 +5,10 @@ import asyncio
 import aiohttp
 import pytest
 
+from carrel_scheduler.workloads.contract import LiveEvent
+from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
+from carrel_schema.objects import TaskInfo, Workload, WorkloadStatus
+from carrel_schema.sections import ExperimentSpec, Parameter
 from contract.api.fakes import person
 from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
 
@@ -17,6 +21,60 @@ async def test_a_log_is_text(desk: Desk) -> None:
     assert reply.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert desk.engine.asked == {"tail": 10, "follow": False, "timestamps": True}
     await desk.until(lambda: desk.engine.closed_logs == 1)
+
+
+def _started(attempt: int = 0) -> WorkloadStatus:
+    task = TaskInfo(index=0, attempt=attempt, node="node-1", started_at=2.0)
+    return WorkloadStatus(phase="running", tasks=[task])
+
+
+async def _search(desk: Desk) -> Workload:
+    """An experiment with a trial that runs, one that waits, and work that only says so."""
+    section = ExperimentSpec(parameters={"x": Parameter(type="float", low=0.0, high=1.0)})
+    status = WorkloadStatus(phase="running")
+    owner = await desk.add(
+        "vision", "search", "ada", kind="experiment", experiment=section, status=status
+    )
+    for name, more in (
+        ("search-0", {"kind": "trial", "owner": owner.meta.uid, "status": _started()}),
+        ("search-1", {"kind": "trial", "owner": owner.meta.uid}),
+        ("stranger", {"owner": "uid-other", "status": _started()}),
+    ):
+        await desk.add("vision", name, "ada", labels={OWNER_LABEL: "search"}, **more)
+    return owner
+
+
+async def test_the_log_of_an_experiment_is_that_of_its_trials(desk: Desk) -> None:
+    owner = await _search(desk)
+    desk.engine.pieces = [f"2026-01-01T00:00:0{n}.000000Z {n}\n".encode() for n in (1, 2)]
+    printed = b"[search-0] 1\n[search-0] 2\n"
+    reply = await desk.ask("GET", "/workloads/vision/search/logs?index=all")
+    assert reply.raw == printed
+    desk.engine.followed_ends = True
+    url = f"{desk.url}{ROOT}/workloads/vision/search/logs?index=all&follow=true"
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        desk.session.get(url, headers={"Authorization": "token ada-token"}) as response,
+    ):
+        content = response.content
+        assert await content.readexactly(len(printed)) == printed
+        await desk.until(lambda: bool(desk.live.subscriptions))
+        for attempt in (0, 0, 1):  # what is known begins once; what starts again is another log
+            status = _started(attempt)
+            part = await desk.set_status("vision", "search-1", tasks=status.tasks)
+            desk.live.publish(LiveEvent(type="workload", version=1, workload=part))
+        again = (await content.readexactly(2 * len(printed))).splitlines()
+        assert sorted(again) == [b"[search-1] 1"] * 2 + [b"[search-1] 2"] * 2
+        owner = await desk.set_status("vision", "search", phase="succeeded")
+        desk.live.publish(LiveEvent(type="workload", version=2, workload=owner))
+        assert await content.read() == b""
+    await desk.until(lambda: not desk.live.subscriptions)
+
+
+async def test_an_experiment_without_trials_has_no_log(desk: Desk) -> None:
+    await desk.add("vision", "search", "ada", kind="experiment")
+    reply = await desk.ask("GET", "/workloads/vision/search/logs?index=all")
+    assert (reply.status, reply.code) == (404, "no_logs")
 
 
 async def test_a_task_that_never_ran_has_no_log(desk: Desk) -> None:

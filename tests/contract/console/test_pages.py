@@ -232,7 +232,16 @@ async def test_each_kind_has_a_page_that_says_what_it_is(ada: Visitor, name: str
         assert words in page.words
     assert ("No metrics yet" in page.words) is (name == "report-1")
     made_of_others = name in ("sweep", "digits", "nightly")
-    assert ("Last output" in page.words) is not made_of_others
+    assert ('id="tasks-title"' in page.text) is not made_of_others
+
+
+@pytest.mark.parametrize("name", ["sweep", "digits", "nightly"])
+async def test_work_that_is_made_of_other_work_shows_the_output_of_that(
+    site: Site, ada: Visitor, name: str
+) -> None:
+    site.scheduler.log("vision", name, "epoch 1")
+    assert f"{name}-0 | epoch 1" in (await ada.get(f"jobs/vision/{name}")).words
+    assert f"{name}-0 | epoch 1" in (await ada.get(f"jobs/vision/{name}/log")).text
 
 
 async def test_a_job_shows_how_hard_its_gpus_work(ada: Visitor) -> None:

@@ -1,7 +1,7 @@
 """Logs of many tasks as one: in order of time, behind names, whole lines only."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
@@ -54,6 +54,36 @@ async def test_following_waits_for_nobody_who_is_silent_and_keeps_times_when_ask
     says.set()
     assert await anext(pieces) == b"[b] " + at(9, "late")
     assert [piece async for piece in pieces] == []
+
+
+async def test_logs_that_begin_later_are_taken_in_until_there_will_be_no_more() -> None:
+    begins, ends = asyncio.Event(), asyncio.Event()
+
+    async def later() -> AsyncGenerator[dict[str, AsyncIterator[bytes]], None]:
+        await begins.wait()
+        yield {"b": log(at(2, "y"))}
+        await ends.wait()
+
+    pieces = merged({"a": log(at(1, "x"))}, timestamps=False, follow=True, later=later())
+    assert await anext(pieces) == b"[a] x\n"
+    begins.set()
+    assert await anext(pieces) == b"[b] y\n"
+    ends.set()
+    assert [piece async for piece in pieces] == []
+
+
+async def test_a_listener_may_leave_while_nothing_has_begun() -> None:
+    async def never() -> AsyncGenerator[dict[str, AsyncIterator[bytes]], None]:
+        await asyncio.Event().wait()
+        yield {}
+
+    pieces = merged({}, timestamps=False, follow=True, later=never())
+    coming = asyncio.create_task(anext(pieces))
+    await asyncio.sleep(0)
+    coming.cancel()
+    await asyncio.gather(coming, return_exceptions=True)
+    await pieces.aclose()
+    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_who_stops_listening_leaves_nothing_behind() -> None:

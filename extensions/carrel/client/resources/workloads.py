@@ -30,6 +30,7 @@ from carrel.models import (
     Workload,
     WorkloadPage,
 )
+from carrel_schema.kinds import COMPOSITES
 
 AnswerT = TypeVar("AnswerT")
 PAGE = 500
@@ -48,10 +49,10 @@ def ignore() -> None:
 
 
 def all_or(index: int | None, workload: Workload) -> int | Literal["all"]:
-    """The task whose output to show: ``index``, or by default all tasks of a gang."""
+    """The task whose output to show: ``index``, or by default all of a gang, or of all parts."""
     if index is not None:
         return index
-    return "all" if workload.spec.tasks > 1 else 0
+    return "all" if workload.spec.tasks > 1 or workload.spec.kind in COMPOSITES else 0
 
 
 class WorkloadMethods:
@@ -329,7 +330,8 @@ class WorkloadMethods:
             since: only what was written after this time (epoch seconds).
             timestamps: put the time before each line.
             attempt: which run, the latest by default.
-            index: which task; ``all``: of every task, each line behind its task's name.
+            index: which task; ``all``: of every task, and of an experiment, an endpoint or a
+                schedule that of its parts, each line behind the name of what wrote it.
         """
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         parameters = {

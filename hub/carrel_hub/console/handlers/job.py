@@ -35,7 +35,7 @@ class JobPage(SignedInPage):
             self.client.children(job),
             self.client.dependents(job),
             self.client.history(project, name),
-            last_lines(self.client, project, name, attempt, word),
+            last_lines(self.client, job, attempt, word),
             self.client.whoami(),
         )
         trials: Trials | None = None

@@ -10,7 +10,9 @@ from tornado.web import HTTPError
 from typing_extensions import override
 
 from carrel.client import AsyncClient
+from carrel.client.resources.workloads import all_or
 from carrel.errors import ApiError
+from carrel.models import Workload
 from carrel_hub.console.handlers.base import SignedInPage
 
 LOG_LINES: Final = 200
@@ -30,7 +32,7 @@ class LogFile(SignedInPage):
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="{name}-{shown}.log"')
         try:
-            output = self.client.logs(project, name, attempt=attempt)
+            output = self.client.logs(project, name, attempt=attempt, index=all_or(None, job))
             async with aclosing(output):
                 async for piece in output:
                     self.write(piece)
@@ -53,14 +55,19 @@ def attempt_of(text: str) -> int | None:
 
 
 async def last_lines(
-    client: AsyncClient, project: str, name: str, attempt: int | None = None, word: str = ""
+    client: AsyncClient, job: Workload, attempt: int | None = None, word: str = ""
 ) -> str:
-    """The end of the output, or the last lines that hold ``word``; empty where there is none."""
+    """The end of the output, or the last lines that hold ``word``; empty where there is none.
+
+    Of several tasks, and of the trials, replicas or runs of other work, it is that of all.
+    """
     tail = None if word else LOG_LINES
     pieces: deque[str] = deque()
     held = 0
     try:
-        async with aclosing(client.logs(project, name, tail=tail, attempt=attempt)) as output:
+        index = all_or(None, job)
+        read = client.logs(job.project, job.name, tail=tail, attempt=attempt, index=index)
+        async with aclosing(read) as output:
             async for piece in _with(word, output) if word else output:
                 pieces.append(piece)
                 held += len(piece)

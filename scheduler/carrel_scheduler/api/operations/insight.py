@@ -13,8 +13,10 @@ from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.merged_logs import merged
+from carrel_scheduler.api.services.part_logs import logs_of_parts
 from carrel_scheduler.engines.contract import EngineError, LogRequest, UnknownTask
 from carrel_schema.history import Curves, History, Point
+from carrel_schema.kinds import COMPOSITES
 
 MOST_ROWS: Final = 10_000
 
@@ -31,7 +33,7 @@ MOST_ROWS: Final = 10_000
     for_jobs=True,
 )
 async def read_logs(call: Call) -> Stream:
-    """The output of one task or, by `index=all`, of all; with `follow` until it ends."""
+    """The output of one task or, by `index=all`, of all, or of its parts; `follow`: to the end."""
     media = "text/plain; charset=utf-8"
     return Stream(_log_pieces(call), media, ends=not call.query.follow)
 
@@ -66,6 +68,9 @@ def _pieces_of(call: Call, query: queries.LogQuery) -> AsyncIterator[bytes]:
     )
     if query.index != "all":
         return engine.logs(meta.uid, replace(request, index=query.index))
+    if call.workload.spec.kind in COMPOSITES:
+        deps, timestamps = call.services.deps, query.timestamps
+        return logs_of_parts(deps, call.workload, request, timestamps=timestamps)
     logs = {
         f"{meta.name}-{index}": engine.logs(
             meta.uid, replace(request, index=index, timestamps=True)

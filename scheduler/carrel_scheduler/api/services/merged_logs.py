@@ -1,4 +1,4 @@
-"""The logs of all tasks of a workload as one, each line behind the name of the task that wrote it.
+"""Many logs as one: of all tasks of a workload, or of work's parts; each line behind a name.
 
 Lines stand in the order of the times at which they were written. While following, a line does not
 wait for tasks that are silent: what arrives within moments is sorted, the rest comes as it comes.
@@ -6,7 +6,7 @@ wait for tasks that are silent: what arrives within moments is sorted, the rest 
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from carrel_scheduler.engines.contract import UnknownTask
 
@@ -57,8 +57,15 @@ class _Source:
             await self._pieces.aclose()
 
 
+Logs = Mapping[str, AsyncIterator[bytes]]
+
+
 async def merged(
-    logs: Mapping[str, AsyncIterator[bytes]], *, timestamps: bool, follow: bool
+    logs: Logs,
+    *,
+    timestamps: bool,
+    follow: bool,
+    later: AsyncGenerator[Logs, None] | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """The lines of many logs as one.
 
@@ -66,44 +73,87 @@ async def merged(
         logs: by task name, each with a time before every line.
         timestamps: whether the times stay.
         follow: whether lines are passed on before every log has said something.
+        later: further logs, as they begin; it ends when there will be no more.
 
     Raises:
         UnknownTask: none of the logs is there.
     """
-    sources = [_Source(name, pieces) for name, pieces in logs.items()]
-    reading: dict[asyncio.Task[None], _Source] = {}
+    merging = _Merging(logs, later)
     try:
-        while live := [one for one in sources if one.head is not None or not one.ended]:
-            await _read(live, reading, follow=follow)
-            if piece := _sorted_lines(live, timestamps=timestamps):
+        while merging.goes_on:
+            await merging.read(follow=follow)
+            if piece := _sorted_lines(merging.live, timestamps=timestamps):
                 yield piece
-        if not any(one.found for one in sources):
+        if not merging.found:
             raise UnknownTask("no task of it has a log")
     finally:
-        for task in reading:
+        await merging.close()
+
+
+class _Merging:
+    """Logs that have not ended, and what is waited for.
+
+    Attributes:
+        live: those that have lines left, or may have.
+        found: whether any of them was there.
+    """
+
+    def __init__(self, logs: Logs, later: AsyncGenerator[Logs, None] | None) -> None:
+        self.live = [_Source(name, pieces) for name, pieces in logs.items()]
+        self.found = False
+        self._later = later
+        self._reading: dict[asyncio.Task[None], _Source] = {}
+        self._beginning = None if later is None else asyncio.create_task(anext(later, None))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether anything may come."""
+        ended = [one for one in self.live if one.head is None and one.ended]
+        self.found = self.found or any(one.found for one in self.live)
+        self.live = [one for one in self.live if one not in ended]
+        return bool(self.live) or self._beginning is not None
+
+    async def read(self, *, follow: bool) -> None:
+        """Wait for lines of the logs without a pending one."""
+        asked = set(self._reading.values())
+        for source in self.live:
+            if source.head is None and source not in asked:
+                self._reading[asyncio.create_task(source.more())] = source
+        beginning = [] if self._beginning is None else [self._beginning]
+        waited: list[asyncio.Task[Any]] = [*self._reading, *beginning]
+        if not waited:
+            return
+        if follow and all(one.head is None for one in self.live):
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(waited, timeout=SORTED_WITHIN_SECONDS if follow else None)
+        if self._beginning in done:
+            self._take_more()
+        for task in done & self._reading.keys():
+            del self._reading[task]
+            task.result()
+
+    def _take_more(self) -> None:
+        """Take in logs that began."""
+        if self._beginning is None or self._later is None:
+            return
+        logs = self._beginning.result()
+        self._beginning = None
+        if logs is not None:
+            self.live += [_Source(name, pieces) for name, pieces in logs.items()]
+            self._beginning = asyncio.create_task(anext(self._later, None))
+
+    async def close(self) -> None:
+        """Let all of them go."""
+        waited: list[asyncio.Task[Any]] = [*self._reading]
+        if self._beginning is not None:
+            waited.append(self._beginning)
+        for task in waited:
             task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
-        for one in sources:
+        await asyncio.gather(*waited, return_exceptions=True)
+        if self._later is not None:
+            await self._later.aclose()
+        for one in self.live:
             await one.close()
-
-
-async def _read(
-    live: Sequence[_Source], reading: dict[asyncio.Task[None], _Source], *, follow: bool
-) -> None:
-    """Wait for lines of the logs without a pending one."""
-    asked = set(reading.values())
-    for source in live:
-        if source.head is None and source not in asked:
-            reading[asyncio.create_task(source.more())] = source
-    if not reading:
-        return
-    waits = any(one.head is not None for one in live)
-    if follow and not waits:
-        await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
-    done, _ = await asyncio.wait(reading, timeout=SORTED_WITHIN_SECONDS if follow else None)
-    for task in done:
-        del reading[task]
-        task.result()
 
 
 def _sorted_lines(live: Sequence[_Source], *, timestamps: bool) -> bytes:
