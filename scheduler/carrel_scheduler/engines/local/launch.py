@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -66,27 +66,6 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_segment_bytes: int = 16 * 1024 * 1024
     log_segments: int = 4
     images: StoreSettings = StoreSettings()
-
-
-class _Folders(NamedTuple):
-    """The folders of one task that its environment names and its sandbox shows.
-
-    Attributes:
-        work: its working folder, which exists once the task starts.
-        checkpoints: for its checkpoints.
-        before: checkpoints from which it continues; at most one folder.
-        models: the model that it serves; at most one folder.
-        artifacts, events: for its artifacts and event files; at most one folder each.
-        shown: event files of other work that it reads.
-    """
-
-    work: Path
-    checkpoints: Path
-    before: list[Path]
-    models: list[Path]
-    artifacts: list[Path]
-    events: list[Path]
-    shown: list[Path]
 
 
 class Launcher:
@@ -264,7 +243,7 @@ class Launcher:
     ) -> Job:
         for source in task.read_only:
             task_folder.check_kept(source, account)
-        folders = self._folders(task, account, folder)
+        folders = task_folder.folders_of(self._layout, task, account, folder)
         job = Job(
             task_id=str(task.id),
             folder=str(folder),
@@ -288,28 +267,12 @@ class Launcher:
         job.links_not_followed = [target for _, target, _ in job.binds if target in foreign]
         return job
 
-    def _folders(self, task: TaskSpec, account: Account, folder: Path) -> _Folders:
-        """The folders that a task reads and writes; those of its own are made."""
-        return _Folders(
-            work=folder / "work",
-            checkpoints=self._checkpoints(task, account),
-            before=self._before(task),
-            models=self._model(task),
-            artifacts=self._artifacts(task, account),
-            events=(
-                [task_folder.events_folder(self._layout.events, task.events, account)]
-                if task.events
-                else []
-            ),
-            shown=task_folder.readable_events(self._layout.events, task.reads_events),
-        )
-
     def _environment(
         self,
         task: TaskSpec,
         account: Account,
         folder: Path,
-        folders: _Folders,
+        folders: task_folder.TaskFolders,
         image: Image | None,
     ) -> dict[str, str]:
         """The task's environment variables, with those of the limiter."""
@@ -333,7 +296,7 @@ class Launcher:
         task: TaskSpec,
         account: Account,
         folder: Path,
-        folders: _Folders,
+        folders: task_folder.TaskFolders,
         image: Image | None,
     ) -> task_folder.Mounts:
         """The masks and bind mounts of a task in a sandbox."""
@@ -428,40 +391,6 @@ class Launcher:
         for field, path in named:
             if path and not os.access(path, os.R_OK):
                 raise EngineError(f"{field}={path!r}: does not exist or may not be read")
-
-    def _checkpoints(self, task: TaskSpec, account: Account) -> Path:
-        """The folder for checkpoints: the engine's for the workload, or one of the user's."""
-        ours = self._layout.checkpoints / task.id.workload_uid
-        asked = Path(task.checkpoint_dir).absolute() if task.checkpoint_dir else ours
-        if asked != ours:
-            return asked
-        return task_folder.own_folder(ours.parent, ours.name, account)
-
-    def _artifacts(self, task: TaskSpec, account: Account) -> list[Path]:
-        """The folder for artifacts, if the task has any."""
-        uid = task.id.workload_uid
-        return [task_folder.own_folder(self._layout.artifacts, uid, account)] * task.artifacts
-
-    def _before(self, task: TaskSpec) -> list[Path]:
-        """The checkpoints that it continues from, if there are any; its account owns them."""
-        above, _, uid = task.continues.rpartition("/")
-        if above == self._layout.copies.name:
-            return self._there(self._layout.copies, uid)
-        return self._there(self._layout.checkpoints, task.continues)
-
-    def _model(self, task: TaskSpec) -> list[Path]:
-        """The model that the task may read. Raises ``EngineError`` if it was deleted."""
-        found = self._there(self._layout.copies, task.model)
-        if task.model and not found:
-            raise EngineError("the model of this work was deleted")
-        return found
-
-    @staticmethod
-    def _there(above: Path, name: str) -> list[Path]:
-        folder = above / name
-        if not name or folder.parent != above:
-            return []
-        return [folder] if folder.is_dir() and not folder.is_symlink() else []
 
     def _claim(self, building: Path, folder: Path, task: TaskSpec) -> None:
         folder.parent.mkdir(mode=0o700, exist_ok=True)

@@ -21,14 +21,15 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.contract import EngineError, TaskSpec
 from carrel_scheduler.engines.local.accounts import Account
 from carrel_scheduler.engines.local.fork_server import SOURCES
 from carrel_scheduler.engines.local.shim.mount_points import root_alone_changes
+from carrel_scheduler.engines.local.task_state import Layout
 
 READABLE: Final = 0o755
 MOST_PARTS: Final = 2
@@ -338,3 +339,71 @@ def _show(
             return  # it is bound at its resolved path, and links lead there
         masks.add(closed)
     binds[path] = (os.path.realpath(path), str(path), read_only)
+
+
+class TaskFolders(NamedTuple):
+    """The folders of one task that its environment names and its sandbox shows.
+
+    Attributes:
+        work: its working folder, which exists once the task starts.
+        checkpoints: for its checkpoints.
+        before: checkpoints from which it continues; at most one folder.
+        models: the model that it serves; at most one folder.
+        artifacts, events: for its artifacts and event files; at most one folder each.
+        shown: event files of other work that it reads.
+    """
+
+    work: Path
+    checkpoints: Path
+    before: list[Path]
+    models: list[Path]
+    artifacts: list[Path]
+    events: list[Path]
+    shown: list[Path]
+
+
+def folders_of(layout: Layout, task: TaskSpec, account: Account, folder: Path) -> TaskFolders:
+    """The folders that a task reads and writes; those of its own are made.
+
+    Raises ``EngineError`` where the model was deleted.
+    """
+    return TaskFolders(
+        work=folder / "work",
+        checkpoints=_checkpoints(layout, task, account),
+        before=_before(layout, task),
+        models=_model(layout, task),
+        artifacts=(
+            [own_folder(layout.artifacts, task.id.workload_uid, account)] if task.artifacts else []
+        ),
+        events=[events_folder(layout.events, task.events, account)] if task.events else [],
+        shown=readable_events(layout.events, task.reads_events),
+    )
+
+
+def _checkpoints(layout: Layout, task: TaskSpec, account: Account) -> Path:
+    """The folder for checkpoints: the engine's for the workload, or one of the user's."""
+    ours = layout.checkpoints / task.id.workload_uid
+    asked = Path(task.checkpoint_dir).absolute() if task.checkpoint_dir else ours
+    return asked if asked != ours else own_folder(ours.parent, ours.name, account)
+
+
+def _before(layout: Layout, task: TaskSpec) -> list[Path]:
+    """The checkpoints from which the task continues, if there are any; its account owns them."""
+    above, _, uid = task.continues.rpartition("/")
+    if above == layout.copies.name:
+        return _existing(layout.copies, uid)
+    return _existing(layout.checkpoints, task.continues)
+
+
+def _model(layout: Layout, task: TaskSpec) -> list[Path]:
+    found = _existing(layout.copies, task.model)
+    if task.model and not found:
+        raise EngineError("the model of this work was deleted")
+    return found
+
+
+def _existing(above: Path, name: str) -> list[Path]:
+    folder = above / name
+    if not name or folder.parent != above:
+        return []
+    return [folder] if folder.is_dir() and not folder.is_symlink() else []
