@@ -116,9 +116,10 @@ LIFE: Final = (
     of_field("grace-period", RULES, "grace_seconds", also=("grace",)),
 )  # fmt: skip
 
-# Of `docker run` lines: accepted, and said to have no effect.
-IGNORED: Final = (
-    Option("tty", "No effect.", WHAT, short="t", also=("stdin", "-it"), surfaces=Surface.CLI,
-           hidden=True),
-    Option("rm", "No effect.", WHAT, surfaces=Surface.CLI, hidden=True),
+# Of `docker run` lines: what is for the terminal of who submits.
+TERMINAL: Final = (
+    Option("tty", "Run the command in this terminal, as interactive work that ends with it.", WHAT,
+           short="t", also=("stdin", "-it"), surfaces=Surface.CLI),
+    Option("rm", "With -it: delete the job at its end, in place of suspending it.", WHAT,
+           surfaces=Surface.CLI),
 )  # fmt: skip

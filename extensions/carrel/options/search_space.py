@@ -20,6 +20,7 @@ from carrel.errors import BadSetting
 
 NUMBER: Final = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE: Final = re.compile(rf"({NUMBER})\.\.({NUMBER})(?::({NUMBER}))?")
+NAME: Final = re.compile(r"[\w.-]+")
 SHAPES: Final = ("int", "float", "log", "choice")
 EXAMPLE: Final = "lr=log:1e-5..1e-1, layers=int:1..4 or opt=adam,sgd"
 Dimension = dict[str, Any]
@@ -31,6 +32,8 @@ def parse(text: str) -> tuple[str, Dimension]:
     name, space = name.strip(), space.strip()
     if not name or not sign or not space:
         _refuse(text, f"write NAME=SPACE, as in {EXAMPLE}")
+    if not NAME.fullmatch(name):
+        _refuse(text, f"a name has letters, digits, _, . and -, as in {EXAMPLE}")
     shapes: set[str] = set()
     while (head := space.partition(":"))[0] in SHAPES and head[1]:
         shapes.add(head[0])

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from carrel.errors import BadSetting
-from carrel.options.common import IDENTITY, IGNORED, LIFE, MACHINE, PLACE
+from carrel.options.common import IDENTITY, LIFE, MACHINE, PLACE, TERMINAL
 from carrel.options.gangs import GANGS
 from carrel.options.kinds import KINDS
 from carrel.options.notebooks import BOARDS, NOTEBOOKS, SCHEDULES
@@ -25,7 +25,7 @@ TABLE: Final[tuple[Option, ...]] = (
     *BOARDS,
     *PLACE,
     *LIFE,
-    *IGNORED,
+    *TERMINAL,
 )
 _ALL_KINDS: Final = tuple(kind.name for kind in KINDS)
 

@@ -54,6 +54,8 @@ class Screen:
             self._passwords(new)
         else:
             self.say("Sign in with your account; a new password: carrel user password NAME")
+        for step in next_steps(settings, new):
+            self.say(step)
         table = Table.grid(padding=(0, 2))
         for label, value in (
             ("GPUs", gpus),
@@ -81,6 +83,20 @@ class Screen:
         self.console.print(table)
         self.say("Shown this once. For a new one: carrel user password NAME")
         self.console.print()
+
+
+def next_steps(settings: Settings, new: Sequence[NewAccount]) -> list[str]:
+    """What to do first, for who has not been here before."""
+    if not new:
+        return []
+    then = (
+        "run the cells of carrel-demo.ipynb" if settings.demo else "invite others: Manage, People"
+    )
+    return [
+        f"Next: open {settings.public_url}, sign in as {new[0].name}, press Start, and {then}.",
+        f"In a shell: carrel login --url {settings.public_url}",
+        "",
+    ]
 
 
 def _may(account: NewAccount) -> str:

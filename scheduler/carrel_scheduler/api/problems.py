@@ -316,7 +316,19 @@ def shown(value: object) -> Any:
 def invalid_field(field: str, code: Code, value: object, expected: str) -> Invalid:
     """A problem about one invalid field; both have the same code."""
     error = FieldError(field=field, code=code, value=shown(value), expected=expected)
-    return Invalid(code, f"{field}: expected {expected}", errors=[error])
+    return Invalid(code, f"{field}: expected {expected}{_instead_of(value)}", errors=[error])
+
+
+LONGEST_IN_A_SENTENCE: Final = 60
+
+
+def _instead_of(value: object) -> str:
+    """A refused value at the end of a sentence, where it is short enough to be read there."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    text = f"`{value}`" if isinstance(value, str) else str(value)
+    fits = value != "" and len(text) <= LONGEST_IN_A_SENTENCE and text.isprintable()
+    return f", not {text}" if fits else ""
 
 
 def not_permitted(permission: str, where: str, hint: str = "") -> Forbidden:

@@ -1,6 +1,7 @@
 """Problems are typed, stable, and say nothing they should not."""
 
 import re
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,9 +28,26 @@ def test_a_problem_on_the_wire() -> None:
         "title": "Not accepted",
         "status": 422,
         "code": "too_big",
-        "detail": "gpus: expected at most 4",
+        "detail": "gpus: expected at most 4, not 9",
         "errors": [{"field": "gpus", "code": "too_big", "expected": "at most 4", "value": 9}],
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("cyc", "x: expected y, not `cyc`"),
+        (2.5, "x: expected y, not 2.5"),
+        ("", "x: expected y"),
+        (None, "x: expected y"),
+        (True, "x: expected y"),
+        (["a"], "x: expected y"),
+        ("two\nlines", "x: expected y"),
+        ("long" * 20, "x: expected y"),
+    ],
+)
+def test_a_sentence_names_the_value_where_it_can_be_read_there(value: Any, sentence: str) -> None:
+    assert problems.invalid_field("x", Code.INVALID, value, "y").detail == sentence
 
 
 @pytest.mark.parametrize(

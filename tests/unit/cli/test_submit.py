@@ -113,7 +113,8 @@ def test_a_line_of_docker_run_works_as_it_is(run: Run, fake: FakeScheduler) -> N
     done = run("submit", "x", "--rm", "-it", "-e", "A=1", "-v", "/data", "-w", "/d", "-i", "img",
                "python", "train.py")  # fmt: skip
     assert done.code == 0
-    assert "carrel bash x" in done.err
+    assert "-it has no effect where" in done.err
+    assert "--rm has no effect without -it" in done.err
     spec = fake.workload("vision", "x")["spec"]
     assert spec["command"] == ["python", "train.py"]
     assert spec["volumes"] == [{"source": "/data", "destination": "/data"}]

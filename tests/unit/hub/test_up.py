@@ -13,6 +13,7 @@ from typing import Self
 
 import pytest
 import typer
+from msgspec.structs import replace
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -244,10 +245,14 @@ def test_the_summary_shows_passwords_once(tmp_path: Path) -> None:
     assert "http://127.0.0.1:8000" in said
     assert all(account.password in said for account in new)
     assert "Shown this once" in said
+    assert "sign in as ada, press Start, and invite others" in said
+    assert "carrel login --url http://127.0.0.1:8000\n" in said
+    assert "carrel-demo.ipynb" in "".join(screens.next_steps(replace(settings, demo=True), new))
     out.truncate(0)
     screen.ready(settings, [], "4 simulated GPUs", "each on its own")
     assert "carrel user password NAME" in out.getvalue()
     assert not any(account.password in out.getvalue() for account in new)
+    assert "Next:" not in out.getvalue()
 
 
 def test_listening_to_the_world_is_said(tmp_path: Path) -> None:

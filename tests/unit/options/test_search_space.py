@@ -38,6 +38,8 @@ def test_reads(text: str, space: dict[str, Any]) -> None:
     [
         ("x", "write NAME=SPACE"),
         ("=1", "write NAME=SPACE"),
+        ("x y=float:1..2", "a name has letters"),
+        ("$x=1..2.5", "a name has letters"),
         ("x=", "write NAME=SPACE"),
         ("x=1..4", "whole numbers only? Write int:1..4, or float:1..4"),
         ("x=0.5..0.1", "the lower end comes first: 0.1..0.5"),

@@ -123,7 +123,7 @@ def with_notebook(kind: str, fields: Json) -> Json:
     return notebook_body(path, **section, cell_timeout=timeout, send=send, **fields)
 
 
-NO_EFFECT = "{option} has no effect on a job that may wait; open a shell with `carrel bash {name}`."
+NO_EFFECT = "-it has no effect where input and output are no terminal; see `carrel bash {name}`."
 Words = Annotated[
     Texts, typer.Argument(metavar="[NAME] [-- COMMAND...]", help="Its name; then its command.")
 ]
@@ -136,13 +136,16 @@ def submit(context: typer.Context, words: Words = None, **chosen: Any) -> None:
     if name and chosen["name"]:
         raise BadSetting("The name is there twice; write it once.")
     name = name or chosen["name"] or ""
-    _say_what_has_no_effect(name, chosen)
+    attached = _is_attached(name, chosen)
     bodies = [_body(written, name, command, chosen) for written in load(chosen.pop("file"))]
     folders = [_folder(body, chosen) for body in bodies]
     if name and len(bodies) > 1:
         raise BadSetting(f"The file has {len(bodies)} requests; one name cannot be that of all.")
     if chosen["follow"] and (len(bodies) > 1 or chosen["dry-run"]):
         raise BadSetting("--follow is about one job that runs: leave it or --dry-run out.")
+    if attached:
+        _attach(bodies, folders, chosen)
+        return
     for body, folder in zip(bodies, folders, strict=True):
         job = send(
             body,
@@ -152,6 +155,20 @@ def submit(context: typer.Context, words: Words = None, **chosen: Any) -> None:
         )
         if job is not None and chosen["follow"]:
             _follow(job)
+
+
+def _attach(
+    bodies: list[dict[str, Any]], folders: list[Path | None], chosen: Mapping[str, Any]
+) -> None:
+    """Submit a job and run its command in this terminal."""
+    from carrel.cli import attached
+
+    if len(bodies) > 1 or chosen["follow"]:
+        raise BadSetting("-it is about one job in this terminal: leave it or the others out.")
+    body, command = attached.held(bodies[0])
+    job = send(body, dry_run=False, replace=bool(chosen["replace"]), folder=folders[0])
+    if job is not None and (code := attached.run_beside(job, command, remove=bool(chosen["rm"]))):
+        raise typer.Exit(code)
 
 
 def _follow(job: "Workload") -> None:
@@ -212,11 +229,18 @@ def _folder(body: Mapping[str, Any], chosen: Mapping[str, Any]) -> Path | None:
     return None
 
 
-def _say_what_has_no_effect(name: str, chosen: Mapping[str, Any]) -> None:
-    if chosen["tty"]:
-        note(NO_EFFECT.format(option="-it", name=name or "NAME"))
-    if chosen["rm"]:
-        note("--rm has no effect: a job stays listed until `carrel delete job`.")
+def _is_attached(name: str, chosen: dict[str, Any]) -> bool:
+    """Whether the command runs in this terminal; says what has no effect."""
+    from carrel.cli import attached
+
+    found = bool(chosen["tty"]) and attached.has_terminal()
+    if found and not any(chosen[flag] for flag in ("interactive", "file")):
+        chosen["interactive"] = True
+    if chosen["tty"] and not found:
+        note(NO_EFFECT.format(name=name or "NAME"))
+    if chosen["rm"] and not found:
+        note("--rm has no effect without -it: a job stays listed until `carrel delete job`.")
+    return found and not chosen["dry-run"]
 
 
 def send(
