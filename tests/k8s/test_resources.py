@@ -68,6 +68,17 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Training", {"command": ["x"], "restartPolicy": "Always"}, 'supported values: "on-failure"'),
     ("Workspace", {"command": ["x"], "tasks": 2}, "`tasks` 1: a workspace is one task"),
     (
+        "Workspace",
+        {"command": ["x"], "restartWhenStalled": True},
+        "no `restartWhenStalled` or `stallAfterSeconds`: they are for trainings",
+    ),
+    (
+        "Training",
+        {"command": ["x"], "restartWhenStalled": True, "restartPolicy": "never"},
+        "`restartPolicy` other than `never` with `restartWhenStalled`",
+    ),
+    ("Training", {"command": ["x"], "stallAfterSeconds": 5}, "greater than or equal to 60"),
+    (
         "InferenceEndpoint",
         {"command": ["x"], "inference": {"minReplicas": 2}},
         "`minReplicas` not above `maxReplicas`",
@@ -138,6 +149,13 @@ def test_every_kind_is_taken(namespace: str, kubectl: Kubectl) -> None:
     assert {f"{one['kind'].lower()}.carrel.dev/{one['metadata']['name']}" for one in manifests} <= {
         *listed
     }
+
+
+@pytest.mark.parametrize("kind", ["Training", "DistributedTraining", "Workspace"])
+def test_a_rule_for_stalls_may_be_left_open(namespace: str, kubectl: Kubectl, kind: str) -> None:
+    spec = {"command": ["x"], "restartWhenStalled": None, "stallAfterSeconds": None}
+    told = kubectl.apply(manifest(kind, "open", spec), words=("--dry-run=server",))
+    assert told.code == 0, told.error
 
 
 @pytest.mark.parametrize(("kind", "spec", "sentence"), REFUSED)
