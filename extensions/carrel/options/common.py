@@ -46,7 +46,7 @@ MACHINE: Final = (
     of_field("gpu-memory", RESOURCES, "gpu_memory_bytes", value=values.GPU_MEMORY,
              text="Memory of a GPU that it shares, in place of GPUs: 5G."),
     of_field("gpu-devices", RESOURCES, "gpu_devices",
-             text="Of how many GPUs of one node it has that share each: 2 with --gpus 0.25."),
+             text="Of how many GPUs of one node it has that share each: 2, with 0.25 GPUs."),
     of_field("mig-profile", RESOURCES, "mig_profile", shown="PROFILE",
              text="A MIG instance in place of GPUs: 1g.10gb."),
     of_field("cpu", RESOURCES, "cpu_millicores", value=values.CPU,

@@ -33,7 +33,16 @@ FIRST: Final[Mapping[str, frozenset[str]]] = {
     "schedule": ALWAYS | {"notebook", "schedule", "time-zone"},
     "tensorboard": frozenset({"name", "project", "tensorboard"}),
 }
-LABELS: Final = {"gpus": "GPUs", "cpu": "CPU", "cpu-limit": "CPU limit", "param": "Parameters"}
+LABELS: Final = {
+    "gpus": "GPUs",
+    "gpu-memory": "GPU memory",
+    "gpu-devices": "GPUs to share",
+    "gpu-type": "GPU models",
+    "mig-profile": "MIG profile",
+    "cpu": "CPU",
+    "cpu-limit": "CPU limit",
+    "param": "Parameters",
+}
 Given = Mapping[str, Any]
 
 

@@ -22,6 +22,7 @@ ASSETS: Final = "Put together from"
 WORDS: Final = {
     "gpus": "GPUs",
     "gpu-memory": "GPU memory",
+    "gpu-devices": "GPUs to share",
     "gpu-type": "GPU models",
     "mig-profile": "MIG profile",
     "cpu": "CPUs",
