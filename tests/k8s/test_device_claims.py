@@ -177,3 +177,80 @@ async def test_an_allocation_that_a_killed_scheduler_left_is_taken_back(here: Si
             return [pool for pool, _ in await given(here, "a")] == [where]
 
         await comes_to_be(in_place)
+
+
+@pytest.fixture
+async def named(here: Site) -> str:
+    """An extended resource that the class stands for."""
+    resource = f"gpus.example.org/{here.name}"
+    body = {"spec": {"extendedResourceName": resource}}
+    await here.client.patch(DEVICE_CLASSES, here.name, body)
+    return resource
+
+
+async def add_asking(here: Site, word: str, name: str, resource: str, count: int = 1) -> None:
+    amounts = {"cpu": "1", resource: str(count)}
+    container = {
+        "name": "main",
+        "image": "none",
+        "resources": {"requests": amounts, "limits": {resource: str(count)}},
+    }
+    await here.add_pod(word, name, containers=[container])
+
+
+async def test_extended_resources_are_served_by_devices_and_freed(here: Site, named: str) -> None:
+    async with running(here.scheduler()):
+        await add_asking(here, "a", "two", named, 2)
+        await here.until(lambda: "two" in here.bound("a"), "the pod with two devices")
+        await add_asking(here, "b", "b-0", named)
+        await add_asking(here, "b", "b-1", named)
+        await here.until(lambda: len(here.bound("b")) == 2, "the two of their own quota")
+        found = await given(here, "a", "b")
+        assert len(found) == len(set(found)) == 4
+        pod = await here.client.get(PODS, "two", here.namespace("a"))
+        [(name, claim)] = (await claims(here, "a")).items()
+        told = pod["status"]["extendedResourceClaimStatus"]
+        assert told["resourceClaimName"] == name
+        [mapping] = told["requestMappings"]
+        assert (mapping["containerName"], mapping["resourceName"]) == ("main", named)
+        assert mapping["requestName"] == claim["spec"]["devices"]["requests"][0]["name"]
+        assert claim["metadata"]["annotations"] == {
+            "resource.kubernetes.io/extended-resource-claim": "true"
+        }
+        results = claim["status"]["allocation"]["devices"]["results"]
+        assert {one["pool"] for one in results} == {pod["spec"]["nodeName"]}
+        await add_asking(here, "a", "next", named, 2)
+        await here.until(told_words(here, "a", "next"), "why the next waits")
+        await here.finish(here.of("a")["two"])
+        await here.until(lambda: "next" in here.bound("a"), "the next, on what was freed")
+
+
+def told_words(here: Site, word: str, name: str) -> Callable[[], bool]:
+    """Whether a pod was told anything."""
+    return told(here, word, name, ".")
+
+
+async def test_a_claim_that_a_killed_scheduler_made_is_deleted_and_made_anew(
+    here: Site, named: str
+) -> None:
+    space = here.namespace("a")
+    await add_asking(here, "a", "p", named)
+    pod = await here.client.get(PODS, "p", space)
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "p",
+        "uid": pod["metadata"]["uid"],
+        "controller": True,
+    }
+    meta = {
+        "name": "left",
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [owner],
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+    }
+    await here.client.create(RESOURCE_CLAIMS, {"metadata": meta, "spec": asked(here)}, space)
+    async with running(here.scheduler()):
+        await here.until(lambda: "p" in here.bound("a"), "the pod with a claim of its own")
+        assert "left" not in await claims(here, "a")
+        assert len(await given(here, "a")) == 1

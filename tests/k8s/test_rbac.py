@@ -187,6 +187,32 @@ class TestRights:
         assert "patched" in patched(allocated, "--subresource=status")
         assert "reserves claims for pods" in patched(other, "--subresource=status")
 
+    def test_claims_that_the_scheduler_makes_are_those_of_extended_resources(
+        self, installed: ControlPlane, kubectl: Kubectl
+    ) -> None:
+        mark = "resource.kubernetes.io/extended-resource-claim"
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
+        exactly = {"deviceClassName": "gpu.nvidia.com"}
+
+        def made(name: str, **meta: Any) -> dict[str, Any]:
+            return {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": "carrel-a", **meta},
+                "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+            }
+
+        special = {"annotations": {mark: "true"}, "ownerReferences": [owner]}
+        words = "claims for extended resources of a pod"
+        until_refused(kubectl, made("theirs"), "scheduler", words)
+        until_refused(kubectl, made("bare", annotations={mark: "true"}), "scheduler", words)
+        accepted = kubectl.apply(made("ours", **special), words=as_somebody("scheduler"))
+        assert accepted.code == 0, accepted.error
+        assert kubectl.apply(made("kept")).code == 0
+        what = ("delete", "resourceclaim", "kept", "-n", "carrel-a")
+        told = kubectl.run(*what, *as_somebody("scheduler"))
+        assert words in told.error
+
     def test_work_is_made_in_ones_own_name(self, kubectl: Kubectl) -> None:
         until_refused(kubectl, training("bob"), "a", "spec.user: ada is right")
         assert kubectl.apply(training("ada"), words=as_somebody("a")).code == 0

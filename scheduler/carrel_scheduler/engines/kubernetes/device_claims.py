@@ -7,11 +7,17 @@ Kubernetes' controller frees the devices.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import AllocateClaim, ReleaseClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
+    ExtendedClaim,
+    is_special,
+    manifest,
+)
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     FINALIZER,
     RESOURCE_CLAIMS,
@@ -19,7 +25,8 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     ResourceClaim,
 )
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.errors import Conflict, NotFound
+from carrel_scheduler.kube.errors import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.kube.resources import PODS
 
 MOST_TRIES: Final = 5
 
@@ -35,6 +42,39 @@ async def allocate(client: KubeClient, order: AllocateClaim) -> None:
         NotAllocated: it is gone, made anew, being deleted, or in use.
         KubeError: as the API server says.
     """
+    if order.special is not None:
+        order = await _make_special(client, order, order.special)
+    await _allocate(client, order)
+    if order.special is not None:
+        await _tell_pod(client, order, order.special)
+
+
+async def _make_special(
+    client: KubeClient, order: AllocateClaim, special: ExtendedClaim
+) -> AllocateClaim:
+    """Make the claim for a pod's extended resources, or find that of an earlier try."""
+    try:
+        made = await client.create(
+            RESOURCE_CLAIMS, manifest(special), order.namespace, type=ResourceClaim
+        )
+    except AlreadyExists:
+        made = await client.get(RESOURCE_CLAIMS, order.claim, order.namespace, type=ResourceClaim)
+        owner = made.metadata.controller
+        if not is_special(made) or owner is None or owner.uid != order.pod_uid:
+            raise NotAllocated(f"resource claim {order.claim} is somebody else's") from None
+        if made.spec != special.claim.spec:
+            raise NotAllocated(f"resource claim {order.claim} asks for something else") from None
+    return replace(order, claim_uid=made.metadata.uid)
+
+
+async def _tell_pod(client: KubeClient, order: AllocateClaim, special: ExtendedClaim) -> None:
+    """Write which request of the claim serves which container, for the node to read."""
+    told = {"resourceClaimName": order.claim, "requestMappings": list(special.mappings)}
+    body = {"metadata": {"uid": order.pod_uid}, "status": {"extendedResourceClaimStatus": told}}
+    await client.patch(PODS, order.pod, body, order.namespace, sub="status")
+
+
+async def _allocate(client: KubeClient, order: AllocateClaim) -> None:
     for _ in range(MOST_TRIES):
         claim = await _read(client, order)
         if claim.status.allocation is not None or claim.status.reserved_for:
@@ -54,12 +94,30 @@ async def release(client: KubeClient, order: ReleaseClaim) -> None:
 
     Does nothing where the claim is gone or has changed. Raises ``KubeError``.
     """
+    if order.special:
+        await _delete_special(client, order)
+        return
     body = {
         "metadata": {"resourceVersion": order.version},
         "status": {"allocation": None, "reservedFor": None},
     }
     try:
         await client.patch(RESOURCE_CLAIMS, order.claim, body, order.namespace, sub="status")
+    except (Conflict, NotFound):
+        return
+
+
+async def _delete_special(client: KubeClient, order: ReleaseClaim) -> None:
+    """Delete a claim that was made for extended resources: nobody uses it."""
+    try:
+        claim = await client.get(RESOURCE_CLAIMS, order.claim, order.namespace, type=ResourceClaim)
+        if claim.metadata.uid != order.special:
+            return
+        if FINALIZER in claim.metadata.finalizers:
+            kept = [one for one in claim.metadata.finalizers if one != FINALIZER]
+            body = _of_version(claim, finalizers=kept)
+            await client.patch(RESOURCE_CLAIMS, order.claim, body, order.namespace)
+        await client.delete(RESOURCE_CLAIMS, order.claim, order.namespace, uid=order.special)
     except (Conflict, NotFound):
         return
 

@@ -127,7 +127,7 @@ class ClusterNodes:
 
     def claims_changed(self, pod: ExternalPod | None, node: str) -> None:
         """What the claims of a pod were given belongs to somebody else from now on."""
-        if pod is not None and pod.manifest.spec.resource_claims:
+        if pod is not None and self._devices.asks(pod.manifest):
             self._changed.add(node)
 
     def described(self, name: str) -> Node:
@@ -141,6 +141,7 @@ class ClusterNodes:
 
     def leave(self, name: str) -> None:
         """Handle a deleted node; deletions of unmanaged pods there are reported separately."""
+        self._devices.forget_node(name)
         if self._known.pop(name, None) is not None:
             self._changed.add(name)
             self._health_changes[name] = NodeHealth.GONE

@@ -345,7 +345,7 @@ class ReconcilePass:
 
     def has_devices(self, pod: ExternalPod, node: str, counted: Request) -> bool:
         """Whether a node has what the claims of a pod ask for free, as many GPUs as counted."""
-        if not pod.manifest.spec.resource_claims:
+        if not self.places.devices.asks(pod.manifest):
             return True
         return self.places.devices.fit(pod.manifest, node, counted.gpus) is not None
 

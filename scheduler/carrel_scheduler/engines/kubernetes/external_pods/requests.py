@@ -89,7 +89,8 @@ log = logging.getLogger(__name__)
 def asks_for(pod: Pod, counted: Request, devices: DeviceClaims) -> bool:
     """Whether a pod asks for the amounts of a request, wherever it may run."""
     try:
-        asked = request_of(needs_of(pod, devices.access(pod).gpus), ANYWHERE)
+        access = devices.access(pod)
+        asked = request_of(needs_of(pod, access.gpus, access.instead), ANYWHERE)
     except PodRefused:
         return False
     return asked == replace(counted, where=ANYWHERE)
@@ -137,8 +138,9 @@ class PendingRequests:
         """A pod that runs holds what its containers ask for, whatever else it says."""
         bare = msgspec.structs.replace(pod.metadata, annotations={})
         try:
-            claimed = self._places.devices.access(pod).gpus
-            needs = needs_of(msgspec.structs.replace(pod, metadata=bare), claimed)
+            claimed = self._places.devices.access(pod)
+            bare_pod = msgspec.structs.replace(pod, metadata=bare)
+            needs = needs_of(bare_pod, claimed.gpus, claimed.instead)
         except PodRefused as error:
             log.warning("the use of pod %s is not counted: %s", pod.metadata.name, error)
             return

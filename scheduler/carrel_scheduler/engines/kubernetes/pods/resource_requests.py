@@ -20,7 +20,7 @@ Shares of GPUs are asked for by annotations, since no resource of Kubernetes is 
 | ``carrel.dev/gpu-devices: "2"`` | ``gpu-fraction-num-devices`` | so many GPUs of one node |
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Final
@@ -152,17 +152,20 @@ class Needs:
     extended: tuple[tuple[str, int], ...] = ((PODS, 1),)
 
 
-def needs_of(pod: Pod, claimed_gpus: int = 0) -> Needs:
+def needs_of(pod: Pod, claimed_gpus: int = 0, instead: Collection[str] = ()) -> Needs:
     """The resource needs of a pod.
 
     Args:
         pod: of whomever.
         claimed_gpus: so many GPUs its claims of dynamic resource allocation ask for.
+        instead: extended resources that claims serve in place of device plugins.
 
     Raises:
         PodRefused: a quantity or annotation that means nothing, or more than any node has.
     """
     total = _total(pod)
+    for name in instead:
+        total.pop(name, None)
     if claimed_gpus:
         total[CLAIMED_GPUS] = claimed_gpus * NANO
     _refuse_too_much(total)

@@ -339,6 +339,19 @@ class PodResourceClaimStatus(Kube, frozen=True):
     resource_claim_name: str = ""
 
 
+class ExtendedResourceMapping(Kube, frozen=True):
+    """An extended resource of a container that devices of a claim serve."""
+
+    resource_name: str = ""
+
+
+class ExtendedResourceClaimStatus(Kube, frozen=True):
+    """The claim that a scheduler made for a pod's extended resources."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ExtendedResourceMapping, ...] = ()
+
+
 class WorkloadReference(Kube, frozen=True):
     """A group of pods in a Workload of Kubernetes 1.35; each ``pod_group_replica_key`` is one."""
 
@@ -431,6 +444,7 @@ class PodStatus(Kube, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
 class Pod(Kube, frozen=True):

@@ -13,8 +13,15 @@ from itertools import islice, product
 from typing import Any, Final
 
 import msgspec
-from cachetools import LRUCache
 
+from carrel_scheduler.engines.kubernetes.pods.devices.allocation import allocation_of
+from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
+    ExtendedClaim,
+    classes_by_resource,
+    is_special,
+    offered_by_plugins,
+    special_claim,
+)
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import (
     GPU_DRIVERS,
     DeviceId,
@@ -25,10 +32,10 @@ from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
     MOST_CHOICES,
     MOST_DEVICES,
     Match,
-    RequestedDevices,
     choices,
     match,
 )
+from carrel_scheduler.engines.kubernetes.pods.devices.serving import Asks, ServingNodes
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     AllocatedDevice,
     DeviceClass,
@@ -49,8 +56,9 @@ class AllocateClaim:
     """A claim is given devices, and reserved for a pod, before the pod is bound.
 
     Attributes:
-        claim_uid: it is that very claim.
+        claim_uid: it is that very claim; empty for a special one, which is made now.
         allocation: what its status says from then on.
+        special: it is for the pod's extended resources.
     """
 
     namespace: str
@@ -59,15 +67,20 @@ class AllocateClaim:
     pod: str
     pod_uid: str
     allocation: Mapping[str, Any]
+    special: ExtendedClaim | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseClaim:
-    """A claim is taken back from a pod that was not bound; in this version only."""
+    """A claim is taken back from a pod that was not bound; in this version only.
+
+    ``special`` is the uid of one that was made for its extended resources: it is deleted.
+    """
 
     namespace: str
     claim: str
     version: str
+    special: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,38 +91,16 @@ class ClaimAccess:
         gpus: so many of the devices are GPUs.
         nodes: where they can be served; ``None`` without claims.
         waits: what has to happen before, in words; empty when nothing.
+        instead: the extended resources that devices serve in place of a device plugin.
     """
 
     gpus: int = 0
     nodes: frozenset[str] | None = None
     waits: str = ""
+    instead: frozenset[str] = NOTHING
 
 
 NO_CLAIMS: Final = ClaimAccess()
-MOST_KEPT: Final = 1000
-_Asks = tuple[RequestedDevices, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """GPUs that requests come to, and nodes: with devices free, and where GPUs have to become free.
-
-    A node with so many free GPUs that the core would place the pod, but not the right ones, is
-    neither.
-    """
-
-    gpus: int
-    now: frozenset[str]
-    later: frozenset[str]
-
-
-@dataclass(slots=True)
-class _Kept:
-    """Answers for equal requests, and for each node with the version that they are of."""
-
-    version: int = -1
-    served: _Served | None = None
-    nodes: dict[str, tuple[tuple[int, int], tuple[int | None, bool]]] = field(default_factory=dict)
 
 
 class _Waits(Exception):  # noqa: N818 - an outcome to handle
@@ -123,6 +114,7 @@ class DeviceClaims:
     Attributes:
         releases: claims to be taken back from pods that are not bound.
         changed: nodes whose devices, or their use, changed.
+        backed: the class of each extended resource that devices serve and no device plugin.
     """
 
     inventory: Inventory = field(default_factory=lambda: Inventory(GPU_DRIVERS))
@@ -134,8 +126,15 @@ class DeviceClaims:
     _holders: dict[DeviceId, set[Key]] = field(default_factory=dict)
     _decided: dict[str, dict[Key, tuple[DeviceId, ...]]] = field(default_factory=dict)
     _plugin: set[str] = field(default_factory=set)
-    _kept: LRUCache[_Asks, "_Kept"] = field(default_factory=lambda: LRUCache(MOST_KEPT))
     _uses: Counter[str] = field(default_factory=Counter)
+    backed: dict[str, str] = field(default_factory=dict)
+    backed_version: int = 0
+    _allocatable: dict[str, frozenset[str]] = field(default_factory=dict)
+    _special: dict[str, Key] = field(default_factory=dict)
+    _serving: ServingNodes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._serving = ServingNodes(self.inventory, self._uses, self._offered, self._free)
 
     # Events
 
@@ -144,6 +143,8 @@ class DeviceClaims:
         self.drop_claim(claim)
         key = _key(claim)
         self._claims[key] = claim
+        if is_special(claim) and (owner := claim.metadata.controller) is not None:
+            self._special[owner.uid] = key
         if claim.status.allocation is not None:
             for decided in self._decided.values():
                 for device in decided.pop(key, ()):  # its status tells it from now on
@@ -157,6 +158,8 @@ class DeviceClaims:
         key = _key(claim)
         before = self._claims.pop(key, None)
         self.releases.pop(key, None)
+        if before is not None and (owner := before.metadata.controller) is not None:
+            self._special.pop(owner.uid, None)
         for device in () if before is None else _allocated(before):
             self._holders.get(device, set()).discard(key)
             self._use_changed(device)
@@ -171,11 +174,23 @@ class DeviceClaims:
         """A class appeared or changed."""
         self._classes[one.metadata.name] = one
         self.version += 1
+        self._follow_resources()
 
     def drop_class(self, one: DeviceClass) -> None:
         """A class is gone."""
         self._classes.pop(one.metadata.name, None)
         self.version += 1
+        self._follow_resources()
+
+    def _follow_resources(self) -> None:
+        """Classes, or what device plugins offer, may have changed."""
+        plugins = frozenset[str]().union(*self._allocatable.values())
+        found = classes_by_resource(self._classes.values())
+        backed = {name: of for name, of in found.items() if name not in plugins}
+        if backed != self.backed:
+            self.backed = backed
+            self.backed_version += 1
+            self.version += 1
 
     def take_changed(self) -> set[str]:
         """The nodes whose devices, or their use, changed since the last call."""
@@ -193,6 +208,7 @@ class DeviceClaims:
     def described(self, node: Node) -> Node:
         """The node with its GPUs that claims ask for, where no device plugin offers GPUs."""
         name = node.metadata.name
+        self._see_allocatable(name, node.status.allocatable)
         if bool(gpu_resource(node)) != (name in self._plugin):
             self._plugin ^= {name}
             self._uses[name] += 1
@@ -209,6 +225,20 @@ class DeviceClaims:
             allocatable={**node.status.allocatable, **offered},
         )
         return msgspec.structs.replace(node, status=status)
+
+    def _see_allocatable(self, node: str, allocatable: Mapping[str, str]) -> None:
+        try:
+            offered = offered_by_plugins(allocatable)
+        except PodRefused:
+            offered = NOTHING
+        if self._allocatable.get(node, NOTHING) != offered:
+            self._allocatable[node] = offered
+            self._follow_resources()
+
+    def forget_node(self, node: str) -> None:
+        """A node is gone, and what its device plugins offered."""
+        if self._allocatable.pop(node, NOTHING):
+            self._follow_resources()
 
     def used_by_others(self, node: str, holds: Callable[[str], bool]) -> int:
         """How many GPUs of a node belong to claims of pods that hold nothing in the core."""
@@ -231,23 +261,31 @@ class DeviceClaims:
         Raises:
             PodRefused: they ask for what is not given out.
         """
-        if not pod.spec.resource_claims:
-            return NO_CLAIMS
         if pod.spec.node_name:
-            return ClaimAccess(gpus=self._gpus_of_bound(pod))
+            return self._of_bound(pod)
+        special = special_claim(pod, self.backed) if self.backed else None
+        if not pod.spec.resource_claims and special is None:
+            return NO_CLAIMS
+        instead = NOTHING if special is None else special.names
         try:
             options = self._options(pod)
         except _Waits as error:
-            return ClaimAccess(nodes=NOTHING, waits=str(error))
-        best = self._serving(options[0])
+            return ClaimAccess(nodes=NOTHING, waits=str(error), instead=instead)
+        best = self._serving.of(options[0], self.version)
         for asks in options:
-            found = self._serving(asks)
+            found = self._serving.of(asks, self.version)
             if found.now:
                 best = found
                 break
             if not best.later:
                 best = found
-        return ClaimAccess(gpus=best.gpus, nodes=best.now | best.later)
+        return ClaimAccess(gpus=best.gpus, nodes=best.now | best.later, instead=instead)
+
+    def asks(self, pod: Pod) -> bool:
+        """Whether a pod asks for devices, by claims or by extended resources."""
+        if pod.spec.resource_claims or pod.status.extended_resource_claim_status is not None:
+            return True
+        return bool(self.backed) and special_claim(pod, self.backed) is not None
 
     def decide(self, pod: Pod, node: str, gpus: int) -> tuple[AllocateClaim, ...]:
         """The allocations to write before a pod is bound to a node; they count from now on."""
@@ -255,10 +293,15 @@ class DeviceClaims:
         if not found:
             return ()
         by_claim: dict[str, Match] = {}
+        namespace = pod.metadata.namespace
         names = [self._claim_name(pod, use) for use in pod.spec.resource_claims]
+        claims = {name: self._claims[namespace, name] for name in names if name}
+        special = special_claim(pod, self.backed)
+        if special is not None:
+            names.append(special.claim.metadata.name)
+            claims[special.claim.metadata.name] = special.claim
         for ask, device in found:
             by_claim.setdefault(names[ask.claim] or "", []).append((ask, device))
-        namespace = pod.metadata.namespace
         self._decided[pod.metadata.uid] = {
             (namespace, name): tuple(device.id for _, device in matched)
             for name, matched in by_claim.items()
@@ -269,10 +312,11 @@ class DeviceClaims:
             AllocateClaim(
                 namespace=namespace,
                 claim=name,
-                claim_uid=self._claims[namespace, name].metadata.uid,
+                claim_uid=claims[name].metadata.uid,
                 pod=pod.metadata.name,
                 pod_uid=pod.metadata.uid,
-                allocation=self._allocation(self._claims[namespace, name], matched, node),
+                allocation=allocation_of(claims[name], matched, node, self._classes),
+                special=special if special is not None and claims[name] is special.claim else None,
             )
             for name, matched in by_claim.items()
         )
@@ -298,17 +342,20 @@ class DeviceClaims:
             return None
         for asks in options:
             found = match(asks, self._free(node))
-            if found is not None and gpus in (None, self._count(found)):
+            if found is not None and gpus in (None, self._serving.count(found)):
                 return found
         return None
 
-    def _options(self, pod: Pod) -> list[_Asks]:
+    def _options(self, pod: Pod) -> list[Asks]:
         """The requests of a pod's claims: each combination of alternatives, the best first."""
         uses = pod.spec.resource_claims
         names = [name for use in uses if (name := self._claim_name(pod, use))]
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise PodRefused("claim", "spec.resourceClaims", twice, "each claim once")
         each = [self._choices(pod, use, number) for number, use in enumerate(uses)]
+        if (special := special_claim(pod, self.backed)) is not None:
+            self._check_special(pod)
+            each.append(choices(special.claim, len(uses), self._classes))
         found = [
             tuple(ask for asks in combined for ask in asks)
             for combined in islice(product(*each), MOST_CHOICES)
@@ -320,7 +367,20 @@ class DeviceClaims:
                 raise PodRefused("claim", "spec.resourceClaims", wanted, expected)
         return found
 
-    def _choices(self, pod: Pod, use: PodResourceClaim, number: int) -> list[_Asks]:
+    def _check_special(self, pod: Pod) -> None:
+        """A claim that was made for the pod's extended resources before is deleted first."""
+        uid = pod.metadata.uid
+        key = self._special.get(uid)
+        if key is None or key in self._decided.get(uid, {}):
+            return
+        meta = self._claims[key].metadata
+        if meta.deletion_timestamp is None:
+            self.releases[key] = ReleaseClaim(
+                meta.namespace, meta.name, meta.resource_version, meta.uid
+            )
+        raise _Waits(f"the devices of its resource claim `{meta.name}` are being released")
+
+    def _choices(self, pod: Pod, use: PodResourceClaim, number: int) -> list[Asks]:
         claim = self._free_claim(pod, use)
         if claim is None:
             return [()]
@@ -374,46 +434,6 @@ class DeviceClaims:
             self.releases[key] = ReleaseClaim(meta.namespace, meta.name, meta.resource_version)
             raise _Waits(f"the devices of its resource claim `{meta.name}` are being released")
 
-    def _serving(self, asks: _Asks) -> "_Served":
-        """The devices that serve these requests; equal pods share one cached answer."""
-        version = self.version + self.inventory.version
-        kept = self._kept.get(asks)
-        if kept is None:
-            kept = self._kept[asks] = _Kept()
-        if kept.version != version or kept.served is None:
-            kept.version, kept.served = version, self._find(asks, kept)
-        return kept.served
-
-    def _find(self, asks: _Asks, kept: "_Kept") -> "_Served":
-        now: set[str] = set()
-        later: set[str] = set()
-        most = 0
-        for node in self.inventory.nodes():
-            version = self._uses[node], self.inventory.versions[node]
-            known = kept.nodes.get(node)
-            if known is None or known[0] != version:
-                known = kept.nodes[node] = version, self._find_on(node, asks)
-            gpus, free = known[1]
-            if gpus is not None:
-                most = max(most, gpus)
-                (now if free else later).add(node)
-        return _Served(most, frozenset(now), frozenset(later))
-
-    def _find_on(self, node: str, asks: _Asks) -> tuple[int | None, bool]:
-        """How many GPUs requests come to on a node, and whether devices are free for them.
-
-        ``None``: the node does not serve them, or not as long as other GPUs are free there.
-        """
-        free = self._free(node)
-        found = match(asks, free)
-        if found is not None:
-            return self._count(found), True
-        found = match(asks, self._offered(node))
-        count = 0 if found is None else self._count(found)
-        if sum(self.inventory.is_gpu(one.id) for one in free) < count:
-            return count, False
-        return None, False
-
     def _offered(self, node: str) -> list[NodeDevice]:
         """The devices of a node that claims may get."""
         plugin = node in self._plugin
@@ -433,38 +453,23 @@ class DeviceClaims:
             if one.id not in decided and not self._holders.get(one.id)
         ]
 
-    def _count(self, found: Match) -> int:
-        return sum(self.inventory.is_gpu(device.id) for _, device in found)
-
-    def _gpus_of_bound(self, pod: Pod) -> int:
-        """The GPUs allocated to a pod's claims."""
+    def _of_bound(self, pod: Pod) -> ClaimAccess:
+        """The GPUs allocated to the claims of a bound pod."""
+        special = pod.status.extended_resource_claim_status
+        if not pod.spec.resource_claims and special is None:
+            return NO_CLAIMS
+        names = [self._claim_name(pod, use) for use in pod.spec.resource_claims]
+        instead = NOTHING
+        if special is not None:
+            names.append(special.resource_claim_name)
+            instead = frozenset(one.resource_name for one in special.request_mappings)
         found = {
             device
-            for use in pod.spec.resource_claims
-            if (name := self._claim_name(pod, use))
-            and (claim := self._claims.get((pod.metadata.namespace, name))) is not None
+            for name in names
+            if name and (claim := self._claims.get((pod.metadata.namespace, name))) is not None
             for device in _allocated(claim)
         }
-        return sum(self.inventory.is_gpu(device) for device in found)
-
-    def _allocation(self, claim: ResourceClaim, matched: Match, node: str) -> dict[str, Any]:
-        results = [
-            {"request": ask.request, "driver": one.id[0], "pool": one.id[1], "device": one.id[2]}
-            | ({"tolerations": msgspec.to_builtins(ask.tolerations)} if ask.tolerations else {})
-            for ask, one in matched
-        ]
-        config: list[dict[str, Any]] = []
-        for ask in dict.fromkeys(ask for ask, _ in matched):
-            of = self._classes[_class_of(claim, ask.request)]
-            config += [
-                {"source": "FromClass", "requests": [ask.request], **one} for one in of.spec.config
-            ]
-        config += [{"source": "FromClaim", **one} for one in claim.spec.devices.config]
-        field = {"key": "metadata.name", "operator": "In", "values": [node]}
-        return {
-            "devices": {"results": results, **({"config": config} if config else {})},
-            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
-        }
+        return ClaimAccess(gpus=self._serving.gpus(found), instead=instead)
 
 
 def _key(claim: ResourceClaim) -> Key:
@@ -485,11 +490,3 @@ def _id(one: AllocatedDevice) -> DeviceId:
 def _is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
     owner = claim.metadata.controller
     return owner is not None and owner.uid == pod.metadata.uid
-
-
-def _class_of(claim: ResourceClaim, name: str) -> str:
-    """The class of a request, or of its alternative ``request/alternative``."""
-    parent, _, alternative = name.partition("/")
-    request = next(one for one in claim.spec.devices.requests if one.name == parent)
-    of = request.exactly or next(one for one in request.first_available if one.name == alternative)
-    return of.device_class_name

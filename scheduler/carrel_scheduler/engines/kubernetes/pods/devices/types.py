@@ -91,6 +91,7 @@ class DeviceClassSpec(Kube, frozen=True):
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: Config = ()
+    extended_resource_name: str = ""
 
 
 class DeviceClass(Kube, frozen=True):

@@ -163,7 +163,7 @@ class NeighbourConstraints:
         if known.volumes is not None and claims_of(pod):
             reach = known.volumes.reach(pod, known.nodes)
             yield reach.nodes, reach.waits, "reaches all its volumes"
-        if pod.spec.resource_claims:
+        if known.devices.asks(pod):
             claims = known.devices.access(pod)
             what = "has the devices that its resource claims ask for"
             yield claims.nodes, claims.waits, what
@@ -290,12 +290,13 @@ class PlacementConstraints:
         return sum(self._versions())
 
     @property
-    def manner(self) -> tuple[int, int, bool, bool]:
+    def manner(self) -> tuple[int, int, int, bool, bool]:
         """Changes when any answer may have become another one, which is rare."""
         nodes = self.nodes
         return (
             self.neighbours.held_version,
             self.groups.version,
+            self.devices.backed_version,
             nodes.mixes_gpus,
             nodes.has_soft_taints,
         )
@@ -365,7 +366,7 @@ class PlacementConstraints:
 
     def still_fits(self, pod: Pod, node: str) -> bool:
         """Whether a node still serves a pod, now that others have been given their places."""
-        if pod.spec.resource_claims and self.devices.fit(pod, node) is None:
+        if self.devices.asks(pod) and self.devices.fit(pod, node) is None:
             return False
         open_nodes, _, _ = self._around.open_to(pod)
         return open_nodes is None or node in open_nodes
@@ -407,15 +408,17 @@ class PlacementConstraints:
     ) -> tuple[object, ...]:
         text = _encode((pod.spec, pod.metadata.annotations))
         key: tuple[object, ...] = (text, groups, together, self.manner)
-        if not (self.neighbours.keep_others_away or _looks_around(pod)):
+        devices = self.devices.asks(pod)
+        if not (self.neighbours.keep_others_away or devices or _looks_around(pod)):
             return key
         meta = pod.metadata
-        own = meta.uid if claims_of(pod) or pod.spec.resource_claims else ""
+        own = meta.uid if claims_of(pod) or devices else ""
         made = pod.status.resource_claim_statuses
         return (*key, meta.namespace, own, made, tuple(sorted(meta.labels.items())))
 
     def _ask(self, pod: Pod, groups: frozenset[str] | None, *, together: bool) -> PlacementRequest:
-        needs = needs_of(pod, self.devices.access(pod).gpus)
+        access = self.devices.access(pod)
+        needs = needs_of(pod, access.gpus, access.instead)
         liked = wishes_of(pod, self.nodes, self.neighbours)
         by_role = self.groups.by_role
         terms = node_terms(pod.spec, needs, self.nodes, groups, by_role=by_role, liked=liked)
@@ -456,9 +459,7 @@ def _looks_around(pod: Pod) -> bool:
     """Whether the answer depends on the pod's own name, namespace or labels."""
     affinity = pod.spec.affinity
     between = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
-    spec = pod.spec
-    claims = claims_of(pod) or spec.resource_claims
-    return bool(between or claims or spec.topology_spread_constraints)
+    return bool(between or claims_of(pod) or pod.spec.topology_spread_constraints)
 
 
 def _none_of(nodes: frozenset[str] | None, what: str) -> str:

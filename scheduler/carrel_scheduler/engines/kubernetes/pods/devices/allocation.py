@@ -1,0 +1,47 @@
+"""The allocation of a claim as Kubernetes' own scheduler writes it: pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from carrel_scheduler.engines.kubernetes.pods.devices.matching import Match
+from carrel_scheduler.engines.kubernetes.pods.devices.types import DeviceClass, ResourceClaim
+
+
+def allocation_of(
+    claim: ResourceClaim, matched: Match, node: str, classes: Mapping[str, DeviceClass]
+) -> dict[str, Any]:
+    """Devices, configuration and node of a claim.
+
+    Args:
+        claim: with its specification.
+        matched: its requests and the devices that they are given.
+        node: where these are.
+        classes: by name.
+    """
+    results = [
+        {"request": ask.request, "driver": one.id[0], "pool": one.id[1], "device": one.id[2]}
+        | ({"tolerations": msgspec.to_builtins(ask.tolerations)} if ask.tolerations else {})
+        for ask, one in matched
+    ]
+    config: list[dict[str, Any]] = []
+    for ask in dict.fromkeys(ask for ask, _ in matched):
+        of = classes[_class_of(claim, ask.request)]
+        config += [
+            {"source": "FromClass", "requests": [ask.request], **one} for one in of.spec.config
+        ]
+    config += [{"source": "FromClaim", **one} for one in claim.spec.devices.config]
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {
+        "devices": {"results": results, **({"config": config} if config else {})},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+    }
+
+
+def _class_of(claim: ResourceClaim, name: str) -> str:
+    """The class of a request, or of its alternative ``request/alternative``."""
+    parent, _, alternative = name.partition("/")
+    request = next(one for one in claim.spec.devices.requests if one.name == parent)
+    of = request.exactly or next(one for one in request.first_available if one.name == alternative)
+    return of.device_class_name

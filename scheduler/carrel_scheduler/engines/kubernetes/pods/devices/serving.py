@@ -1,0 +1,106 @@
+"""Which nodes serve requests for devices, now or once GPUs become free there."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from cachetools import LRUCache
+
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import Inventory, NodeDevice
+from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
+    Match,
+    RequestedDevices,
+    match,
+)
+
+MOST_KEPT: Final = 1000
+Asks = tuple[RequestedDevices, ...]
+DevicesOf = Callable[[str], list[NodeDevice]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingResult:
+    """GPUs that requests come to, and nodes: with devices free, and where GPUs have to become free.
+
+    A node with so many free GPUs that the core would place the pod, but not the right ones, is
+    neither.
+    """
+
+    gpus: int
+    now: frozenset[str]
+    later: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Answers for equal requests, and for each node with the version that they are of."""
+
+    version: int = -1
+    served: ServingResult | None = None
+    nodes: dict[str, tuple[tuple[int, int], tuple[int | None, bool]]] = field(default_factory=dict)
+
+
+class ServingNodes:
+    """Answers as things are; equal requests share one until something changes.
+
+    Args:
+        inventory: devices of all nodes.
+        uses: counts how often the use of a node's devices changed.
+        offered, free: devices of a node that claims may get at all, and now.
+    """
+
+    def __init__(
+        self, inventory: Inventory, uses: Counter[str], offered: DevicesOf, free: DevicesOf
+    ) -> None:
+        self._inventory, self._uses = inventory, uses
+        self._offered, self._free = offered, free
+        self._kept: LRUCache[Asks, _Kept] = LRUCache(MOST_KEPT)
+
+    def of(self, asks: Asks, version: int) -> ServingResult:
+        """The nodes that serve these requests; ``version``: of claims and classes."""
+        version += self._inventory.version
+        kept = self._kept.get(asks)
+        if kept is None:
+            kept = self._kept[asks] = _Kept()
+        if kept.version != version or kept.served is None:
+            kept.version, kept.served = version, self._find(asks, kept)
+        return kept.served
+
+    def _find(self, asks: Asks, kept: _Kept) -> ServingResult:
+        now: set[str] = set()
+        later: set[str] = set()
+        most = 0
+        for node in self._inventory.nodes():
+            version = self._uses[node], self._inventory.versions[node]
+            known = kept.nodes.get(node)
+            if known is None or known[0] != version:
+                known = kept.nodes[node] = version, self._find_on(node, asks)
+            gpus, free = known[1]
+            if gpus is not None:
+                most = max(most, gpus)
+                (now if free else later).add(node)
+        return ServingResult(most, frozenset(now), frozenset(later))
+
+    def _find_on(self, node: str, asks: Asks) -> tuple[int | None, bool]:
+        """How many GPUs requests come to on a node, and whether devices are free for them.
+
+        ``None``: the node does not serve them, or not as long as other GPUs are free there.
+        """
+        free = self._free(node)
+        found = match(asks, free)
+        if found is not None:
+            return self.count(found), True
+        found = match(asks, self._offered(node))
+        count = 0 if found is None else self.count(found)
+        if sum(self._inventory.is_gpu(one.id) for one in free) < count:
+            return count, False
+        return None, False
+
+    def count(self, found: Match) -> int:
+        """How many of the devices are GPUs."""
+        return self.gpus(device.id for _, device in found)
+
+    def gpus(self, devices: Iterable[tuple[str, str, str]]) -> int:
+        """How many of these are GPUs."""
+        return sum(self._inventory.is_gpu(one) for one in devices)
