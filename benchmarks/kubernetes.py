@@ -1,6 +1,7 @@
 """Measurements on a real API server with Node objects; see the modules they stand in.
 
 ``python -m benchmarks.kubernetes bind [--nodes 500] [--jobs 4000] [--rounds 1] [--json]``
+``python -m benchmarks.kubernetes bind [--share 0.5 | --gangs 3000x3]``
 ``python -m benchmarks.kubernetes relist|churn ...``: as ``benchmarks.kubernetes_watch`` says
 """
 
@@ -8,6 +9,7 @@ import argparse
 import sys
 
 from benchmarks import kubernetes_bind, kubernetes_watch
+from benchmarks.kubernetes_bind_load import Load
 from benchmarks.report import show
 
 
@@ -17,11 +19,14 @@ def bind() -> None:
     parser.add_argument("what", choices=("bind",))
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=4000)
+    parser.add_argument("--share", default="", help="each asks for that part of a GPU")
+    parser.add_argument("--gangs", type=Load.gangs, help="so many gangs of so many: 3000x3")
     parser.add_argument("--rounds", type=int, default=1, help="of both, each first in turn")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    figures = kubernetes_bind.bind(given.nodes, given.jobs, given.rounds)
-    show(f"Binding, {given.nodes} nodes, {given.jobs} pods", figures, as_json=given.json)
+    load = given.gangs or Load(pods=given.jobs, share=given.share)
+    figures = kubernetes_bind.bind(given.nodes, load, given.rounds)
+    show(f"Binding, {given.nodes} nodes, {load.pods} pods", figures, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,13 @@ to two projects that each have half of the GPUs guaranteed; and its bindings pas
 refuses those of former schedulers. Then, on the full cluster, 100 pods leave and 100 come, several
 times; the middle time counts.
 
+With ``--share 0.5`` ours places pods that each ask for that part of a GPU, and holds every GPU that
+it shares with a reservation pod; the nodes' answers are played. kube-scheduler knows no parts: its
+pods ask for whole GPUs. With ``--gangs 3000x3`` the pods are so many gangs of so many, which ours
+binds whole or not at all, while kube-scheduler binds the same pods one by one.
+
 ``python -m benchmarks.kubernetes bind [--nodes 500] [--jobs 4000] [--rounds 1] [--json]``
+``python -m benchmarks.kubernetes bind [--share 0.5 | --nodes 5000 --gangs 3000x3]``
 """
 
 import asyncio
@@ -24,7 +30,13 @@ import yaml
 
 from benchmarks import kubernetes_cluster
 from benchmarks.kubernetes_bind_figures import OURS, PEER, Run, figures, together
-from benchmarks.kubernetes_cluster import Cluster, cpu_seconds, memory_mib, pod
+from benchmarks.kubernetes_bind_load import (
+    NAMESPACES,
+    PROJECTS,
+    Load,
+    ReservationAnswers,
+)
+from benchmarks.kubernetes_cluster import Cluster, cpu_seconds, memory_mib
 from benchmarks.report import Figure, median
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
@@ -33,12 +45,11 @@ from carrel_scheduler.kube.reflector import ChangeKind
 from carrel_scheduler.kube.resources import PODS
 from carrel_scheduler.kube.writes import Writer
 from carrel_scheduler.ledger.open import open_ledger
-from carrel_schema.names import SYSTEM_NAMESPACE
+from carrel_schema.names import RESERVATIONS_NAMESPACE, SYSTEM_NAMESPACE
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s.cluster import binaries
 from k8s.cluster.waiting import free_port
 
-PROJECTS: Final = ("vision", "speech")
 POLICY: Final = Path(__file__).parents[1] / "deploy" / "kubernetes" / "fencing.yaml"
 CHURN: Final = 100
 CHURNS: Final = 5
@@ -80,44 +91,50 @@ class Watcher:
                 raise RuntimeError(f"{missing} of {len(names)} pods were not bound") from None
 
 
-async def measure(cluster: Cluster, start: Starter, nodes: int, jobs: int) -> Run:
+async def measure(cluster: Cluster, start: Starter, nodes: int, load: Load) -> Run:
     """Fill the cluster, then churn; ``start`` starts a scheduler and gives its pid."""
     client = cluster.client()
     watcher = Watcher(client)
-    watching = asyncio.create_task(watcher.run())
+    answers = ReservationAnswers(client, watcher.feed)
+    watching = [asyncio.create_task(one.run()) for one in (watcher, answers)]
     try:
         await kubernetes_cluster.add_nodes(client, nodes)
-        for project in PROJECTS:
-            await kubernetes_cluster.add_namespace(client, f"carrel-{project}")
+        for namespace in (*NAMESPACES, RESERVATIONS_NAMESPACE):
+            await kubernetes_cluster.add_namespace(client, namespace)
         await watcher.feed.synced()
         name, pid = await asyncio.to_thread(start, cluster, nodes)
+        load = load if name == OURS else load.for_peer()
         run = Run()
         before, writes = cpu_seconds(pid), cluster.writes()
         began = time.monotonic()
-        names = [f"job-{number:05}" for number in range(jobs)]
-        sent = await _submit(client, name, names)
+        names = [f"job-{number:05}" for number in range(load.pods)]
+        sent = await _submit(client, name, load, names)
         await watcher.all_bound(names)
-        run.rate = jobs / (max(watcher.bound[one] for one in names) - began)
+        run.rate = load.pods / (max(watcher.bound[one] for one in names) - began)
         run.latencies = [watcher.bound[one] - sent[one] for one in names]
         run.cpu, run.memory = cpu_seconds(pid) - before, memory_mib(pid)
         await asyncio.sleep(2)  # events that are still on their way
-        run.writes = (cluster.writes() - writes) / jobs
-        run.churn = await _churns(client, watcher, name, names)
+        run.writes = (cluster.writes() - writes - answers.written) / load.pods
+        if load.gang_size == 1:
+            run.churn = await _churns(client, watcher, name, load, names)
         return run
     finally:
-        watching.cancel()
+        for one in watching:
+            one.cancel()
         await watcher.feed.close()
         await client.close()
 
 
-async def _submit(client: KubeClient, scheduler: str, names: list[str]) -> dict[str, float]:
+async def _submit(
+    client: KubeClient, scheduler: str, load: Load, names: list[str]
+) -> dict[str, float]:
     """Create pods, many at once; returns when each was sent."""
     sent: dict[str, float] = {}
 
     async def create(number: int, name: str) -> None:
-        body = pod(name, scheduler)
+        body = load.pod(number, name, scheduler)
         sent[name] = time.monotonic()
-        await client.create(PODS, body, f"carrel-{PROJECTS[number % 2]}")
+        await client.create(PODS, body, load.namespace(number))
 
     async with Writer(32) as writer:
         waiting = [writer.submit(partial(create, number, one)) for number, one in enumerate(names)]
@@ -125,32 +142,26 @@ async def _submit(client: KubeClient, scheduler: str, names: list[str]) -> dict[
     return sent
 
 
-async def _churns(client: KubeClient, watcher: Watcher, scheduler: str, names: list[str]) -> float:
+async def _churns(
+    client: KubeClient, watcher: Watcher, scheduler: str, load: Load, names: list[str]
+) -> float:
     """Some leave a full cluster and as many come, several times; the middle of the seconds."""
     took = []
     for turn in range(CHURNS):
         leaving = names[turn * CHURN : (turn + 1) * CHURN]
         coming = [f"late-{turn}-{number:03}" for number in range(len(leaving))]
-        took.append(await _churn(client, watcher, scheduler, leaving, coming))
+        began = time.monotonic()
+        async with Writer(32) as writer:
+            deletions = (_deletion(client, load, n, one) for n, one in enumerate(leaving))
+            await asyncio.gather(*map(writer.submit, deletions))
+        await _submit(client, scheduler, load, coming)
+        await watcher.all_bound(coming)
+        took.append(max(watcher.bound[one] for one in coming) - began)
     return median(took)
 
 
-async def _churn(
-    client: KubeClient, watcher: Watcher, scheduler: str, leaving: list[str], coming: list[str]
-) -> float:
-    """Seconds from the first leaving until all that came are bound."""
-    began = time.monotonic()
-    async with Writer(32) as writer:
-        await asyncio.gather(
-            *(writer.submit(_deletion(client, n, one)) for n, one in enumerate(leaving))
-        )
-    await _submit(client, scheduler, coming)
-    await watcher.all_bound(coming)
-    return max(watcher.bound[one] for one in coming) - began
-
-
-def _deletion(client: KubeClient, number: int, name: str) -> Any:
-    namespace = f"carrel-{PROJECTS[number % 2]}"
+def _deletion(client: KubeClient, load: Load, number: int, name: str) -> Any:
+    namespace = load.namespace(number)
     return lambda: client.delete(PODS, name, namespace, grace_seconds=0)
 
 
@@ -171,6 +182,7 @@ def start_ours(cluster: Cluster, nodes: int) -> tuple[str, int]:
             "CARREL_DATABASE_URL": url,
             "CARREL_STATE_DIR": str(folder),
             "CARREL_NAMESPACE": SYSTEM_NAMESPACE,
+            "CARREL_GPU_IMAGE": "none",
         },
     )
     _await_text(log, "ready", process)
@@ -229,12 +241,12 @@ def _await_text(log: Path, text: str, process: "subprocess.Popen[bytes]") -> Non
         time.sleep(0.1)
 
 
-def bind(nodes: int, jobs: int, rounds: int) -> list[Figure]:
+def bind(nodes: int, load: Load, rounds: int) -> list[Figure]:
     """Both schedulers, one after the other, each of them first in turn."""
     runs: dict[str, list[Run]] = {PEER: [], OURS: []}
     sides = [(PEER, start_peer), (OURS, start_ours)]
     for turn in range(rounds):
         for name, start in sides if turn % 2 == 0 else reversed(sides):
             with kubernetes_cluster.cluster() as cluster:
-                runs[name].append(asyncio.run(measure(cluster, start, nodes, jobs)))
-    return figures(together(runs[OURS]), together(runs[PEER]))
+                runs[name].append(asyncio.run(measure(cluster, start, nodes, load)))
+    return figures(together(runs[OURS]), together(runs[PEER]), load)

@@ -11,6 +11,7 @@ variable                   meaning
 ``CARREL_DATABASE_URL``    SQLAlchemy URL of the ledger that has the projects
 ``CARREL_STATE_DIR``       folder for what is kept beside it
 ``CARREL_NAMESPACE``       where the lease of leadership lives
+``CARREL_GPU_IMAGE``       image of the pods that hold shared GPUs; without it no GPU is shared
 =========================  =====================================================================
 
 It says ``ready`` on its standard output once it places pods, and ends on SIGTERM.
@@ -51,6 +52,8 @@ from carrel_scheduler.engines.kubernetes.leadership import (
     StateFolderLock,
 )
 from carrel_scheduler.engines.kubernetes.provisioning.types import ProvisioningSettings
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import ReservationSettings
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
 from carrel_scheduler.ledger.open import open_ledger
@@ -126,6 +129,7 @@ class Standalone:
         leader: claims the lease; ``None``: nobody else schedules here, in epoch ``epoch``.
         ours: the cluster knows our kinds: groups of nodes and of pods are followed.
         provisioning: how nodes are asked for.
+        gpu_image: of the pods that hold shared GPUs; empty: no GPU is shared.
     """
 
     client: KubeClient
@@ -139,6 +143,7 @@ class Standalone:
     stale_grace_s: float = 60.0
     ours: bool = False
     provisioning: ProvisioningSettings = NO_PROVISIONING
+    gpu_image: str = ""
 
     async def run(self, stop: asyncio.Event, began: asyncio.Event) -> None:
         """Schedule until ``stop``; ``began`` is set once the first turn may come.
@@ -172,6 +177,7 @@ class Standalone:
         executor = Executor(NoTasks(), self.ledger, self.launch, NoHub())
         loop = Reconciler(self.ledger, executor, clock=self.now, external_pods=external_pods)
         feeds = Feeds.of(self.client, ours=self.ours)
+        gpus = self._gpus(feeds, epoch) if self.gpu_image else None
         work = ExternalPodRunner(
             self.client,
             feeds,
@@ -183,11 +189,14 @@ class Standalone:
             instance=self.instance,
             now=self.now,
             limits=self.limits,
+            gpus=gpus,
         )
         projects, workloads = await recover(loop, (), ())
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(work.run(began, loop.epoch))]
+                if gpus is not None:
+                    tasks.append(group.create_task(gpus.run()))
                 await began.wait()
                 tasks += [
                     group.create_task(watch_projects(self.ledger, loop, projects)),
@@ -198,8 +207,14 @@ class Standalone:
                 for task in tasks:
                     task.cancel()
         finally:
+            if gpus is not None:
+                await gpus.close()
             await feeds.close()
             await work.executor.flush()
+
+    def _gpus(self, feeds: Feeds, epoch: int) -> GpuReservations:
+        settings = ReservationSettings(image=self.gpu_image)
+        return GpuReservations(self.client, feeds.pods, settings, epoch=lambda: epoch, now=self.now)
 
 
 async def serve() -> None:
@@ -221,7 +236,8 @@ async def serve() -> None:
     clocks = Clocks(time.monotonic, time.time)
     leader = Leader(client, namespace, instance, clocks, seat=seat.name)
     launch = LaunchSettings(api_url="", checkpoint_root=state, tokens=TaskTokens(os.urandom(32)))
-    scheduler = Standalone(client, ledger, launch, instance, time.time, leader)
+    image = os.environ.get("CARREL_GPU_IMAGE", "")
+    scheduler = Standalone(client, ledger, launch, instance, time.time, leader, gpu_image=image)
     said = asyncio.create_task(_say(began))
     try:
         await scheduler.run(stop, began)
