@@ -29,9 +29,10 @@ class UserUsage:
         slots = tasks.job.take(rows)
         mine = np.array(self._fair, np.bool_).take(jobs.queue.take(slots))
         rows, slots = rows[mine], slots[mine]
-        gpus, cores = tasks.gpu_of(rows).tolist(), tasks.host[0].take(rows).tolist()
-        for slot, gpu, cpu in zip(slots.tolist(), gpus, cores, strict=True):
-            self.add(jobs.at(slot), (gpu, cpu))
+        gpus = np.bincount(slots, tasks.gpu_of(rows)).astype(np.int64)
+        cores = np.bincount(slots, tasks.host[0].take(rows)).astype(np.int64)
+        for slot in np.unique(slots).tolist():
+            self.add(jobs.at(slot), (gpus.item(slot), cores.item(slot)))
         for job in state.reserved.values():
             for _, place in job.reservation:
                 self.add(job, place.amounts)

@@ -23,10 +23,14 @@ def follow(changes: PassChanges) -> None:
     if not cache.used_up and not cache.some_lowered:
         return
     cache.some_lowered = False
+    scopes: dict[tuple[str, str], str] = {}
     for entry in cache:
         status = entry.workload.status
         if not entry.holding and wants_resources(entry.workload):
-            scope = scope_over(cache, entry.workload, cache.used_up)
+            whose = entry.workload.meta.project, entry.workload.spec.user
+            if whose not in scopes:
+                scopes[whose] = _scope_of(cache, *whose, cache.used_up)
+            scope = scopes[whose] if _asks_for_gpus(entry.workload) else ""
             if scope != status.lowered_by:
                 status.lowered_by = scope
                 changes.mark(entry)
@@ -50,9 +54,17 @@ def _queue_anew(changes: PassChanges, entry: CachedWorkload) -> None:
 
 def scope_over(cache: WorkloadCache, workload: Workload, scopes: Collection[str]) -> str:
     """The widest of these scopes that contains this work; empty: none, or it asks for no GPU."""
-    resources, meta = workload.spec.resources, workload.meta
-    if not (resources.gpu_milli or resources.gpu_memory_mib or resources.mig_profile):
+    if not _asks_for_gpus(workload):
         return ""
-    department = cache.rules_of(meta.project)[0].department
-    over = scopes_over(project=meta.project, department=department, user=workload.spec.user)
-    return next((str(one) for one in over if str(one) in scopes), "")
+    return _scope_of(cache, workload.meta.project, workload.spec.user, scopes)
+
+
+def _asks_for_gpus(workload: Workload) -> bool:
+    resources = workload.spec.resources
+    return bool(resources.gpu_milli or resources.gpu_memory_mib or resources.mig_profile)
+
+
+def _scope_of(cache: WorkloadCache, project: str, user: str, scopes: Collection[str]) -> str:
+    department = cache.rules_of(project)[0].department
+    over = map(str, scopes_over(project=project, department=department, user=user))
+    return next((one for one in over if one in scopes), "")
