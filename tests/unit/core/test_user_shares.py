@@ -156,6 +156,17 @@ def test_large_work_of_who_holds_least_starves_and_of_others_does_not() -> None:
     run.submit(of("ada", 10, 6), *(of("bea", n) for n in range(11, 30)))
     run.wait(100.0)
     assert "ada10" in run.state.reserved
+    older = Run(node("n", 8), shared(), settings=settings)
+    older.submit(*small)
+    older.step()
+    older.submit(of("bea", 8), of("bea", 9))
+    older.wait(1.0)
+    older.submit(of("ada", 10, 6))
+    older.finish("bea0")
+    older.finish("bea1")
+    older.wait(100.0)
+    assert "ada10" in older.state.reserved
+    assert len(older.running()) == 6, "older work of who holds more waits for it, too"
     heavy = Run(node("n", 8), shared(), settings=settings)
     heavy.submit(of("ada", 0, 4), *(of("bea", n) for n in range(1, 5)))
     heavy.step()
