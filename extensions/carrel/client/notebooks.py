@@ -283,7 +283,7 @@ def tensorboard(
 
 
 def _shows(board: Workload, jobs: Sequence[str]) -> bool:
-    """Whether a TensorBoard can be used for these jobs."""
+    """Whether a TensorBoard has not ended and shows exactly these jobs."""
     spec = board.spec
     ended = board.status.phase in ("succeeded", "failed") or spec.delete
     return not ended and spec.tensorboard is not None and set(spec.tensorboard.jobs) == set(jobs)

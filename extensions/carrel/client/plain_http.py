@@ -51,7 +51,7 @@ class Failure(Exception):  # noqa: N818 - an outcome of one attempt; the caller 
 
 
 def why(error: OSError) -> str:
-    """In words, why there is no connection."""
+    """Why there is no connection, in words."""
     if isinstance(error, ssl.SSLError):
         return "its certificate is not trusted"
     if isinstance(error, socket.gaierror):
@@ -187,7 +187,7 @@ def _exchange(
 
 
 def _abort(connection: http.client.HTTPConnection) -> None:
-    """End what a thread may be waiting for."""
+    """Abort the operation for which a thread may be waiting."""
     sock = connection.sock
     if sock is not None:
         with contextlib.suppress(OSError):

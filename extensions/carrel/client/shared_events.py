@@ -87,7 +87,7 @@ _streams: WeakKeyDictionary[AsyncClient, dict[str, SharedStream]] = WeakKeyDicti
 async def listening(
     client: AsyncClient, project: str, name: str = EVERYTHING
 ) -> AsyncIterator[AsyncGenerator[Event | None]]:
-    """See ``SharedStream.listening``. Enter this in the client's own loop."""
+    """See ``SharedStream.listening``. To be used in the client's own loop."""
     mine = _streams.setdefault(client, {})
     if project not in mine:
         mine[project] = SharedStream(project)

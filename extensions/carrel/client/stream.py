@@ -24,7 +24,7 @@ FIRST_RETRIES: Final = 3
 
 @dataclass(slots=True)
 class Message:
-    """One event as it comes over the wire."""
+    """One event in the form of the API."""
 
     event: str
     data: str

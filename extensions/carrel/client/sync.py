@@ -48,7 +48,7 @@ def blocking(
 def iterating(
     method: Callable[Concatenate[Any, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[Any, P], Generator[T, None, None]]:
-    """The same for a method that yields."""
+    """``blocking`` for a method that yields."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
@@ -72,7 +72,7 @@ class Endpoint:
 
 
 class Client:
-    """Talks to Carrel; see ``AsyncClient`` for arguments and errors.
+    """A client without ``await``; see ``AsyncClient`` for arguments and errors.
 
     Closes its connections when it is no longer used, or at the end of the process.
 

@@ -74,7 +74,7 @@ class Terminal(_Session):
         await self._send(["stdin", text])
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Tell the size of the terminal."""
+        """Set the terminal's size."""
         await self._send(["set_size", rows, columns])
 
     async def _send(self, message: list[str | int]) -> None:

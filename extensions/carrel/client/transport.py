@@ -81,7 +81,7 @@ def segment(text: str) -> str:
 
 
 class Answered(Protocol):
-    """What an answer says before its body is read."""
+    """The head of an answer, before its body is read."""
 
     @property
     def status(self) -> int:
@@ -89,11 +89,11 @@ class Answered(Protocol):
 
     @property
     def reason(self) -> str | None:
-        """The words behind the status."""
+        """The reason phrase of the status."""
 
     @property
     def content_type(self) -> str:
-        """The media type, without its parameters."""
+        """The media type without parameters."""
 
     async def read(self) -> bytes:
         """The body."""
@@ -172,7 +172,7 @@ class Transport:
         return f"{self._base}/api/v1{path}"
 
     def headers(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """What goes with every request."""
+        """The headers of every request."""
         own = {"Authorization": f"token {self.settings.token}", "User-Agent": USER_AGENT}
         return own | self._origin | dict(more or {})
 
@@ -321,7 +321,7 @@ class Transport:
             raise self._unreachable(error) from error
 
     async def check(self, response: Answered) -> None:
-        """Raise what a response other than success means."""
+        """Raise the error for an unsuccessful response."""
         if response.status < 300:
             return
         if response.status == 401:
@@ -342,7 +342,7 @@ class Transport:
 
 
 def _channel() -> str:
-    """Through what somebody asks; the audit log shows it."""
+    """The channel of the request for the audit log."""
     return "notebook" if "ipykernel" in sys.modules else os.environ.get(CHANNEL, "api")
 
 
@@ -356,7 +356,7 @@ def encoded(body: Any) -> tuple[bytes | None, dict[str, str]]:
 
 
 def problem(status: int, content: bytes) -> ApiError:
-    """The error that a problem document describes."""
+    """The error for a problem document."""
     try:
         found = msgspec.json.decode(content, type=Problem)
     except msgspec.MsgspecError:

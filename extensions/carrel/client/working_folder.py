@@ -46,7 +46,7 @@ _MODULE: Final = "-m"
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder as it is sent.
+    """A folder to upload.
 
     Attributes:
         root: of the folder here.

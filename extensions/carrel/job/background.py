@@ -16,7 +16,7 @@ URGENT_PAUSE_SECONDS: Final = 0.2
 
 
 class Outcome(Enum):
-    """What came of the work."""
+    """The result of the work."""
 
     DONE = auto()
     LATER = auto()
@@ -65,7 +65,7 @@ class BackgroundWork(Generic[T]):
 
     @property
     def gave_up(self) -> bool:
-        """Whether all that comes is dropped."""
+        """Whether all further items are dropped."""
         return self._stopped
 
     def _run(self) -> None:

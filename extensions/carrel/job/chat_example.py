@@ -80,7 +80,7 @@ async def models(_: web.Request) -> web.Response:
 
 
 async def health(_: web.Request) -> web.Response:
-    """It is there."""
+    """Answer the readiness probe."""
     return web.Response(text="ok")
 
 

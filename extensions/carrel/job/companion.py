@@ -73,7 +73,7 @@ class Cell:
 
 
 class Stream(io.TextIOBase):
-    """Stands for ``sys.stdout`` or ``sys.stderr`` while a cell runs."""
+    """Replaces ``sys.stdout`` or ``sys.stderr`` while a cell runs."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -86,7 +86,7 @@ class Stream(io.TextIOBase):
 
 
 class Running:
-    """The cell that runs now, in the main thread."""
+    """The running cell, in the main thread."""
 
     cell: Cell | None = None
 
@@ -95,7 +95,7 @@ running = Running()
 
 
 def interrupt() -> None:
-    """Interrupt the cell that runs; without one nothing happens."""
+    """Interrupt the running cell; no effect without one."""
     if running.cell is not None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -144,7 +144,7 @@ class _Shell(InteractiveShell):
 
     @override
     def enable_gui(self, gui: Any = None) -> None:
-        """There is no window here."""
+        """Ignore GUI event loops: there is no display."""
 
 
 def encoded(data: dict[str, Any]) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class _Silent(WSGIRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class Service:

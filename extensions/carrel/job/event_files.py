@@ -90,7 +90,7 @@ class Records:
 
 
 def _plain(value: Any) -> bool | float | str:
-    """The value as a type that HPARAMS knows."""
+    """The value as a type of HPARAMS."""
     return value if isinstance(value, bool | int | float | str) else json.dumps(value)
 
 

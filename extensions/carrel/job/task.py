@@ -109,7 +109,7 @@ class ProcessExit:
 
 
 def _code_of(status: object) -> int:
-    """The exit code that ``sys.exit(status)`` gives."""
+    """The exit code of ``sys.exit(status)``."""
     if status is None:
         return 0
     return status if isinstance(status, int) else 1

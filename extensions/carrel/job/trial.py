@@ -37,7 +37,7 @@ def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Link:
-    """A trial's way to its experiment.
+    """The connection of a trial to its experiment.
 
     Args:
         url: of the trial's workload.
@@ -54,7 +54,7 @@ class Link:
         self._thread().put(body)
 
     def deliver(self, body: Mapping[str, Any]) -> None:
-        """Send now and wait until it was accepted."""
+        """Send the reports now, and wait until they are accepted."""
         if self._sender is not None:
             self._sender.put(body)
             self._sender.flush(LAST_SECONDS)
@@ -279,7 +279,7 @@ def use_link(link: Link) -> None:
 
 
 def trial(**defaults: Any) -> Trial:
-    """The trial that this process runs.
+    """The trial of this process.
 
     Example::
 

@@ -29,7 +29,7 @@ def connect() -> "Client":
 
 
 class Connection:
-    """Connects when first asked. ``make`` is replaced by tests."""
+    """The client, connected on first use. Tests replace ``make``."""
 
     def __init__(self, make: Callable[[], "Client"] = connect) -> None:
         self._make = make
@@ -85,7 +85,7 @@ def one_line() -> Iterator[None]:
 
 
 class PlainText:
-    """Text that shows itself as it is, without quotes."""
+    """Text that is displayed without quotes."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -96,7 +96,7 @@ class PlainText:
 
 
 def dry_run_text(body: Mapping[str, Any], answer: Forecast, size: int = 0) -> str:
-    """A dry run in words, and the specification."""
+    """The forecast in words, and the specification."""
     inputs = ", ".join(body.get("inputs", ()))
     devices, share = int(body.get("gpu_devices", 1)), float(body.get("gpus", 0))
     asked = wording.shares(devices, share) if devices > 1 else wording.gpus(share)

@@ -145,7 +145,7 @@ class GpuMagics(CarrelMagics):
         return view
 
     def _end_waiting(self, view: Any, seconds: float) -> None:
-        """In place of the view: how long it took."""
+        """Show in place of the view how long the wait took."""
         if view is None:
             return
         view.stop()

@@ -14,7 +14,7 @@ from carrel.options import Option, RequestFields, Surface
 
 
 class MagicParser(argparse.ArgumentParser):
-    """An argument parser that never leaves the kernel."""
+    """An argument parser that does not exit the kernel."""
 
     def __init__(self, magic: str, description: str) -> None:
         super().__init__(
@@ -81,7 +81,7 @@ class MagicParser(argparse.ArgumentParser):
             self.error(f"--{row.flag} {str(error).strip()}")
 
     def asked(self, parsed: argparse.Namespace, kinds: Sequence[str]) -> RequestFields:
-        """What the options ask for. Raises ``UsageError``."""
+        """The fields that the options set. Raises ``UsageError``."""
         flags = options.by_flag(options.rows(Surface.MAGIC, kinds))
         raw: dict[str, Any] = {
             flag: getattr(parsed, same_flag[0].key, None) for flag, same_flag in flags.items()

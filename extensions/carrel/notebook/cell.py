@@ -74,7 +74,7 @@ class CannotSend(BadSetting):
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What a training takes from the notebook.
+    """The names that a training uses from the notebook.
 
     Attributes:
         files: of the request.

@@ -68,7 +68,7 @@ def cell_variables(source: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def variables_of(source: str, given: list[str], namespace: Mapping[str, Any]) -> dict[str, bytes]:
-    """What goes to the companion, each packed. Raises ``CannotSend``.
+    """The variables for the companion, each packed. Raises ``CannotSend``.
 
     What the cell assigns as well may be old and need not go: it stays here if it cannot.
     """
@@ -109,7 +109,7 @@ class Companion:
         self._timer: asyncio.TimerHandle | None = None
 
     def submit(self) -> None:
-        """Ask for the GPU."""
+        """Submit the workload with the GPU."""
         folder = os.getcwd()  # noqa: PTH109 - the kernel's folder as a string
         idle = self.keep + IDLE_SECONDS
         route = {"access": "user", "max_request_bytes": 2 * MOST_BYTES, "idle_seconds": idle}
@@ -147,7 +147,7 @@ class Companion:
         return run
 
     def interrupt(self) -> None:
-        """Interrupt the cell that runs."""
+        """Interrupt the running cell."""
         with suppress(CarrelError):
             post = self._endpoint.post({"key": self._key}, "interrupt", seconds=5)
             self._client.loop.run(post)
@@ -173,7 +173,7 @@ class Companion:
         self._client.loop.call(start)
 
     def hold(self) -> None:
-        """Do not give it back yet."""
+        """Cancel the pending release of the GPU."""
         timer, self._timer = self._timer, None
         if timer is not None:
             self._client.loop.call(timer.cancel)
@@ -252,7 +252,7 @@ class Companion:
                 return
 
     async def _why(self) -> str:
-        """The sentence for a companion that is gone."""
+        """Why the companion is gone, as a sentence."""
         workload = self.workload
         if workload is None:
             return "The companion has ended; run the cell again."
@@ -283,7 +283,7 @@ class CellRun:
         self._end: dict[str, Any] | None = None
 
     def started(self) -> None:
-        """The companion is there."""
+        """Handle the start of the companion."""
         self.frames.put(("started", None))
 
     def fail(self, error: Exception) -> None:

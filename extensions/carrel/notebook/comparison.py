@@ -27,7 +27,7 @@ Reference = str | Workload | Job
 
 
 class Comparison:
-    """Runs as they were when they were read.
+    """The runs as of the time they were read.
 
     Attributes:
         runs: with parameters, last metrics and curves; see ``carrel.comparing.Run``.

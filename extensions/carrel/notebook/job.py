@@ -50,12 +50,12 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Its name inside the project."""
+        """The name within the project."""
         return self._workload.name
 
     @property
     def project(self) -> str:
-        """The project it belongs to."""
+        """The project of the job."""
         return self._workload.project
 
     @property
@@ -119,7 +119,7 @@ class Job:
             raise NoResult(f"`{self.name}` {phase} without a result: {why}") from error
 
     def trials(self) -> "Trials":
-        """Of an experiment: its trials, with parameters and values."""
+        """The trials of an experiment, with parameters and values."""
         return self._client.trials(self.project, self.name)
 
     def run_best(self, kind: str = "training", name: str | None = None, **changes: Any) -> "Job":
@@ -153,7 +153,7 @@ class Job:
         return self._client.metrics(self.project, self.name)
 
     def artifacts(self) -> list[StoredFile]:
-        """The files that the job keeps beyond its end."""
+        """The artifacts of the job."""
         return list(self._client.artifacts(self.project, self.name).items)
 
     def fetch(self, path: str = "", to: str | Path = ".") -> list[Path]:

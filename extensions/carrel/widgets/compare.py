@@ -37,7 +37,7 @@ class CompareView(LiveView):
 
     @override
     async def follow(self) -> None:
-        """There is nothing to follow."""
+        """No effect: a comparison does not change."""
 
     @override
     def fallback(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class EndpointState:
 
     @property
     def status(self) -> EndpointStatus:
-        """Its own part of the status."""
+        """The endpoint's own part of the status."""
         return self.workload.status.endpoint or EndpointStatus()
 
     def take(self, event: Event, now: float) -> None:

@@ -58,7 +58,7 @@ class ExperimentState:
 
     @property
     def metric(self) -> str:
-        """The reported value that counts."""
+        """The name of the metric to optimize."""
         spec = self.workload.spec.experiment
         return spec.metric if spec is not None else "objective"
 

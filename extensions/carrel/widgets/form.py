@@ -55,7 +55,7 @@ class FormView(anywidget.AnyWidget):
 
     @property
     def job(self) -> Job | None:
-        """What was submitted last."""
+        """The job that was submitted last."""
         if not self.submitted:
             return None
         project, name = self.submitted["project"], self.submitted["name"]

@@ -73,7 +73,7 @@ class JobView(WorkView):
 
     @property
     def _ended(self) -> bool:
-        """Stopped is not ended: its owner may resume it."""
+        """Whether the job has ended; a stopped one may be resumed."""
         return self._story.phase in ("succeeded", "failed", "deleted")
 
     async def _take(self, event: Event) -> None:
@@ -110,7 +110,7 @@ class JobView(WorkView):
             await self._moved.wait()
 
     async def _read_run(self, project: str, name: str, attempt: int) -> bool:
-        """Read an attempt's output; whether to its end."""
+        """Read an attempt's output; returns whether its end was reached."""
         self._reading = asyncio.create_task(self._read(project, name, attempt))
         try:
             await asyncio.wait({self._reading})

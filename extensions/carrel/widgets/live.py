@@ -68,7 +68,7 @@ class LiveView(anywidget.AnyWidget):
         raise NotImplementedError
 
     def present(self) -> Mapping[str, Any]:
-        """The traits as they should be now."""
+        """The present values of the traits."""
         raise NotImplementedError
 
     @property
@@ -242,7 +242,7 @@ class WorkView(LiveView):
 
     @property
     def workload(self) -> Workload:
-        """The workload that is shown, as last received."""
+        """The shown workload, as last received."""
         raise NotImplementedError
 
     @override

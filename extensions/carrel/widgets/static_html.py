@@ -67,7 +67,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 
 def sentence(text: str) -> str:
-    """A sentence with its `names` set off."""
+    """A sentence with its `names` in bold."""
     parts = escape(text).split("`")
     return "".join(f"<b>{part}</b>" if index % 2 else part for index, part in enumerate(parts))
 

@@ -106,7 +106,7 @@ class QuotaView(QueryView):
 
     @classmethod
     def of(cls, client: Client) -> Self:
-        """The caller's, as the service knows them now."""
+        """The caller's quotas, as of now."""
         return cls(client, client.list_projects(), client.list_budgets(), client.whoami().user)
 
     @override
@@ -126,7 +126,7 @@ class QuotaView(QueryView):
         return [wording.budget_words(known[scope]) for scope in scopes if scope in known]
 
     def _ordered(self) -> list[Project]:
-        """By department, those of none last."""
+        """Projects by department, those without one last."""
         return [project for _, inside in by_department(self._projects) for project in inside]
 
     @override
@@ -172,7 +172,7 @@ def _lines(
 
 
 def _quota(project: Project) -> dict[str, Any]:
-    """What the quota line needs."""
+    """The values for the quota line."""
     use = project.use
     return {
         "name": project.name,

@@ -40,7 +40,7 @@ class ActivityTracker:
     _typed: set[str] = field(default_factory=set)
 
     def kernel_appeared(self, kernel: str) -> None:
-        """A kernel is there; seeing it again changes nothing."""
+        """Record a kernel; no effect for a known one."""
         self._executing.setdefault(kernel, set())
 
     def kernel_gone(self, kernel: str) -> None:
@@ -101,7 +101,7 @@ class ActivityTracker:
 
     @property
     def kernels(self) -> frozenset[str]:
-        """The kernels known."""
+        """The known kernels."""
         return frozenset(self._executing)
 
     def _settle(self) -> None:

@@ -38,7 +38,7 @@ class CarrelHandler(APIHandler):
 
     @override
     def initialize(self, workspace: WorkspaceStatus, follower: WorkFollower) -> None:
-        """Take what knows this workspace and its owner's work."""
+        """Set the reader of this workspace and its owner's work."""
         self.workspace, self.follower = workspace, follower
 
     def answer(self, body: Any) -> None:
@@ -91,7 +91,7 @@ class ExtendHandler(CarrelHandler):
     @override
     @web.authenticated
     async def post(self) -> None:
-        """Answer with the view after it."""
+        """Apply the request, and answer with the new view."""
         await self.workspace.extend()
         self.answer(await self.workspace.view())
 
@@ -214,7 +214,7 @@ class BestHandler(CarrelHandler):
     @override
     @web.authenticated
     async def post(self, project: str, name: str) -> None:
-        """Answer ``{"workload"}``: what was submitted."""
+        """Submit, and answer with ``{"workload"}``."""
         body = self.get_json_body()
         kind = body.get("kind") if isinstance(body, dict) else None
         if kind not in ("training", "inference"):
@@ -274,7 +274,7 @@ async def find_tensorboard(client: AsyncClient, project: str, job: str) -> Workl
 
 
 async def find_or_start_tensorboard(client: AsyncClient, project: str, job: str) -> Workload:
-    """The same, submitted if there is none. Raises ``CarrelError``."""
+    """Find a running TensorBoard, or submit one. Raises ``CarrelError``."""
     found = await find_tensorboard(client, project, job)
     return found or await client.create_workload(
         {

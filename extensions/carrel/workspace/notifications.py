@@ -31,7 +31,7 @@ ENDED_KEPT: Final = 100
 
 @dataclass(slots=True)
 class WorkNotifications:
-    """One person's work and the latest notifications about it.
+    """One user's work, and the latest notifications about it.
 
     Attributes:
         user: whose work counts.
@@ -50,11 +50,11 @@ class WorkNotifications:
 
     @property
     def known(self) -> frozenset[str]:
-        """The uids of the work that is known."""
+        """The uids of the known work."""
         return frozenset(self._known)
 
     def take_all(self, workloads: Sequence[Workload], known: frozenset[str]) -> None:
-        """How everything stood a moment ago.
+        """Replace the known work by a full listing.
 
         ``known`` was known before it was asked for: what of it is not there any more is gone.
         """
@@ -156,7 +156,7 @@ class WorkNotifications:
         )
 
     def _tidy(self) -> None:
-        """Forget the oldest of what has ended."""
+        """Drop the oldest entries of ended work."""
         ended = [one for one in self._known.values() if one.at_rest]
         for one in sorted(ended, key=lambda one: one.created_at)[: max(0, len(ended) - ENDED_KEPT)]:
             self._known.pop(one.uid)

@@ -98,7 +98,7 @@ _CAME_FROM_ELSEWHERE: Final = """<!doctype html><title>Carrel</title>
 
 
 class Guard(ProxyHandler):
-    """What a handler of ``jupyter-server-proxy`` is derived from first."""
+    """The first base class of ``jupyter-server-proxy``'s handlers."""
 
     sandboxed = False
 
@@ -120,7 +120,7 @@ class Guard(ProxyHandler):
 
     @override
     async def prepare(self, **kwargs: Any) -> None:
-        """Refuse what other sites ask for; then as ever."""
+        """Refuse requests of other sites, then prepare as usual."""
         if came_from_here(self.request):
             base: Any = super()
             await base.prepare(**kwargs)

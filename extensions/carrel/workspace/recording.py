@@ -98,7 +98,7 @@ class OutputRecorder:
         return known
 
     def find(self, kernel_id: str) -> RecordedKernel | None:
-        """What is recorded of a kernel."""
+        """The recorded outputs of a kernel."""
         return self._recorded.get(kernel_id)
 
     async def stop(self) -> None:

@@ -36,7 +36,7 @@ class PostTimer:
     _failures: int = 0
 
     def changed(self, now: float) -> None:
-        """Busy became idle or the other way round."""
+        """Report a change between busy and idle."""
         if self._changed_at is None:
             self._changed_at = now
 

@@ -29,7 +29,7 @@ def prepare() -> None:
 
 
 def _yarn_settings(*_: Any) -> dict[str, dict[str, str]]:
-    """What JupyterLab itself takes where there is no Node.js."""
+    """Settings of JupyterLab for machines without Node.js."""
     return {"yarn config": {}, "npm config": {}}
 
 

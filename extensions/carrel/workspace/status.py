@@ -47,7 +47,7 @@ class NotAWorkspace(CarrelError):  # noqa: N818 - reads as the fact it states
 
 
 class WorkspaceStatus:
-    """This workspace as the scheduler sees it.
+    """This workspace as the scheduler knows it.
 
     Attributes:
         limits: the last known; ``None`` before the first answer.
@@ -86,7 +86,7 @@ class WorkspaceStatus:
         return self.limits
 
     async def workload(self) -> Workload:
-        """The workload that is this server. Raises ``NotAWorkspace``, ``CarrelError``."""
+        """The workload of this server. Raises ``NotAWorkspace``, ``CarrelError``."""
         if self._workload is None:
             self._workload = await self._find()
         return self._workload

@@ -19,7 +19,7 @@ class CodeMethods:
     _transport: Transport
 
     async def upload_code(self, project: str, folder: str | Path) -> tuple[str, "LocalFolder"]:
-        """Upload what is not there yet of a folder.
+        """Upload the parts of a folder that the service does not have yet.
 
         Returns:
             Its digest, for ``{"code": {"digest": ...}}`` of a workload, and what was sent.

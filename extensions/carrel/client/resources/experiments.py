@@ -17,7 +17,7 @@ def experiment_path(project: str, name: str, part: str) -> str:
 
 
 class ExperimentMethods(WorkloadMethods):
-    """Read experiments, and submit their best trial."""
+    """Read experiments, and submit a workload with the best trial's parameters."""
 
     async def trials(self, project: str, name: str) -> Trials:
         """All trials of an experiment."""

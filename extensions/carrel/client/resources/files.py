@@ -60,7 +60,7 @@ class FileMethods:
         return await self._transport.ask("POST", path, StoredCopy, body=body)
 
     async def kept_checkpoints(self, project: str) -> Sequence[StoredCopy]:
-        """The checkpoints that people keep in a project."""
+        """The checkpoints that are kept in a project beyond their jobs."""
         path = f"/projects/{segment(project)}/checkpoints"
         return (await self._transport.ask("GET", path, CopyList)).items
 
@@ -72,7 +72,7 @@ class FileMethods:
     async def fetch(
         self, project: str, name: str, path: str = "", to: str | Path = ".", *, index: int = 0
     ) -> list[Path]:
-        """Copy a file or folder of a workload here.
+        """Copy a file or folder of a workload to this machine.
 
         While it runs that is one of its task's, relative to the folder it works in; afterwards one
         of its artifacts (by default all of them).

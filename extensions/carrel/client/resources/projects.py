@@ -25,7 +25,7 @@ ItemT = TypeVar("ItemT")
 
 
 class _Items(msgspec.Struct):
-    """The answer that wraps a list."""
+    """The list in an answer."""
 
     items: list[msgspec.Raw] = []
 
@@ -140,7 +140,7 @@ class ProjectMethods:
         return await self._items("/quota-findings", QuotaFinding)
 
     async def nodes(self) -> list[Node]:
-        """All nodes with their devices and who holds them."""
+        """All nodes with their devices and the work on them."""
         return await self._items("/nodes", Node)
 
     async def node(self, name: str) -> Node:

@@ -26,11 +26,11 @@ class Named(Protocol):
 
     @property
     def project(self) -> str:
-        """The project that it belongs to."""
+        """The project of the workload."""
 
     @property
     def name(self) -> str:
-        """Its name inside the project."""
+        """The name within the project."""
 
 
 Ref = Named | Key

@@ -161,7 +161,7 @@ class WarmMapMethods(WaitMethods, ExperimentMethods, CodeMethods):
         return digest
 
     async def _outputs(self, made: Workload) -> AsyncGenerator[tuple[int, bytes], None]:
-        """What items returned, until the map is at rest."""
+        """The outputs of items, until the map has ended."""
         seen: set[str] = set()
         async with aclosing(self.events(made.project, made.name)) as events:
             async for event in events:

@@ -288,7 +288,7 @@ class WorkloadMethods:
         port: int | None = None,
         external: bool = False,
     ) -> Workload:
-        """Give a placed workspace its command (the spawner only).
+        """Claim an allocated workspace, with its command (for the spawner only).
 
         ``external``: the caller runs the server itself at the workload's place.
         """
@@ -432,7 +432,7 @@ MOST_BYTES = 4 * 2**20 - 4096
 
 
 def split_batches(bodies: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Split bodies into lists that fit one request."""
+    """Split bodies into lists, each of which fits one request."""
     batch: list[Mapping[str, Any]] = []
     size = 0
     for body in bodies:

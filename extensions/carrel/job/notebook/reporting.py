@@ -14,7 +14,7 @@ PREEMPTED: Final = 143
 
 
 class NotebookProblem(Exception):  # noqa: N818 - an outcome to report
-    """Why the notebook was not run to its end.
+    """The reason why the notebook could not be run to its end.
 
     Attributes:
         code: stable word for the cause.

@@ -34,7 +34,7 @@ from carrel.job.worker.orders import Ended, Order
 
 
 def main(words: Sequence[str]) -> None:
-    """Run what comes until the parent closes the connection."""
+    """Run items until the parent closes the connection."""
     connection = Connection(int(words[0]))
     run = Calls(*words[1:]).run if len(words) > 1 else Scripts().run
     base, folder, path = dict(os.environ), Path.cwd(), list(sys.path)
@@ -160,7 +160,7 @@ class Calls:
         self._items: Sequence[bytes] = ()
 
     def run(self, order: Order) -> Ended:
-        """Call it for one item."""
+        """Call the function for one item."""
         try:
             value = self._unpacked()(pickle.loads(self._item(order.trial)))  # noqa: S301 - see above
         except Exception as error:  # noqa: BLE001 - handed back to the caller

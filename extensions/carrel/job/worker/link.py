@@ -26,7 +26,7 @@ class Pruned(BaseException):
 
 
 class WorkerLink(trials.Link):
-    """A trial's way to its experiment, through its worker.
+    """The connection of a trial to its experiment, through its worker.
 
     Args:
         url: of the worker's workload.
@@ -124,7 +124,7 @@ class WorkerLink(trials.Link):
 
 
 class WorkerReporter(report.Reporter):
-    """What ``carrel.report`` uses in a worker."""
+    """The implementation of ``carrel.report`` in a worker."""
 
     def __init__(self, link: WorkerLink) -> None:
         super().__init__(None)

@@ -33,7 +33,7 @@ class NotTaken(Exception):  # noqa: N818 - what happened
 
 
 class Scheduler:
-    """The worker's way to the scheduler."""
+    """The worker's connection to the scheduler."""
 
     def __init__(self, task: Task) -> None:
         self._url = task.reports_url.removesuffix("/reports")
@@ -48,7 +48,7 @@ class Scheduler:
         ]
 
     def output(self, content: bytes) -> None:
-        """Hand back what items returned. Raises ``NotTaken``, ``OSError``."""
+        """Send the results of items. Raises ``NotTaken``, ``OSError``."""
         digest = hashlib.sha256(content).hexdigest()
         self._request("PUT", f"outputs/{digest}", content, "application/octet-stream")
 

@@ -58,7 +58,7 @@ class Process:
         return found
 
     def log(self) -> str:
-        """The end of what the present trial has printed."""
+        """The end of the present trial's output."""
         end = self._output.seek(0, os.SEEK_END)
         first = max(self._began, end - 4 * LOG_CHARACTERS)
         content = os.pread(self._output.fileno(), end - first, first)

@@ -68,11 +68,11 @@ class AlertMethods:
         await self._transport.send("DELETE", f"/silences/{segment(name)}")
 
     async def list_channels(self) -> Sequence[ChannelOut]:
-        """Who is told of alerts, and how sending goes."""
+        """The notification channels, with the state of their deliveries."""
         return (await self._transport.ask("GET", CHANNELS, ChannelList)).items
 
     async def put_channel(self, name: str, fields: Mapping[str, Any]) -> ChannelOut:
-        """Make a channel, or replace it."""
+        """Create a channel, or replace it."""
         path = f"{CHANNELS}/{segment(name)}"
         return await self._transport.ask("PUT", path, ChannelOut, body=dict(fields))
 
@@ -94,7 +94,7 @@ class AlertMethods:
         return await self._transport.ask("PUT", OWN, SubscriptionOut, body=dict(fields))
 
     async def delete_own_notifications(self) -> None:
-        """Be told of nothing any more."""
+        """Delete the caller's own subscription to notifications."""
         await self._transport.send("DELETE", OWN)
 
     async def test_own_notifications(self) -> SubscriptionOut:

@@ -26,5 +26,5 @@ class NodeGroupMethods:
         return await self._transport.ask("PUT", path, NodeGroupOut, body=body)
 
     async def delete_node_group(self, name: str) -> None:
-        """Remove a definition that nobody's work is kept to."""
+        """Remove a definition that restricts nobody's work."""
         await self._transport.send("DELETE", f"/node-groups/{segment(name)}")

@@ -15,7 +15,7 @@ class PolicyMethods:
     _transport: Transport
 
     async def list_policies(self, scope: str | None = None) -> Sequence[PolicyOut]:
-        """Policies that bind the caller's work; all for administrators."""
+        """Policies that apply to the caller's work; all for administrators."""
         found = await self._transport.ask(
             "GET", "/policies", PolicyList, parameters={"scope": scope}
         )
@@ -63,7 +63,7 @@ class PolicyMethods:
         return await self._transport.ask("GET", path, TemplateOut, parameters={"scope": scope})
 
     async def put_template(self, name: str, scope: str, body: Mapping[str, Any]) -> TemplateOut:
-        """Make a template, or replace it."""
+        """Create a template, or replace it."""
         path = f"/templates/{segment(name)}"
         parameters = {"scope": scope}
         return await self._transport.ask("PUT", path, TemplateOut, parameters=parameters, body=body)

@@ -28,7 +28,7 @@ class SecretMethods:
         description: str = "",
         keep_others: bool = False,
     ) -> SecretOut:
-        """Make a secret, or replace its values."""
+        """Create a secret, or replace its values."""
         body = {
             "data": dict(data),
             "type": type,

@@ -16,7 +16,7 @@ from carrel_schema.governance.people import (
 
 
 class UserMethods:
-    """For administrators, but for what is one's own."""
+    """Users, for administrators, and the caller's own data."""
 
     _transport: Transport
 
@@ -42,7 +42,7 @@ class UserMethods:
         return await self._transport.ask("GET", "/users", UserPage, parameters=parameters)
 
     async def user(self, name: str = "me") -> UserOut:
-        """One person; the caller, unless somebody is named."""
+        """One user; by default the caller."""
         return await self._transport.ask("GET", f"/users/{segment(name)}", UserOut)
 
     async def invite_user(
@@ -72,7 +72,7 @@ class UserMethods:
         await self._transport.send("POST", path, body={"action": action})
 
     async def delete_user(self, name: str) -> None:
-        """Remove somebody; files, jobs and history stay."""
+        """Remove a user; files, jobs and history stay."""
         await self._transport.send("DELETE", f"/users/{segment(name)}")
 
     async def change_password(self, old: str, new: str) -> None:
