@@ -214,6 +214,32 @@ _SEALED: Final = [
 ]
 
 
+_NO_STALLS: Final = rule(
+    "!has(self.restartWhenStalled) && !has(self.stallAfterSeconds)",
+    "no `restartWhenStalled` or `stallAfterSeconds`: they are for trainings",
+)
+_STALLS: Final = rule(
+    "!has(self.restartWhenStalled) || !self.restartWhenStalled"
+    " || !has(self.restartPolicy) || self.restartPolicy != 'never'",
+    "`restartPolicy` other than `never` with `restartWhenStalled`",
+    path=".restartWhenStalled",
+)
+_COMMAND: Final = rule(
+    "(has(self.command) && size(self.command) > 0)"
+    " || (has(self.holdForClaim) && self.holdForClaim)"
+    " || (has(self.external) && self.external)",
+    "a `command` with at least the program to run",
+)
+_PORTS: Final = rule(
+    "!has(self.routes) || self.routes.all(one, !has(one.port) || one.port == 0)",
+    "`port` 0: each replica has a port of its own, which it finds as PORT",
+)
+_RUNS: Final = rule(
+    "(has(self.notebook)) == (!has(self.schedule.runs) || self.schedule.runs == 'notebook')",
+    "`notebook` for a schedule whose runs are notebooks, and for no other",
+)
+
+
 def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> list[Rule]:
     """Rules over the whole specification of a kind of work.
 
@@ -227,33 +253,13 @@ def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> l
         found += _SEALED
     if "elastic" in sections:
         found += _ELASTIC
-    if not KINDS[kind].gang:
-        message = f"`tasks` 1: a {kind} is one task"
-        found.append(rule("!has(self.tasks) || self.tasks == 1", message))
-        found.append(
-            rule(
-                "!has(self.restartWhenStalled) && !has(self.stallAfterSeconds)",
-                "no `restartWhenStalled` or `stallAfterSeconds`: they are for trainings",
-            )
-        )
+    if KINDS[kind].gang:
+        found.append(_STALLS)
     else:
-        found.append(
-            rule(
-                "!has(self.restartWhenStalled) || !self.restartWhenStalled"
-                " || !has(self.restartPolicy) || self.restartPolicy != 'never'",
-                "`restartPolicy` other than `never` with `restartWhenStalled`",
-                path=".restartWhenStalled",
-            )
-        )
+        message = f"`tasks` 1: a {kind} is one task"
+        found += [rule("!has(self.tasks) || self.tasks == 1", message), _NO_STALLS]
     if command:
-        found.append(
-            rule(
-                "(has(self.command) && size(self.command) > 0)"
-                " || (has(self.holdForClaim) && self.holdForClaim)"
-                " || (has(self.external) && self.external)",
-                "a `command` with at least the program to run",
-            )
-        )
+        found.append(_COMMAND)
     external = (
         "!has(self.external) || !self.external || !has(self.command) || size(self.command) == 0"
         if kind == "workspace"
@@ -261,18 +267,7 @@ def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> l
     )
     found.append(rule(external, "no `external` but for a workspace without a `command`"))
     if kind == "inference":
-        found.append(
-            rule(
-                "!has(self.routes) || self.routes.all(one, !has(one.port) || one.port == 0)",
-                "`port` 0: each replica has a port of its own, which it finds as PORT",
-            )
-        )
+        found.append(_PORTS)
     if kind == "schedule":
-        found.append(
-            rule(
-                "(has(self.notebook)) == (!has(self.schedule.runs)"
-                " || self.schedule.runs == 'notebook')",
-                "`notebook` for a schedule whose runs are notebooks, and for no other",
-            )
-        )
+        found.append(_RUNS)
     return found
