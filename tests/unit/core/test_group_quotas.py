@@ -9,6 +9,7 @@ import pytest
 from carrel_scheduler.core import State, speculation
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
+from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.messages.render import help_text, sentence
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import NodeConstraint, Request
@@ -188,6 +189,20 @@ class TestGangs:
         run.submit(training("s", "speech", request=request_))
         run.settle()
         assert "s" in run.running()
+
+    @pytest.mark.parametrize("claims", ["in all", "in a group"])
+    def test_one_more_task_elsewhere_keeps_no_elastic_job(self, claims: str) -> None:
+        """Its surplus goes first, and lies where nothing may be taken; what carries it does not."""
+        group = Group(requests=(asked("h100", 2), asked("a100")), min_tasks=1)
+        kept = guaranteed("vision", 0, a100=2) if claims == "in all" else queue("vision", 8)
+        right = queue("s", 8) if claims == "in all" else guaranteed("s", 0, h100=2)
+        run = Run(grouped("a1", 1, "a100"), grouped("h1", 2, "h100"), kept, right)
+        run.submit(training("elastic", "vision", gang=group))
+        run.settle()
+        assert run.sizes() == {"elastic": 2}
+        run.submit(bound("large", "s", "h100", 2))
+        run.settle()
+        assert "large" in run.running()
 
     def test_the_group_that_it_prefers_comes_first(self) -> None:
         run = full_of("speech", guaranteed("vision", 8, a100=1, h100=1), queue("speech", 8))

@@ -9,10 +9,11 @@ group beyond their quotas in it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
+from typing_extensions import override
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.group_usage import NO_GROUP, GroupUsage
@@ -32,12 +33,57 @@ SOME: Triple = (MILLI, 0, 0)
 """A request for GPUs, of any amount."""
 
 
-class GroupGuarantees:
+class GroupRights:
+    """Which tasks a request may take by what their queues hold in groups of nodes.
+
+    Tasks of an elastic job go in their order, so one that may not be taken would keep all those
+    that come after it. Where nothing is found otherwise, divided jobs are judged as a whole.
+
+    Attributes:
+        divided: a unit was refused of a job that may be taken as a whole.
+    """
+
+    def __init__(self, cycle: Cycle, usage: GroupUsage) -> None:
+        self._cycle, self._groups = cycle, usage
+        self.divided = self._as_whole = False
+
+    def may_take(self, job: Job, indices: Iterable[int]) -> bool:
+        """Whether these tasks of a job of another queue may be taken now."""
+        if self._legal(job, self._held(job, indices)):
+            return True
+        whole = job.running()
+        if not whole or not self._legal(job, self._held(job, whole)):
+            return False
+        self.divided = True
+        return self._as_whole
+
+    def search(self, attempt: Callable[[], bool]) -> bool:
+        """Whether an attempt finds victims, once more with divided jobs where it does not."""
+        if attempt():
+            return True
+        if not self.divided:
+            return False
+        self._as_whole = True
+        try:
+            return attempt()
+        finally:
+            self._as_whole = False
+
+    def _legal(self, job: Job, held: Mapping[int, int]) -> bool:
+        """Whether a job may be taken by what is held by group, ``NO_GROUP`` for the rest."""
+        raise NotImplementedError
+
+    def _held(self, job: Job, indices: Iterable[int]) -> Counter[int]:
+        return held_in_groups(self._cycle, self._groups, job, indices)
+
+
+class GroupGuarantees(GroupRights):
     """What queues keep in groups of nodes against the requests of one queue."""
 
     def __init__(self, cycle: Cycle, leaf: int, usage: GroupUsage) -> None:
         """``leaf``: the slot of the queue that asks."""
-        self._cycle, self._leaf, self._groups = cycle, leaf, usage
+        super().__init__(cycle, usage)
+        self._leaf = leaf
         self._requests: dict[int, ReclaimRequest] = {}
 
     @classmethod
@@ -46,9 +92,8 @@ class GroupGuarantees:
         usage = cycle.group_usage
         return None if usage is None or usage.quotas is None else cls(cycle, leaf, usage)
 
-    def may_take(self, job: Job, indices: Iterable[int]) -> bool:
-        """Whether these tasks of a job of another queue may be taken now."""
-        held = held_in_groups(self._cycle, self._groups, job, indices)
+    @override
+    def _legal(self, job: Job, held: Mapping[int, int]) -> bool:
         if not any(held.values()) or held.get(NO_GROUP):
             return True
         new = not job.rows
@@ -103,7 +148,7 @@ class GroupGuarantees:
         return found
 
 
-class GroupClaim:
+class GroupClaim(GroupRights):
     """A request on what others hold in one group of nodes beyond their quotas there.
 
     Attributes:
@@ -117,7 +162,8 @@ class GroupClaim:
         usage = cycle.group_usage
         if usage is None or usage.quotas is None:
             raise AssertionError("no queue has a quota in a group of nodes")
-        self._cycle, self._job, self._groups, self._group = cycle, job, usage, group
+        super().__init__(cycle, usage)
+        self._job, self._group = job, group
         name = usage.name(group)
         self.nodes: Bools = usage.nodes(name)
         gpus = (demand[0], 0, 0)
@@ -128,21 +174,19 @@ class GroupClaim:
         self.may = bool(within) and self.request.may
         self.cause = Cause(Token.RECLAIMED, job, within_quota=True, group=name, bound=bound)
 
-    def may_take(self, job: Job, indices: Iterable[int]) -> bool:
-        """Whether these tasks of a job may be taken now."""
-        return self.request.legal(job.queue, self._held(job, indices), new=not job.rows)
+    @override
+    def _legal(self, job: Job, held: Mapping[int, int]) -> bool:
+        amounts = held.get(self._group, 0), 0, 0
+        return self.request.legal(job.queue, amounts, new=not job.rows)
 
     def covers(self, job: Job, indices: Iterable[int]) -> bool:
         """Whether what they hold in the group lies beyond what their queues keep there."""
-        return self.request.covers(job.queue, self._held(job, indices))
+        amounts = self._held(job, indices).get(self._group, 0), 0, 0
+        return self.request.covers(job.queue, amounts)
 
     def confined(self) -> AbstractContextManager[None]:
         """The job gets places in the group only."""
         return confined(self._cycle, self._job, self.nodes)
-
-    def _held(self, job: Job, indices: Iterable[int]) -> Triple:
-        held = held_in_groups(self._cycle, self._groups, job, indices)
-        return held.get(self._group, 0), 0, 0
 
 
 @contextmanager

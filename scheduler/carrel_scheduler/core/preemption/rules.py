@@ -10,7 +10,7 @@ work is evicted, so interactive work that may not be stopped never is. What the 
 does not grow, except into free capacity, so no other queue is touched.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -52,7 +52,8 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     )
     if not reclaim.may:
         return Answer.PLAINLY_NO
-    protection = GroupGuarantees.of(cycle, job.queue)
+    guarantees = GroupGuarantees.of(cycle, job.queue)
+    others = np.arange(len(queue_usage.used)) != job.queue
     within = queue_usage.within(queue_usage.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
     request = vectorised.request_of(cycle, job, step)
@@ -60,30 +61,32 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     if large and not in_reach(cycle, job.shape.cls, cycle.over_quota_queues):
         return Answer.PLAINLY_NO
 
-    def may_take(unit: EvictionUnit) -> bool:
-        return reclaim.may_take(unit.job, unit.amounts) and (
-            protection is None or protection.may_take(unit.job, unit.indices)
-        )
+    def open_to(victim: Job, indices: Iterable[int]) -> bool:
+        return guarantees is None or guarantees.may_take(victim, indices)
 
-    def one_by_one(victims: list[Job]) -> bool:
-        found = evict_in_order(
+    def in_order(victims: list[Job]) -> bool:
+        return evict_in_order(
             Search(cycle, job, step, cause),
             victims,
             lambda victim: is_protected(cycle, job, victim),
-            may_take,
-            lambda unit: reclaim.covers(unit.job.queue, unit.amounts),
-            lambda victim, held: (
-                reclaim.legal(victim.queue, held)
-                and (protection is None or protection.may_take(victim, victim.rows))
+            lambda unit: (
+                reclaim.may_take(unit.job, unit.amounts) and open_to(unit.job, unit.indices)
             ),
+            lambda unit: reclaim.covers(unit.job.queue, unit.amounts),
+            lambda victim, held: reclaim.legal(victim.queue, held) and open_to(victim, victim.rows),
         )
-        return found or (cycle.is_small and _with_moves(cycle, job, step, may_take, cause))
+
+    def one_by_one(victims: list[Job]) -> bool:
+        if guarantees is None:
+            found = in_order(victims)
+        else:
+            found = guarantees.search(lambda: in_order(promising(cycle, job, step, others)))
+        return found or (cycle.is_small and _with_moves(cycle, job, step, reclaim, open_to, cause))
 
     offer = None
     if request is not None:
-        offer = vectorised.from_others(cycle, reclaim, job, request, protection)
+        offer = vectorised.from_others(cycle, reclaim, job, request, guarantees)
     if request is None or offer is None:
-        others = np.arange(len(queue_usage.used)) != job.queue
         return answered(one_by_one(promising(cycle, job, step, others)))
     if (table := offer.table) is None:
         return Answer.PLAINLY_NO
@@ -94,16 +97,24 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
 
 
 def _with_moves(
-    cycle: Cycle, job: Job, step: Step, may_take: Callable[[EvictionUnit], bool], cause: Cause
+    cycle: Cycle,
+    job: Job,
+    step: Step,
+    reclaim: ReclaimRequest,
+    open_to: Callable[[Job, Iterable[int]], bool],
+    cause: Cause,
 ) -> bool:
     """Free capacity also by moving work that may not be evicted: it gets a place in the same plan.
 
     What moves counts as gone while others are judged, so these are judged too strictly at most.
+    Work that its queue keeps in a group of nodes (``open_to``) does not move for it.
     """
     kept: dict[int, EvictionUnit] = {}  # keeps the units alive: ids are used again
 
     def legal_or_kept(unit: EvictionUnit) -> bool:
-        if not may_take(unit):
+        if not open_to(unit.job, unit.indices):
+            return False
+        if not reclaim.may_take(unit.job, unit.amounts):
             if unit.job.spec.interactive:
                 return False
             kept[id(unit)] = unit
@@ -138,9 +149,9 @@ def _found_in_group(
     cycle: Cycle, job: Job, step: Step, claim: GroupClaim, request: GangRequest | None
 ) -> bool:
     """``request``: the step as the search over arrays understands it, if it does."""
+    others = np.arange(len(cycle.queue_usage.used)) != job.queue
 
-    def one_by_one() -> bool:
-        others = np.arange(len(cycle.queue_usage.used)) != job.queue
+    def in_order() -> bool:
         return evict_in_order(
             Search(cycle, job, step, claim.cause),
             promising(cycle, job, step, others, claim.nodes),
@@ -151,12 +162,11 @@ def _found_in_group(
         )
 
     if request is None:
-        return one_by_one()
-    if cycle.is_small and one_by_one():
+        return claim.search(in_order)
+    if cycle.is_small and claim.search(in_order):
         return True
-    offer = vectorised.from_group(cycle, job, request, claim)
-    causes = claim.cause, claim.cause
-    return vectorised.make_room(cycle, job, request, offer, causes, one_by_one)
+    offer, causes = vectorised.from_group(cycle, job, request, claim), (claim.cause, claim.cause)
+    return vectorised.make_room(cycle, job, request, offer, causes, lambda: claim.search(in_order))
 
 
 def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:

@@ -22,10 +22,10 @@ from unit.core.invariants.plans import PlanInvariant, group_of
 
 
 def nobody_within_a_group_quota_is_reclaimed(after: After) -> list[str]:
-    """Of work that lies in one group with quotas, the victim's side is beyond its quota there.
+    """Of work all of which lies in one group, the victim's side is beyond its quota there.
 
-    Of the victims of a claim the largest comes last. A claim by a quota in a group takes only what
-    lies in it.
+    Of the victims of a claim the largest comes last. A claim by a quota in a group takes only work
+    of which some lies in it.
     """
     state, found = after.state, list[str]()
     for group in groups_with_quotas(state):
@@ -34,7 +34,8 @@ def nobody_within_a_group_quota_is_reclaimed(after: After) -> list[str]:
         for preemptor, evictions in claims(after, Token.RECLAIMED):
             held = {id(one): _gpus(state, _ended(after, one)) for one in evictions}
             for one in sorted(evictions, key=lambda one: held[id(one)][group]):
-                lost, wholly = held[id(one)][group], set(+held[id(one)]) == {group}
+                lost = held[id(one)][group]
+                wholly = set(+_gpus(state, _runs(after, one.uid))) == {group}
                 claimed = one.reason.detail == group
                 if claimed and not lost and not one.moved:
                     found.append(f"{one.uid} gives way for {group} and holds nothing there")
@@ -155,6 +156,12 @@ def _gpus(state: Columns, places: Iterable[Footprint]) -> Counter[str]:
     for place in places:
         found[group_of(state, place)] += place.amounts[0]
     return found
+
+
+def _runs(after: After, uid: str) -> list[Footprint]:
+    """Places of all tasks of a job that run."""
+    job = after.state.job(uid)
+    return [after.state.tasks.footprint(job.rows[i]) for i in job.running()]
 
 
 def _ended(after: After, one: Eviction) -> list[Footprint]:
