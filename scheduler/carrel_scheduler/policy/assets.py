@@ -97,6 +97,12 @@ class UsableAssets:
                     body = _added(body, name, found.data, where)
         return body
 
+    def names(self, part: str) -> list[str]:
+        """The names of those that a part of ``assets`` may name, in order."""
+        kind = PREFIX + (NAMED_BY.get(part) or "data-source")
+        there = [one for one in self.records if one.kind == kind and one.scope in self.scopes]
+        return sorted({one.name for one in there})
+
     def _find(self, part: str, where: str, kind: AssetType, name: str) -> AssetFields:
         bound, scopes = self._said_by_policy(part, name), self.scopes
         if bound is not None:

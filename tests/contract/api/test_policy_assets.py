@@ -7,6 +7,8 @@ import pytest
 from contract.api.service import Desk
 from contract.api.test_assets import JOB, put, spec
 
+WORDS = {"data": {"kind": "folder", "source": "/data/words", "destination": "/words"}}
+
 
 async def policy(desk: Desk, scope: str, rules: dict[str, Any], **more: Any) -> None:
     path = f"/policies/usual?scope={scope}"
@@ -17,10 +19,9 @@ async def policy(desk: Desk, scope: str, rules: dict[str, Any], **more: Any) -> 
 async def test_a_default_brings_what_the_asset_says(desk: Desk) -> None:
     half = {"fields": {"gpus": 0.5, "cpu_millicores": 300}}
     torch = {"fields": {"image": "torch:1", "environment": {"A": "1"}}}
-    words = {"data": {"kind": "folder", "source": "/data/words", "destination": "/words"}}
     await put(desk, "compute", "half", half, "platform")
     await put(desk, "environment", "torch", torch, "platform")
-    await put(desk, "data-source", "words", words, "platform")
+    await put(desk, "data-source", "words", WORDS, "platform")
     names = {"environment": "torch", "compute": "half", "data_sources": ["words"]}
     rules = {f"assets.{part}": {"default": name} for part, name in names.items()}
     await policy(desk, "platform", rules | {"cpu_millicores": {"default": 700}})
@@ -64,13 +65,37 @@ async def test_nobody_puts_another_in_the_place_of_a_policys_asset(desk: Desk) -
 
 
 async def test_a_default_that_is_not_there_says_who_names_it(desk: Desk) -> None:
+    await put(desk, "compute", "gone", {"fields": {"gpus": 1}})
     await policy(desk, "project/vision", {"assets.compute": {"default": "gone"}})
+    await desk.ask("DELETE", "/assets/compute/gone?scope=project/vision", "root")
     refused = await desk.ask("POST", "/workloads", "ada", json=JOB)
     assert refused.fields == {"assets.compute": "unknown_asset"}
     [error] = refused.body["errors"]
     assert "it is named by policy `usual` of project/vision" in error["expected"]
     other = JOB | {"project": "speech"}
     assert (await desk.ask("POST", "/workloads", "carl", json=other)).status == 201
+
+
+async def test_a_policy_names_assets_that_there_are_for_its_scope(desk: Desk) -> None:
+    await put(desk, "compute", "ours", {"fields": {"gpus": 1}})
+    await put(desk, "data-source", "ours", WORDS, "platform")
+    rules: dict[str, Any] = {"assets.compute": {"default": "ours"}}
+    for scope in ("platform", "project/speech"):
+        path = f"/policies/usual?scope={scope}"
+        refused = await desk.ask("PUT", path, "root", json={"rules": rules})
+        assert refused.fields == {"rules.assets.compute.default": "unknown_asset"}, scope
+        [error] = refused.body["errors"]
+        assert error["expected"] == f"an asset of {scope} or a wider scope: none yet"
+    data = {"assets.data_sources": {"default": ["ours", "theirs"]}}
+    wrong = await desk.ask("PUT", "/policies/d?scope=project/vision", "root", json={"rules": data})
+    assert wrong.fields == {"rules.assets.data_sources.default": "unknown_asset"}
+    assert wrong.body["errors"][0]["expected"].endswith("a wider scope: `ours`")
+    await policy(desk, "project/vision", rules)
+    await desk.ask("PUT", "/departments/lab", "root", json={})
+    await desk.ask("PATCH", "/projects/vision", "root", json={"department": "lab"})
+    await put(desk, "compute", "lab", {"fields": {"gpus": 1}}, "department/lab")
+    await policy(desk, "project/vision", {"assets.compute": {"default": "lab"}})
+    await policy(desk, "department/lab", {"assets.compute": {"default": "lab"}})
 
 
 async def test_defaults_are_those_of_the_kind(desk: Desk) -> None:
@@ -86,8 +111,7 @@ async def test_defaults_are_those_of_the_kind(desk: Desk) -> None:
 
 @pytest.mark.parametrize("assets", [None, {}, {"compute": None}, {"data_sources": ["words"]}])
 async def test_a_required_asset_has_to_be_named(desk: Desk, assets: Any) -> None:
-    words = {"data": {"kind": "folder", "source": "/data/words", "destination": "/words"}}
-    await put(desk, "data-source", "words", words)
+    await put(desk, "data-source", "words", WORDS)
     await policy(desk, "project/vision", {"assets.compute": {"required": True}})
     refused = await desk.ask("POST", "/workloads", "ada", json=JOB | {"assets": assets})
     assert refused.fields == {"assets.compute": "policy"}

@@ -16,6 +16,7 @@ from carrel_scheduler.api.services.governance.budgets import Budgets
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import workload_policy
+from carrel_scheduler.policy.assets import DATA, NAMED_BY, AssetRecords, UsableAssets
 from carrel_scheduler.policy.policy_records import KIND, PolicyRecords, as_request, kinds_of
 from carrel_scheduler.policy.workload_policy import ScopedPolicy, Violation
 from carrel_scheduler.workloads.state.phases import FINAL
@@ -27,7 +28,7 @@ from carrel_schema.governance.policies import (
 )
 from carrel_schema.kinds import PARTS, WorkloadKind
 from carrel_schema.objects import Project, Workload
-from carrel_schema.scopes import LEVELS, Scope
+from carrel_schema.scopes import LEVELS, PLATFORM, Scope, scopes_over
 from carrel_schema.wire import WorkloadCreate
 
 MOST_TOLD: Final = 100
@@ -105,6 +106,7 @@ class Policies:
         policy = ScopedPolicy(name, scope, content)
         self._check_rules(content)
         await self._check_wider(policy)
+        await self._check_assets(policy)
         record = ScopedRecord(
             kind=KIND, scope=scope, name=name, content=msgspec.Raw(msgspec.json.encode(content))
         )
@@ -199,6 +201,34 @@ class Policies:
             ]
             said = "; ".join(f"{one.field}: expected {one.expected}" for one in errors[:3])
             raise problems.Invalid(Code.LOOSENS_POLICY, said, errors=errors)
+
+    async def _check_assets(self, policy: ScopedPolicy) -> None:
+        """Refuse a default that names an asset which is not there for the whole scope."""
+        rules = policy.fields.rules
+        named = {
+            part: rule.default if isinstance(rule.default, list) else [rule.default]
+            for part in (*NAMED_BY, DATA)
+            if (rule := rules.get(f"assets.{part}")) is not None and rule.default is not None
+        }
+        if not named:
+            return
+        records = await AssetRecords(self._deps.ledger, self._deps.clock).all()
+        assets = UsableAssets(records, await self._containing(policy.scope))
+        for part, wanted in named.items():
+            known = assets.names(part)
+            for name in wanted:
+                if name not in known:
+                    listed = ", ".join(f"`{one}`" for one in known)
+                    right = f"an asset of {policy.scope} or a wider scope: {listed or 'none yet'}"
+                    where = f"rules.assets.{part}.default"
+                    raise problems.invalid_field(where, Code.UNKNOWN_ASSET, name, right)
+
+    async def _containing(self, scope: Scope) -> Sequence[Scope]:
+        """A scope and those that contain it, from the widest to the narrowest."""
+        if scope.level != "project":
+            return list(dict.fromkeys((PLATFORM, scope)))
+        project = await self._deps.ledger.get(Project, scope.name)
+        return scopes_over(project=scope.name, department=project.spec.department)
 
     async def _over(self, scope: Scope) -> Sequence[ScopedPolicy]:
         if scope.level == "project":
