@@ -123,6 +123,15 @@ class Stack:
                     return int(proc.name)
         return 0
 
+    def hub_pid(self) -> int:
+        """The process of this stack's Hub; 0 while there is none."""
+        for proc in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (proc / "cmdline").read_bytes()
+                if b"carrel_hub.hub_process" in words and f"{self.state_dir}/".encode() in words:
+                    return int(proc.name)
+        return 0
+
     def client(self, token: str) -> Client:
         """The scheduler as the owner of a token sees it."""
         return Client(f"{self.url}/services/carrel", token)

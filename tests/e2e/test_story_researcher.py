@@ -4,6 +4,9 @@ The tests of this module build on each other, in order. The last one walks all p
 something to show, in light on a screen and in the dark on a phone.
 """
 
+import os
+import re
+import signal
 from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Any
@@ -25,6 +28,13 @@ for step in range(200):
     carrel.report(step=step + 1, total=200, loss=1 / (step + 1))
     print("step", step, flush=True)
     time.sleep(0.1)
+"""
+TICKS = """import time
+
+for number in range(250):
+    print("tick", number, flush=True)
+    time.sleep(0.1)
+"over"
 """
 TYPO = TRAIN.replace("first", "typo").replace("range(200)", "rang(200)")
 KINDS: dict[str, dict[str, Any]] = {
@@ -194,6 +204,27 @@ def test_a_typo_fails_at_once_with_its_exception_and_is_run_again_corrected(
     expect(page.locator("#state")).to_contain_text("succeeded")
     expect(page.locator("#log")).to_contain_text("corrected")
     page.close()
+
+
+def test_a_cell_and_a_view_go_on_while_the_hub_starts_again(
+    lab: Page, team: People, stack: Stack, ada: Client
+) -> None:
+    run(lab, TRAIN.replace("first", "third").replace("range(200)", "range(100_000)"))
+    until(comes(ada, "third", "running"), seconds=60, why="it runs")
+    view = lab.locator(".carrel-view").last
+    run(lab, TICKS)
+    ticks = lab.locator(".jp-OutputArea", has_text="tick 0").last
+    expect(ticks).to_contain_text("tick 9")
+    hub, seen = stack.hub_pid(), ticks.inner_text().count("tick")
+    os.kill(hub, signal.SIGKILL)
+    until(lambda: stack.hub_pid() not in (0, hub), seconds=60, why="the Hub is started again")
+    until(lambda: ticks.inner_text().count("tick") > seen + 20, seconds=60, why="the cell goes on")
+    expect(lab.locator(".jp-Dialog")).to_have_count(0)
+    expect(lab.locator(".jp-OutputArea-executeResult", has_text="over")).to_be_visible()
+    whole = re.findall(r"tick (\d+)", ticks.inner_text())
+    assert whole == [str(number) for number in range(250)]  # nothing lost, nothing twice
+    ada.delete_workload("vision", "third")
+    expect(view).not_to_contain_text("Running")
 
 
 def test_administrators_read_that_all_parts_answer(team: People, stack: Stack) -> None:

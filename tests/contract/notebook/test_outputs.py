@@ -160,6 +160,27 @@ def test_a_view_lives_on(browser: Browser, lab: Lab, scheduler: FakeScheduler) -
         expect(view).to_contain_text("Succeeded")
 
 
+def test_the_view_of_a_sweep_lives_on(browser: Browser, lab: Lab, scheduler: FakeScheduler) -> None:
+    sweep = "%%sweep --name wide --param lr=0.1,0.2 --completions 2\nlr"
+    write_notebook(lab.folder, "sweep.ipynb", sweep)
+    with opened(browser, lab, "sweep") as page:
+        run(page)
+        expect(page.get_by_role("region", name="Experiment wide")).to_be_visible()
+    owner = scheduler.workload("vision", "wide")["uid"]
+    scheduler.status("vision", "wide", phase="running", started_at=time.time())
+    for number, rate in enumerate((0.1, 0.2)):
+        trial = {"number": number, "parameters": {"lr": rate}}
+        part = {"kind": "trial", "owner": owner, "part": number, "trial": trial}
+        scheduler.submit("vision", f"wide-{number}", **part)
+        scheduler.run("vision", f"wide-{number}")
+    with opened(browser, lab, "sweep") as page:
+        view = page.get_by_role("region", name="Experiment wide")
+        expect(view).to_contain_text("2 running")
+        scheduler.report("vision", "wide-0", step=1, metrics={"objective": 0.5})
+        scheduler.finish("vision", "wide-0")
+        expect(view).to_contain_text("1 completed")
+
+
 def test_what_runs_while_the_server_stops_is_in_the_file(lab: Lab, browser: Browser) -> None:
     """Last of this module: it stops the server, with the page still open."""
     write_notebook(lab.folder, "stop.ipynb", WORK.replace("{name}", "stop"), "")
