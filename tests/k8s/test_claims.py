@@ -9,7 +9,7 @@ import pytest
 
 from carrel_scheduler.engines.contract import NotOnThisNode, TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import SELECTED_NODE
-from carrel_scheduler.engines.kubernetes.pods.types import PersistentVolumeClaim
+from carrel_scheduler.engines.kubernetes.pods.storage_types import PersistentVolumeClaim
 from carrel_scheduler.engines.kubernetes.tasks.volumes import Claims
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.types import PersistentVolumeClaim, Pod
+from carrel_scheduler.engines.kubernetes.pods.storage_types import PersistentVolumeClaim
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import NotFound
 from carrel_scheduler.kube.resources import (
     NODES,

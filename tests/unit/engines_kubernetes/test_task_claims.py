@@ -8,12 +8,12 @@ import pytest
 
 from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import SELECTED_NODE
-from carrel_scheduler.engines.kubernetes.pods.types import (
+from carrel_scheduler.engines.kubernetes.pods.storage_types import (
     ClaimSpec,
     ClaimStatus,
-    Meta,
     PersistentVolumeClaim,
 )
+from carrel_scheduler.engines.kubernetes.pods.types import Meta
 from carrel_scheduler.engines.kubernetes.tasks.volumes import OWNER, Claims
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict

@@ -7,13 +7,11 @@ import pytest
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes import binding
-from carrel_scheduler.engines.kubernetes.pods.types import (
+from carrel_scheduler.engines.kubernetes.pods.storage_types import (
     ClaimStatus,
-    Meta,
     PersistentVolumeClaim,
-    Pod,
-    PodSpec,
 )
+from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod, PodSpec
 from carrel_scheduler.engines.kubernetes.tasks import starting
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings

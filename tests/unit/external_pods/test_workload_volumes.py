@@ -23,12 +23,11 @@ from carrel_scheduler.engines.kubernetes.external_pods.reconciler import Externa
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import asked_claims
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
-from carrel_scheduler.engines.kubernetes.pods.types import (
-    Node,
+from carrel_scheduler.engines.kubernetes.pods.storage_types import (
     PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
 )
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 AMOUNTS = {"cpu": "64", "memory": "256Gi", "pods": "110"}

@@ -11,12 +11,12 @@ from carrel_scheduler.engines.kubernetes.pods.placement.volumes import (
     SelectNode,
     Volumes,
 )
-from carrel_scheduler.engines.kubernetes.pods.types import (
+from carrel_scheduler.engines.kubernetes.pods.storage_types import (
     PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
     StorageClass,
 )
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from unit.pods.making import node, pod
 
 

@@ -52,15 +52,17 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
 from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
+from carrel_scheduler.engines.kubernetes.pods.storage_types import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from carrel_scheduler.engines.kubernetes.pods.types import (
     Namespace,
     Node,
     NodeGroup,
-    PersistentVolume,
-    PersistentVolumeClaim,
     Pod,
     PodGroup,
-    StorageClass,
     Topology,
 )
 from carrel_scheduler.engines.kubernetes.provisioning.writing import RequestWriter

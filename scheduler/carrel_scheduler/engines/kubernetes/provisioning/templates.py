@@ -24,12 +24,7 @@ from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     in_bytes,
 )
 from carrel_scheduler.engines.kubernetes.pods.selectors import NAME
-from carrel_scheduler.engines.kubernetes.pods.types import (
-    NodeSelector,
-    NodeTerm,
-    Pod,
-    Requirement,
-)
+from carrel_scheduler.engines.kubernetes.pods.types import NodeSelector, NodeTerm, Pod, Requirement
 from carrel_scheduler.engines.kubernetes.provisioning.types import MOST_SETS, PodSet
 from carrel_schema.names import NODE_GROUP, SCHEDULER_NAME
 

@@ -27,7 +27,7 @@ from carrel_scheduler.engines.contract import (
     TaskSpec,
 )
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import SELECTED_NODE, is_of_one_node
-from carrel_scheduler.engines.kubernetes.pods.types import PersistentVolumeClaim
+from carrel_scheduler.engines.kubernetes.pods.storage_types import PersistentVolumeClaim
 from carrel_scheduler.engines.kubernetes.tasks import environment, task_pods
 from carrel_scheduler.engines.kubernetes.tasks import settings as at
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings

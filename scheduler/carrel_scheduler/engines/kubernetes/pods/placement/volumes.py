@@ -14,12 +14,12 @@ from typing import Final
 from carrel_scheduler.engines.kubernetes.pods.placement.node_affinity import NodeIndex
 from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
 from carrel_scheduler.engines.kubernetes.pods.selectors import node_selected
-from carrel_scheduler.engines.kubernetes.pods.types import (
+from carrel_scheduler.engines.kubernetes.pods.storage_types import (
     PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
     StorageClass,
 )
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
 
 WAITS_FOR_CONSUMER: Final = "WaitForFirstConsumer"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
