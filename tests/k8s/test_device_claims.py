@@ -37,8 +37,8 @@ async def here(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Site]:
         for word in ("a", "b"):
             await made.add_project(word, 2)
         yield made
-        for name in list(made.nodes):
-            await made.client.delete(RESOURCE_SLICES, name)
+        for number in range(2):
+            await made.client.delete(RESOURCE_SLICES, f"{made.name}-{number}")
         await made.client.delete(DEVICE_CLASSES, made.name)
 
 
@@ -254,3 +254,48 @@ async def test_a_claim_that_a_killed_scheduler_made_is_deleted_and_made_anew(
         await here.until(lambda: "p" in here.bound("a"), "the pod with a claim of its own")
         assert "left" not in await claims(here, "a")
         assert len(await given(here, "a")) == 1
+
+
+async def test_a_gpu_and_its_parts_are_never_given_at_once(here: Site) -> None:
+    """A node whose one GPU is offered as a whole and as two halves, as its driver would."""
+    name = f"{here.name}-parts"
+    await here.add_node(name, gpus=0)
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 2}
+    common = {"driver": DRIVER, "nodeName": name, "pool": pool}
+    memory = {"memory": {"value": "80Gi"}}
+    sets = [{"name": "gpu-0", "counters": memory}]
+    devices = []
+    for device, size in (("whole", "80Gi"), ("half-0", "40Gi"), ("half-1", "40Gi")):
+        uses = [{"counterSet": "gpu-0", "counters": {"memory": {"value": size}}}]
+        kind = {"type": {"string": "gpu"}, "kind": {"string": device.partition("-")[0]}}
+        devices.append({"name": device, "attributes": kind, "consumesCounters": uses})
+    for word, content in (("sets", {"sharedCounters": sets}), ("devices", {"devices": devices})):
+        body = {"metadata": {"name": f"{name}-{word}"}, "spec": {**common, **content}}
+        await here.client.create(RESOURCE_SLICES, body)
+
+    async def ask(pod: str, kind: str) -> None:
+        known = f'device.attributes["{DRIVER}"]'
+        expression = f'"kind" in {known} && {known}.kind == "{kind}"'
+        claim = asked(here)
+        claim["devices"]["requests"][0]["exactly"]["selectors"] = [
+            {"cel": {"expression": expression}}
+        ]
+        body = {"metadata": {"name": pod}, "spec": claim}
+        await here.client.create(RESOURCE_CLAIMS, body, here.namespace("a"))
+        await add_pod(here, "a", pod, resourceClaimName=pod)
+
+    try:
+        async with running(here.scheduler()):
+            await ask("h0", "half")
+            await here.until(lambda: "h0" in here.bound("a"), "a half")
+            await ask("w", "whole")
+            await here.until(told_words(here, "a", "w"), "why the whole waits")
+            await ask("h1", "half")
+            await here.until(lambda: "h1" in here.bound("a"), "the other half")
+            assert sorted(await given(here, "a")) == [(name, "half-0"), (name, "half-1")]
+            for pod in ("h0", "h1"):
+                await here.finish(here.of("a")[pod])
+            await here.until(lambda: "w" in here.bound("a"), "the whole, once both are free")
+    finally:
+        for word in ("sets", "devices"):
+            await here.client.delete(RESOURCE_SLICES, f"{name}-{word}")

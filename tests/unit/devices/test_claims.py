@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims, ReleaseClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import CLAIMED_GPUS
 from carrel_scheduler.engines.kubernetes.pods.types import Pod

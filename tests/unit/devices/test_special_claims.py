@@ -6,15 +6,12 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated, allocate, release
-from carrel_scheduler.engines.kubernetes.pods.devices.claims import (
-    AllocateClaim,
-    DeviceClaims,
-    ReleaseClaim,
-)
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
     classes_by_resource,
     manifest,
 )
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim, ReleaseClaim
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.transport import Answer

@@ -7,11 +7,8 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated, allocate, release
-from carrel_scheduler.engines.kubernetes.pods.devices.claims import (
-    AllocateClaim,
-    DeviceClaims,
-    ReleaseClaim,
-)
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim, ReleaseClaim
 from carrel_scheduler.kube.errors import Conflict, NotFound
 from unit.devices.making_devices import claim, claiming, device_class, gpus
 

@@ -14,7 +14,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     BindingFailed,
     PodOrders,
 )
-from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims, ReleaseClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.devices.types import ResourceClaim
 from unit.devices.making_devices import (
     cel,

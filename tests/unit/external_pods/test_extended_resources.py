@@ -14,8 +14,9 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeSeen,
     PodOrders,
 )
-from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims, ReleaseClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.extended import manifest
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.devices.types import ResourceClaim
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from unit.devices.making_devices import claim, claiming, device_class, gpus

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel_scheduler.engines.kubernetes.pods.devices.claims import AllocateClaim, ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
     ExtendedClaim,
     is_special,
     manifest,
 )
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim, ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     FINALIZER,
     RESOURCE_CLAIMS,

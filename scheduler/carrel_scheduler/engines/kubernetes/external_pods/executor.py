@@ -31,7 +31,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     ReportPending,
 )
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
-from carrel_scheduler.engines.kubernetes.pods.devices.claims import ReleaseClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import share_of
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import binding_annotations
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations

@@ -6,7 +6,7 @@ PodOrders are carried out after the pass (``executor``).
 from dataclasses import dataclass, field
 
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
-from carrel_scheduler.engines.kubernetes.pods.devices.claims import AllocateClaim, ReleaseClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim, ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Decision
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup, Pod, Topology
 from carrel_scheduler.engines.kubernetes.provisioning.messages import RequestEvent

@@ -123,7 +123,8 @@ def bind_pod(current: "ReconcilePass", workload: ExternalWorkload, task: Externa
         current.index.touch(workload)
         return
     task.sent = True
-    current.order_binding(task.pod, workload.grouping, task.allocation)
+    parts_milli = task.counted.counted_milli
+    current.order_binding(task.pod, workload.grouping, task.allocation, parts_milli)
 
 
 def _finish(current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
@@ -347,7 +348,8 @@ class ReconcilePass:
         """Whether a node has what the claims of a pod ask for free, as many GPUs as counted."""
         if not self.places.devices.asks(pod.manifest):
             return True
-        return self.places.devices.fit(pod.manifest, node, counted.gpus) is not None
+        found = self.places.devices.fit(pod.manifest, node, counted.gpus, counted.counted_milli)
+        return found is not None
 
     def holds(self, uid: str) -> bool:
         """Whether the devices of a pod's claims are counted as its workload's."""
@@ -374,11 +376,14 @@ class ReconcilePass:
             workload.changed = True
         self.index.touch(workload)
 
-    def order_binding(self, pod: ExternalPod, grouping: Grouping, place: Allocation) -> None:
+    def order_binding(
+        self, pod: ExternalPod, grouping: Grouping, place: Allocation, parts_milli: int
+    ) -> None:
         """Order a binding; placement constraints count the pod there from now on."""
         self.places.put_pod(pod.manifest, place.node)
         first = self.places.decide(pod.manifest, place.node)
-        claims = self.places.devices.decide(pod.manifest, place.node, len(place.devices))
+        devices = self.places.devices
+        claims = devices.decide(pod.manifest, place.node, len(place.devices), parts_milli)
         whom = labels.counted_annotation(grouping)
         self.orders.binds.append(
             Bind(pod.ref, place.node, place.devices, pod.manifest, first, whom, claims)

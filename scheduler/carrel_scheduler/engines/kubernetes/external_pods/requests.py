@@ -90,7 +90,7 @@ def asks_for(pod: Pod, counted: Request, devices: DeviceClaims) -> bool:
     """Whether a pod asks for the amounts of a request, wherever it may run."""
     try:
         access = devices.access(pod)
-        asked = request_of(needs_of(pod, access.gpus, access.instead), ANYWHERE)
+        asked = request_of(needs_of(pod, access.gpus, access.instead, access.parts_milli), ANYWHERE)
     except PodRefused:
         return False
     return asked == replace(counted, where=ANYWHERE)
@@ -140,7 +140,7 @@ class PendingRequests:
         try:
             claimed = self._places.devices.access(pod)
             bare_pod = msgspec.structs.replace(pod, metadata=bare)
-            needs = needs_of(bare_pod, claimed.gpus, claimed.instead)
+            needs = needs_of(bare_pod, claimed.gpus, claimed.instead, claimed.parts_milli)
         except PodRefused as error:
             log.warning("the use of pod %s is not counted: %s", pod.metadata.name, error)
             return

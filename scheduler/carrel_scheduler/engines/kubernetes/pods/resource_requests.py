@@ -142,6 +142,7 @@ class Needs:
         share: a part of GPUs, ``None`` where it asks for none.
         extended: other resources by name, sorted: pieces; MiB of what is measured in bytes.
             The pod itself is one of ``pods``.
+        parts_milli: so much of GPUs its claims ask for in parts, in thousandths.
     """
 
     cpu_milli: int = 0
@@ -150,15 +151,19 @@ class Needs:
     gpu_resource: str = ""
     share: Share | None = None
     extended: tuple[tuple[str, int], ...] = ((PODS, 1),)
+    parts_milli: int = 0
 
 
-def needs_of(pod: Pod, claimed_gpus: int = 0, instead: Collection[str] = ()) -> Needs:
+def needs_of(
+    pod: Pod, claimed_gpus: int = 0, instead: Collection[str] = (), parts_milli: int = 0
+) -> Needs:
     """The resource needs of a pod.
 
     Args:
         pod: of whomever.
         claimed_gpus: so many GPUs its claims of dynamic resource allocation ask for.
         instead: extended resources that claims serve in place of device plugins.
+        parts_milli: so much of GPUs its claims ask for in parts.
 
     Raises:
         PodRefused: a quantity or annotation that means nothing, or more than any node has.
@@ -183,6 +188,7 @@ def needs_of(pod: Pod, claimed_gpus: int = 0, instead: Collection[str] = ()) -> 
         gpu_resource=gpu[0] if gpu else "",
         share=share,
         extended=counted(total),
+        parts_milli=parts_milli,
     )
 
 
@@ -286,7 +292,7 @@ def request_of(needs: Needs, where: NodeConstraint) -> Request:
         gpu_memory_mib=share.memory_mib,
         devices=share.devices,
         extended=needs.extended,
-        counted_milli=held_milli(needs.extended),
+        counted_milli=held_milli(needs.extended) + needs.parts_milli,
         where=where,
     )
 

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
-from typing import Any, Final
 
 import msgspec
 
+from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.engines.kubernetes.pods.devices.allocation import allocation_of
+from carrel_scheduler.engines.kubernetes.pods.devices.counters import NONE as NONE_TAKEN
+from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts, enough
 from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
-    ExtendedClaim,
     classes_by_resource,
     is_special,
     offered_by_plugins,
@@ -35,6 +36,14 @@ from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
     choices,
     match,
 )
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import (
+    NO_CLAIMS,
+    NOTHING,
+    AllocateClaim,
+    ClaimAccess,
+    Key,
+    ReleaseClaim,
+)
 from carrel_scheduler.engines.kubernetes.pods.devices.serving import Asks, ServingNodes
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     AllocatedDevice,
@@ -45,62 +54,6 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import gpu_resource
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import CLAIMED_GPUS
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod, PodResourceClaim
-
-Key = tuple[str, str]
-"""Namespace and name of a claim."""
-NOTHING: Final[frozenset[str]] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class AllocateClaim:
-    """A claim is given devices, and reserved for a pod, before the pod is bound.
-
-    Attributes:
-        claim_uid: it is that very claim; empty for a special one, which is made now.
-        allocation: what its status says from then on.
-        special: it is for the pod's extended resources.
-    """
-
-    namespace: str
-    claim: str
-    claim_uid: str
-    pod: str
-    pod_uid: str
-    allocation: Mapping[str, Any]
-    special: ExtendedClaim | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseClaim:
-    """A claim is taken back from a pod that was not bound; in this version only.
-
-    ``special`` is the uid of one that was made for its extended resources: it is deleted.
-    """
-
-    namespace: str
-    claim: str
-    version: str
-    special: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimAccess:
-    """The requirements that a pod's claims add up to.
-
-    Attributes:
-        gpus: so many of the devices are GPUs.
-        nodes: where they can be served; ``None`` without claims.
-        waits: what has to happen before, in words; empty when nothing.
-        instead: the extended resources that devices serve in place of a device plugin.
-    """
-
-    gpus: int = 0
-    nodes: frozenset[str] | None = None
-    waits: str = ""
-    instead: frozenset[str] = NOTHING
-
-
-NO_CLAIMS: Final = ClaimAccess()
 
 
 class _Waits(Exception):  # noqa: N818 - an outcome to handle
@@ -134,7 +87,9 @@ class DeviceClaims:
     _serving: ServingNodes = field(init=False)
 
     def __post_init__(self) -> None:
-        self._serving = ServingNodes(self.inventory, self._uses, self._offered, self._free)
+        self._serving = ServingNodes(
+            self.inventory, self._uses, self._offered, self._free, self._left
+        )
 
     # Events
 
@@ -241,11 +196,21 @@ class DeviceClaims:
             self._follow_resources()
 
     def used_by_others(self, node: str, holds: Callable[[str], bool]) -> int:
-        """How many GPUs of a node belong to claims of pods that hold nothing in the core."""
-        return sum(
-            any(not self._is_held(key, holds) for key in self._holders.get(device.id, ()))
-            for device in self._gpus(node)
-        )
+        """How many GPUs of a node belong to claims of pods that hold nothing in the core.
+
+        Those of which parts are given are among them.
+        """
+        left = self._left(node)
+        return sum(self._is_used(one, left, holds) for one in self._gpus(node))
+
+    def _is_used(self, device: NodeDevice, left: Amounts, holds: Callable[[str], bool]) -> bool:
+        """Whether others have a GPU, or anybody a part of it."""
+        if keys := self._holders.get(device.id):
+            return any(not self._is_held(key, holds) for key in keys)
+        return not self._is_decided(device.id) and not enough(left, device.takes)
+
+    def _is_decided(self, device: DeviceId) -> bool:
+        return any(device in ids for keys in self._decided.values() for ids in keys.values())
 
     def _is_held(self, key: Key, holds: Callable[[str], bool]) -> bool:
         return any(holds(one.uid) for one in self._claims[key].status.reserved_for)
@@ -279,7 +244,7 @@ class DeviceClaims:
                 break
             if not best.later:
                 best = found
-        return ClaimAccess(gpus=best.gpus, nodes=best.now | best.later, instead=instead)
+        return ClaimAccess(best.gpus, best.now | best.later, "", instead, best.parts_milli)
 
     def asks(self, pod: Pod) -> bool:
         """Whether a pod asks for devices, by claims or by extended resources."""
@@ -287,9 +252,11 @@ class DeviceClaims:
             return True
         return bool(self.backed) and special_claim(pod, self.backed) is not None
 
-    def decide(self, pod: Pod, node: str, gpus: int) -> tuple[AllocateClaim, ...]:
+    def decide(
+        self, pod: Pod, node: str, gpus: int, parts_milli: int = MILLI * MOST_DEVICES
+    ) -> tuple[AllocateClaim, ...]:
         """The allocations to write before a pod is bound to a node; they count from now on."""
-        found = self.fit(pod, node, gpus)
+        found = self.fit(pod, node, gpus, parts_milli)
         if not found:
             return ()
         by_claim: dict[str, Match] = {}
@@ -308,6 +275,7 @@ class DeviceClaims:
         }
         self._uses[node] += 1
         self.version += 1
+        self.changed.add(node)
         return tuple(
             AllocateClaim(
                 namespace=namespace,
@@ -328,21 +296,30 @@ class DeviceClaims:
             self._use_changed(device)
             self.version += 1
 
-    def fit(self, pod: Pod, node: str, gpus: int | None = None) -> Match | None:
+    def fit(
+        self,
+        pod: Pod,
+        node: str,
+        gpus: int | None = None,
+        parts_milli: int = MILLI * MOST_DEVICES,
+    ) -> Match | None:
         """The devices that a node has free for all claims of a pod; ``None`` if too few.
 
         Args:
             pod: that is not bound.
             node: its name.
-            gpus: so many of them are GPUs; ``None``: any number.
+            gpus: so many of them are whole GPUs; ``None``: any number.
+            parts_milli: the others are at most so much of GPUs.
         """
         try:
             options = self._options(pod)
         except (_Waits, PodRefused):
             return None
         for asks in options:
-            found = match(asks, self._free(node))
-            if found is not None and gpus in (None, self._serving.count(found)):
+            found = match(asks, self._free(node), self._left(node))
+            if found is None or self._serving.parts(found) > parts_milli:
+                continue
+            if gpus in (None, self._serving.count(found)):
                 return found
         return None
 
@@ -443,6 +420,14 @@ class DeviceClaims:
             if not (plugin and self.inventory.is_gpu(one.id))
         ]
 
+    def _left(self, node: str) -> Amounts:
+        """What is left of the counters that devices of a node share."""
+        there = self.inventory.of_node(node)
+        if not any(one.takes for one in there):
+            return NONE_TAKEN
+        given = [one.id for one in there if self._holders.get(one.id) or self._is_decided(one.id)]
+        return self.inventory.left(node, given)
+
     def _free(self, node: str) -> list[NodeDevice]:
         decided = {
             device for keys in self._decided.values() for ids in keys.values() for device in ids
@@ -469,7 +454,8 @@ class DeviceClaims:
             if name and (claim := self._claims.get((pod.metadata.namespace, name))) is not None
             for device in _allocated(claim)
         }
-        return ClaimAccess(gpus=self._serving.gpus(found), instead=instead)
+        gpus, parts = self._serving.gpus(found), self._serving.parts_of(found)
+        return ClaimAccess(gpus=gpus, instead=instead, parts_milli=parts)
 
 
 def _key(claim: ResourceClaim) -> Key:

@@ -1,9 +1,9 @@
 """Devices of nodes, from their drivers' resource slices.
 
-Counted are devices of one node in complete pools that serve one claim each: those that are parts of
-others (``consumesCounters``), are shared, or have to be prepared before a pod is bound are left
-out. Devices of GPU drivers are the GPUs of their node, unless a device plugin offers GPUs there,
-too: these are the same ones.
+Counted are devices of one node in complete pools that serve one claim each: those that are shared,
+or have to be prepared before a pod is bound, are left out. Parts of others (``consumesCounters``)
+are there while enough of their counters is left. Devices of GPU drivers are the GPUs of their node,
+unless a device plugin offers GPUs there, too: these are the same ones.
 """
 
 from collections import Counter
@@ -12,8 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.engines.kubernetes.pods.devices import counters
+from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts
 from carrel_scheduler.engines.kubernetes.pods.devices.expressions import context_of, selects
 from carrel_scheduler.engines.kubernetes.pods.devices.types import Device, ResourceSlice
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.selectors import HARD
 
 if TYPE_CHECKING:
@@ -28,11 +32,18 @@ _PoolId = tuple[str, str]
 
 @dataclass(eq=False)
 class NodeDevice:
-    """A device of a node."""
+    """A device of a node.
+
+    Attributes:
+        takes: of the counters that it shares with others.
+        part_milli: which part of the whole it is.
+    """
 
     id: DeviceId
     node: str
     device: Device
+    takes: Amounts = field(default_factory=dict)
+    part_milli: int = MILLI
     _selected: dict[str, bool] = field(default_factory=dict)
 
     @cached_property
@@ -66,6 +77,7 @@ class Inventory:
         self._pools: dict[_PoolId, tuple[NodeDevice, ...]] = {}
         self._nodes: dict[str, dict[_PoolId, list[NodeDevice]]] = {}
         self._by_id: dict[DeviceId, NodeDevice] = {}
+        self._totals: dict[_PoolId, Amounts] = {}
 
     def set_slice(self, one: ResourceSlice) -> None:
         """Handle a slice that is new or changed; it stays in its pool."""
@@ -93,15 +105,34 @@ class Inventory:
         return "" if found is None else found.node
 
     def is_gpu(self, device: DeviceId) -> bool:
-        """Whether a device is a GPU."""
+        """Whether a device is a GPU, or a part of one."""
         return device[0] in self._gpu_drivers
 
+    def gpu_milli(self, device: DeviceId) -> int:
+        """Which part of a GPU a device is, in thousandths; 0 for other devices."""
+        found = self._by_id.get(device)
+        if not self.is_gpu(device):
+            return 0
+        return MILLI if found is None else found.part_milli
+
+    def left(self, node: str, given: Iterable[DeviceId]) -> Amounts:
+        """What is left of a node's counters beside devices that were given."""
+        left: dict[counters.Counter, int] = {}
+        for pool in self._nodes.get(node, {}):
+            left |= self._totals[pool]
+        if left:
+            for one in given:
+                if (device := self._by_id.get(one)) is not None and device.node == node:
+                    left = counters.less(left, device.takes)
+        return left
+
     def gpus(self, node: str) -> list[NodeDevice]:
-        """The GPUs of a node that take work: those without a taint that keeps all work away."""
+        """The whole GPUs of a node that take work: without a taint that keeps all work away."""
         return [
             one
             for one in self.of_node(node)
-            if self.is_gpu(one.id) and not any(taint.effect in HARD for taint in one.device.taints)
+            if self.gpu_milli(one.id) == MILLI
+            and not any(taint.effect in HARD for taint in one.device.taints)
         ]
 
     def _update(self, pool: _PoolId) -> None:
@@ -111,7 +142,9 @@ class Inventory:
             self._nodes.get(device.node, {}).pop(pool, None)
             if not self._nodes.get(device.node):
                 self._nodes.pop(device.node, None)
-        devices = self._pools[pool] = tuple(_devices(pool, self._slices[pool].values()))
+        current = _current(self._slices[pool].values())
+        self._totals[pool] = there = _totals(pool, current)
+        devices = self._pools[pool] = tuple(_devices(pool, current, there))
         for device in devices:
             self._by_id[device.id] = device
             self._nodes.setdefault(device.node, {}).setdefault(pool, []).append(device)
@@ -121,17 +154,38 @@ class Inventory:
         self.version += 1
 
 
-def _devices(pool: _PoolId, slices: Iterable[ResourceSlice]) -> Iterable[NodeDevice]:
-    """The devices of a complete pool."""
-    newest = max((one.spec.pool.generation for one in slices), default=0)
-    current = [one for one in slices if one.spec.pool.generation == newest]
+def _current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
+    """The slices of the newest generation, in order; none while some of them are not there."""
+    there = list(slices)
+    newest = max((one.spec.pool.generation for one in there), default=0)
+    current = [one for one in there if one.spec.pool.generation == newest]
     if not current or len(current) != current[0].spec.pool.resource_slice_count:
-        return
-    for one in sorted(current, key=lambda found: found.metadata.name):
+        return []
+    return sorted(current, key=lambda found: found.metadata.name)
+
+
+def _totals(pool: _PoolId, slices: Iterable[ResourceSlice]) -> Amounts:
+    try:
+        return counters.totals(
+            pool, (one for found in slices for one in found.spec.shared_counters)
+        )
+    except PodRefused:
+        return counters.NONE
+
+
+def _devices(
+    pool: _PoolId, slices: Iterable[ResourceSlice], there: Amounts
+) -> Iterable[NodeDevice]:
+    """The devices of a complete pool; those whose counters mean nothing are left out."""
+    for one in slices:
         for device in one.spec.devices if one.spec.node_name else ():
-            if not (
-                device.consumes_counters
-                or device.allow_multiple_allocations
-                or device.binding_conditions
-            ):
-                yield NodeDevice((*pool, device.name), one.spec.node_name, device)
+            if device.allow_multiple_allocations or device.binding_conditions:
+                continue
+            try:
+                takes = counters.taken(pool, device, there)
+            except PodRefused:
+                continue
+            if takes is None or (device.consumes_counters and not takes):
+                continue
+            part = counters.part_milli(takes, there)
+            yield NodeDevice((*pool, device.name), one.spec.node_name, device, takes, part)

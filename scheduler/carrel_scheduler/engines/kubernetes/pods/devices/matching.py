@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from carrel_scheduler.engines.kubernetes.pods.devices import counters
+from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts
 from carrel_scheduler.engines.kubernetes.pods.devices.expressions import attribute_of, program_of
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import NodeDevice
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
@@ -126,15 +128,29 @@ def _ask(
     )
 
 
-def match(asks: Sequence[RequestedDevices], devices: Sequence[NodeDevice]) -> Match | None:
-    """An assignment of devices to all requests; ``None`` if there is none."""
+MOST_STEPS: Final = 2_000
+"""So many choices are tried where devices of one match share counters."""
+
+
+def match(
+    asks: Sequence[RequestedDevices], devices: Sequence[NodeDevice], left: Amounts = counters.NONE
+) -> Match | None:
+    """An assignment of devices to all requests; ``None`` if there is none, or none was found.
+
+    Args:
+        asks: the requests.
+        devices: that may be given.
+        left: what is left of the counters that devices share.
+    """
+    devices = [one for one in devices if counters.enough(left, one.takes)]
     slots = [ask for ask in asks for _ in range(ask.count)]
     if len(slots) > len(devices):
         return None
     fitting = {ask: [one for one in devices if _serves(one, ask)] for ask in asks}
     for agreed in _agreements(asks, devices):
         allowed = [[one for one in fitting[ask] if _agrees(one, ask, agreed)] for ask in slots]
-        found = _assign(allowed)
+        shares = len(slots) > 1 and any(one.takes for few in allowed for one in few)
+        found = _Counted(allowed, left).assigned() if shares else _assign(allowed)
         if found is not None:
             return list(zip(slots, found, strict=True))
     return None
@@ -189,3 +205,38 @@ def _assign(allowed: Sequence[Sequence[NodeDevice]]) -> list[NodeDevice] | None:
         return None
     by_slot = {slot: device for device, slot in owner.items()}
     return [by_slot[slot] for slot in range(len(allowed))]
+
+
+class _Counted:
+    """A device for each slot where devices take from the same counters: tried one by one.
+
+    Devices that take least come first, so that of equal choices the one is made that leaves most.
+    """
+
+    def __init__(self, allowed: Sequence[Sequence[NodeDevice]], left: Amounts) -> None:
+        self._allowed = [sorted(few, key=lambda one: one.part_milli) for few in allowed]
+        self._order = sorted(range(len(allowed)), key=lambda slot: len(allowed[slot]))
+        self._left, self._steps = left, 0
+        self._chosen: dict[int, NodeDevice] = {}
+
+    def assigned(self) -> list[NodeDevice] | None:
+        """The devices in the order of the slots."""
+        if not self._place(0, self._left):
+            return None
+        return [self._chosen[slot] for slot in range(len(self._allowed))]
+
+    def _place(self, at: int, left: Amounts) -> bool:
+        if at == len(self._order):
+            return True
+        slot = self._order[at]
+        for device in self._allowed[slot]:
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                return False
+            if device in self._chosen.values() or not counters.enough(left, device.takes):
+                continue
+            self._chosen[slot] = device
+            if self._place(at + 1, counters.less(left, device.takes)):
+                return True
+            del self._chosen[slot]
+        return False

@@ -7,6 +7,8 @@ from typing import Final
 
 from cachetools import LRUCache
 
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import Inventory, NodeDevice
 from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
     Match,
@@ -21,13 +23,16 @@ DevicesOf = Callable[[str], list[NodeDevice]]
 
 @dataclass(frozen=True, slots=True)
 class ServingResult:
-    """GPUs that requests come to, and nodes: with devices free, and where GPUs have to become free.
+    """GPUs, and parts of such, that requests come to, and nodes that serve them.
+
+    ``now`` have devices free, ``later`` when GPUs become free there.
 
     A node with so many free GPUs that the core would place the pod, but not the right ones, is
     neither.
     """
 
     gpus: int
+    parts_milli: int
     now: frozenset[str]
     later: frozenset[str]
 
@@ -38,7 +43,9 @@ class _Kept:
 
     version: int = -1
     served: ServingResult | None = None
-    nodes: dict[str, tuple[tuple[int, int], tuple[int | None, bool]]] = field(default_factory=dict)
+    nodes: dict[str, tuple[tuple[int, int], tuple[int | None, int, bool]]] = field(
+        default_factory=dict
+    )
 
 
 class ServingNodes:
@@ -48,13 +55,19 @@ class ServingNodes:
         inventory: devices of all nodes.
         uses: counts how often the use of a node's devices changed.
         offered, free: devices of a node that claims may get at all, and now.
+        left: what is left of its counters now.
     """
 
     def __init__(
-        self, inventory: Inventory, uses: Counter[str], offered: DevicesOf, free: DevicesOf
+        self,
+        inventory: Inventory,
+        uses: Counter[str],
+        offered: DevicesOf,
+        free: DevicesOf,
+        left: Callable[[str], Amounts],
     ) -> None:
         self._inventory, self._uses = inventory, uses
-        self._offered, self._free = offered, free
+        self._offered, self._free, self._left = offered, free, left
         self._kept: LRUCache[Asks, _Kept] = LRUCache(MOST_KEPT)
 
     def of(self, asks: Asks, version: int) -> ServingResult:
@@ -70,37 +83,45 @@ class ServingNodes:
     def _find(self, asks: Asks, kept: _Kept) -> ServingResult:
         now: set[str] = set()
         later: set[str] = set()
-        most = 0
+        most = parts = 0
         for node in self._inventory.nodes():
             version = self._uses[node], self._inventory.versions[node]
             known = kept.nodes.get(node)
             if known is None or known[0] != version:
                 known = kept.nodes[node] = version, self._find_on(node, asks)
-            gpus, free = known[1]
+            gpus, part, free = known[1]
             if gpus is not None:
-                most = max(most, gpus)
+                most, parts = max(most, gpus), max(parts, part)
                 (now if free else later).add(node)
-        return ServingResult(most, frozenset(now), frozenset(later))
+        return ServingResult(most, parts, frozenset(now), frozenset(later))
 
-    def _find_on(self, node: str, asks: Asks) -> tuple[int | None, bool]:
-        """How many GPUs requests come to on a node, and whether devices are free for them.
+    def _find_on(self, node: str, asks: Asks) -> tuple[int | None, int, bool]:
+        """How many GPUs requests come to on a node, which parts, and whether they are free.
 
         ``None``: the node does not serve them, or not as long as other GPUs are free there.
         """
         free = self._free(node)
-        found = match(asks, free)
+        found = match(asks, free, self._left(node))
         if found is not None:
-            return self.count(found), True
-        found = match(asks, self._offered(node))
+            return self.count(found), self.parts(found), True
+        found = match(asks, self._offered(node), self._inventory.left(node, ()))
         count = 0 if found is None else self.count(found)
-        if sum(self._inventory.is_gpu(one.id) for one in free) < count:
-            return count, False
-        return None, False
+        if found is not None and self.gpus(one.id for one in free) < count:
+            return count, self.parts(found), False
+        return None, 0, False
 
     def count(self, found: Match) -> int:
-        """How many of the devices are GPUs."""
+        """How many of the devices are whole GPUs."""
         return self.gpus(device.id for _, device in found)
 
+    def parts(self, found: Match) -> int:
+        """How much the others are of GPUs, in thousandths."""
+        return self.parts_of(device.id for _, device in found)
+
+    def parts_of(self, devices: Iterable[tuple[str, str, str]]) -> int:
+        """How much of GPUs those of these are that are parts."""
+        return sum(milli for one in devices if (milli := self._inventory.gpu_milli(one)) < MILLI)
+
     def gpus(self, devices: Iterable[tuple[str, str, str]]) -> int:
-        """How many of these are GPUs."""
-        return sum(self._inventory.is_gpu(one) for one in devices)
+        """How many of these are whole GPUs."""
+        return sum(self._inventory.gpu_milli(one) == MILLI for one in devices)

@@ -34,6 +34,20 @@ class Capacity(Kube, frozen=True):
     value: str = "0"
 
 
+class CounterUse(Kube, frozen=True):
+    """How much of the counters of a set a device takes."""
+
+    counter_set: str = ""
+    counters: dict[str, Capacity] = msgspec.field(default_factory=dict)
+
+
+class CounterSet(Kube, frozen=True):
+    """Counters that devices of a pool share."""
+
+    name: str = ""
+    counters: dict[str, Capacity] = msgspec.field(default_factory=dict)
+
+
 class Device(Kube, frozen=True):
     """A device of a slice.
 
@@ -45,7 +59,7 @@ class Device(Kube, frozen=True):
     attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
     capacity: dict[str, Capacity] = msgspec.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    consumes_counters: Config = ()
+    consumes_counters: tuple[CounterUse, ...] = ()
     allow_multiple_allocations: bool = False
     binding_conditions: tuple[str, ...] = ()
 
@@ -65,6 +79,7 @@ class SliceSpec(Kube, frozen=True):
     pool: Pool = Pool()
     node_name: str = ""
     devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(Kube, frozen=True):

@@ -418,7 +418,7 @@ class PlacementConstraints:
 
     def _ask(self, pod: Pod, groups: frozenset[str] | None, *, together: bool) -> PlacementRequest:
         access = self.devices.access(pod)
-        needs = needs_of(pod, access.gpus, access.instead)
+        needs = needs_of(pod, access.gpus, access.instead, access.parts_milli)
         liked = wishes_of(pod, self.nodes, self.neighbours)
         by_role = self.groups.by_role
         terms = node_terms(pod.spec, needs, self.nodes, groups, by_role=by_role, liked=liked)

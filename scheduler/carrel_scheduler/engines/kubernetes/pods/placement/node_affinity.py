@@ -224,7 +224,7 @@ def _for_needs(needs: Needs, index: NodeIndex, *, by_role: bool) -> Labels:
     if resource and (resource != GPU_RESOURCES[0] or index.mixes_gpus):
         found.append((GPU_RESOURCE, frozenset({resource})))
     if by_role:
-        gpus = needs.gpus or needs.share or held_milli(needs.extended)
+        gpus = needs.gpus or needs.share or held_milli(needs.extended) or needs.parts_milli
         found.append(role_for(gpus=bool(gpus)))
     return tuple(found)
 
