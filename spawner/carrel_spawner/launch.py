@@ -75,7 +75,7 @@ def copy_demo(home: Path) -> list[str]:
 def link_folders(home: Path, folders: str) -> None:
     """Have folders, JSON of ``[source, name]``, seen in the home. Raises ``BadOption``.
 
-    A link of an earlier start gives way; what else has the name is the user's, and stays.
+    A link of an earlier start is replaced; what else has the name is the user's, and stays.
     """
     for source, name in json.loads(folders or "[]"):
         link, shown = home / name, f"{source}:{name}"

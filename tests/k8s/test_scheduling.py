@@ -213,12 +213,12 @@ async def test_a_node_that_is_deleted_frees_its_pods_places_elsewhere(here: Site
 async def test_a_pod_of_ours_says_who_needs_its_room(here: Site) -> None:
     body = here.pod("mine")
     body["metadata"]["labels"] = {"carrel.dev/task": "uid-0-0"}
-    namespace, told = here.namespace("a"), "Gave way to a member of `b`."
+    namespace, told = here.namespace("a"), "Preempted by a member of `b`."
     pods = TaskPodIndex()
     pods.see(await here.client.create(PODS, body, namespace, type=Pod))
     why = ReasonInfo(
         token="Reclaimed",
-        sentence="Gave way to `secret` of `b`.",
+        sentence="Preempted by `secret` of `b`.",
         data={"sentence_without_names": told},
     )
     announcing = DisruptionAnnouncer(here.client, pods, time.time, here.name)

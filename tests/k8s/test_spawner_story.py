@@ -271,7 +271,7 @@ def test_a_drained_node_moves_the_training_and_tells_who_sits_there(
         assert desk.status.phase == "stopped"
         assert "maintenance of its node" in str(desk.status.reason)
         page = team.page("grace")
-        told = "it gave way to the maintenance of its node"
+        told = "it was preempted by the maintenance of its node"
         eventually(partial(_home_says, page, house, told), why="the Hub tells who sat there")
         page.close()
     finally:

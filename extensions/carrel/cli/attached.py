@@ -1,7 +1,7 @@
 """``carrel submit -it``: a job whose command runs in this terminal, as that of ``docker run -it``.
 
-The job holds its place with a command that only waits, so it is interactive work, which gives way
-to nobody; what was asked for runs beside it with this terminal. When that ends, so does the job.
+The job holds its place with a command that only waits, so it is interactive work, which nobody
+preempts; what was asked for runs beside it with this terminal. When that ends, so does the job.
 """
 
 import sys

@@ -141,7 +141,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     """What is. Written by the reconciler only.
 
     Attributes:
-        reason: of a waiting, giving way, stopped or failed workload; of others ``None``.
+        reason: of a pending, preempted, stopped or failed workload; of others ``None``.
         attempt: number of the present or next run, from 0.
         failures: attempts that failed and count against ``backoff_limit``.
         losses: attempts in a row that were lost soon after they began, with their node or GPU.

@@ -149,7 +149,7 @@ def what_stays(workload: Workload) -> str:
 
 
 def preempted_for(preemption: Preemption) -> str:
-    """For whom it gave way: project and workload, or somebody of the project."""
+    """For whom it was preempted: project and workload, or somebody of the project."""
     if preemption.for_workload:
         return f"`{preemption.for_project}/{preemption.for_workload}`"
     if preemption.for_project:

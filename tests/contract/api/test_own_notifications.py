@@ -83,7 +83,7 @@ async def test_ends_are_told_once_to_whom_they_concern(
             "address": "https://c/console/jobs/vision/train-1",
         }
     ]
-    why = ReasonInfo(token="Failed", sentence="It gave way to speech/secret.")
+    why = ReasonInfo(token="Failed", sentence="It was preempted by speech/secret.")
     await becomes(desk, "preempting", reason=why)
     await becomes(desk, "failed", reason=ReasonInfo(token="Failed", sentence="Exit code 3."))
     await work.once()

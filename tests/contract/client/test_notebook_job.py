@@ -208,7 +208,7 @@ def test_it_gives_way_and_goes_on_from_its_restart_point(
     assert code == 143, err
     assert "error" not in state(fake)
     output = tmp_path / "work.night.ipynb"
-    assert json.loads(output.read_text())["metadata"]["carrel"]["state"] == "gave way"
+    assert json.loads(output.read_text())["metadata"]["carrel"]["state"] == "preempted"
 
     write(tmp_path / "work.ipynb", [cell("changed meanwhile")])
     (tmp_path / "go").touch()

@@ -155,7 +155,7 @@ def _past_of_train_7(fake: FakeScheduler, clock: Clock) -> None:
         phase="preempting",
         reason={
             "token": "Reclaimed",
-            "sentence": "Giving way to `speech`: it needs 1 GPU of its guarantee back.",
+            "sentence": "Preempted by `speech`: it needs 1 GPU of its guarantee back.",
             "help": "It saves its work and goes on by itself when there is room.",
         },
     )

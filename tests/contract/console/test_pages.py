@@ -162,7 +162,7 @@ async def test_the_queue_hides_foreign_names(ada: Visitor, root: Visitor) -> Non
 
 async def test_the_job_page_tells_its_story(ada: Visitor) -> None:
     page = await ada.get("jobs/vision/train-7")
-    assert "Giving way to speech: it needs 1 GPU of its guarantee back." in page.words
+    assert "Preempted by speech: it needs 1 GPU of its guarantee back." in page.words
     assert "Preempted 10 min ago for a member of speech" in page.words
     assert "1 min 40 s of work was lost; it goes on from the checkpoint at step 1,200" in page.words
     assert "Submitted by ada." in page.words

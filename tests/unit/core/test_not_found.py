@@ -21,7 +21,7 @@ def test_a_puzzle_of_budgets_is_not_found() -> None:
     cls, token, text = reason_of(hard_no.puzzle(NODES))
     assert (cls, token) == (ReasonClass.NOT_NOW, Token.NO_VICTIMS_FOUND)
     assert text.endswith(
-        "no set of work that may give way was found within the limits of the search."
+        "no set of work that can be preempted was found within the limits of the search."
     )
 
 

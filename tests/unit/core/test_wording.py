@@ -78,7 +78,7 @@ GOLDEN = [
     (
         Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 1000, workload_uid="me", holders=(TRAIN_7,)),
         "Taking back 1 GPU that `speech` borrowed for `train-7`.",
-        "Whoever gives way saves its work first; this starts by itself then.",
+        "Preempted work saves a checkpoint first; this starts by itself then.",
     ),
     (
         Reason(
@@ -93,7 +93,7 @@ GOLDEN = [
             "Taking back 3 GPUs that `speech` borrowed for `train-7` and `train-8` "
             "and `nlp` borrowed for `talk`."
         ),
-        "Whoever gives way saves its work first; this starts by itself then.",
+        "Preempted work saves a checkpoint first; this starts by itself then.",
     ),
     (
         Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 2000, workload_uid="me", holders=(OWN,)),
@@ -103,7 +103,7 @@ GOLDEN = [
     (
         Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 2000, workload_uid="me"),
         "Its place is held; it starts as soon as the room is free.",
-        "Whoever gives way saves its work first; this starts by itself then.",
+        "Preempted work saves a checkpoint first; this starts by itself then.",
     ),
     (
         Reason(NOT_NOW, Token.QUOTA_USED, "gpu", 1000, 1000, 2000, ahead=1),
@@ -198,17 +198,17 @@ GOLDEN = [
     ),
     (
         Reason(EVICTED, Token.RECLAIMED, bound=2000, project="speech", workload="ada-workspace"),
-        "Gave way to `speech`, which claimed its guaranteed quota for `ada-workspace`.",
+        "Preempted by `speech`, which reclaimed its guaranteed quota for `ada-workspace`.",
         "It goes on from its last checkpoint as soon as there is room again.",
     ),
     (
         Reason(EVICTED, Token.RECLAIMED, project="speech", workload="train-9"),
-        "Gave way to `speech`, which claimed its fair share for `train-9`.",
+        "Preempted by `speech`, which reclaimed its fair share for `train-9`.",
         "It goes on from its last checkpoint as soon as there is room again.",
     ),
     (
         Reason(EVICTED, Token.PREEMPTED, project="vision", workload="ada-workspace"),
-        "Gave way to `ada-workspace`, which has a higher priority in `vision`.",
+        "Preempted by `ada-workspace`, which has a higher priority in `vision`.",
         "It goes on from its last checkpoint as soon as there is room again.",
     ),
     (
@@ -296,8 +296,8 @@ GOLDEN = [
     ),
     (
         Reason(HELD_BACK, Token.PREEMPTION_DELAYED, "gpu", 2000, until=120.0),
-        "Waiting for 2 GPUs: others would give way, but it does not make them yet.",
-        "It starts when room comes free; others give way from 00:02 UTC on.",
+        "Waiting for 2 GPUs: others would be preempted for it, but not yet.",
+        "It starts when room comes free; others are preempted from 00:02 UTC on.",
     ),
     (
         Reason(HELD_BACK, Token.WAITS_FOR_GANG, "tasks", 4, 1, 3, tasks=5, there=3),
@@ -418,7 +418,7 @@ HIDDEN = [
         "Waiting for 1 GPU: the only one is in use; a member of `b` holds 1.",
     ),
     (GOLDEN[21][0], "The free room is held for a member of `speech`, served first."),
-    (GOLDEN[24][0], "Gave way to a member of `speech`, which claimed its guaranteed quota."),
+    (GOLDEN[24][0], "Preempted by a member of `speech`, which reclaimed its guaranteed quota."),
 ]
 
 

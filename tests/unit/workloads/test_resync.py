@@ -28,7 +28,7 @@ async def test_a_delay_ends_by_itself(desk: Desk) -> None:
     assert reason is not None
     assert (reason.token, reason.sentence) == (
         "PreemptionDelayed",
-        "Waiting for 4 GPUs: others would give way, but it does not make them yet.",
+        "Waiting for 4 GPUs: others would be preempted for it, but not yet.",
     )
     await desk.wait(1.0 + RESYNC_SECONDS)
     assert await desk.phase(lent) == "preempting"

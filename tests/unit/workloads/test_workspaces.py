@@ -132,7 +132,7 @@ async def test_a_workspace_that_gave_way_is_stopped_and_waits_for_nobody(desk: D
     status = (await desk.stored(uid)).status
     assert (status.phase, status.preemptions, status.attempt) == ("stopped", 1, 1)
     assert status.reason is not None
-    assert "gave way to `speech`" in status.reason.sentence
+    assert "was preempted by `speech`" in status.reason.sentence
     assert desk.hub.asked == []
     assert desk.loop.state.jobs.by_uid.get(uid) is None
 

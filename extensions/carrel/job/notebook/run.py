@@ -76,7 +76,7 @@ class Run:
                 await self._cells(kernel)
             self._mark("succeeded")
         except Preempted:
-            self._mark("gave way")
+            self._mark("preempted")
             raise
         except NotebookProblem as problem:
             self._mark("failed")

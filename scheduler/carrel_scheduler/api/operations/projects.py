@@ -68,7 +68,7 @@ async def create_project(call: Call) -> Answer:
     problems=(409,),
 )
 async def change_project(call: Call) -> Answer:
-    """Change a project; a dry run says who would start and who would give way."""
+    """Change a project; a dry run says what would start and what would be preempted."""
     patch: Mapping[str, Any] = call.body
     name = call.path["project"]
     if call.query.dry_run:

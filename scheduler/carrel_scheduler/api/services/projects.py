@@ -146,7 +146,7 @@ class Projects:
         self._deps.access_rules.forget()
 
     async def preview(self, name: str, patch: Mapping[str, Any]) -> ProjectImpact:
-        """What a patch would start and whom it would make give way, at once."""
+        """What a patch would start and preempt at once."""
         project = self._patched(await self.get(name), patch)
         return self._deps.live.preview_project(name, msgspec.json.encode(project.spec))
 

@@ -19,7 +19,7 @@ def _waits_for_room(reason: Reason, project: str) -> str:
         others = {holder.project for holder in reason.holders} - {project}
         if reason.holders and not others:
             return "Its own project's work of lower priority saves its state and stops first."
-        return "Whoever gives way saves its work first; this starts by itself then."
+        return "Preempted work saves a checkpoint first; this starts by itself then."
     if reason.kept:
         return "It starts when work that holds it ends; asking for less of it may help."
     return "It starts by itself as soon as enough is free."
@@ -101,7 +101,9 @@ def _topology_too_small(reason: Reason, _project: str) -> str:
 def _preemption_delayed(reason: Reason, _project: str) -> str:
     ends = -int(-reason.until // 60)  # the next whole minute
     hour, minute = divmod(ends % MINUTES_A_DAY, 60)
-    return f"It starts when room comes free; others give way from {hour:02}:{minute:02} UTC on."
+    return (
+        f"It starts when room comes free; others are preempted from {hour:02}:{minute:02} UTC on."
+    )
 
 
 HELP: Final[dict[Token, str | Callable[[Reason, str], str]]] = {

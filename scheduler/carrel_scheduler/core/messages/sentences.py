@@ -55,7 +55,7 @@ def _no_victims_found(reason: Reason, reader: Reader) -> str:
     asked = amount(reason.resource, reason.requested)
     return (
         f"Waiting for {asked}: {_in_use(reason)}{_holding(reason, reader)}; no set of work that "
-        "may give way was found within the limits of the search."
+        "can be preempted was found within the limits of the search."
     )
 
 
@@ -193,7 +193,7 @@ def _reserved(reason: Reason, reader: Reader) -> str:
 
 def _preemption_delayed(reason: Reason, _reader: Reader) -> str:
     asked = amount(reason.resource, reason.requested)
-    return f"Waiting for {asked}: others would give way, but it does not make them yet."
+    return f"Waiting for {asked}: others would be preempted for it, but not yet."
 
 
 def _waits_for_gang(reason: Reason, _reader: Reader) -> str:
@@ -225,13 +225,13 @@ def reclaimed(reason: Reason, reader: Reader) -> str:
     if reason.detail:
         right = f"guaranteed quota in node group `{reason.detail}`"
     if not reader.names:
-        return f"Gave way to {member(reason.project)}, which claimed its {right}."
-    return f"Gave way to `{reason.project}`, which claimed its {right} for `{reason.workload}`."
+        return f"Preempted by {member(reason.project)}, which reclaimed its {right}."
+    return f"Preempted by `{reason.project}`, which reclaimed its {right} for `{reason.workload}`."
 
 
 def preempted(reason: Reason, reader: Reader) -> str:
     """The message of work evicted for higher priority in its own project."""
-    return f"Gave way to `{reason.workload}`, which has a higher priority in `{reader.project}`."
+    return f"Preempted by `{reason.workload}`, which has a higher priority in `{reader.project}`."
 
 
 def consolidated(reason: Reason, reader: Reader) -> str:

@@ -94,7 +94,7 @@ def lowered(info: ReasonInfo, scope: str) -> ReasonInfo:
 
 def gave_way(last: Preemption) -> str:
     """The reason of an evicted workload, until it starts again."""
-    return f"Gave way to {_taker(last)}; {preemption_cost(last)}."
+    return f"Preempted by {_taker(last)}; {preemption_cost(last)}."
 
 
 def workspace_gave_way(last: Preemption) -> ReasonInfo:
@@ -102,7 +102,7 @@ def workspace_gave_way(last: Preemption) -> ReasonInfo:
     return ReasonInfo(
         token="Reclaimed" if last.rule == "reclaim" else "Preempted",
         cls="stopped",
-        sentence=f"Stopped: it gave way to {_taker(last)}.",
+        sentence=f"Stopped: it was preempted by {_taker(last)}.",
         help=START_AGAIN,
         data={"project": last.for_project, "rule": last.rule},
     )
@@ -119,7 +119,7 @@ _TAKERS = {
 
 def _taker(last: Preemption) -> str:
     if last.rule == "reclaim":
-        return f"`{last.for_project}`, which claimed its fair share"
+        return f"`{last.for_project}`, which reclaimed its fair share"
     return _TAKERS.get(last.rule, "work of its own project with a higher priority")
 
 

@@ -133,7 +133,7 @@ def _pods(pods: PodCounts) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
     for result, count in pods.attempts.items():
         attempts.add_metric([result], count)
     yield attempts
-    victims = CounterMetricFamily("scheduler_preemption_victims", "Pods told to give way")
+    victims = CounterMetricFamily("scheduler_preemption_victims", "Pods that were preempted")
     victims.add_metric([], pods.victims)
     yield victims
 

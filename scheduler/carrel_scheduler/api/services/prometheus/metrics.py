@@ -103,7 +103,7 @@ class _Rows:
         )
         self._evictions = Counter(
             "carrel_evictions",
-            "Workloads that had to give way, by project and rule",
+            "Workloads that were preempted, by project and rule",
             ("project", "rule"),
             registry=registry,
         )

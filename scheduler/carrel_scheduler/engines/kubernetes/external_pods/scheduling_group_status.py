@@ -3,7 +3,7 @@
 The conditions are those of the API (from 1.36 on; a Workload of 1.35 has no status):
 
 * ``PodGroupScheduled``: its minimum has places; else ``Unschedulable``, and why as a sentence.
-* ``DisruptionTarget``: so much of it gives way to others that fewer than its minimum are left.
+* ``DisruptionTarget``: so much of it is preempted that fewer than its minimum are left.
 
 Nothing is watched for it: a group is read before the first write about it, and written where what
 is to be said differs from what was said last.
