@@ -5,6 +5,7 @@ preempts; what was asked for runs beside it with this terminal. When that ends, 
 """
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 HOLDER: Final = ["sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"]
 INTERRUPTED: Final = 130
+Attach = Callable[[Any, Any], int]
+"""Called with the client's loop and the opened terminal; returns the command's exit code."""
 
 
 def has_terminal() -> bool:
@@ -29,14 +32,13 @@ def held(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return {**body, "command": HOLDER}, list(body["command"])
 
 
-def run_beside(job: "Workload", command: list[str], *, remove: bool) -> int:
+def run_beside(job: "Workload", command: list[str], attach: Attach, *, remove: bool) -> int:
     """Wait for the job, run a command beside it in this terminal, end the job; the exit code.
 
-    With ``remove`` the job is deleted, otherwise it is suspended, and ``carrel resume`` brings its
-    place back. When the connection breaks it goes on. Raises ``Unreachable``.
+    ``attach`` connects this terminal with the command's until that ends. With ``remove`` the job is
+    deleted, otherwise it is suspended, and ``carrel resume`` brings its place back. When the
+    connection breaks it goes on. Raises ``Unreachable``.
     """
-    from carrel.cli.commands.terminal import attach
-
     with connected() as client:
         try:
             if not _runs(client, job):

@@ -79,7 +79,7 @@ class Work(msgspec.Struct, kw_only=True):
         image: container image.
         tasks: how many start together.
         priority: its place among the project's own, a named level or a number; empty: the kind's.
-        preemptible: may it be preempted for others? Trainings may, interactive work may not, by default.
+        preemptible: may it be preempted? Trainings may, interactive work may not, by default.
         restart_policy: when to start it again after its end.
         backoff_limit: how often to start it again when it fails; given, also after its own errors.
         retries: failures by class that are followed by another attempt, see ``sections``.

@@ -54,7 +54,7 @@ def files() -> Mapping[str, str]:
 
 
 def _priorities() -> list[dict[str, Any]]:
-    """The named levels, for pods that others make; what is preempted is for Carrel alone to decide."""
+    """The named levels, for pods that others make; Carrel alone decides what is preempted."""
     return [
         {
             "apiVersion": "scheduling.k8s.io/v1",

@@ -391,7 +391,8 @@ class TestTold:
         (eviction,) = run.step().evictions
         assert eviction.reason.bound == 4000
         assert sentence(eviction.reason, "speech") == (
-            "Preempted by `vision`, which reclaimed its guaranteed quota in node group `a100` for `v`."
+            "Preempted by `vision`, which reclaimed its guaranteed quota in node group `a100` for "
+            "`v`."
         )
 
     def test_who_waits_reads_what_it_is_guaranteed_there(self) -> None:

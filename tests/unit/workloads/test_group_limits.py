@@ -53,7 +53,7 @@ async def test_work_takes_back_what_is_guaranteed_in_the_machines_group(
         reason = (await desk.stored(gone)).status.reason
         assert reason is not None
         assert reason.sentence == (
-            f"Preempted by `vision`, which reclaimed its guaranteed quota in node group `{group}` for "
-            "`mine`."
+            f"Preempted by `vision`, which reclaimed its guaranteed quota in node group `{group}` "
+            "for `mine`."
         )
         assert await desk.phases(mine) == ["pending"]

@@ -162,12 +162,15 @@ def _attach(
 ) -> None:
     """Submit a job and run its command in this terminal."""
     from carrel.cli import attached
+    from carrel.cli.commands.terminal import attach
 
     if len(bodies) > 1 or chosen["follow"]:
         raise BadSetting("-it is about one job in this terminal: leave it or the others out.")
     body, command = attached.held(bodies[0])
     job = send(body, dry_run=False, replace=bool(chosen["replace"]), folder=folders[0])
-    if job is not None and (code := attached.run_beside(job, command, remove=bool(chosen["rm"]))):
+    if job is None:
+        return
+    if code := attached.run_beside(job, command, attach, remove=bool(chosen["rm"])):
         raise typer.Exit(code)
 
 

@@ -23,7 +23,7 @@ from carrel_scheduler.core.decide import ACTIONS, Action
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE, CONSOLIDATE_FOR_ENTITLED
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
-from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 
 log = logging.getLogger(__name__)
 BUCKETS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
@@ -33,6 +33,7 @@ LABELS: Final[Mapping[Action, str]] = {
     replace_reserved: "reserved_elsewhere",
     CONSOLIDATE_FOR_ENTITLED.run: "consolidate_deserved",
     RECLAIM.run: "reclaim",
+    RECLAIM_IN_GROUP.run: "reclaim_in_group",
     PREEMPT.run: "preempt",
     PREEMPT_AND_RECLAIM.run: "preempt_and_reclaim",
     CONSOLIDATE.run: "consolidate",
