@@ -163,6 +163,9 @@ def _for_people(
     from rich.table import Table
     from rich.text import Text
 
+    if not rows and not no_headers:
+        say("Nothing to show.")
+        return
     width = UNBOUND if no_headers else shutil.get_terminal_size((UNBOUND, 24)).columns
     kept = fitting(headers, rows, width)
     widths = [_narrowest(headers, rows, index) for index in kept]

@@ -79,6 +79,15 @@ def test_tables_are_as_wide_as_the_terminal(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 50
 
 
+def test_a_person_reads_that_a_list_is_empty(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("list", "jobs", "-p", "vision")
+    assert "NAME" in run(*words).out  # a program finds the same lines as ever
+    monkeypatch.setattr("carrel.cli.common.coloured", lambda _: True)
+    assert run(*words).out == "Showing jobs for project vision\nNothing to show.\n"
+
+
 def test_headers_are_folded_where_lists_of_jobs_are_wider_than_the_terminal(
     run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
