@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 class CachedValue(Generic[T]):
-    """A value that is kept for some seconds, or until it is invalidated.
+    """A value that is cached for some seconds, or until it is invalidated.
 
     What was being read when it was invalidated is not kept, so that a change counts for whoever
     asks after it.
@@ -26,7 +26,7 @@ class CachedValue(Generic[T]):
         self._invalidations = 0
 
     async def get(self) -> T:
-        """The value; raises what reading raises."""
+        """The value; raises errors of the read."""
         now = self._clock()
         if self._kept is not None and now < self._kept[0]:
             return self._kept[1]
@@ -37,6 +37,6 @@ class CachedValue(Generic[T]):
         return value
 
     def invalidate(self) -> None:
-        """Read it again for whoever asks from now on."""
+        """Read the value again at the next call."""
         self._kept = None
         self._invalidations += 1

@@ -15,7 +15,7 @@ _fresh: list[str] = []
 
 
 def new_id() -> str:
-    """Hexadecimal: 12 digits of milliseconds, then 20 random ones."""
+    """32 hexadecimal digits: 12 of milliseconds, then 20 random ones."""
     if not _fresh:
         drawn, digits = os.urandom(RANDOM_BYTES * AT_ONCE).hex(), 2 * RANDOM_BYTES
         _fresh.extend(drawn[start : start + digits] for start in range(0, len(drawn), digits))

@@ -68,14 +68,14 @@ from carrel_schema.objects import Workload
 
 
 class NoTasks:
-    """An engine that runs nothing: who submits here brings pods."""
+    """An engine without tasks: all work is external pods."""
 
     async def start(self, task: TaskSpec) -> None:
         """Refuses."""
         raise EngineError(f"{task.id}: this scheduler places pods that others made, and no others")
 
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
-        """Knows none."""
+        """Raises ``UnknownTask``: there are no tasks."""
         raise UnknownTask(f"{task} (to end within {grace_seconds} s)")
 
     async def list(self) -> Sequence[TaskStatus]:
@@ -89,11 +89,11 @@ class NoTasks:
             yield status
 
     async def forget(self, task: TaskId) -> None:
-        """Knows none."""
+        """Raises ``UnknownTask``: there are no tasks."""
         raise UnknownTask(str(task))
 
     async def remove_workload(self, workload_uid: str) -> None:
-        """There is nothing of it."""
+        """No effect: there are no tasks."""
 
     async def logs(self, workload_uid: str, _request: LogRequest) -> AsyncIterator[bytes]:
         """None."""
@@ -102,15 +102,15 @@ class NoTasks:
             yield chunk + workload_uid.encode()
 
     async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:
-        """Knows none."""
+        """Raises ``UnknownTask``: there are no tasks."""
         raise UnknownTask(f"{task}: {command}")
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """No effect: there is nothing to release."""
 
 
 class NoHub:
-    """There is nobody who starts workspaces."""
+    """Refuses to start workspaces: there is no Hub."""
 
     async def start_workspace(self, workload: Workload) -> None:
         """Refuses."""
@@ -119,7 +119,7 @@ class NoHub:
 
 @dataclass(frozen=True, slots=True)
 class Standalone:
-    """What a scheduler of guests is made of.
+    """The parts of a scheduler that schedules external pods only.
 
     Attributes:
         client: of the API server; ``ledger``: has the projects, takes the history.

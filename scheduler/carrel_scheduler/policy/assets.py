@@ -50,7 +50,7 @@ class AssetRecords:
         self._known = CachedValue(self._read, KNOWN_SECONDS, clock)
 
     async def all(self) -> Sequence[ScopedRecord]:
-        """All, those of a type from the widest scope to the narrowest."""
+        """All assets, those of a type from the widest scope to the narrowest."""
         return await self._known.get()
 
     async def _read(self) -> Sequence[ScopedRecord]:
@@ -72,7 +72,7 @@ class UsableAssets:
     bounds: Mapping[str, Bound] = field(default_factory=dict)
 
     def fields(self, named: Any) -> dict[str, Any]:
-        """The fields that the environment and the compute resource say; raises ``AssetRefused``.
+        """The fields that the environment and the compute resource set. Raises ``AssetRefused``.
 
         Args:
             named: the ``assets`` of a request; what is no mapping names none.
@@ -86,7 +86,7 @@ class UsableAssets:
         return found
 
     def with_data(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A request with what its data sources add; raises ``AssetRefused``."""
+        """A request with the fields of its data sources. Raises ``AssetRefused``."""
         named = body.get("assets")
         names = named.get(DATA) if isinstance(named, dict) else None
         for number, name in enumerate(names if isinstance(names, list) else ()):
@@ -151,7 +151,7 @@ def named_by_policies(
 
 
 def asset_of(record: ScopedRecord) -> AssetFields:
-    """An asset as it was written."""
+    """An asset as its author wrote it."""
     return msgspec.json.decode(record.content, type=AssetFields)
 
 

@@ -20,7 +20,7 @@ class UserUsage:
     """GPU thousandths and millicores that each user holds or has reserved, by queue."""
 
     def __init__(self, state: "Columns") -> None:
-        """As the cycle begins; ``add`` tells what changes."""
+        """The usage at the start of the cycle; ``add`` follows the changes."""
         self._fair = state.queues.table.fair_users
         self._held: dict[tuple[int, str], list[int]] = {}
         tasks, jobs = state.tasks, state.jobs
@@ -38,19 +38,19 @@ class UserUsage:
                 self.add(job, place.amounts)
 
     def add(self, job: Job, amounts: Sequence[int], sign: int = 1) -> None:
-        """Count what a job begins to hold, or no longer holds."""
+        """Add what a job begins to hold; a negative sign removes it."""
         if self._fair[job.queue]:
             held = self._held.setdefault((job.queue, job.spec.user), [0, 0])
             held[0] += sign * amounts[0]
             held[1] += sign * amounts[1]
 
     def held(self, queue: int, user: str) -> Held:
-        """What a user holds in a queue."""
+        """The amounts that a user holds in a queue."""
         gpu, cpu = self._held.get((queue, user), (0, 0))
         return gpu, cpu
 
     def counts(self, queue: int) -> bool:
-        """Whether a queue orders work by what its users hold."""
+        """Whether a queue orders work by the use of its users."""
         return self._fair[queue]
 
     def place(self, job: Job) -> Place:

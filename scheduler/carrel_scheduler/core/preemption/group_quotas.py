@@ -78,10 +78,10 @@ class GroupRights:
 
 
 class GroupGuarantees(GroupRights):
-    """What queues keep in groups of nodes against the requests of one queue."""
+    """The guarantees of queues in node groups against the requests of one queue."""
 
     def __init__(self, cycle: Cycle, leaf: int, usage: GroupUsage) -> None:
-        """``leaf``: the slot of the queue that asks."""
+        """``leaf``: the slot of the requesting queue."""
         super().__init__(cycle, usage)
         self._leaf = leaf
         self._requests: dict[int, ReclaimRequest] = {}
@@ -128,7 +128,7 @@ class GroupGuarantees(GroupRights):
         return table.only(kept)
 
     def _fits(self, leaf: int, held: Mapping[int, int], lost: Counter[tuple[int, int]]) -> bool:
-        """Whether a unit may go on top of what is counted as lost."""
+        """Whether a unit may be evicted in addition to what is counted as lost."""
         return any(
             bool(levels)
             and all(

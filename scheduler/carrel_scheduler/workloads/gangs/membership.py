@@ -53,7 +53,7 @@ def _grow(changes: PassChanges, entry: CachedWorkload, parts: Collection[int]) -
 
 
 def _join(changes: PassChanges, entry: CachedWorkload, indices: Sequence[int]) -> None:
-    """Start members that come to the others, under ids that were never used."""
+    """Start members that join the running ones, under task ids that were never used."""
     status = entry.workload.status
     used = {(task.index, task.attempt) for task in status.tasks}
     if any((index, status.attempt) in used for index in indices):
@@ -112,7 +112,7 @@ def start_again(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def left(changes: PassChanges, entry: CachedWorkload, index: int) -> None:
-    """A member that gives its allocation back has ended."""
+    """Handle the end of a member that releases its allocation."""
     changes.release(entry, index, Outcome.AGAIN)
     _put(changes, entry, {index}, place="given-back")
     _resettle(changes, entry)
@@ -157,7 +157,7 @@ def lose(
 
 
 def end_all(changes: PassChanges, entry: CachedWorkload) -> None:
-    """The gang is over: members that still run are to end."""
+    """End all members that still run, because the gang cannot go on."""
     entry.ending = True
     changes.evict_all(entry, entry.workload.spec.grace_seconds)
     changes.mark(entry)
@@ -173,7 +173,7 @@ def expect_all(changes: PassChanges, entry: CachedWorkload) -> None:
 
 
 def joined(entry: CachedWorkload, members: Collection[int]) -> None:
-    """Record members that were seen at the rendezvous."""
+    """Record the members that have met at the rendezvous."""
     entry.joined.update(members)
     if entry.alive <= entry.joined:
         entry.meet_until = None

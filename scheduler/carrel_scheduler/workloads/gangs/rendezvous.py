@@ -39,7 +39,7 @@ def member(entry: CachedWorkload, index: int) -> str:
 
 
 def name_on_cluster(entry: CachedWorkload, index: int) -> str:
-    """The name by which the cluster's name service knows a member; see ``AddressOf``."""
+    """The DNS name of a member on a cluster; see ``AddressOf``."""
     return f"{member(entry, index)}.{subdomain(entry)}"
 
 
@@ -125,7 +125,7 @@ def _torchrun(entry: CachedWorkload, index: int, address: str, port: str) -> dic
 
 
 def _jax(entry: CachedWorkload, index: int, address: str, port: str) -> dict[str, str]:
-    """How ``jax.distributed.initialize()`` learns its place without arguments.
+    """The variables from which ``jax.distributed.initialize()`` takes its arguments.
 
     It takes the coordinator's address and the devices from variables of its own, the rest from what
     cluster software sets; these are the ones of Open MPI's runtime.

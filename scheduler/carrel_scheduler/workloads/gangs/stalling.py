@@ -23,7 +23,7 @@ Reaction = Literal["tell", "restart"]
 
 @dataclass(frozen=True, slots=True)
 class StallRule:
-    """What counts as standing still, and what is done.
+    """When a gang counts as stalled, and what is done then.
 
     Attributes:
         after_s: so long without GPU work and reports; 0: it is not looked for.
@@ -38,7 +38,7 @@ NEVER: Final = StallRule(after_s=0.0)
 
 
 def check(changes: PassChanges, entry: CachedWorkload, rule: StallRule) -> None:
-    """Judge a workload after a look at its GPUs.
+    """Check a workload for a stall, after its GPUs were sampled.
 
     Args:
         changes: of this pass.
@@ -79,7 +79,7 @@ def rule_of(spec: WorkloadSpec, cluster: StallRule) -> StallRule:
 
 
 def _still_for(entry: CachedWorkload, now: float) -> float:
-    """For how many seconds it has stood still."""
+    """The seconds for which the workload has been stalled."""
     status = entry.workload.status
     runs = status.phase == "running" and not entry.ending and not entry.leaving
     if not runs or not gpu_use.holds_gpus(entry):

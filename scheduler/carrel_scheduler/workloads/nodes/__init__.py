@@ -1,1 +1,1 @@
-"""What is known of nodes and their devices, and what follows from it."""
+"""The known nodes and devices, and the consequences of their changes."""

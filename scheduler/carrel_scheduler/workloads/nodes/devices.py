@@ -45,7 +45,7 @@ UNLIKE_HOPS = 9
 
 
 class WithheldDevices:
-    """Devices by the task that runs on them, and those that are cordoned."""
+    """Cordoned devices, and devices with a task that is not released yet."""
 
     def __init__(self) -> None:
         self.cordons = Cordons()
@@ -58,13 +58,13 @@ class WithheldDevices:
             self._tell(state, task.node, ())
 
     def ended(self, task: TaskId, state: State) -> None:
-        """The task has ended; its devices may be used again."""
+        """Release the devices of a task that has ended."""
         found = self._tasks.pop(task, None)
         if found is not None:
             self._tell(state, *found)
 
     def on(self, node: str) -> frozenset[int]:
-        """The devices of a node that are withheld."""
+        """The withheld devices of a node."""
         cordoned = self.cordons.on(node)
         if not self._tasks:
             return cordoned
@@ -84,14 +84,14 @@ class WithheldDevices:
         return found
 
     def uncordon(self, node: str, device: Device, state: State) -> bool:
-        """An admin returns a device to service; whether it was cordoned."""
+        """Return a device to service for an admin; returns whether it was cordoned."""
         if not self.cordons.acknowledge(node, device):
             return False
         self._tell(state, node, () if device.broken else (device.index,))
         return True
 
     def added_to(self, event: NodeSet) -> NodeSet:
-        """A node as the core is to know it."""
+        """The node's event for the core, with withheld devices marked as broken."""
         there = frozenset(range(event.devices)) & self.on(event.name)
         return replace(event, broken_devices=event.broken_devices | there) if there else event
 
@@ -126,7 +126,7 @@ class NodeState:
     read_at: float = 0.0
 
     def take_use(self, use: Mapping[int, DeviceUse], now: float) -> None:
-        """A look found this use."""
+        """Record a sample of the devices' use."""
         self.use, self.read_at = dict(use), now
         for index in range(len(self.facts.devices)):
             if gpu_use.working(use.get(index)) is False:
@@ -143,12 +143,12 @@ class NodeState:
         return msgspec.structs.replace(real, broken=broken, message=message)
 
     def seen_facts(self) -> NodeFacts:
-        """The node with its devices as their agent sees them, at their places."""
+        """The node's facts with the devices that its agent reports, at their indices."""
         devices = tuple(map(self.hardware, self.facts.devices))
         return msgspec.structs.replace(self.facts, devices=devices)
 
     def fresh_use(self, index: int, now: float) -> DeviceUse | None:
-        """The use of a device, if it was read lately."""
+        """The use of a device, if it was sampled recently."""
         return self.use.get(index) if now - self.read_at <= gpu_use.STALE_SECONDS else None
 
 
@@ -252,7 +252,7 @@ def take_report(
 def _moved(
     facts: NodeFacts, use: tuple[DeviceUse, ...], moved: Mapping[int, int]
 ) -> tuple[NodeFacts, tuple[DeviceUse, ...]]:
-    """The same look with other indices of devices."""
+    """The same sample with other device indices."""
 
     def at_place(one: Indexed) -> Indexed:
         return msgspec.structs.replace(one, index=moved.get(one.index, one.index))
@@ -262,7 +262,7 @@ def _moved(
 
 
 def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:
-    """A node with these facts, and what was seen of its use."""
+    """A node with these facts, and the samples of its use."""
     if known is None:
         return NodeState(facts)
     if facts.counted:
@@ -311,7 +311,7 @@ def _held_on(cache: WorkloadCache, node: str) -> set[int]:
 
 
 def _requeue_lost(changes: PassChanges, facts: NodeFacts) -> None:
-    """End the work that holds GPUs which are lost, to be queued again."""
+    """End work that holds lost GPUs, and queue it again."""
     lost = {device.index for device in facts.devices if device.lost}
     if not lost or facts.counted:
         return

@@ -26,7 +26,7 @@ ROOM_PART: Final = 50
 
 
 class GpuMemoryWatch:
-    """Compares what work holds of shared GPUs with what is its own."""
+    """Compares the memory that work holds on shared GPUs with its share."""
 
     def __init__(self, enforcement: Enforcement) -> None:
         self._enforcement = enforcement

@@ -28,7 +28,7 @@ DeviceKey = tuple[str, str]
 
 
 class CordonRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of a device over restarts.
+    """The state of a device that is kept over restarts.
 
     Attributes:
         index: where the node showed it last.
@@ -66,7 +66,7 @@ class Cordons:
         return found
 
     def acknowledge(self, node: str, device: Device) -> bool:
-        """An admin returns a device to service; whether anything was wrong with it."""
+        """Return a device to service for an admin; returns whether it had any condition."""
         if not self._found.get(node, {}).pop(device.index, ()):
             return False
         present = tuple(sorted(one.key for one in device.conditions))
@@ -74,26 +74,26 @@ class Cordons:
         return True
 
     def on(self, node: str) -> frozenset[int]:
-        """The devices of a node that are cordoned."""
+        """The cordoned devices of a node."""
         return frozenset(self._found.get(node, ()))
 
     def of(self, node: str, index: int) -> Sequence[HealthCondition]:
-        """What is wrong with a device."""
+        """The conditions of a device."""
         return self._found.get(node, {}).get(index, ())
 
     def record(self) -> Sequence[CordonRecord]:
-        """What has to be known after a restart."""
+        """The records to keep over a restart."""
         return tuple(self._kept.values())
 
     def restore(self, kept: Iterable[CordonRecord]) -> None:
-        """Cordon devices as they were, until their nodes are seen."""
+        """Cordon devices as recorded, until their nodes are seen."""
         for one in kept:
             self._kept[one.node, one.uuid] = one
             if one.events:
                 self._found.setdefault(one.node, {})[one.index] = tuple(one.events)
 
     def _follow(self, node: str, device: Device) -> tuple[HealthCondition, ...]:
-        """What is wrong with a device now and was not acknowledged."""
+        """The present conditions of a device that were not acknowledged."""
         known = self._kept.get(_key(node, device))
         present = {one.key: one for one in device.conditions}
         done = set(known.acknowledged if known else ()).intersection(present)
@@ -137,7 +137,7 @@ class Cordons:
 
 
 def _key(node: str, device: Device) -> DeviceKey:
-    """A device without a UUID is known by its index."""
+    """The key of a device: its UUID, or its index without one."""
     return node, device.uuid or str(device.index)
 
 
@@ -147,10 +147,10 @@ def _kind(condition: HealthCondition) -> str:
 
 
 def in_words(conditions: Sequence[HealthCondition]) -> str:
-    """All of them as one sentence without a full stop."""
+    """The conditions as one sentence without a full stop."""
     return "; ".join(one.message for one in conditions)
 
 
 def is_fatal(conditions: Sequence[HealthCondition]) -> bool:
-    """Whether no work can go on there."""
+    """Whether work on the device cannot go on."""
     return any(one.severity == "failed" for one in conditions)

@@ -18,7 +18,7 @@ NOT_SHOWN: Final = "Lost: the node does not show this GPU any more"
 
 
 class KnownDevices:
-    """The GPUs of nodes at their indices, as they were last seen.
+    """The GPUs of nodes at their last known indices.
 
     Attributes:
         changed: something that ``record`` returns changed since the attribute was last unset.
@@ -54,11 +54,11 @@ class KnownDevices:
             self.changed = True
 
     def record(self) -> Mapping[str, tuple[Device, ...]]:
-        """What has to be known after a restart: devices by node."""
+        """The records to keep over a restart: devices by node."""
         return dict(self._seen)
 
     def restore(self, kept: Mapping[str, tuple[Device, ...]], nodes: Collection[str]) -> None:
-        """Take over the record for these nodes, on which tasks live."""
+        """Restore the records of these nodes, on which tasks run."""
         for name in kept.keys() & set(nodes):
             self._restored[name] = NodeFacts(
                 name=name, cpu_milli=0, memory_mib=0, devices=kept[name], simulated=False
@@ -68,7 +68,7 @@ class KnownDevices:
 def moved_places(
     before: NodeFacts | None, now: NodeFacts, held: Collection[int] = ()
 ) -> dict[int, int]:
-    """Where devices belong that have other indices than before, by their present index.
+    """The recorded indices of devices that have other ones now, by present index.
 
     One that was not there before takes the index that the driver gives it, where that is free:
     neither that of a device which is there, nor that of a lost one on which work still lives. One

@@ -1,4 +1,4 @@
-"""What an agent on a node of a cluster reports of its GPUs.
+"""Reports of an agent on a node about its GPUs.
 
 There the kubelet chooses the GPUs of a pod; the core only counts them. So a real GPU is shown at
 the place of the work whose processes run on it, and keeps its place while nothing says otherwise.

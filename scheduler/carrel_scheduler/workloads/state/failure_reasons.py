@@ -91,12 +91,12 @@ def gang_lost(
 
 
 def stood_still(seconds: float) -> str:
-    """It did nothing for so long."""
+    """For how long work was stalled, as a phrase."""
     return f"no GPU work and no report for {duration(seconds)}"
 
 
 def stalled(seconds: float) -> ReasonInfo:
-    """It runs and does nothing."""
+    """The reason of running work that is stalled."""
     return ReasonInfo(
         token=STALLED,
         sentence=f"It stands still: {stood_still(seconds)}.",

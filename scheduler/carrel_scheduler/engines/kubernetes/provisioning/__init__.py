@@ -1,1 +1,1 @@
-"""Requests to the cluster's autoscaler for nodes that waiting work fits on."""
+"""Provisioning requests to the cluster's autoscaler, for nodes on which waiting work fits."""

@@ -21,7 +21,7 @@ class RequestGone:
 
 @dataclass(frozen=True, slots=True)
 class RequestsKnown:
-    """All requests that were there at the start have been seen."""
+    """All requests that existed at the start have been delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ RequestEvent = RequestSeen | RequestGone | RequestsKnown | RequestRefused
 
 @dataclass(frozen=True, slots=True)
 class RequestNodes:
-    """Make a request, with its templates; what of it is there already stays.
+    """Order: create a request with its templates; existing ones stay as they are.
 
     Attributes:
         namespace, name: of the request.
@@ -60,7 +60,7 @@ class RequestNodes:
 
 @dataclass(frozen=True, slots=True)
 class EndRequest:
-    """Delete a request, this very one; its templates go with it."""
+    """Order: delete the request of this uid; its templates are deleted with it."""
 
     namespace: str
     name: str

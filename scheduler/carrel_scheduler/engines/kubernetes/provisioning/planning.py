@@ -51,7 +51,7 @@ PodsOf = Callable[[str, Sequence[int]], tuple[str, list[Pod]] | None]
 
 @dataclass(slots=True)
 class _Candidate:
-    """Since when it waits, and whether no node could ever hold it."""
+    """Since when the workload waits, and whether no node could ever hold it."""
 
     since: float
     never: bool
@@ -160,7 +160,7 @@ class NodeRequests:
     # What follows
 
     def due_at(self, now: float) -> float | None:
-        """When to look again, or at what changed; ``None`` while nothing changes."""
+        """When to check again, or whether something changed; ``None`` while nothing changes."""
         return now if self._changed else self._look_at(now)
 
     def _look_at(self, now: float) -> float | None:
@@ -219,7 +219,7 @@ class NodeRequests:
             self._notes[uid] = note
 
     def take_changed(self) -> list[str]:
-        """Workloads of which something else is to be said than they were told."""
+        """Workloads whose message about requests has changed since the last call."""
         found, self._changed = self._changed, []
         return found
 
@@ -232,7 +232,7 @@ class NodeRequests:
         return namespace_of(job.spec.project) if found is None else found[0]
 
     def _outdated(self) -> Iterator[RequestOrder]:
-        """Requests whose work waits no more, and all but the newest of each."""
+        """Requests whose work no longer waits, and all except the newest of each workload."""
         for uid in [uid for uid in self._candidates if self._waiting(uid) is None]:
             del self._candidates[uid]
         for uid in [uid for uid in self._sent if self._waiting(uid) is None]:
@@ -287,7 +287,7 @@ class NodeRequests:
         return [*sorted(found, key=_order), *sorted(fresh, key=_order)]
 
     def _rests(self, uid: str, now: float) -> bool:
-        """Whether its last request failed a short while ago; says so."""
+        """Whether the last request failed recently; writes that into the status."""
         refusal = self._refusals.get(uid)
         if refusal is not None and now < refusal.at + refusal.pause:
             self._wake(refusal.at + refusal.pause)

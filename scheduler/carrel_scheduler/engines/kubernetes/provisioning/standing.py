@@ -21,7 +21,7 @@ PROVISIONED: Final = "Provisioned"
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """A request that failed: why, and when the next one may be made."""
+    """A failed request: its cause, and when the next one may be made."""
 
     condition: RequestCondition
     pause: float
@@ -40,7 +40,7 @@ def given_up(request: ProvisioningRequest, now: float) -> RequestFailure | None:
 
 
 def next_look(request: ProvisioningRequest, now: float) -> float | None:
-    """When an open request changes by itself; ``None``: it does not."""
+    """When an open request changes without an event; ``None`` if it does not."""
     ready = request.holds(PROVISIONED)
     return None if ready is None else _since(ready, now) + FITS_SECONDS
 
@@ -66,5 +66,5 @@ def _since(found: RequestCondition, now: float) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """A pause, as people read it."""
+    """A pause in words."""
     return f"{round(seconds)} s" if seconds < 120 else f"{round(seconds / 60)} min"

@@ -35,7 +35,7 @@ Terms = list[tuple[Requirement, ...]]
 
 
 class NoNewNodes(Exception):  # noqa: N818 - an outcome to tell
-    """New nodes would not help; the text says why, after "because"."""
+    """New nodes would not help; the text is the cause, to follow "because"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _One:
 
 
 def pod_sets(job: Job, pods: Sequence[Pod] | None, groups: NodeGroups) -> tuple[PodSet, ...]:
-    """The pods with which a waiting workload starts, those that are alike together.
+    """The pods with which a waiting workload starts; equal ones share a set.
 
     Args:
         job: the core's record of it.
@@ -86,7 +86,7 @@ def _alike(made: Iterable[_One]) -> tuple[PodSet, ...]:
 
 
 def _of_request(request: Request, groups: NodeGroups) -> _One:
-    """A pod of our own work."""
+    """A pod for a task of Carrel's own work."""
     asked = {"cpu": f"{request.cpu_milli}m"}
     if request.memory_mib:
         asked["memory"] = f"{request.memory_mib}Mi"

@@ -1,4 +1,4 @@
-"""ProvisioningRequests of ``autoscaling.x-k8s.io/v1`` as they are written and decoded.
+"""``ProvisioningRequest`` of ``autoscaling.x-k8s.io/v1``, as written and decoded.
 
 A request names a class, which says what the autoscaler does about it, and sets of pods: a
 PodTemplate and how many pods of it.
@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r"carrel-[0-9a-f]{24}-([1-9][0-9]{0,8})")
 
 
 class RequestCondition(Kube, frozen=True):
-    """A condition of a request, and since when it is as it is."""
+    """A condition of a request, with the time of its last change."""
 
     type: str
     status: str = ""
@@ -37,12 +37,12 @@ class RequestCondition(Kube, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether it is true."""
+        """Whether the condition is true."""
         return self.status == "True"
 
 
 class RequestStatus(Kube, frozen=True):
-    """What the autoscaler made of a request."""
+    """The status that the autoscaler writes."""
 
     conditions: tuple[RequestCondition, ...] = ()
 
@@ -54,7 +54,7 @@ class ProvisioningRequest(Kube, frozen=True):
     status: RequestStatus = RequestStatus()
 
     def condition(self, kind: str) -> RequestCondition | None:
-        """The condition of a type; ``None`` where it has none."""
+        """The condition of a type; ``None`` if it is missing."""
         return next((one for one in self.status.conditions if one.type == kind), None)
 
     def holds(self, kind: str) -> RequestCondition | None:
@@ -65,7 +65,7 @@ class ProvisioningRequest(Kube, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningSettings:
-    """How nodes are asked for.
+    """How nodes are requested.
 
     Attributes:
         class_name: class of the requests; empty: none are made.

@@ -1,4 +1,4 @@
-"""What people read of requests for nodes, beside why their work waits."""
+"""Messages about requests for nodes, next to the reason for waiting."""
 
 from carrel_scheduler.core.messages.amounts import amount
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, LimitViolation
@@ -14,12 +14,12 @@ LONGEST = 300
 
 
 def waits(what: str) -> NodeRequestNote:
-    """Nodes are asked for, or will be."""
+    """The message where nodes are requested, or will be."""
     return NodeRequestNote(f"Waiting for nodes: {what.rstrip('.')}.", waits=True)
 
 
 def not_asked(why: str) -> NodeRequestNote:
-    """No nodes are asked for."""
+    """The message where no nodes are requested."""
     return NodeRequestNote(f"No nodes are asked for: {why.rstrip('.')}.", waits=False)
 
 
@@ -42,7 +42,7 @@ def full(most: int) -> NodeRequestNote:
 
 
 def unreadable() -> NodeRequestNote:
-    """The kind is not there, or may not be read."""
+    """The message where the kind is missing or may not be read."""
     return waits("requests for nodes cannot be read on this cluster yet; an administrator can help")
 
 
@@ -57,7 +57,7 @@ def sent(name: str) -> NodeRequestNote:
 
 
 def answered(request: ProvisioningRequest) -> NodeRequestNote:
-    """What the autoscaler says of a request that it has not given up."""
+    """The autoscaler's message about an open request."""
     name = request.metadata.name
     if (found := request.holds("Provisioned")) is not None:
         return waits(f"they are on their way (`{name}`{_said(found)})")

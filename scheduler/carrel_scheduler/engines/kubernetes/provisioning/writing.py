@@ -1,4 +1,4 @@
-"""Makes and withdraws requests for nodes, and follows what becomes of them.
+"""Creates and deletes requests for nodes, and follows their status.
 
 A request is made before its templates, which it owns: they go when it goes. What was made before
 an answer was lost is found there; a request whose templates are missing gets them with the next
@@ -48,7 +48,7 @@ PAUSES: Final = Pauses(1.0, 15.0)
 
 
 class RequestWriter:
-    """See the module. ``put`` takes an order at once; ``run`` carries orders out.
+    """See the module. ``put`` queues an order; ``run`` carries orders out.
 
     Args:
         client: of the API server.
@@ -93,7 +93,7 @@ class RequestWriter:
                 tries += 1
 
     async def _done(self, order: RequestOrder) -> bool:
-        """Carry one out; ``False``: it is to be tried again."""
+        """Carry out one order; ``False`` if it has to be retried."""
         try:
             match order:
                 case RequestNodes():
@@ -168,7 +168,7 @@ def _metadata(order: RequestNodes, name: str) -> dict[str, Any]:
 
 
 def request_manifest(order: RequestNodes, settings: ProvisioningSettings) -> dict[str, Any]:
-    """The request as it is written."""
+    """The manifest of the request."""
     sets = [
         {"podTemplateRef": {"name": template_name(order.name, number)}, "count": one.count}
         for number, one in enumerate(order.sets)
@@ -183,7 +183,7 @@ def request_manifest(order: RequestNodes, settings: ProvisioningSettings) -> dic
 
 
 def template_manifests(order: RequestNodes) -> list[dict[str, Any]]:
-    """Its templates as they are written, but for their owner."""
+    """The manifests of the request's templates, without their owner."""
     return [
         {
             "apiVersion": POD_TEMPLATES.api_version,
