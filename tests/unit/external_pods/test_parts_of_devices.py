@@ -93,6 +93,14 @@ def test_a_gpu_of_which_a_part_is_given_is_given_to_nobody_until_that_is_free() 
     assert gpu_milli(one, "a") == 1000
 
 
+def test_the_core_does_not_count_on_a_gpu_of_which_a_part_is_given() -> None:
+    one = world(0, 1)
+    add(one, ("s", "small"))
+    assert one.devices.used_by_others("n0", one.guests.current.holds) == 1
+    add(one, ("g", "gpu"))
+    assert one.devices.used_by_others("n0", one.guests.current.holds) == 1  # g is no other's
+
+
 def test_nothing_of_a_gpu_is_given_that_is_given_whole() -> None:
     one = world()
     add(one, ("g", "gpu"), ("s", "small"), ("h", "half"))

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeDeleted
 from carrel_scheduler.engines.kubernetes.provisioning.messages import RequestSeen
 from carrel_scheduler.engines.kubernetes.provisioning.types import (
     ProvisioningRequest,
@@ -163,6 +164,19 @@ async def test_work_that_waits_for_room_asks_after_a_while_only(
         await desk.wait(5.0)
         assert desk.names() == ["next"]
         assert (await desk.why(uid))[0] == "WaitsForNodes"
+
+
+async def test_a_cluster_without_nodes_asks_at_once(empty_ledger: Path, tmp_path: Path) -> None:
+    async with scaling(empty_ledger, tmp_path) as desk:
+        await desk.hear(NodeDeleted("desk"))
+        assert not desk.loop.state.nodes.slots
+        await desk.project("vision", 8)
+        uid = await desk.submit("vision", "first", gpus=2)
+        await desk.wait(2.0)
+        assert desk.names() == ["first"]
+        assert (await desk.why(uid))[0] == "WaitsForNodes"
+        await desk.hear(node("new", 2))
+        assert await desk.phase(uid) == "starting"
 
 
 async def test_so_many_requests_are_open_and_no_more(empty_ledger: Path, tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ class NodeRequests:
         """Take in why a workload waits; what is to be said about nodes, ``None`` for nothing."""
         never = reason.cls is ReasonClass.NEVER and reason.token in NO_NODE_EVER
         short = reason.token in SHORT_OF_ROOM and not reason.workload_uid
+        never = never or (short and not self._state.nodes.slots)  # nobody is there to wait for
         known = self._candidates.get(uid)
         if not never and not short:
             if known is not None:
