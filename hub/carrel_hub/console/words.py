@@ -24,6 +24,7 @@ from carrel.models import (
 from carrel_hub.console import format as fmt
 from carrel_hub.console.kinds import noun
 from carrel_hub.console.pictures.timeline import Span
+from carrel_schema.text import group_amounts
 from carrel_schema.text.preemption_cost import lost_time
 from carrel_schema.text.preemption_cost import preemption_cost as preemption_cost  # noqa: PLC0414
 
@@ -212,7 +213,19 @@ def interactive_rules(rules: InteractiveLimits) -> list[str]:
 
 def effective_rules(project: Project) -> list[tuple[str, str]]:
     """Rules that hold for a project's work, with where they come from."""
-    return wording.effective_rules(project)
+    return [*_rules_of_groups_and_users(project), *wording.effective_rules(project)]
+
+
+def _rules_of_groups_and_users(project: Project) -> list[tuple[str, str]]:
+    """What a project has in groups of nodes, and what holds between its users; as far as set."""
+    per_user = project.max_gpus_per_user
+    found = [
+        ("Guarantee in node groups", group_amounts.spell(project.node_group_quotas)),
+        ("Limit in node groups", group_amounts.spell(project.node_group_limits)),
+        ("Each user", "" if per_user is None else f"at most {fmt.gpus(per_user)}"),
+        ("Users", "share it equally" if project.user_order == "fair-share" else ""),
+    ]
+    return [(label, value) for label, value in found if value]
 
 
 def training_rules(rules: TrainingLimits) -> list[str]:

@@ -125,7 +125,9 @@ async def test_saving_sends_only_what_was_changed(site: Site, root: Visitor) -> 
     assert after["weight"] == 5
     assert after["max_gpus_per_user"] == 1.5
     assert after["user_order"] == "fair-share"
-    assert 'value="fair-share" selected' in (await root.get("projects/vision")).text
+    page = await root.get("projects/vision")
+    assert 'value="fair-share" selected' in page.text
+    assert "Each user at most 1.5 GPUs Users share it equally" in page.words
     assert after["over_quota"] is False
     assert after["interactive"] == before["interactive"] | {"time_limit_seconds": 28_800.0}
 
@@ -138,8 +140,10 @@ async def test_amounts_in_node_groups_are_saved_shown_and_taken_away(
     data = await rules(root, action="save") | {field: "a100=4, h100=2"}
     await root.post("projects/vision", data)
     assert site.scheduler.project("vision")[api] == {"a100": 4, "h100": 2}
-    page = (await root.get("projects/vision")).text
-    assert f'name="{field}" type="text" value="a100=4, h100=2"' in page
+    page = await root.get("projects/vision")
+    assert f'name="{field}" type="text" value="a100=4, h100=2"' in page.text
+    shown = {"limits": "Limit", "quotas": "Guarantee"}[kind]
+    assert f"{shown} in node groups a100=4, h100=2" in page.words
     data = await rules(root, action="save") | {field: "h100=2"}
     await root.post("projects/vision", data)
     assert site.scheduler.project("vision")[api] == {"h100": 2}
