@@ -4,7 +4,7 @@ Guarantees are worked out anew here from the rules by name, and use from single 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 from carrel_scheduler.core.columns import Columns
@@ -37,7 +37,7 @@ def nobody_within_a_group_quota_is_reclaimed(after: After) -> list[str]:
                 lost = held[id(one)][group]
                 wholly = set(+_gpus(state, _runs(after, one.uid))) == {group}
                 claimed = one.reason.detail == group
-                if claimed and not lost and not one.moved:
+                if claimed and not _gpus(state, _stopped(after, one))[group]:
                     found.append(f"{one.uid} gives way for {group} and holds nothing there")
                 if lost and not only_moves(after, one) and (claimed or wholly):
                     found += _within(after, uses, group, preemptor, one)
@@ -166,10 +166,14 @@ def _runs(after: After, uid: str) -> list[Footprint]:
 
 def _ended(after: After, one: Eviction) -> list[Footprint]:
     """Places of the tasks that stop, but for those that get another; see ``evictions``."""
-    job = after.state.job(one.uid)
-    kept = () if job.spec.interactive else after.fresh.get(one.uid, ())
-    stops = one.indices or after.stops[one.uid]
-    return [after.state.tasks.footprint(job.rows[i]) for i in stops if i not in kept]
+    interactive = after.state.job(one.uid).spec.interactive
+    return _stopped(after, one, () if interactive else after.fresh.get(one.uid, ()))
+
+
+def _stopped(after: After, one: Eviction, but: Collection[int] = ()) -> list[Footprint]:
+    """Places of the tasks that stop, but for some."""
+    job, stops = after.state.job(one.uid), one.indices or after.stops[one.uid]
+    return [after.state.tasks.footprint(job.rows[i]) for i in stops if i not in but]
 
 
 def _kept(after: After, group: str) -> Uses:
