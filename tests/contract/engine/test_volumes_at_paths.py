@@ -60,7 +60,7 @@ async def test_the_programs_of_a_task_are_not_covered(
     engines: LocalEngines, data: Path, place: str
 ) -> None:
     engine = await engines.open()
-    with pytest.raises(EngineError, match=f"volumes='{place}': holds what programs need"):
+    with pytest.raises(EngineError, match=rf"^volumes='{place}': holds what programs need"):
         await engine.start(a_task(engines, "true", volumes=((str(data), place),)))
 
 
@@ -72,6 +72,6 @@ async def test_root_makes_no_mount_point_where_others_can_exchange_it(
     await run(engine, a_task(engines, "ln -s /etc ~/there"))
     for number, place in enumerate((f"{home}/new", f"{home}/there/new", f"{ABSENT}/a/../../x")):
         task = a_task(engines, "true", uid=f"r{number}", volumes=((str(data), place),))
-        with pytest.raises(EngineError, match="volumes="):
+        with pytest.raises(EngineError, match=r"^volumes="):
             await engine.start(task)
     assert not (home / "new").exists()

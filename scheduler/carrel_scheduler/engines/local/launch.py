@@ -144,7 +144,7 @@ class Launcher:
             finally:
                 os.close(lock)
         except (OSError, UnicodeError) as error:
-            reason = f"task {task.id} could not be prepared: {error}"
+            reason = f"it could not be prepared: {error}"
             raise EngineError(reason) from error
         finally:
             self._layout.discard(building)
@@ -419,7 +419,7 @@ class Launcher:
                 self._fork_server.start(job, lock, errors.fileno())
         except NoSupervisor as error:
             text = log.read_text(errors="replace").strip()
-            raise NoSupervisor(f"task {job.task_id}: {error}\n{text[-500:]}".strip()) from error
+            raise NoSupervisor(f"{error}\n{text[-500:]}".strip()) from error
 
     def close(self) -> None:
         """Start nothing any more; tasks go on."""
