@@ -12,6 +12,7 @@ from urllib.error import HTTPError
 
 import yaml
 
+from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from k8s.breakable import Breakable
 from k8s.cluster.plane import ControlPlane
 from k8s.cluster.records import Record
@@ -70,8 +71,14 @@ class Runs:
         chance = random.Random(seed)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            async with grounds(self.kubeconfig, folder, self.namespace) as here:
-                seats = (self._seat("first", folder, chance), self._seat("second", folder, chance))
+            async with (
+                grounds(self.kubeconfig, folder, self.namespace) as here,
+                StandInHub({"ada": Account("ada", (USE, ADMIN))}) as hub,
+            ):
+                seats = (
+                    self._seat("first", folder, hub.url, chance),
+                    self._seat("second", folder, hub.url, chance),
+                )
                 try:
                     for seat in seats:
                         await seat.open()
@@ -91,9 +98,10 @@ class Runs:
         """Let go; the API server ends with the record."""
         self._nursery.close()
 
-    def _seat(self, name: str, folder: Path, chance: random.Random) -> Seat:
+    def _seat(self, name: str, folder: Path, hub_url: str, chance: random.Random) -> Seat:
         own = random.Random(chance.random())
-        return Seat(name, self._nursery, self.plane, folder, database(folder), self.namespace, own)
+        rows = database(folder)
+        return Seat(name, self._nursery, self.plane, folder, rows, self.namespace, hub_url, own)
 
     async def _compact(self) -> None:
         with suppress(HTTPError):  # nothing was written since the last time

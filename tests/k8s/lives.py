@@ -24,6 +24,7 @@ class Script(msgspec.Struct, frozen=True):
         seat: its state folder, which the next life of the same seat has, too.
         database: of all seats.
         namespace: of the lease.
+        hub_url: of the Hub's API, which knows who may make work.
         number: of this life.
         seed: of what goes wrong by chance.
         kill_at, after, trouble: see ``Faults``.
@@ -33,6 +34,7 @@ class Script(msgspec.Struct, frozen=True):
     seat: str
     database: str
     namespace: str
+    hub_url: str
     number: int
     seed: int
     kill_at: int | None = None

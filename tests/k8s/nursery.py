@@ -84,7 +84,7 @@ def _environment(script: Script) -> dict[str, str]:
         "CARREL_NAMESPACE": script.namespace,
         "CARREL_TASK_IMAGE": "none",
         "CARREL_STORAGE_CLAIM": "none",
-        "JUPYTERHUB_API_URL": "http://127.0.0.1:9/hub/api",
+        "JUPYTERHUB_API_URL": script.hub_url,
         "JUPYTERHUB_API_TOKEN": "unused",
         "JUPYTERHUB_SERVICE_PREFIX": "/services/carrel/",
         "CARREL_LOG_LEVEL": "INFO",

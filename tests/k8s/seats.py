@@ -26,6 +26,7 @@ class Seat:
         name: of the seat.
         nursery: where lives come from.
         plane: whose API server it uses; ``folder`` and ``database`` of the story.
+        hub_url: of the Hub's API.
         life: the process that sits there.
         deaths: the writes at which earlier ones were killed.
     """
@@ -36,6 +37,7 @@ class Seat:
     folder: Path
     database: str
     namespace: str
+    hub_url: str
     chance: random.Random
     life: Life | None = None
     deaths: list[str] = field(default_factory=list)
@@ -68,6 +70,7 @@ class Seat:
             str(self.folder / self.name),
             self.database,
             self.namespace,
+            self.hub_url,
             self.number,
             seed=self.chance.randrange(1 << 30),
             kill_at=self.chance.choice((None, *range(WRITES))) if faulty else None,

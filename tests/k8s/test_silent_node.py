@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel_schema.objects import WorkloadStatus
 from k8s.cluster import binaries, control_plane
 from k8s.cluster.records import Record
@@ -42,11 +43,14 @@ async def test_work_begins_elsewhere_once_its_node_is_out_of_reach(
         plane = control_plane.start(programs, record, CONTROLLERS, SOON)
         kubeconfig = plane.kubeconfig(record.folder / "kubeconfig")
         install(plane, Kubectl(programs["kubectl"], kubeconfig), NAMESPACE)
-        async with grounds(kubeconfig, tmp_path, NAMESPACE) as here:
+        async with (
+            grounds(kubeconfig, tmp_path, NAMESPACE) as here,
+            StandInHub({"ada": Account("ada", (USE, ADMIN))}) as hub,
+        ):
             with Nursery() as nursery:
                 chance = random.Random(0)
                 rows = database(tmp_path)
-                seat = Seat("only", nursery, plane, tmp_path, rows, NAMESPACE, chance)
+                seat = Seat("only", nursery, plane, tmp_path, rows, NAMESPACE, hub.url, chance)
                 try:
                     await seat.open()
                     seat.start(faulty=False)
