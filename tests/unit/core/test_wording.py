@@ -370,7 +370,7 @@ GOLDEN = [
     (
         Reason(NOT_NOW, Token.NO_VICTIMS_FOUND, "gpu", 8000, 8000, 64_000),
         (
-            "Waiting for 8 GPUs: all 64 are in use; no set of work that may give way was found "
+            "Waiting for 8 GPUs: all 64 are in use; no set of work that can be preempted was found "
             "within the limits of the search."
         ),
         "It is tried again whenever something changes; fewer or smaller tasks are found sooner.",

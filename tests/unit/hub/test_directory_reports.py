@@ -80,4 +80,4 @@ async def test_a_scheduler_that_does_not_answer_ends_no_round(
 
     with caplog.at_level(logging.DEBUG):
         await DirectoryController(Source(), 60.0, LOG, report).one_round()
-    assert "was not told of the directory" in caplog.text
+    assert "the state of the directory could not be sent" in caplog.text
