@@ -194,13 +194,19 @@ async def test_a_request_is_found_again_and_goes_with_its_pod(here: Site) -> Non
         await comes_to_be(gone)
 
 
-def test_the_scheduler_makes_and_deletes_only_what_has_its_mark(
-    plane: ControlPlane, kind: Kubectl
-) -> None:
+@pytest.fixture
+def rights(plane: ControlPlane, kind: Kubectl) -> Iterator[None]:
+    """The rights of the component, which other tests do not expect."""
     make_namespace(plane, "carrel-system")
     make_namespace(plane, "scaled")
-    rights = DEPLOY / "components" / "autoscaling" / "rights.yaml"
-    kind("apply", "--server-side", "-f", str(rights))
+    manifest = str(DEPLOY / "components" / "autoscaling" / "rights.yaml")
+    kind("apply", "--server-side", "-f", manifest)
+    yield
+    kind("delete", "-f", manifest)
+
+
+@pytest.mark.usefixtures("rights")
+def test_the_scheduler_makes_and_deletes_only_what_has_its_mark(kind: Kubectl) -> None:
     scheduler = ("--as=system:serviceaccount:carrel-system:carrel-scheduler",)
 
     def body(name: str, mark: str, space: str = "scaled") -> dict[str, Any]:
