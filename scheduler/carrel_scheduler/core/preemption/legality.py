@@ -10,7 +10,8 @@ it would reclaim first. Below the sibling the same threshold says who of its own
 beyond; when all of them together are not beyond by as much as the sibling is (quotas of projects
 may add up to more than their department's), the difference may be taken from any of them. Where
 the preemptor's side ends beyond its fair share of a resource, the sibling has to stay further
-beyond its own (times ``saturation_milli``).
+beyond its own (times ``saturation_milli``). Whatever a queue keeps covers its work from the highest
+priority down: none of that is taken, even where nothing else is of use (``priority_guarantees``).
 
 ``Budgets`` holds these amounts for every queue as of the request. They are the only definition of
 what is legal, with one rule for what they allow: ``may_lose`` for one more victim (the sequential
@@ -26,7 +27,8 @@ from typing import Final
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.layers import LARGEST, Bools, Counts
+from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, RuleTable, Tree, smaller
 from carrel_scheduler.core.queues.usage import (
     LimitViolation,
@@ -133,8 +135,8 @@ class ReclaimRequest:
     """
 
     __slots__ = (
-        "_always", "_before", "_demand", "_given", "_leaf", "_left", "_multiplier", "_rivals",
-        "_usage", "_within_quota", "refusal",
+        "_always", "_before", "_demand", "_given", "_kept_from", "_leaf", "_left", "_multiplier",
+        "_priorities", "_rivals", "_usage", "_within_quota", "refusal",
     )  # fmt: skip
 
     def __init__(
@@ -147,6 +149,7 @@ class ReclaimRequest:
         saturation_milli: int = MILLI,
         given: Mapping[int, Triple] | None = None,
         keeps: VictimGuarantees | None = None,
+        priorities: PriorityGuarantees | None = None,
     ) -> None:
         """A request of a leaf for ``demand``, of which ``fixed_demand`` is non-preemptible.
 
@@ -162,9 +165,11 @@ class ReclaimRequest:
                 ran before.
             keeps: what every victim's side keeps, whatever the preemptor's side holds; ``None``: it
                 follows from that.
+            priorities: what queues keep by priority; ``None``: nothing.
         """
         self._usage, self._leaf, self._demand = queue_usage, leaf, demand
-        self._always = keeps
+        self._always, self._priorities = keeps, priorities
+        self._kept_from: dict[int, int] = {}
         self._multiplier = saturation_milli
         self._given = given or {}
         self._before = tuple(map(tuple, queue_usage.used))
@@ -213,7 +218,34 @@ class ReclaimRequest:
 
     def may_take(self, job: Job, amounts: Sequence[int]) -> bool:
         """Whether so much may be taken of a job now."""
+        if job.rows and job.spec.priority >= self.kept_from(job.queue):
+            return False
         return self.legal(job.queue, amounts, new=not job.rows)
+
+    def kept_from(self, victim_leaf: int) -> int:
+        """The lowest priority of which nothing that runs may be taken; ``LARGEST``: there is none.
+
+        It is that of the time of the request: what was taken since does not change it.
+        """
+        found = self._kept_from.get(victim_leaf)
+        if found is None:
+            found = self._kept_from[victim_leaf] = self._find_kept(victim_leaf)
+        return found
+
+    def kept_priorities(self, giving: Bools) -> Counts | None:
+        """(Q,) ``kept_from`` of the queues that may lose something; ``None`` where all is open.
+
+        Args:
+            giving: (Q,) these queues.
+        """
+        table = self._usage.table
+        leaves = [slot for slot in np.flatnonzero(giving).tolist() if not table.children[slot]]
+        kept = {slot: least for slot in leaves if (least := self.kept_from(slot)) < LARGEST}
+        if not kept:
+            return None
+        found = np.full(len(giving), LARGEST, np.int64)
+        found[list(kept)] = list(kept.values())
+        return found
 
     def covers(self, victim_leaf: int, amounts: Sequence[int]) -> bool:
         """Whether all that a victim holds lies beyond what every queue above it keeps."""
@@ -307,6 +339,13 @@ class ReclaimRequest:
             return VictimGuarantees.QUOTA
         return VictimGuarantees.ALL if rank[sibling] > rank[rival] else VictimGuarantees.FAIR_SHARE
 
+    def _find_kept(self, victim_leaf: int) -> int:
+        side, priorities = self._side(victim_leaf), self._priorities
+        if priorities is None or not side:
+            return LARGEST
+        used, kept = self._used_before, partial(self._kept, keeps=self._keeps(side[0]))
+        return priorities.lowest(self._usage.table, side, used, kept)
+
     def _parent(self, slot: int) -> int:
         return self._usage.table.parent[slot]
 
@@ -335,19 +374,25 @@ class ReclaimRequest:
 
     def _beyond(self, slot: int, *, keeps: VictimGuarantees, new: bool) -> Triple:
         """How far a queue is beyond its threshold in what the preemptor asks for."""
-        kept: Triple = self._usage.allocatable[slot]
-        used = self._before[slot]
-        if keeps is VictimGuarantees.QUOTA:
-            kept = smaller(kept, self._usage.quota[slot])
-        if not new and slot in self._given:
-            given = self._given[slot]
-            used = (used[0] - given[0], used[1] - given[1], used[2] - given[2])
-        demand = self._demand
+        kept, demand = self._kept(slot, keeps=keeps), self._demand
+        used = self._before[slot] if new else self._used_before(slot)
         return (
             used[0] - kept[0] if demand[0] and used[0] > kept[0] else 0,
             used[1] - kept[1] if demand[1] and used[1] > kept[1] else 0,
             used[2] - kept[2] if demand[2] and used[2] > kept[2] else 0,
         )
+
+    def _kept(self, slot: int, *, keeps: VictimGuarantees) -> Triple:
+        """The threshold of a queue on a victim's side."""
+        kept: Triple = self._usage.allocatable[slot]
+        return smaller(kept, self._usage.quota[slot]) if keeps is VictimGuarantees.QUOTA else kept
+
+    def _used_before(self, slot: int) -> Triple:
+        """What a queue used, but for what this cycle gave it."""
+        used, given = self._before[slot], self._given.get(slot)
+        if given is None:
+            return used[0], used[1], used[2]
+        return used[0] - given[0], used[1] - given[1], used[2] - given[2]
 
     def _most(self, sibling: int) -> Triple:
         """What may be taken until the sibling is no fuller than a preemptor beyond its share."""

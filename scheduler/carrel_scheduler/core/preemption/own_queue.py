@@ -26,6 +26,7 @@ from carrel_scheduler.core.preemption.legality import (
     ReclaimRequest,
     preempt_protects_s,
 )
+from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
 from carrel_scheduler.core.queues.usage import QueueUsage
@@ -51,6 +52,7 @@ class OwnQueue:
         self._new = _given_now(cycle, preemptor)
         self.most = self._most()
         self._before, self._given = cycle.queue_usage.copy(), cycle.given
+        self._kept = PriorityGuarantees(cycle)
         self._known: dict[Triple, tuple[ReclaimRequest, Budgets | None]] = {}
         self._budgets: dict[tuple[object, ...], Budgets] = {}
 
@@ -89,6 +91,7 @@ class OwnQueue:
             self.demand if cycle.is_fixed(preemptor) else NONE,
             saturation_milli=cycle.settings.saturation_milli,
             given=self._given,
+            priorities=self._kept,
         )
 
     def budgets(self, gone: Triple) -> Budgets | None:

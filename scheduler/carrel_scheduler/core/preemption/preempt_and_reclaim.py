@@ -171,14 +171,16 @@ def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offe
     ``gone`` has left already. ``None`` where ``search`` cannot tell.
     """
     cycle, job = own.cycle, own.preemptor
-    budgets = vectorised.budgets_of(cycle, *own.entitled(gone))
+    reclaim, known = own.entitled(gone)
+    budgets = vectorised.budgets_of(cycle, reclaim, known)
     if budgets is None:
         return None
+    kept = reclaim.kept_priorities(np.asarray((budgets.excess > 0).any(axis=1)))
     budgets.excess[job.queue] = NO_BOUND
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     near = cycle.over_quota_queues.copy()
     near[job.queue] = True
-    below = np.full(len(giving), LARGEST, np.int64)
+    below = np.full(len(giving), LARGEST, np.int64) if kept is None else kept
     below[job.queue] = job.spec.priority
     found = vectorised.offer(
         cycle, job, request, giving, budgets, near=near, below=below, protected_s=_protected_s(own)

@@ -31,6 +31,7 @@ from carrel_scheduler.core.preemption.legality import (
 )
 from carrel_scheduler.core.preemption.node_prefilter import in_reach, looks_at_all, promising
 from carrel_scheduler.core.preemption.preemptors import Rule, Step, not_delayed_reclaim
+from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees
 from carrel_scheduler.core.preemption.search.model import GangRequest
 from carrel_scheduler.core.preemption.sequential import Search, evict_in_order
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
@@ -49,6 +50,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
         demand if cycle.is_fixed(job) else NONE,
         saturation_milli=cycle.settings.saturation_milli,
         given=cycle.given,
+        priorities=PriorityGuarantees(cycle),
     )
     if not reclaim.may:
         return Answer.PLAINLY_NO
@@ -73,7 +75,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
                 reclaim.may_take(unit.job, unit.amounts) and open_to(unit.job, unit.indices)
             ),
             lambda unit: reclaim.covers(unit.job.queue, unit.amounts),
-            lambda victim, held: reclaim.legal(victim.queue, held) and open_to(victim, victim.rows),
+            lambda victim, held: reclaim.may_take(victim, held) and open_to(victim, victim.rows),
         )
 
     def one_by_one(victims: list[Job]) -> bool:

@@ -219,9 +219,15 @@ def from_others(
         return None
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     giving[job.queue] = False
-    least = protected_s(cycle, job.queue)
     found = offer(
-        cycle, job, request, giving, budgets, near=cycle.over_quota_queues, protected_s=least
+        cycle,
+        job,
+        request,
+        giving,
+        budgets,
+        near=cycle.over_quota_queues,
+        below=reclaim.kept_priorities(giving),
+        protected_s=protected_s(cycle, job.queue),
     )
     if found.table is None:
         return found

@@ -1,0 +1,148 @@
+"""What a queue keeps by priority is not reclaimed, and work that nobody changes comes to rest."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from carrel_scheduler.core.events import Event, QueueSet, WorkloadQueued
+from carrel_scheduler.core.reasons import Token
+from unit.core.runs import Run
+from unit.core.situations import node, queue, training, workspace
+
+SMALL, LARGE = frozenset({"a1", "a2"}), frozenset({"h"})
+NODES = {"a1": 2, "a2": 2, "h": 4}
+REST = 60
+"""Steps after which nothing moves any more."""
+
+
+def nodes() -> Iterator[Event]:
+    """Two nodes of two GPUs, and one of four."""
+    for name, gpus in NODES.items():
+        yield node(name, gpus)
+
+
+def evictions_at_rest(run: Run) -> dict[str, int]:
+    """How often each workload is evicted in the 30 steps after the first ``REST``."""
+    for _ in range(REST):
+        run.wait(5)
+    before = {uid: len(tokens) for uid, tokens in run.evicted.items()}
+    for _ in range(30):
+        run.wait(5)
+    return {
+        uid: more
+        for uid, tokens in run.evicted.items()
+        if (more := len(tokens) - before.get(uid, 0))
+    }
+
+
+def said(run: Run) -> dict[str, bool]:
+    """Which workloads run."""
+    return {uid: bool(job.rows) for uid, job in run.state.jobs.by_uid.items()}
+
+
+def start(run: Run, *queued: WorkloadQueued) -> None:
+    """Submit one after another, each with a cycle of its own."""
+    for one in queued:
+        run.submit(one)
+        run.wait(1)
+
+
+def test_work_covered_by_quota_is_not_reclaimed_by_fair_share_for_what_is_beside_it() -> None:
+    """``low`` borrows elsewhere; that makes ``high`` no victim of those it took its node from."""
+    run = Run(*nodes(), queue("a", 2), queue("b", 2), queue("c", 2))
+    start(
+        run, workspace("c-w", "c", 1, nodes=SMALL), training("c75", "c", priority=75, nodes=SMALL)
+    )
+    start(run, workspace("a-w", "a", 2, nodes=LARGE))
+    start(run, training("c50", "c", nodes=LARGE), training("a50", "a", nodes=LARGE))
+    start(
+        run,
+        training("low", "b", 2, nodes=SMALL),
+        training("high", "b", 2, priority=75, nodes=LARGE),
+    )
+    assert evictions_at_rest(run) == {}
+    assert {uid: run.evicted[uid][0] for uid in ("a50", "c50")} == dict.fromkeys(
+        ("a50", "c50"), Token.RECLAIMED
+    )
+    assert len(run.evicted["a50"]) == 1
+    assert said(run)["high"]
+    assert said(run)["low"]
+
+
+def test_in_a_department_what_a_sibling_borrows_counts_as_gone_first() -> None:
+    """``high`` is within its project's and department's quota; ``low`` of a sibling is beyond."""
+    run = Run(
+        *nodes(),
+        *(queue("x", 2), queue("y", 4)),
+        *(queue("x1", 2, parent="x"), queue("x2", 0, parent="x"), queue("y1", 4, parent="y")),
+    )
+    start(run, training("y-a", "y1", 2, priority=75, nodes=LARGE))
+    start(run, training("high", "x1", 2, priority=75, nodes=LARGE))
+    start(run, training("lower", "x1", 1, priority=25, nodes=SMALL))
+    start(run, training("low", "x2", 2, nodes=SMALL))
+    start(run, training("y-b", "y1", 2, nodes=LARGE))
+    assert evictions_at_rest(run) == {}
+    assert "high" not in run.evicted
+    assert said(run)["high"]
+
+
+@pytest.mark.parametrize("lower", [25, 50])
+def test_what_is_beyond_goes_from_the_lowest_priority_up(lower: int) -> None:
+    """A queue beyond its quota loses its lower priority wherever it is of use."""
+    run = Run(node("n", 4), queue("a", 2), queue("b", 2))
+    start(run, training("high", "b", 2, priority=75), training("low", "b", 2, priority=lower))
+    start(run, training("mine", "a", 2))
+    run.wait(5)
+    assert run.evicted == {"low": [Token.RECLAIMED]}
+    assert said(run)["mine"]
+
+
+def test_equal_priorities_keep_nothing_beyond_the_quota() -> None:
+    """Where all is of one priority, what lies on the only useful node is taken."""
+    run = Run(*nodes(), queue("a", 2), queue("b", 2))
+    start(run, training("first", "b", 2, nodes=LARGE), training("second", "b", 2, nodes=LARGE))
+    start(run, training("third", "b", 2, nodes=SMALL), training("mine", "a", 2, nodes=LARGE))
+    run.wait(5)
+    assert said(run)["mine"]
+    assert evictions_at_rest(run) == {}
+
+
+def a_story(seed: int) -> Run:
+    """Random queues, in departments or not, and work bound to some of the nodes."""
+    dice = random.Random(seed)
+    names = list(NODES)
+
+    def where() -> frozenset[str]:
+        choices = [["a1", "a2"], ["h"], names, ["a1"], ["a1", "h"]]
+        return frozenset(dice.choice(choices))
+
+    above = [queue(name, dice.choice([2, 3, 4])) for name in "xy"] if dice.random() < 0.5 else []
+    leaves: list[QueueSet] = []
+    for name in "abcd"[: dice.choice([2, 3, 4])]:
+        parent = dice.choice("xy") if above else ""
+        leaves.append(queue(name, dice.choice([0, 1, 2, 2, 3]), parent=parent))
+    run = Run(*nodes(), *above, *leaves)
+    for number in range(dice.randint(5, 12)):
+        project, gpus = dice.choice(leaves).name, dice.choice([1, 1, 2])
+        if dice.random() < 0.15:
+            run.submit(workspace(f"w{number}", project, gpus, nodes=where()))
+        else:
+            priority = dice.choice([25, 50, 75])
+            run.submit(training(f"t{number}", project, gpus, priority=priority, nodes=where()))
+        run.wait(dice.choice([0, 1, 5]))
+    return run
+
+
+@pytest.mark.parametrize("first", range(0, 20, 10))
+def test_without_new_facts_evictions_end(first: int) -> None:
+    """Nobody submits, nothing ends: after some time nothing is evicted any more."""
+    for seed in range(first, first + 10):
+        assert evictions_at_rest(a_story(seed)) == {}, f"story {seed}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [459, *range(1000, 1060)])
+def test_without_new_facts_evictions_end_in_many_stories(seed: int) -> None:
+    """The same, with one that went on for ever where priorities do not count."""
+    assert evictions_at_rest(a_story(seed)) == {}
