@@ -48,6 +48,7 @@ class Kubelets:
         pods: as last seen, by uid; ``changed`` is set with each change.
         nodes: as they were made, by name.
         silent: nodes whose kubelet ends no pod; they still say that they are there.
+        real: nodes that have a kubelet of their own; nobody plays it.
     """
 
     client: KubeClient
@@ -56,6 +57,7 @@ class Kubelets:
     nodes: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
     changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     silent: set[str] = field(init=False, default_factory=set)
+    real: set[str] = field(init=False, default_factory=set)
     _over: set[str] = field(init=False, default_factory=set)
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
@@ -78,6 +80,8 @@ class Kubelets:
     async def _tend(self, pod: Pod) -> None:
         """Run what is bound and end what was told to end, as the node's kubelet does."""
         meta = pod.metadata
+        if pod.spec.node_name in self.real:
+            return
         if pod.spec.node_name and pod.status.phase == "Pending" and not meta.deletion_timestamp:
             with suppress(KubeError):
                 await self.finish(pod, "Running")

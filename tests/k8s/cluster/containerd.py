@@ -22,6 +22,8 @@ PATIENCE: Final = "60s"
 """How long it waits for a keeper of containers; usually a few seconds."""
 KEEPERS: Final = "/run/containerd/s"
 """Where the keepers of containers listen; containerd lets nobody choose another place."""
+DEVICES: Final = "cdi"
+"""Below the folder of a node: where drivers of devices describe them for containers."""
 _MEMBERS: Final = "daemons"
 
 
@@ -56,6 +58,7 @@ def start(
     plugins.mkdir()
     settings = network.configuration(node, folder / "addresses")
     (plugins / "pods.conflist").write_text(json.dumps(settings))
+    (folder / DEVICES).mkdir()
     socket = folder / "containerd.sock"
     file = folder / "containerd.toml"
     file.write_text(_configuration(programs, folder, socket))
@@ -110,6 +113,8 @@ sandbox = "{PAUSE}"
 restrict_oom_score_adj = true
 netns_mounts_under_state_dir = true
 disable_apparmor = true
+enable_cdi = true
+cdi_spec_dirs = ["{folder / DEVICES}"]
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"

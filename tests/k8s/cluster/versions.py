@@ -60,6 +60,7 @@ NODE: Final = (
     *map(_of_containerd, ("containerd", "containerd-shim-runc-v2", "ctr")),
     Binary("pause", "pause", "."),
     Binary("names", "names", "."),
+    Binary("devices", "devices", "."),
     _of_kubernetes("kubelet"),
     *PEERS,
 )

@@ -1,0 +1,124 @@
+"""Claims for devices on a real node: its kubelet has a driver prepare what Carrel allocated."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.engines.kubernetes.pods.devices.types import DEVICE_CLASSES, RESOURCE_CLAIMS
+from carrel_scheduler.kube.resources import NODES, PODS, Resource
+from k8s.cluster import pods
+from k8s.cluster.ground import Ground
+from k8s.cluster.loading import Images
+from k8s.device_driver import DRIVER, DeviceDriver, driven_node
+from k8s.scheduling import ONLY, Site, running, site
+from k8s.test_scheduling import comes_to_be
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
+TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
+# Says which devices its container was given, and stays.
+SAYS = "env | grep ^FAKE_GPU | sort; echo .; exec sleep 600"
+
+
+@pytest.fixture(scope="module")
+def driver(nodes_ground: Ground) -> Iterator[DeviceDriver]:
+    """A node of its own with a driver of two GPUs."""
+    with driven_node(nodes_ground, "worker-4", ("gpu-0", "gpu-1")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def image(driver: DeviceDriver, images: Images) -> str:
+    return images.on(driver.node, "base").name
+
+
+@pytest.fixture
+async def here(driver: DeviceDriver, tmp_path: Path) -> AsyncIterator[Site]:
+    """Two projects and a class, for that node only."""
+    async with site(driver.node.kubeconfig, tmp_path) as made:
+        made.real.add(driver.node.name)
+        labels = {"metadata": {"labels": {ONLY: made.name}}}
+        await made.client.patch(NODES, driver.node.name, labels)
+        expression = f'device.driver == "{DRIVER}"'
+        spec = {"selectors": [{"cel": {"expression": expression}}]}
+        await made.client.create(DEVICE_CLASSES, {"metadata": {"name": made.name}, "spec": spec})
+        for word in ("a", "b"):
+            await made.add_project(word, 1)
+            exactly = {"deviceClassName": made.name, "count": 1}
+            asked = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+            body = {"metadata": {"name": "one"}, "spec": {"spec": asked}}
+            await made.client.create(TEMPLATES, body, made.namespace(word))
+        yield made
+        await made.client.delete(DEVICE_CLASSES, made.name)
+
+
+async def add_pod(here: Site, image: str, word: str, name: str) -> None:
+    container = {
+        "name": "main",
+        "image": image,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", SAYS],
+        "resources": {"requests": {"cpu": "10m"}, "claims": [{"name": "gpu"}]},
+    }
+    use = {"name": "gpu", "resourceClaimTemplateName": "one"}
+    await here.add_pod(
+        word, name, containers=[container], resourceClaims=[use], terminationGracePeriodSeconds=1
+    )
+
+
+async def told(here: Site, driver: DeviceDriver, word: str, name: str) -> list[str]:
+    """What a pod's container was told, once it runs."""
+    space = here.namespace(word)
+
+    async def said() -> bool:
+        found = await here.client.get(PODS, name, space)
+        if found["status"].get("phase") != "Running":
+            return False
+        return pods.log(driver.node.plane, name, space).endswith(".\n")
+
+    await comes_to_be(said)
+    return pods.log(driver.node.plane, name, space).splitlines()[:-1]
+
+
+async def allocated(here: Site, word: str, name: str) -> list[str]:
+    """The devices of a pod's claim."""
+    pod = await here.client.get(PODS, name, here.namespace(word))
+    claim = await claim_of(here, word, pod)
+    return [one["device"] for one in claim["status"]["allocation"]["devices"]["results"]]
+
+
+async def claim_of(here: Site, word: str, pod: Mapping[str, Any]) -> dict[str, Any]:
+    [made] = pod["status"]["resourceClaimStatuses"]
+    return await here.client.get(RESOURCE_CLAIMS, made["resourceClaimName"], here.namespace(word))
+
+
+async def test_containers_see_the_devices_that_were_allocated_to_their_claims(
+    here: Site, driver: DeviceDriver, image: str
+) -> None:
+    seen: dict[str, str] = {}
+    async with running(here.scheduler()):
+        for word in ("a", "b"):
+            await add_pod(here, image, word, "p")
+        for word in ("a", "b"):
+            [line] = await told(here, driver, word, "p")
+            [device] = await allocated(here, word, "p")
+            assert line == f"FAKE_GPU_0={device}"
+            seen[word] = device
+        assert set(seen.values()) == {"gpu-0", "gpu-1"}
+        await add_pod(here, image, "a", "next")
+        driver.kill()  # its claims stay prepared, its devices stay offered
+        driver.start()
+        assert len(driver.prepared()) == 2
+        assert "next" not in here.bound("a")
+
+        await here.client.delete(PODS, "p", here.namespace("a"))
+        [line] = await told(here, driver, "a", "next")
+        assert line == f"FAKE_GPU_0={seen['a']}", "the one that was freed"
+        for word, name in (("a", "next"), ("b", "p")):
+            await here.client.delete(PODS, name, here.namespace(word))
+
+        async def nothing_is_prepared() -> bool:
+            return not driver.prepared()
+
+        await comes_to_be(nothing_is_prepared)
