@@ -309,6 +309,8 @@ class Client:
     share = blocking(AsyncClient.share)
     upload_code = blocking(AsyncClient.upload_code)
     send_folder = blocking(AsyncClient.send_folder)
+    send_folder_list = blocking(AsyncClient.send_folder_list)
+    send_chunk = blocking(AsyncClient.send_chunk)
     artifacts = blocking(AsyncClient.artifacts)
     checkpoints = blocking(AsyncClient.checkpoints)
     keep_checkpoint = blocking(AsyncClient.keep_checkpoint)

@@ -7,6 +7,7 @@ allowed size takes little memory.
 """
 
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pathspec import GitIgnoreSpec
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from carrel.errors import BadSetting
 from carrel_schema.code import (
@@ -29,18 +31,17 @@ from carrel_schema.code import (
 )
 
 IGNORE_FILES: Final = (".gitignore", ".carrelignore")
-NEVER_SENT: Final = GitIgnoreSpec.from_lines(
-    (
-        ".git",
-        ".hg",
-        ".svn",
-        "__pycache__/",
-        "*.pyc",
-        ".ipynb_checkpoints/",
-        ".venv/",
-        "node_modules/",
-    )
+NEVER_SENT_LINES: Final = (
+    ".git",
+    ".hg",
+    ".svn",
+    "__pycache__/",
+    "*.pyc",
+    ".ipynb_checkpoints/",
+    ".venv/",
+    "node_modules/",
 )
+NEVER_SENT: Final = GitIgnoreSpec.from_lines(NEVER_SENT_LINES)
 _MODULE: Final = "-m"
 
 
@@ -185,7 +186,18 @@ def _ignored_in(folder: Path, inside: str) -> list[tuple[str, GitIgnoreSpec]]:
         file = folder / name
         if file.is_file():
             lines += file.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [(inside, GitIgnoreSpec.from_lines(lines))] if lines else []
+    return [(inside, ignore_spec(lines))] if lines else []
+
+
+def ignore_spec(lines: Sequence[str]) -> GitIgnoreSpec:
+    """The patterns of some lines; one that is none, such as ``[z-a]``, is passed over as by Git."""
+    patterns = []
+    for line in lines:
+        try:
+            patterns.append(GitIgnoreSpecPattern(line))
+        except (ValueError, re.error):
+            continue
+    return GitIgnoreSpec(patterns)
 
 
 def _goes_along(path: str, known: Sequence[tuple[str, GitIgnoreSpec]]) -> bool:

@@ -291,6 +291,12 @@ def _git(found: str) -> dict[str, str]:
     return {"git": parts["url"], **({"revision": parts["rev"]} if parts["rev"] else {})}
 
 
+def _spell_git(source: dict[str, Any]) -> str:
+    """``URL@REV``; empty for code that is not from Git."""
+    url, revision = source.get("git") or "", source.get("revision") or ""
+    return f"{url}@{revision}" if url and revision else url
+
+
 def _repository(found: str) -> dict[str, str]:
     """``FOLDER=URL@REV,SECRET``."""
     folder, sign, rest = found.partition("=")
@@ -304,6 +310,12 @@ def _repository(found: str) -> dict[str, str]:
     return {"destination": folder, **_git(url), **({"secret": secret} if secret else {})}
 
 
+def _spell_repository(found: dict[str, Any]) -> str:
+    """``FOLDER=URL@REV,SECRET``."""
+    secret = f",{found['secret']}" if found.get("secret") else ""
+    return f"{found['destination']}={_spell_git(found)}{secret}"
+
+
 def _dependency(found: str) -> dict[str, str]:
     """``NAME[:ok|any]``."""
     name, sign, condition = found.partition(":")
@@ -312,16 +324,23 @@ def _dependency(found: str) -> dict[str, str]:
     return {"name": name, **({"condition": condition} if sign else {})}
 
 
+def _spell_dependency(found: dict[str, Any]) -> str:
+    """``NAME[:any]``."""
+    return f"{found['name']}:any" if found.get("condition") == "any" else str(found["name"])
+
+
 FAILURES: Final = get_args(FailureClass)
 GIT: Final = re.compile(
     r"(?P<url>(?:https?|git)://[^/@\s-][^/@\s]*/[^@\s]+|ssh://(?:[\w.-]+@)?[^/@\s-][^/@\s]*/[^@\s]+"
     r"|\w[\w.-]*@[^/@:\s-][^/@:\s]*:[^@\s]+)(?:@(?P<rev>[^\s-]\S*))?"
 )
-DEPENDENCY: Final = Value(_dependency, "NAME[:ok|any]", "array")
+DEPENDENCY: Final = Value(_dependency, "NAME[:ok|any]", "array", spell=_spell_dependency)
 RETRY: Final = Value(_retry, "CLASS=N[,CLASS=N]", "object", separator=",")
-REPOSITORY: Final = Value(_repository, "FOLDER=URL[@REV][,SECRET]", "array")
+REPOSITORY: Final = Value(
+    _repository, "FOLDER=URL[@REV][,SECRET]", "array", spell=_spell_repository
+)
 EACH_NAME: Final = Value(str, "NAME", "array")
-GIT_SOURCE: Final = Value(_git, "URL[@REV]", "object")
+GIT_SOURCE: Final = Value(_git, "URL[@REV]", "object", spell=_spell_git)
 GPUS: Final = Value(_gpus, "N", "number", 0, MOST_GPUS, spell="{:g}".format)
 CPU: Final = Value(
     partial(_processors, 1), "N", "integer", 1, MOST_CPU_MILLICORES, spell="{}m".format

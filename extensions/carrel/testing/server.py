@@ -37,7 +37,7 @@ class Server(Routes):
         self.failures: list[int] = []
         self.requests: list[tuple[str, str]] = []
         self.activities: list[Json] = []
-        self.app = web.Application(middlewares=[self._guard])
+        self.app = web.Application(middlewares=[self._guard], client_max_size=code.MOST_LIST_BYTES)
         add = self.app.router.add_route
         parts = (
             *(ArtifactRoutes(state), DocumentRoutes(state), PeopleRoutes(state)),
@@ -361,7 +361,10 @@ class Server(Routes):
 
     async def _upload_code(self, request: web.Request) -> web.Response:
         content = await request.read()
-        folder, known = code.decode(content), self._state.chunks
+        try:
+            folder, known = code.decode(content), self._state.chunks
+        except code.UnusableFolder as error:
+            raise Refusal(422, "invalid", str(error), error.field) from error
         missing = [digest for digest in folder.chunks if digest not in known]
         digest = code.digest_of(folder.encode())
         if not missing:
@@ -369,7 +372,10 @@ class Server(Routes):
         return web.json_response({"digest": digest, "missing": missing})
 
     async def _upload_chunk(self, request: web.Request) -> web.Response:
-        self._state.chunks[request.match_info["digest"]] = await request.read()
+        content, digest = await request.read(), request.match_info["digest"]
+        if code.digest_of(content) != digest:
+            raise Refusal(422, "invalid", "This is not the content of that digest.", "digest")
+        self._state.chunks[digest] = content
         return web.Response(status=204)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:

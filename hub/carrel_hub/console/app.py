@@ -35,7 +35,6 @@ from carrel_hub.console.handlers import (
     overview,
     projects,
     session,
-    submit,
     work,
 )
 from carrel_hub.console.handlers import (
@@ -58,6 +57,8 @@ from carrel_hub.console.handlers.admin import (
     service_accounts,
 )
 from carrel_hub.console.handlers.base import Console
+from carrel_hub.console.handlers.submission import folders
+from carrel_hub.console.handlers.submission.page import SubmitPage
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
 from carrel_process.listening import inherited, listen
@@ -152,7 +153,9 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("jobs", work.WorkPage),
         ("cluster", overview.ClusterPage),
         ("queue", overview.QueuePage),
-        ("submit", submit.SubmitPage),
+        ("submit", SubmitPage),
+        (rf"submit/folders/{_NAME}", folders.FolderList),
+        (rf"submit/folders/{_NAME}/([0-9a-f]{{64}})", folders.Chunk),
         ("marked", work.MarkedWork),
         ("compare", compare.ComparePage),
         ("curves", compare.CompareCurves),

@@ -5,9 +5,10 @@ import pytest
 from carrel.errors import ApiError
 from carrel.models import Amounts, InteractiveLimits, Project, QuotaAmounts, TrainingLimits
 from carrel.options import EVERY, KINDS
-from carrel_hub.console import project_form, submit_form
+from carrel_hub.console import project_form
 from carrel_hub.console.forms import Form, parse_duration, spell_duration
-from carrel_hub.console.submit_offers import Offers
+from carrel_hub.console.submission import form as submit_form
+from carrel_hub.console.submission.offers import Offers
 
 GIB = 1024**3
 PROJECT = Project(
@@ -130,7 +131,8 @@ def test_every_kind_has_its_form(kind: str) -> None:
         field.name for group in submit_form.groups(kind, Offers(), form) for field in group.fields
     ]
     assert len(names) == len(set(names))
-    assert set(submit_form.fields_of(kind).values()) <= {*names, "name", "project", "command"}
+    own = {"name", "project", "command", "code"}
+    assert set(submit_form.fields_of(kind).values()) <= {*names, *own}
 
 
 def test_what_contradicts_is_said_of_the_whole_form() -> None:

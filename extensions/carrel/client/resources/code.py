@@ -36,21 +36,32 @@ class CodeMethods:
     async def send_folder(self, project: str, packed: "LocalFolder") -> str:
         """Upload what is not there yet of a listed folder; returns its digest."""
         listed = packed.listed.encode()
-        path = f"/projects/{segment(project)}/code"
         while True:
-            answer = await self._transport.ask(
-                "POST", path, UploadedCode, body=listed, repeatable=True
-            )
+            answer = await self.send_folder_list(project, listed)
             if not answer.missing:
                 return answer.digest
-            await self._send_chunks(f"{path}/chunks", packed, list(answer.missing))
+            await self._send_chunks(project, packed, list(answer.missing))
 
-    async def _send_chunks(self, path: str, packed: "LocalFolder", missing: list[str]) -> None:
+    async def send_folder_list(self, project: str, listed: bytes) -> UploadedCode:
+        """Upload a folder's list of files; answers which of their chunks have to be sent.
+
+        The folder is there when none is missing.
+        """
+        return await self._transport.ask(
+            "POST", _path(project), UploadedCode, body=listed, repeatable=True
+        )
+
+    async def send_chunk(self, project: str, digest: str, content: bytes) -> None:
+        """Upload a chunk of a file."""
+        path = f"{_path(project)}/chunks/{segment(digest)}"
+        await self._transport.send("PUT", path, body=content)
+
+    async def _send_chunks(self, project: str, packed: "LocalFolder", missing: list[str]) -> None:
         async def send() -> None:
             while missing:
                 digest = missing.pop()
                 content = await asyncio.to_thread(packed.read_chunk, digest)
-                await self._transport.send("PUT", f"{path}/{digest}", body=content)
+                await self.send_chunk(project, digest, content)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -58,3 +69,7 @@ class CodeMethods:
                     group.create_task(send())
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
+
+
+def _path(project: str) -> str:
+    return f"/projects/{segment(project)}/code"

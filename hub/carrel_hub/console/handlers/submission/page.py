@@ -14,11 +14,14 @@ from typing_extensions import override
 from carrel.errors import ApiError
 from carrel.models import Node, Project, Reason, Workload
 from carrel.options import KINDS
-from carrel_hub.console import policy_notes, submit_form, submit_offers
+from carrel_hub.console import policy_notes
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import SignedInPage
 from carrel_hub.console.policy_notes import PolicyNote
-from carrel_hub.console.submit_offers import Offers
+from carrel_hub.console.submission import code
+from carrel_hub.console.submission import form as submit_form
+from carrel_hub.console.submission import offers as submit_offers
+from carrel_hub.console.submission.offers import Offers
 from carrel_schema.governance.assets import AssetOut
 from carrel_schema.governance.templates import TemplateOut
 
@@ -194,5 +197,7 @@ class SubmitPage(SignedInPage):
             templates=sorted({one.name for one in fitting if not one.default}),
             about={one.name: one.description for one in fitting if one.description},
             loaded=self.get_query_argument("template", ""),
+            code_rules=code.RULES if code.is_taken_along(kind.name) else None,
+            code_about=code.about(form),
             **({"saved": "", "forecast": None} | more),
         )

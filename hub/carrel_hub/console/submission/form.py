@@ -13,7 +13,8 @@ from carrel.errors import BadSetting
 from carrel.models import Workload
 from carrel.options import EVERY, Kind, Option, Surface
 from carrel_hub.console.forms import Form
-from carrel_hub.console.submit_offers import ASSET_FLAGS, Offered, Offers, Usual
+from carrel_hub.console.submission import code
+from carrel_hub.console.submission.offers import ASSET_FLAGS, Offered, Offers, Usual
 
 USUAL: Final = "training"
 OPEN_GROUPS: Final = frozenset({"Each task gets", "Notebooks", "By the clock", "TensorBoard"})
@@ -122,7 +123,9 @@ def form_again(job: Workload) -> Form:
     values |= {"project": job.project, "kind": kind.name, "again": f"{job.project}/{job.name}"}
     if kind.command or (job.spec.schedule is not None and job.spec.schedule.runs == "training"):
         values["command"] = shlex.join(job.spec.command)
-    return Form(values)
+    form = Form(values)
+    code.fill(form, job)
+    return form
 
 
 def fill_from(form: Form, fields: Mapping[str, Any]) -> None:
@@ -135,8 +138,10 @@ def fill_from(form: Form, fields: Mapping[str, Any]) -> None:
 
 
 def template_of(body: dict[str, Any]) -> dict[str, Any]:
-    """A request as a template for its kind."""
-    left_out = ("kind", "name", "name_prefix", "project", "secret_environment")
+    """A request as a template for its kind; a folder lasts no longer than its work."""
+    left_out = {"kind", "name", "name_prefix", "project", "secret_environment"}
+    if "digest" in body.get(code.CODE, {}):
+        left_out.add(code.CODE)
     fields = {name: value for name, value in body.items() if name not in left_out}
     return {"kinds": [body["kind"]], "fields": fields}
 
@@ -154,6 +159,8 @@ def changes_of(body: dict[str, Any], job: Workload) -> dict[str, Any]:
     if job.spec.assets is not None:  # a whole, unlike other sections: one left out is not kept
         asked = body.get("assets") or {}
         changes["assets"] = {"environment": None, "compute": None, "data_sources": [], **asked}
+    if job.spec.code is not None:
+        changes[code.CODE] = code.whole(changes[code.CODE])
     if changes.get("routes") == [{}]:  # nothing was said of ports
         del changes["routes"]
     if changes.get("name") is None:  # numbered behind the earlier one
@@ -178,9 +185,12 @@ def spelt(row: Option, asked: dict[str, Any]) -> str:
         return "\n".join(_volume({"destination": "", "read_only": False} | one) for one in found)
     if row.many == "mapping":
         return "\n".join(f"{key}={value}" for key, value in found.items() if _is_plain(value))
-    if row.flag == "data":
-        return "\n".join(found)
-    return row.value.spell(found) if isinstance(found, str | int | float) else ""
+    if row.many == "list":
+        return "\n".join(row.value.spell(one) for one in found)
+    if isinstance(found, list):
+        return ",".join(found)
+    spelt_whole = isinstance(found, str | int | float) or row.fields == (code.CODE,)
+    return row.value.spell(found) if spelt_whole else ""
 
 
 def _is_plain(value: Any) -> bool:
@@ -199,6 +209,8 @@ def fields_of(kind: str) -> dict[str, str]:
     for row in _rows(kind):
         for path in row.fields:
             found.setdefault(path, row.flag)
+    if code.is_taken_along(kind):
+        found["code.digest"] = code.CODE
     return found
 
 
@@ -217,6 +229,8 @@ def workload_body(form: Form) -> dict[str, Any]:
         body["name_prefix"] = kind.prefix
     if kind.name == "schedule" and "command" in body:
         body["schedule"] = {"runs": "training", **body.get("schedule", {})}
+    if code.is_taken_along(kind.name):
+        code.add(form, body)
     return body
 
 
