@@ -275,8 +275,12 @@ class Ledger(ObjectStore, Protocol):
         buckets: int,
         projects: Sequence[str] | None = None,
         departments: Mapping[str, str] = MappingProxyType({}),
+        largest: int | None = None,
     ) -> Mapping[str, Sequence[float]]:
-        """GPU-seconds in equal parts of [since, until); see ``usage.series``."""
+        """GPU-seconds in equal parts of [since, until); see ``usage.series``.
+
+        ``largest``: only of so many that hold most.
+        """
         ...
 
     async def aggregate_usage(self, most: int) -> int:

@@ -353,6 +353,7 @@ class SqlLedger(SqlObjectStore):
         buckets: int,
         projects: Sequence[str] | None = None,
         departments: Mapping[str, str] = MappingProxyType({}),
+        largest: int | None = None,
     ) -> Mapping[str, Sequence[float]]:
         """See ``Ledger`` and the module ``usage``."""
         usage.check_range(by, since, until)
@@ -360,14 +361,27 @@ class SqlLedger(SqlObjectStore):
         def read(connection: Connection) -> Mapping[str, Sequence[float]]:
             parts = totals.equal_parts(connection, since, until, buckets)
             aggregated = totals.AggregatedUsage(connection, since, until, projects, parts)
-            return usage.series(
-                history_rows.spans(connection, since, until, projects, aggregated.elsewhere()),
+            found = history_rows.spans(connection, since, until, projects, aggregated.elsewhere())
+            lines = usage.series(
+                found,
                 by=by,
                 since=since,
                 until=until,
                 buckets=buckets,
                 departments=departments,
-                aggregated=aggregated.sums(by, ["gpu"]),
+            )
+            keys = first = None
+            if largest is not None:
+                others = aggregated.gpu_sums_of_all_parts(by)
+                keys = usage.largest(by, largest, lines, others, departments)
+                first = usage.first_columns(by, keys, departments)
+            return usage.with_totals(
+                lines,
+                aggregated.gpu_sums(by, first),
+                by=by,
+                buckets=buckets,
+                departments=departments,
+                keys=keys,
             )
 
         return await self._read(read)

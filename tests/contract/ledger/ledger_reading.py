@@ -254,6 +254,12 @@ async def _same_as_arithmetic(store: Ledger, rows: list[Transition]) -> None:
                 assert found.keys() == parts.keys()
                 for key, line in parts.items():
                     assert found[key] == pytest.approx(line)
+                some = await store.usage_series(**terms, buckets=7, largest=2)  # type: ignore[arg-type]
+                sums = sorted((sum(line) for line in parts.values()), reverse=True)
+                assert [*some] == sorted(some)
+                assert sorted(map(sum, some.values()), reverse=True) == pytest.approx(sums[:2])
+                for key, values in some.items():
+                    assert values == pytest.approx(parts[key])
 
 
 class SmallThings:

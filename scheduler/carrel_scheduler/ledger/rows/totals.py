@@ -166,34 +166,57 @@ class AggregatedUsage:
         self._not_aggregated = select(transitions.c.workload_uid).where(newer)
         self._all_aggregated = connection.execute(self._not_aggregated.limit(1)).first() is None
 
-    def sums(self, by: str, amounts: Sequence[str] = AMOUNTS) -> Iterator[tuple[int, Total]]:
-        """The number of the part, and what the workloads of a line held in it.
+    def sums(self, by: str) -> Iterator[tuple[int, Total]]:
+        """The number of the part, and what the workloads of a line held in it."""
+        for part in self._parts:
+            halves = [f"{name}_{half}" for name in AMOUNTS for half in ("high", "low")]
+            columns = (_MARKS.get(by, "of_workload"), "preemptions", "waiting", *halves)
+            for of_part, key, (workloads, preemptions, waiting, *found) in self._summed(
+                part, by, columns
+            ):
+                sums = map(_joined, found[::2], found[1::2])
+                allocated = Allocated(waiting=waiting, **dict(zip(AMOUNTS, sums, strict=True)))
+                total = Total(workloads=workloads, preemptions=preemptions, allocated=allocated)
+                yield of_part, _named(total, key)
 
-        ``amounts`` are those of ``AMOUNTS`` that are wanted.
+    def gpu_sums(self, by: str, first: Sequence[str] | None = None) -> Iterator[tuple[int, Total]]:
+        """The same with nothing but GPUs.
+
+        ``first``: values of the first column that is grouped by (projects for departments and
+        workloads) of which sums are wanted; ``None``: all.
         """
         for part in self._parts:
-            yield from self._sums_in(part, by, amounts)
+            yield from self._gpu_sums_in(part, by, first)
 
-    def _sums_in(self, part: Part, by: str, amounts: Sequence[str]) -> Iterator[tuple[int, Total]]:
+    def gpu_sums_of_all_parts(self, by: str) -> Iterator[Total]:
+        """GPU time of the workloads of a line in all parts together."""
+        condition = or_(false(), *(part.condition for part in self._parts))
+        for _, total in self._gpu_sums_in(Part(condition, literal(0)), by, None):
+            yield total
+
+    def _gpu_sums_in(
+        self, part: Part, by: str, first: Sequence[str] | None
+    ) -> Iterator[tuple[int, Total]]:
+        for of_part, key, (high, low) in self._summed(part, by, ("gpu_high", "gpu_low"), first):
+            yield of_part, _named(Total(allocated=Allocated(gpu=_joined(high, low))), key)
+
+    def _summed(
+        self, part: Part, by: str, names: Sequence[str], first: Sequence[str] | None = None
+    ) -> Iterator[tuple[int, Mapping[str, str], list[int]]]:
+        """The number of the part, the values of the columns that are grouped by, and the sums."""
         groups = _GROUPS[by]
         columns, number = [_t[name] for name in groups], part.number.label("part")
-        halves = [f"{name}_{half}" for name in amounts for half in ("high", "low")]
-        mark = _MARKS.get(by, "of_workload")
-        summed = [func.sum(_t[name]) for name in (mark, "preemptions", "waiting", *halves)]
+        summed = [func.sum(_t[name]) for name in names]
         query = select(number, *columns, *summed).where(part.condition).group_by(number, *columns)
         if not self._all_aggregated:
             query = query.where(_t.workload_uid.not_in(self._not_aggregated))
         if self._projects is not None:
             query = query.where(_t.project.in_(self._projects))
-        for of_part, *rest in self._connection.execute(query):
-            workloads, preemptions, waiting, *found = map(int, rest[len(groups) :])
-            pairs = zip(found[::2], found[1::2], strict=True)
-            sums = [(high << LOW_BITS) + low for high, low in pairs]
-            allocated = Allocated(waiting=waiting, **dict(zip(amounts, sums, strict=True)))
-            total = Total(workloads=workloads, preemptions=preemptions, allocated=allocated)
-            for name, value in zip(groups, rest, strict=False):
-                setattr(total, name, value)
-            yield of_part, total
+        if first is not None:
+            query = query.where(columns[0].in_(first))
+        for of_part, *rest in self._connection.execute(query).all():
+            key = dict(zip(groups, rest, strict=False))
+            yield of_part, key, [int(one) for one in rest[len(groups) :]]
 
     def elsewhere(self) -> Select[Any]:
         """The uids of workloads whose spans have to be read one by one."""
@@ -205,3 +228,13 @@ class AggregatedUsage:
         )
         both = union(touching, self._not_aggregated).subquery()
         return select(both.c.workload_uid)
+
+
+def _joined(high: int, low: int) -> int:
+    return (high << LOW_BITS) + low
+
+
+def _named(total: Total, key: Mapping[str, str]) -> Total:
+    for name, value in key.items():
+        setattr(total, name, value)
+    return total

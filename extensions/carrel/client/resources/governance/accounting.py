@@ -55,9 +55,16 @@ class AccountingMethods:
         since: float | None = None,
         until: float | None = None,
         buckets: int = 30,
+        largest: int | None = None,
     ) -> UsageSeries:
-        """GPU-hours in equal parts of a span of time."""
-        parameters = {"by": by, "since": since, "until": until, "buckets": buckets}
+        """GPU-hours in equal parts of a span of time; ``largest``: of so many that hold most."""
+        parameters = {
+            "by": by,
+            "since": since,
+            "until": until,
+            "buckets": buckets,
+            "largest": largest,
+        }
         return await self._transport.ask("GET", "/usage-series", UsageSeries, parameters=parameters)
 
     async def samples(

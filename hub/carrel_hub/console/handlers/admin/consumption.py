@@ -74,8 +74,10 @@ class ConsumptionCurves(_Consumption):
         """Answer."""
         by, days = self.asked()
         since = self.console.clock() - days * SECONDS_OF_A_DAY
-        found = await self.client.usage_series(by, since=since, buckets=24 if days == 1 else days)
-        most = sorted(found.gpu_hours, key=lambda key: -sum(found.gpu_hours[key]))[:MOST_CURVES]
+        buckets = 24 if days == 1 else days
+        found = await self.client.usage_series(
+            by, since=since, buckets=buckets, largest=MOST_CURVES
+        )
         metric = "GPU-hours per hour, until now" if days == 1 else "GPU-hours per day, until today"
         runs = [
             {
@@ -90,7 +92,7 @@ class ConsumptionCurves(_Consumption):
                     ]
                 },
             }
-            for key in sorted(most)
+            for key in sorted(found.gpu_hours)
         ]
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(json.dumps({"runs": runs}, allow_nan=False))

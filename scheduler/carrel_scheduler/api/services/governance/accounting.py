@@ -75,6 +75,7 @@ class Accounting:
                 buckets=query.buckets,
                 projects=projects,
                 departments=await self._departments(query.by),
+                largest=query.largest,
             )
         width = (until - since) / query.buckets
         return UsageSeries(
