@@ -78,7 +78,7 @@ browser:
 directory:
 	@bash tests/install-directory.sh
 
-# A Kubernetes for tests: built once from Go modules, kept in the user's cache.
+# A Kubernetes and a Prometheus for tests: built once from Go modules, kept in the user's cache.
 .PHONY: cluster
 cluster: $(VENV)/.installed-dev
 	@bash tests/k8s/install-node.sh

