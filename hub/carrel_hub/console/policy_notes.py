@@ -20,11 +20,13 @@ class PolicyNote:
         text: the rules and who made them.
         locked: it cannot be changed.
         first: what the field shows at first, as it would be typed; empty: nothing.
+        scope: of the policy that says ``first``.
     """
 
     text: str
     locked: bool = False
     first: str = ""
+    scope: str = ""
 
 
 def notes_of(kind: str, policy: EffectivePolicy) -> dict[str, PolicyNote]:
@@ -41,12 +43,24 @@ def fill(form: Form, notes: Mapping[str, PolicyNote]) -> None:
     form.values |= {flag: note.first for flag, note in notes.items() if note.first}
 
 
+def fill_locked(form: Form, notes: Mapping[str, PolicyNote]) -> None:
+    """Fill locked fields, which browsers do not send, and which no template changes."""
+    form.values |= {flag: note.first for flag, note in notes.items() if note.locked}
+
+
+def locked_scopes(notes: Mapping[str, PolicyNote]) -> dict[str, str]:
+    """The scopes of the policies that lock a field, by the name of the field."""
+    return {flag: note.scope for flag, note in notes.items() if note.locked}
+
+
 def _note(row: Option, rule: EffectiveRule) -> PolicyNote:
     first = rule.locked or rule.default
     parts: list[str] = []
     if rule.locked is not None:
         parts.append(_sentence(f"fixed at {_spelt(row, rule.locked.value)}", rule.locked))
     else:
+        if rule.default is not None:
+            parts.append(_said(f"filled in with {_spelt(row, rule.default.value)}", rule.default))
         for name, words in _SAID.items():
             bound: Bound | None = getattr(rule, name)
             if bound is not None:
@@ -56,14 +70,27 @@ def _note(row: Option, rule: EffectiveRule) -> PolicyNote:
     return PolicyNote(
         text=" ".join(parts),
         locked=rule.locked is not None,
-        first=_spelt(row, first.value) if first is not None else "",
+        first=_typed(row, first.value) if first is not None else "",
+        scope=first.scope if first is not None else "",
     )
 
 
 def _sentence(words: str, bound: Bound) -> str:
+    """A rule, with what its author tells to whom it refuses."""
     told = bound.message.rstrip(".")
     message = f" {told[:1].upper()}{told[1:]}." if told else ""
-    return f"{words[:1].upper()}{words[1:]}, says {bound.said_by}.{message}"
+    return f"{_said(words, bound)}{message}"
+
+
+def _said(words: str, bound: Bound) -> str:
+    return f"{words[:1].upper()}{words[1:]}, says {bound.said_by}."
+
+
+def _typed(row: Option, value: Any) -> str:
+    """A value as it stands in the field: of a list, each item on a line."""
+    if row.many == "list" and isinstance(value, list):
+        return "\n".join(_spelt(row, one) for one in value)
+    return _spelt(row, value)
 
 
 def _spelt(row: Option, value: Any) -> str:

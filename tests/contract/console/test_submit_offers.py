@@ -110,3 +110,61 @@ async def test_it_says_what_would_happen_before_it_is_submitted(site: Site, ada:
 async def test_reading_the_form_writes_nothing(site: Site, ada: Visitor) -> None:
     await ada.get("submit?again=vision/train-8")
     assert {method for method, _ in site.scheduler.requests} == {"GET"}
+
+
+def default(value: object, scope: str = "platform", **more: object) -> dict[str, object]:
+    """A part of what policies say of a field."""
+    return {"value": value, "policy": "usual", "scope": scope, "message": "", **more}
+
+
+def ticked(page: str, name: str) -> list[str]:
+    """The values that are ticked of a list of boxes."""
+    return re.findall(rf'name="{name}" value="([^"]+)" checked', page)
+
+
+async def test_assets_that_policies_name_are_filled_in_with_the_reason(
+    site: Site, ada: Visitor
+) -> None:
+    asset(site, "compute", "half", "platform")
+    for name in ("cells", "nuclei", "words"):
+        asset(site, "data-source", name, "platform")
+    site.scheduler.effective_rules["assets.compute"] = {"default": default("half")}
+    site.scheduler.effective_rules["assets.data_sources"] = {
+        "default": default(["cells", "nuclei"], "project/vision")
+    }
+    page = await ada.get("submit?project=vision")
+    assert re.search(r'<option value="half" selected>', page.text)
+    assert "Filled in with half, says policy `usual` of platform." in page.words
+    assert ticked(page.text, "data") == ["cells", "nuclei"]
+    told = "Filled in with cells, nuclei, says policy `usual` of project/vision."
+    assert told in page.words
+    typed = {"project": "vision", "command": "x", "name": "own", "compute": "", "data": "words"}
+    assert (await ada.post("submit", typed)).status == 200
+    made = site.scheduler.workload("vision", "own")["spec"]["assets"]
+    assert (made.get("compute"), made["data_sources"]) == (None, ["words"])
+
+
+async def test_a_locked_asset_is_shown_and_cannot_be_changed(site: Site, ada: Visitor) -> None:
+    """Also after a refusal: browsers do not send what is disabled."""
+    asset(site, "environment", "torch", "platform", description="PyTorch of the platform")
+    asset(site, "environment", "torch", "user/ada", description="PyTorch of my own")
+    site.scheduler.effective_rules["assets.environment"] = {"locked": default("torch")}
+    site.scheduler.effective_rules["assets.data_sources"] = {"locked": default(["hidden"])}
+    refused = {"project": "vision", "command": "x", "gpus": "many"}
+    for page in (await ada.get("submit"), await ada.post("submit", refused)):
+        field = page.text.partition('<select id="environment-asset"')[2].partition("</select>")[0]
+        assert " disabled>" in field.partition("\n")[0]
+        assert re.search(r'<option value="torch" selected>torch: PyTorch of the platform', field)
+        assert "my own" not in field
+        assert "Fixed at torch, says policy `usual` of platform." in page.words
+        assert re.search(r'name="data" value="hidden" checked disabled>', page.text)
+
+
+async def test_an_asset_that_has_to_be_named_is_asked_for_though_none_is_there(
+    site: Site, ada: Visitor
+) -> None:
+    site.scheduler.effective_rules["assets.compute"] = {"required": default(value=True)}
+    page = await ada.get("submit")
+    assert '<select id="compute"' in page.text
+    assert "Has to be given, says policy `usual` of platform." in page.words
+    assert '<select id="environment-asset"' not in page.text

@@ -1,7 +1,7 @@
 """The form that submits work: one for each kind, its fields made from the table of options."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -83,16 +83,20 @@ def kind_named(name: str) -> Kind:
     return EVERY[USUAL] if found.part else found
 
 
-def groups(kind: str, offers: Offers, form: Form) -> list[Group]:
+def groups(
+    kind: str, offers: Offers, form: Form, ruled: Container[str] = frozenset()
+) -> list[Group]:
     """The fields of a kind's form, as grouped in the table, the assets first.
 
-    A group is folded unless it is one that most people fill in or the form has something in it.
+    A field for which nothing is offered is left out, unless it has a value or a rule of a policy
+    (``ruled``). A group is folded unless it is one that most people fill in or the form has
+    something in it.
     """
     shown = [
         row
         for row in _rows(kind)
         if row.flag not in OWN_FIELDS
-        and (offers.choices.get(row.flag, True) or form.value(row.flag))
+        and (offers.choices.get(row.flag, True) or form.value(row.flag) or row.flag in ruled)
     ]
     assets = [_field(row, offers) for row in shown if row.flag in ASSET_FLAGS]
     others = [row for row in shown if row.flag not in ASSET_FLAGS]

@@ -13,7 +13,7 @@ from carrel.models import Node
 from carrel.options import Option
 from carrel_schema.governance.assets import AssetOut
 from carrel_schema.governance.templates import TemplateOut
-from carrel_schema.scopes import Scope, scopes_over
+from carrel_schema.scopes import LEVELS, Scope, scopes_over
 
 ASSET_FLAGS: Final[Mapping[str, str]] = {
     "environment-asset": "environment",
@@ -55,14 +55,27 @@ class Offers:
 
 
 def choices_of(
-    assets: Iterable[AssetOut], nodes: Sequence[Node], user: str, projects: Iterable[str]
+    assets: Iterable[AssetOut],
+    nodes: Sequence[Node],
+    user: str,
+    projects: Iterable[str],
+    locked: Mapping[str, str],
 ) -> dict[str, list[Offered]]:
-    """Assets for work of a user in these projects, and groups of nodes, by flag."""
+    """Assets for work of a user in these projects, and groups of nodes, by flag.
+
+    Args:
+        assets: all that the user sees.
+        nodes: of the installation.
+        user: whose work it is.
+        projects: that the user may submit to.
+        locked: the scope of the policy that locks a field, by flag: the asset of a locked field is
+            never one of a narrower scope than the policy's.
+    """
     own = {f"project/{name}" for name in projects} | {f"user/{user}"}
     levels = ("platform", "department")
     there = [one for one in assets if one.scope in own or Scope.parse(one.scope).level in levels]
     found = {
-        flag: _named([one for one in there if one.type == kind])
+        flag: _named(one for one in there if one.type == kind and _is_meant(one, locked.get(flag)))
         for flag, kind in ASSET_FLAGS.items()
     }
     groups = sorted({node.group for node in nodes} - {""})
@@ -99,6 +112,14 @@ def usual_of(
         texts = {row.flag: spelt(row, dict(one.fields)) for row in shown}
         found |= {flag: Usual(text, one.name) for flag, text in texts.items() if text}
     return found
+
+
+def _is_meant(asset: AssetOut, locked_by: str | None) -> bool:
+    """Whether a field may name the asset, by the scope of the policy that locks it, if one does."""
+    if locked_by is None:
+        return True
+    level = LEVELS.index(Scope.parse(locked_by).level)
+    return LEVELS.index(Scope.parse(asset.scope).level) <= level
 
 
 def _named(assets: Iterable[AssetOut]) -> list[Offered]:

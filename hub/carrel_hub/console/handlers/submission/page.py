@@ -5,7 +5,7 @@ While it is filled in, the page asks again what would happen: the same form with
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,7 +151,9 @@ class SubmitPage(SignedInPage):
         own = [one for one in found if one.name in projects]
         return _Known(own, templates, assets, nodes)
 
-    def _offers(self, known: _Known, form: Form, kind: str) -> Offers:
+    def _offers(
+        self, known: _Known, form: Form, kind: str, notes: Mapping[str, PolicyNote]
+    ) -> Offers:
         project = known.project(form.value("project"))
         counting = submit_offers.default_templates(
             known.templates,
@@ -160,9 +162,15 @@ class SubmitPage(SignedInPage):
             (project.department or "") if project is not None else "",
             self.user,
         )
-        names = [one.name for one in known.projects]
+        choices = submit_offers.choices_of(
+            known.assets,
+            known.nodes,
+            self.user,
+            [one.name for one in known.projects],
+            policy_notes.locked_scopes(notes),
+        )
         return Offers(
-            choices=submit_offers.choices_of(known.assets, known.nodes, self.user, names),
+            choices=choices,
             known={"gpu-type": submit_offers.models_of(known.nodes)},
             usual=submit_offers.usual_of(counting, submit_form.rows_of(kind), submit_form.spelt),
         )
@@ -181,7 +189,8 @@ class SubmitPage(SignedInPage):
 
     async def _show(self, form: Form, projects: Sequence[str], **more: Any) -> None:
         kind = submit_form.kind_named(form.value("kind"))
-        known = await self._known(projects)
+        known, notes = await asyncio.gather(self._known(projects), self._notes(form))
+        policy_notes.fill_locked(form, notes)
         form.values.pop("secret", None)  # never shown again, not even to who typed it
         fitting = [one for one in known.templates if kind.name in (one.kinds or [kind.name])]
         self.show(
@@ -192,8 +201,10 @@ class SubmitPage(SignedInPage):
             project=known.project(form.value("project")),
             kind=kind,
             kinds=KINDS,
-            groups=submit_form.groups(kind.name, self._offers(known, form, kind.name), form),
-            notes=await self._notes(form),
+            groups=submit_form.groups(
+                kind.name, self._offers(known, form, kind.name, notes), form, notes
+            ),
+            notes=notes,
             templates=sorted({one.name for one in fitting if not one.default}),
             about={one.name: one.description for one in fitting if one.description},
             loaded=self.get_query_argument("template", ""),
