@@ -1,4 +1,5 @@
-/* The command palette: Ctrl K or Cmd K finds pages and work by name, with the keyboard alone. */
+/* The command palette: Ctrl K or Cmd K finds pages and work by name, with the keyboard alone. On the
+   Hub's pages, whose scripts cannot read what the console says, work is looked up on its page Work. */
 (() => {
   "use strict";
   const opener = document.getElementById("find");
@@ -13,13 +14,15 @@
   document.body.append(dialog);
   opener.hidden = false;
 
-  const pages = [...document.querySelectorAll(".top nav a, .account a")].map((link) => ({ text: link.textContent, about: "page", address: link.href }));
-  pages.push({ text: "Submit work", about: "page", address: opener.dataset.find.replace(/find$/, "submit") }, { text: "Compare runs", about: "page", address: opener.dataset.find.replace(/find$/, "compare") });
+  const { console: home, find: source } = opener.dataset;
+  const pages = [...document.querySelectorAll(".top nav a, .account a")].map((link) => ({ text: link.textContent.trim(), about: "page", address: link.href }));
+  pages.push({ text: "Submit work", about: "page", address: `${home}submit` }, { text: "Compare runs", about: "page", address: `${home}compare` });
+  const workNamed = (text) => ({ text: `Work with “${text}” in its name`, about: "search", address: `${home}jobs?whose=all&search=${encodeURIComponent(text)}` });
   let asked = 0;
 
   const show = (found) => list.replaceChildren(...found.map((one) => {
     const link = Object.assign(document.createElement("a"), { href: one.address, textContent: one.text });
-    const about = Object.assign(document.createElement("span"), { className: "quiet small", textContent: ` ${one.about}` });
+    const about = Object.assign(document.createElement("span"), { textContent: ` ${one.about}` });
     link.append(about);
     const item = document.createElement("li");
     item.append(link);
@@ -29,11 +32,11 @@
     const text = input.value.trim().toLowerCase();
     const turn = ++asked;
     const matching = pages.filter((one) => one.text.toLowerCase().includes(text));
-    show(matching);
-    if (!text) return;
+    show(source || !text ? matching : [...matching, workNamed(text)]);
+    if (!text || !source) return;
     await new Promise((resolve) => setTimeout(resolve, 150));
     if (turn !== asked) return;
-    const answer = await fetch(`${opener.dataset.find}?search=${encodeURIComponent(text)}`, { headers: JSON.parse(document.body.getAttribute("hx-headers")) });
+    const answer = await fetch(`${source}?search=${encodeURIComponent(text)}`, { headers: JSON.parse(document.body.getAttribute("hx-headers")) });
     if (turn === asked && answer.ok) show([...matching, ...(await answer.json()).found]);
   };
   const open = () => { dialog.showModal(); input.value = ""; find(); input.focus(); };
