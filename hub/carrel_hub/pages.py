@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from carrel.errors import CarrelError
 from carrel.models import Workload
-from carrel_hub import shell
+from carrel_hub import navigation
 from carrel_spawner import rendering
 from carrel_spawner.base import WorkspaceSpawner
 from carrel_spawner.form import QueuePosition, place
@@ -65,7 +65,7 @@ class Pages:
     """The template variable ``carrel`` of one page. ``user`` is whoever looks; may be nobody."""
 
     console_url = "/services/console/"
-    shell = shell
+    navigation = navigation
 
     def __init__(self, user: Any) -> None:
         self.user = user

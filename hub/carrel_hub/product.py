@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import bcrypt
 
-from carrel_hub import scopes, services, shell
+from carrel_hub import navigation, scopes, services
 from carrel_hub.accounts.signing_out import HUB_VERSION
 from carrel_hub.code_sign_in import handlers as code_sign_in
 from carrel_hub.front import traefik
@@ -109,7 +109,7 @@ def pages(c: Any, *, local_accounts: bool) -> None:
 
     ``local_accounts``: people sign in with accounts of the file, which have pages of their own.
     """
-    c.JupyterHub.template_paths = [str(HERE / "templates"), str(shell.TEMPLATES)]
+    c.JupyterHub.template_paths = [str(HERE / "templates"), str(navigation.TEMPLATES)]
     c.JupyterHub.logo_file = str(HERE / "templates" / "logo.svg")
     c.JupyterHub.template_vars = {"carrel": Pages, "local_accounts": local_accounts}
     c.JupyterHub.default_url = "/hub/home"

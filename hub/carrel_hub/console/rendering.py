@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import carrel
-from carrel_hub import shell
+from carrel_hub import navigation
 from carrel_hub.console import format as fmt
 from carrel_hub.console import menu, words
 from carrel_hub.console.pictures import gpu_use, palette, states, svg
@@ -26,7 +26,7 @@ def environment(
 ) -> Environment:
     """The template environment: everything is escaped, an unknown name is an error."""
     found = Environment(
-        loader=FileSystemLoader([HERE / "templates", shell.TEMPLATES]),
+        loader=FileSystemLoader([HERE / "templates", navigation.TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -38,7 +38,7 @@ def environment(
         "shared_url": shared_url,
         "fmt": fmt,
         "menu": menu,
-        "shell": shell,
+        "navigation": navigation,
         "words": words,
         "svg": svg,
         "gpu_use": gpu_use,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from carrel_hub import shell
+from carrel_hub import navigation
 from carrel_hub.console.rendering import environment
 from carrel_hub.console.settings import Urls
 from carrel_hub.pages import Pages
@@ -14,7 +14,7 @@ from carrel_hub.pages import Pages
 CONSOLE, HUB = Pages.console_url, "/hub/"
 HUB_PAGE = (
     '{% from "bar.html" import bar %}'
-    '{{ bar(carrel.shell, carrel.console_url, base_url, user, theme="dark-theme-toggle",'
+    '{{ bar(carrel.navigation, carrel.console_url, base_url, user, theme="dark-theme-toggle",'
     ' sign_out="/sso/out", sign_in="/hub/login") }}'
 )
 
@@ -30,7 +30,7 @@ def of_the_console(user: str) -> str:
 def of_the_hub(user: str) -> str:
     """The bar of a page of the Hub, whose templates are rendered in the event loop."""
     found = Environment(
-        loader=FileSystemLoader([shell.TEMPLATES]),
+        loader=FileSystemLoader([navigation.TEMPLATES]),
         enable_async=True,
         autoescape=True,
         undefined=StrictUndefined,
@@ -66,9 +66,9 @@ def test_nobody_is_offered_pages_before_the_sign_in() -> None:
 
 
 def test_the_files_are_those_of_the_console_with_their_version() -> None:
-    templates = Path(shell.TEMPLATES).parent / "templates" / "page.html"
-    for name in ("shell.css", "palette.js"):
-        address = shell.file_address(CONSOLE, name)
+    templates = Path(navigation.TEMPLATES).parent / "templates" / "page.html"
+    for name in ("navigation.css", "palette.js"):
+        address = navigation.file_address(CONSOLE, name)
         assert re.fullmatch(rf"{CONSOLE}static/{re.escape(name)}\?v=\w+", address)
         assert f"file_address(carrel.console_url, '{name}')" in templates.read_text()
 
