@@ -10,6 +10,7 @@ from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import Job
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training
@@ -75,6 +76,23 @@ def test_many_that_stop_leave_their_queues_with_that_much_less(state: State) -> 
     assert taken(cycle, before) == dict.fromkeys(before, (0, 0, 0))
     assert not cycle.moves.evicted.any()
     assert cycle.free_capacity.soon.devices[:3, slot].tolist() == [0, 0, 500]
+
+
+def test_many_mig_instances_that_stop_after_all_not_are_in_use_again() -> None:
+    state = state_of(
+        node("m", 1, mig_model="A100-40GB", gpu_memory_mib=40960),
+        queue("a"),
+        *(training(uid, "a", request=Request(mig_profile="1g.5gb")) for uid in "xyz"),
+        *(TaskPlaced(uid, 0, "m", (0,), 1.0, 1 << k) for k, uid in enumerate("xyz")),
+    )
+    cycle, slot = Cycle(state, NOW), state.nodes.slots["m"]
+    before = cycle.free_capacity.soon.slots[0, slot]
+    cycle.moves.evict(state.job("z"), 0, Cause(Token.RECLAIMED))
+    mark = cycle.moves.mark()
+    cycle.moves.evict_many(rows_of(state, "x", "y"), Cause(Token.RECLAIMED))
+    assert cycle.free_capacity.soon.slots[0, slot] == before | 0b111
+    cycle.moves.rollback(mark)
+    assert cycle.free_capacity.soon.slots[0, slot] == before | 0b100
 
 
 def test_nothing_is_left_of_what_is_reserved_for_more_than_is_there(state: State) -> None:

@@ -278,11 +278,13 @@ class Moves:
 
     def _many_evicted(self, move: ManyEvicted, sign: int) -> None:
         tasks, rows = self.state.tasks, move.rows
-        self.free_capacity.evict_many(
+        capacity = self.free_capacity
+        change = capacity.evict_many if sign > 0 else capacity.keep_many
+        change(
             tasks.node.take(rows),
             tasks.mask.take(rows),
-            tasks.share.take(rows).astype(np.int64) * sign,
-            tasks.host.take(rows, 1) * sign,
+            tasks.share.take(rows).astype(np.int64),
+            tasks.host.take(rows, 1),
             tasks.slots.take(rows).astype(np.int64),
         )
         self.evicted[rows] = sign > 0

@@ -95,6 +95,17 @@ class FreeCapacity:
         """
         self._add_many(self.releasing, node, mask, share, host, slots)
 
+    def keep_many(
+        self,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+        slots: Counts,
+    ) -> None:
+        """The opposite of ``evict_many``."""
+        self._add_many(self.releasing, node, mask, -share, -host, slots, freed=False)
+
     def reserve_many(
         self,
         node: Counts,
@@ -113,7 +124,10 @@ class FreeCapacity:
         share: Counts,
         host: Counts,
         slots: Counts,
+        *,
+        freed: bool = True,
     ) -> None:
+        """``freed``: whether the slots become free, or are in use again."""
         columns = layer.devices.shape[1]
         if not slots.any() and bool((np.bitwise_count(mask) == 1).all()):
             device = np.bitwise_count(mask - np.uint64(1)).astype(np.int64)
@@ -121,7 +135,7 @@ class FreeCapacity:
             amounts = np.bincount(spots, weights=share, minlength=layer.devices.size)
             layer.devices += amounts.reshape(layer.devices.shape).astype(np.int16)
         else:
-            self._add_device_by_device(layer, node, mask, share, slots)
+            self._add_device_by_device(layer, node, mask, share, slots, freed=freed)
         for row in range(len(host)):
             layer.host[row] += np.bincount(node, weights=host[row], minlength=columns).astype(
                 np.int64
@@ -135,6 +149,8 @@ class FreeCapacity:
         mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
         share: Counts,
         slots: Counts,
+        *,
+        freed: bool,
     ) -> None:
         columns = layer.devices.shape[1]
         for device in range(len(layer.devices)):
@@ -142,7 +158,11 @@ class FreeCapacity:
             amount = np.bincount(node, weights=there * share, minlength=columns)
             layer.devices[device] += amount.astype(np.int16)
             if slots.any():
-                np.bitwise_or.at(layer.slots[device], node, (slots * there).astype(np.uint8))
+                bits = (slots.astype(np.uint64) * there).astype(np.uint8)
+                if freed:
+                    np.bitwise_or.at(layer.slots[device], node, bits)
+                else:
+                    np.bitwise_and.at(layer.slots[device], node, ~bits)
 
     # Questions
 
