@@ -120,6 +120,14 @@ class Cycle:
         placed = {**moves.started.get(uid, {}), **moves.reserved.get(uid, {})}
         return leaf_states(job, placed, moves.evicted_of(job) if job.rows else ())
 
+    def holds(self, job: Job, index: int) -> bool:
+        """Whether a task has a place and is neither terminating nor evicted."""
+        uid, moves = job.spec.uid, self.moves
+        if index in moves.started.get(uid, ()) or index in moves.reserved.get(uid, ()):
+            return True
+        row = job.rows.get(index)
+        return row is not None and index not in job.halted and not moves.evicted.item(row)
+
     def next_step(self, job: Job) -> tuple[int, ...]:
         """Indices of the tasks to place next."""
         if job.waiting is not None and not self.answered(job):

@@ -10,9 +10,9 @@ as well: those who left and whom neither the request nor its places need stay af
 Their places must not have been given to others meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
@@ -51,13 +51,14 @@ class OwnQueue:
         self._rows = _lower(cycle, preemptor)
         self._new = _given_now(cycle, preemptor)
         self.most = self._most()
+        self._found: list[EvictionUnit] = []
+        self._further: Iterator[EvictionUnit] | None = None
         self._before, self._given = cycle.queue_usage.copy(), cycle.given
         self._kept = PriorityGuarantees(cycle)
         self._known: dict[Triple, tuple[ReclaimRequest, Budgets | None]] = {}
         self._budgets: dict[tuple[object, ...], Budgets] = {}
 
-    @cached_property
-    def units(self) -> tuple[EvictionUnit, ...]:
+    def _units(self) -> Iterator[EvictionUnit]:
         """The units that may be evicted from the preemptor's queue, in the order of victims."""
         cycle, queue = self.cycle, self.preemptor.queue
         jobs, preemptors = cycle.state.jobs, cycle.moves.preemptors()
@@ -66,7 +67,14 @@ class OwnQueue:
         lower = [job for job in found.values() if cycle.is_left_alone(job, preemptors)]
         least = preempt_protects_s(cycle.queue_usage.table, queue, cycle.settings.min_runtime_s)
         giving = OrderedVictims(cycle, lower, lambda job: job.started + least > cycle.now)
-        return tuple(giving.units(lambda _: True))
+        return giving.units(lambda _: True)
+
+    def _first(self, most: int) -> list[EvictionUnit]:
+        """The first units that may be evicted, so many of them; fewer, if there are no more."""
+        if self._further is None:
+            self._further = self._units()
+        self._found += islice(self._further, max(0, most - len(self._found)))
+        return self._found[:most]
 
     @property
     def gone(self) -> Triple:
@@ -136,14 +144,17 @@ class OwnQueue:
 
     def least(self, enough: Callable[[Triple], bool]) -> tuple[EvictionUnit, ...]:
         """The fewest units, in order, whose sum is enough; all of them, if that is none."""
-        low, high = 0, len(self.units)
+        low, high = 0, 1
+        while len(some := self._first(high)) == high and not enough(sum_of(some)):
+            low, high = high + 1, 2 * high
+        high = len(some)
         while low < high:
             middle = (low + high) // 2
-            if enough(sum_of(self.units[:middle])):
+            if enough(sum_of(some[:middle])):
                 high = middle
             else:
                 low = middle + 1
-        return self.units[:low]
+        return tuple(some[:low])
 
     def causes(self, gone: Triple) -> tuple[Cause, Cause]:
         """The causes of evictions in other queues, and in the preemptor's own."""

@@ -29,7 +29,11 @@ from carrel_scheduler.core.preemption.own_queue import OwnQueue, reaches_others,
 from carrel_scheduler.core.preemption.preemptors import Rule, Step, not_delayed_reclaim
 from carrel_scheduler.core.preemption.search.model import GangRequest
 from carrel_scheduler.core.preemption.sequential import Search
-from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
+from carrel_scheduler.core.preemption.victim_order import (
+    EvictionUnit,
+    OrderedVictims,
+    who_may_give,
+)
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.resources import NONE, Triple
 from carrel_scheduler.core.work.jobs import Job
@@ -133,12 +137,15 @@ def _one_by_one(
     """The search one by one; the request is judged as if no more of the own queue left."""
     cycle, job, reclaim = own.cycle, own.preemptor, own.reclaim(gone)
     least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
-
+    search = Search(cycle, job, own.step, causes[0], own=causes[1])
     some = [
         victim
         for victim in victims
         if victim.queue != job.queue or victim.spec.priority < job.spec.priority
     ]
+    of_others = who_may_give(reclaim, (victim for victim in some if victim.queue != job.queue))
+    if search.is_hopeless([*of_others, *(victim for victim in some if victim.queue == job.queue)]):
+        return False
 
     def protected(victim: Job) -> bool:
         if victim.queue == job.queue:
@@ -162,7 +169,7 @@ def _one_by_one(
                 reclaim.take(unit.job.queue, unit.amounts)
             yield unit
 
-    return Search(cycle, job, own.step, causes[0], own=causes[1]).run(units())
+    return search.run(units())
 
 
 def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offer | None:

@@ -34,7 +34,11 @@ from carrel_scheduler.core.preemption.preemptors import Rule, Step, not_delayed_
 from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees
 from carrel_scheduler.core.preemption.search.model import GangRequest
 from carrel_scheduler.core.preemption.sequential import Search, evict_in_order
-from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
+from carrel_scheduler.core.preemption.victim_order import (
+    EvictionUnit,
+    OrderedVictims,
+    who_may_give,
+)
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE
 from carrel_scheduler.core.work.jobs import Job
@@ -67,8 +71,11 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
         return guarantees is None or guarantees.may_take(victim, indices)
 
     def in_order(victims: list[Job]) -> bool:
+        search = Search(cycle, job, step, cause)
+        if search.is_hopeless(who_may_give(reclaim, victims)):
+            return False
         return evict_in_order(
-            Search(cycle, job, step, cause),
+            search,
             victims,
             lambda victim: is_protected(cycle, job, victim),
             lambda unit: (
@@ -180,7 +187,7 @@ def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
     def one_by_one() -> bool:
         lower = [v for v in promising(cycle, job, step, own) if v.spec.priority < priority]
         search = Search(cycle, job, step, cause)
-        return bool(lower) and evict_in_order(
+        return not search.is_hopeless(lower) and evict_in_order(
             search, lower, lambda victim: victim.started + least > cycle.now
         )
 

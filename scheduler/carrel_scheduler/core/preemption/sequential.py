@@ -9,6 +9,8 @@ there and are moved rather than stopped. Nothing has changed when there is no an
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
@@ -17,6 +19,9 @@ from carrel_scheduler.core.preemption.mig_instances import in_the_way
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
 from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.work.jobs import Job
+
+MANY = 8
+"""With so many victims it pays to ask first whether all of them would do."""
 
 
 def nobody(_unit: EvictionUnit) -> bool:
@@ -74,6 +79,27 @@ class Search:
                 self._stop(other)
         moves.rollback(begin)
         return False
+
+    def is_hopeless(self, victims: Sequence[Job]) -> bool:
+        """Whether the step finds no places even with all of these gone, as far as counting tells.
+
+        ``victims``: all of whom anything may be taken. Few are not counted: to go through them in
+        order takes no longer.
+        """
+        if len(victims) < MANY:
+            return not victims
+        moves = self.cycle.moves
+        mark, rows = moves.mark(), list[int]()
+        for job in victims:
+            uid = job.spec.uid
+            for index in (*moves.started.get(uid, ()), *moves.reserved.get(uid, ())):
+                moves.take_back(job, index, self.cause)
+            rows += [row for index, row in job.rows.items() if index not in job.halted]
+        at = np.array(rows, np.int64)
+        moves.evict_many(at.compress(~moves.evicted.take(at)), self.cause)
+        fits = self._may_fit()
+        moves.rollback(mark)
+        return not fits
 
     def _choose(self, taken: list[EvictionUnit]) -> list[EvictionUnit] | None:
         """Of those taken so far the ones on a node of the last, or all, if they suffice."""
@@ -154,8 +180,7 @@ class Search:
         shape = self.preemptor.shape
         cls = shape.classes[self.step[0]]
         need = sum(shape.classes[index] == cls for index in self.step)
-        counts = self.cycle.state.capacity.counts(self.cycle.free_capacity.soon, cls)
-        return int(counts.sum()) >= need
+        return int(self.cycle.counts_kept(cls, soon=True).sum()) >= need
 
     def _is_own(self, unit: EvictionUnit) -> bool:
         return self.own is not None and unit.job.queue == self.preemptor.queue
@@ -218,7 +243,7 @@ def evict_in_order(
     instances = in_the_way(search.cycle, search.preemptor, search.step, victims, instance_legal)
     for some in (instances, victims):
         ordered = OrderedVictims(search.cycle, some, protected)
-        if search.run(ordered.units(legal, covers)):
+        if some and search.run(ordered.units(legal, covers)):
             return True
     return False
 

@@ -24,6 +24,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.preemption.candidates import VictimTable
+from carrel_scheduler.core.preemption.legality import ReclaimRequest, may_lose
 from carrel_scheduler.core.preemption.search.model import Candidates
 from carrel_scheduler.core.queues.order import VictimOrder, victim_key
 from carrel_scheduler.core.queues.rules import RESOURCES
@@ -32,6 +33,8 @@ from carrel_scheduler.core.work.gang_steps import ReleasedTasks, shed_steps
 from carrel_scheduler.core.work.jobs import Job
 
 MILLISECONDS = 1000
+DESCENDING = bytes(range(255, -1, -1))
+"""Bytes translated by this compare the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +62,48 @@ def lost_work(job: Job, gpu_milli: int, now: float) -> int:
     return int(gpus * max(0.0, (now - job.since) * MILLISECONDS))
 
 
+def who_may_give(reclaim: ReclaimRequest, victims: Iterable[Job]) -> list[Job]:
+    """Those of these jobs in whose queues a request may take anything.
+
+    Of the others it never will: what queues have lost only grows while victims are taken.
+    """
+    known: dict[tuple[int, bool], bool] = {}
+    found = []
+    for job in victims:
+        key = job.queue, not job.rows
+        if key not in known:
+            levels = reclaim.excess(job.queue, new=not job.rows)
+            known[key] = bool(levels) and all(may_lose(left, lost) for _, left, lost in levels)
+        if known[key]:
+            found.append(job)
+    return found
+
+
+ALL_OF_ONE = (ReleasedTasks((0,), core=True),)
+"""How a workload of one task gives."""
+
+
 class Victim:
     """One job, giving step by step."""
 
-    __slots__ = ("_cycle", "_steps", "job", "left", "taken")
+    __slots__ = ("_cycle", "_steps", "job", "left")
 
     def __init__(self, cycle: Cycle, job: Job, *, core: bool) -> None:
         """``core``: also the tasks without which the job cannot run."""
         self._cycle, self.job = cycle, job
-        states = cycle.states_of(job)
-        steps = shed_steps(job.shape.structure, states)
         keeps = not core or (job.spec.preemptible is Preemptibility.SURPLUS and not job.uncovered)
         safe = job.core
+        steps: Iterable[ReleasedTasks]
+        if job.shape.plain and job.shape.tasks == 1:
+            steps = ALL_OF_ONE if cycle.holds(job, 0) else ()
+            self.left = len(steps)
+        else:
+            states = cycle.states_of(job)
+            steps = shed_steps(job.shape.structure, states)
+            self.left = sum(len(state.running) for state in states)
         self._steps: Iterator[ReleasedTasks] = (
             s for s in steps if not (s.core and keeps) and safe.isdisjoint(s.tasks)
         )
-        self.left = sum(len(state.running) for state in states)
-        self.taken: EvictionUnit | None = None
 
     def next(self) -> EvictionUnit | None:
         """The next unit; ``None`` when there are no more."""
@@ -83,14 +111,17 @@ class Victim:
         if shed is None:
             return None
         place_of = self._cycle.moves.place_of
-        places = [place_of(self.job, index) for index in shed.tasks]
         self.left -= len(shed.tasks)
+        if len(shed.tasks) == 1:
+            place = place_of(self.job, shed.tasks[0])
+            return EvictionUnit(self.job, shed.tasks, place.amounts, shed.core, (place.node,))
+        places = [place_of(self.job, index) for index in shed.tasks]
         nodes = tuple(dict.fromkeys(place.node for place in places))
         held = added(place.amounts for place in places)
         return EvictionUnit(self.job, shed.tasks, held, shed.core, nodes)
 
 
-Entry = tuple[tuple[int | float | str, ...], int, Victim, EvictionUnit]
+Entry = tuple[tuple[int | float | bytes, ...], int, Victim, EvictionUnit]
 """Key, number, who gives, what."""
 
 
@@ -108,7 +139,11 @@ class OrderedVictims:
         self._heaps: dict[int, list[Entry]] = {}
         self._count = 0
         for job in jobs:
-            self._push(Victim(cycle, job, core=not protected(job)))
+            entry = self._entry(Victim(cycle, job, core=not protected(job)))
+            if entry is not None:
+                self._heaps.setdefault(job.queue, []).append(entry)
+        for heap in self._heaps.values():
+            heapq.heapify(heap)
 
     def units(
         self,
@@ -122,17 +157,32 @@ class OrderedVictims:
             wholly: whether all of a unit lies beyond what its queue keeps. Those that would take
                 their queue below it come after the others of their queue and priority.
         """
+        if len(self._heaps) == 1:  # there are no queues to compare
+            (heap,) = self._heaps.values()
+            while heap:
+                yield from self._first_of(heap, legal, wholly)
+            return
         order = VictimOrder(self._cycle.queue_usage, self._head, self._heaps)
         while (leaf := order.pop()) is not None:
-            key, number, victim, unit = heapq.heappop(self._heaps[leaf])
-            if legal(unit):
-                if key[1] or wholly is None or wholly(unit):
-                    yield unit
-                    self._push(victim)
-                else:
-                    later = (key[0], 1, *key[2:])
-                    heapq.heappush(self._heaps[leaf], (later, number, victim, unit))
+            yield from self._first_of(self._heaps[leaf], legal, wholly)
             order.update(leaf)
+
+    def _first_of(
+        self,
+        heap: list[Entry],
+        legal: Callable[[EvictionUnit], bool],
+        wholly: Callable[[EvictionUnit], bool] | None,
+    ) -> Iterator[EvictionUnit]:
+        """The first unit of a queue, if it may be taken now and its turn is not later."""
+        key, number, victim, unit = heapq.heappop(heap)
+        if not legal(unit):
+            return
+        if key[1] or wholly is None or wholly(unit):
+            yield unit
+            self._push(victim)
+        else:
+            later = (key[0], 1, *key[2:])
+            heapq.heappush(heap, (later, number, victim, unit))
 
     def _head(self, leaf: int) -> Triple | None:
         heap = self._heaps.get(leaf)
@@ -141,10 +191,17 @@ class OrderedVictims:
         return heap[0][3].amounts
 
     def _push(self, victim: Victim) -> None:
+        """Enter the next unit of a victim."""
+        entry = self._entry(victim)
+        if entry is not None:
+            heapq.heappush(self._heaps[victim.job.queue], entry)
+
+    def _entry(self, victim: Victim) -> Entry | None:
+        """The next unit of a victim, with its place in its queue."""
         before = victim.left
         unit = victim.next()
         if unit is None:
-            return
+            return None
         job, spec = victim.job, victim.job.spec
         least = len(job.shape.first_step)
         stage = 2 if before > least else 1
@@ -153,11 +210,10 @@ class OrderedVictims:
             kept = not self._cycle.state.over_quota.has(self._cycle.state.queues, job)
         else:  # it would only start in this cycle
             lost, kept = 0, False
-        tie = (-spec.created_at, *(-ord(c) for c in spec.uid))
-        key = (spec.priority, 0, -stage, kept, lost, *tie)
+        uid = spec.uid.encode(errors="surrogatepass").translate(DESCENDING)
         self._count += 1
-        heap = self._heaps.setdefault(job.queue, [])
-        heapq.heappush(heap, (key, self._count, victim, unit))
+        key = (spec.priority, 0, -stage, kept, lost, -spec.created_at, uid)
+        return key, self._count, victim, unit
 
 
 Priorities = npt.NDArray[np.signedinteger]

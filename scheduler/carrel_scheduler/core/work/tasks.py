@@ -224,16 +224,16 @@ class TaskColumns:
 
     def footprint(self, row: int) -> Footprint:
         """The resources that the task of this row takes."""
-        node = int(self.node[row])
+        node = self.node.item(row)
         if node == NOBODY:
             raise KeyError(row)
         return Footprint(
             node,
-            devices_of(int(self.mask[row])),
-            int(self.share[row]),
-            self.hosts[int(self.cls[row])],
-            int(self.slots[row]),
-            int(self.counted[row]),
+            devices_of(self.mask.item(row)),
+            self.share.item(row),
+            self.hosts[self.cls.item(row)],
+            self.slots.item(row),
+            self.counted.item(row),
         )
 
     def gpu_of(self, rows: Counts) -> Counts:

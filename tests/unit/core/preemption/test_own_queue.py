@@ -39,7 +39,7 @@ def staying(own: OwnQueue, budgets: Budgets | None, *, taken: bool = False) -> s
 
     With ``taken`` others got what the first of them had on node `n`.
     """
-    cycle, leaving = own.cycle, own.units
+    cycle, leaving = own.cycle, own.least(lambda _: False)
     before = own_queue.overcommitted(own, leaving)
     room = cycle.state.tasks.footprint(cycle.state.job("far").rows[0])
     for unit in leaving:
@@ -75,7 +75,7 @@ def test_who_is_needed_for_the_right_leaves_where_others_give_way(
 def test_rights_keep_nobody_away_where_only_the_own_queue_gave_way() -> None:
     """The claim on others stands only without `far`; but `near` alone makes the room."""
     own = own_side(quota=2, far=2)
-    leaving = [unit for unit in own.units if unit.job.uid == "far"]
+    leaving = [unit for unit in own.least(lambda _: False) if unit.job.uid == "far"]
     assert _after(own, None, leaving)
     assert own.cycle.moves.evicted_of(own.cycle.state.job("near")) == [0]
     assert own.cycle.moves.evicted_of(own.cycle.state.job("lent")) == []
