@@ -1,7 +1,7 @@
 """The scheduler's service over the cluster of the tests, and what people see of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,11 @@ class ClusterService:
 
 @asynccontextmanager
 async def cluster_service(
-    state_dir: Path, kubeconfig: Path, address: str, image: str
+    state_dir: Path,
+    kubeconfig: Path,
+    address: str,
+    image: str,
+    settings: Mapping[str, str] = {},
 ) -> AsyncIterator[ClusterService]:
     """A service that listens where pods reach it.
 
@@ -139,6 +143,7 @@ async def cluster_service(
         kubeconfig: of the cluster.
         address: of this host on the pods' network.
         image: of work that names none.
+        settings: more of the service's variables.
     """
     async with (
         StandInHub(MEMBERS) as hub,
@@ -152,6 +157,7 @@ async def cluster_service(
             "CARREL_TASK_PULL_POLICY": "Never",
             "CARREL_STORAGE_SIZE": "1Gi",
             "KUBECONFIG": str(kubeconfig),
+            **settings,
         }
         scheduler = SchedulerProcess(state_dir, hub.url, "ada", more=more)
         scheduler.url = f"http://{address}:{port}/services/carrel"

@@ -29,6 +29,7 @@ async def served(
     folder: Path,
     projects: Sequence[str],
     gpus: int = 4,
+    settings: Mapping[str, str] = {},
 ) -> AsyncIterator[ClusterService]:
     """The service with its own rights; projects of so many GPUs; work runs on that node only."""
     image = images.on(node, "trainer")
@@ -41,7 +42,8 @@ async def served(
         try:
             for project in projects:
                 await cluster.offer_storage(names.namespace_of(project))
-            async with cluster_service(folder, rights, node.address, image.name) as made:
+            serving = cluster_service(folder, rights, node.address, image.name, settings)
+            async with serving as made:
                 for project in projects:
                     await made.ask("POST", "/projects", {"name": project, "quota": {"gpus": gpus}})
                 yield made

@@ -1,4 +1,7 @@
-"""Claims for devices on a real node: its kubelet has a driver prepare what Carrel allocated."""
+"""Claims for devices on a real node: its kubelet has a driver prepare what Carrel allocated.
+
+Pods of others with claims; and a workspace as the Hub makes it, which asks for GPUs by name.
+"""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -6,11 +9,23 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.devices.types import DEVICE_CLASSES, RESOURCE_CLAIMS
+from carrel_scheduler.engines.contract import TaskPhase
+from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
+from carrel_scheduler.engines.kubernetes.pods.devices.types import (
+    DEVICE_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    DeviceClass,
+    ResourceSlice,
+)
+from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
+from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.kube.resources import NODES, PODS, Resource
+from contract.engine_tasks import a_task, output, wait_for
 from k8s.cluster import pods
 from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
+from k8s.cluster_engines import NAMESPACE, ClusterEngines, storage_of, until
 from k8s.device_driver import DRIVER, DeviceDriver, driven_node
 from k8s.scheduling import ONLY, Site, running, site
 from k8s.test_scheduling import comes_to_be
@@ -122,3 +137,45 @@ async def test_containers_see_the_devices_that_were_allocated_to_their_claims(
             return not driver.prepared()
 
         await comes_to_be(nothing_is_prepared)
+
+
+@pytest.fixture
+async def engines(driver: DeviceDriver, image: str) -> AsyncIterator[ClusterEngines]:
+    made = ClusterEngines(driver.node.kubeconfig, driver.node.name, image, storage_of(driver.node))
+    await made.prepare()
+    yield made
+    await made.clean()
+
+
+async def test_a_workspace_of_the_hub_gets_gpus_by_a_claim(
+    here: Site, engines: ClusterEngines, driver: DeviceDriver
+) -> None:
+    claims = DeviceClaims(task_class=here.name)
+    for found in (await here.client.list(RESOURCE_SLICES, ResourceSlice)).items:
+        claims.inventory.set_slice(found)
+    claims.set_class(await here.client.get(DEVICE_CLASSES, here.name, type=DeviceClass))
+    assert claims.serves_tasks(driver.node.name)
+    engine = await engines.open(devices=TaskDevices(engines.client, claims))
+    given: dict[str, Any] = {"uid": "w1", "gpu_milli": 2000, "devices": (0, 1)}
+    body = pod(a_task(engines, SAYS, **given), engines.settings)
+    body["metadata"] |= {"name": "jupyter-ada", "finalizers": []}
+    task = a_task(engines, SAYS, command=(), external=True, kind="workspace", **given)
+    stream = engine.watch()
+    await engines.client.create(PODS, body, NAMESPACE)
+    await engine.start(task)
+    await wait_for(engine, stream, task, TaskPhase.RUNNING)
+
+    async def complete() -> bool:
+        return (await output(engine, task)).endswith(b".\n")
+
+    await until(complete)
+    told = (await output(engine, task)).decode().splitlines()[:-1]
+    assert {line.partition("=")[2] for line in told} == {"gpu-0", "gpu-1"}
+    assert len(driver.prepared()) == 1
+    await engine.stop(task.id, 1.0)
+    await wait_for(engine, stream, task, TaskPhase.ENDED)
+
+    async def nothing_is_prepared() -> bool:
+        return not driver.prepared()
+
+    await until(nothing_is_prepared)

@@ -36,6 +36,7 @@ from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Place
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import ReservationSettings
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
+from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
 from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.kube.client import KubeClient
@@ -158,6 +159,9 @@ class Cluster:
             epoch=lambda: leader.epoch,
             now=time.time,
         )
+        self._devices = DeviceClaims(
+            Inventory(cluster.gpu_drivers), task_class=cluster.gpu_device_class
+        )
         self.engine = KubernetesEngine(
             client,
             cluster.pods,
@@ -165,6 +169,7 @@ class Cluster:
             epoch=lambda: leader.epoch,
             owner_of=Owners(client, ledger),
             gpus=self._gpus,
+            devices=TaskDevices(client, self._devices),
         )
         self._client, self._lead = client, lead
         self._ledger = ledger
@@ -184,7 +189,7 @@ class Cluster:
             access,
             stale_grace_s=self._cluster.stale_gang_s,
             places=PlacementConstraints(
-                devices=DeviceClaims(Inventory(self._cluster.gpu_drivers)),
+                devices=self._devices,
                 by_role=self._cluster.by_role,
             ),
             storage_claim=self._cluster.pods.storage_claim,

@@ -205,3 +205,12 @@ def test_how_nodes_are_asked_for() -> None:
 def test_what_means_nothing_about_nodes_is_refused(name: str, value: str) -> None:
     with pytest.raises(BadSetting, match=name):
         Settings.from_environment(ACCESS | {name: value})
+
+
+def test_the_class_of_gpus_that_tasks_claim() -> None:
+    assert Settings.from_environment(ACCESS).need_cluster().gpu_device_class == ""
+    more = {"CARREL_GPU_DEVICE_CLASS": "gpu.nvidia.com"}
+    found = Settings.from_environment(ACCESS | more).need_cluster()
+    assert found.gpu_device_class == "gpu.nvidia.com"
+    with pytest.raises(BadSetting, match="CARREL_GPU_DEVICE_CLASS"):
+        Settings.from_environment(ACCESS | {"CARREL_GPU_DEVICE_CLASS": "GPU class"}).need_cluster()

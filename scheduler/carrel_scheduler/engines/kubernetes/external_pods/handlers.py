@@ -79,7 +79,8 @@ class EventHandlers:
                 self._pass.places.put_pod(pod)
             case TaskPodSeen(pod):
                 self._pass.places.put_pod(pod)
-                self._pass.task_pods.see(pod)
+                if self._pass.task_pods.see(pod) and pod.spec.node_name:
+                    self._pass.nodes.claims_of_task_changed(pod)
             case BindingFailed():
                 self._binding_failed(news)
             case EvictionRefused():
@@ -180,11 +181,12 @@ class EventHandlers:
             self._regroup()
 
     def follow_devices(self) -> None:
-        """Devices of nodes, or their use, changed; our own work keeps off GPUs of claims."""
+        """Devices of nodes, or their use, changed; our own work keeps off GPUs it cannot claim."""
         for node in self._pass.nodes.follow_devices():
             self._pass.places.set_node(node)
-        claimed = self._pass.places.devices.has_gpus
-        if self._pass.places.groups.set_claimed_gpus(there=claimed):
+        devices = self._pass.places.devices
+        claimed, by_tasks = devices.has_gpus, bool(devices.task_class)
+        if self._pass.places.groups.set_claimed_gpus(there=claimed, by_tasks=by_tasks):
             self._regroup()
 
     def allow_groups(

@@ -130,6 +130,11 @@ class ClusterNodes:
         if pod is not None and self._devices.asks(pod.manifest):
             self._changed.add(node)
 
+    def claims_of_task_changed(self, pod: Pod) -> None:
+        """What was given to the claim of a task's pod is known to be the task's from now on."""
+        if self._devices.task_class and self._devices.asks(pod):
+            self._changed.add(pod.spec.node_name)
+
     def described(self, name: str) -> Node:
         """The facts of a node, with the GPUs that claims ask for."""
         return self._known[name].object

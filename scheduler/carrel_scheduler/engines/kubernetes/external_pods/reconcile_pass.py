@@ -355,7 +355,9 @@ class ReconcilePass:
         """Whether the devices of a pod's claims are counted as its workload's."""
         home = self.index.task_of(uid)
         if home is None:
-            return False
+            own = self.task_pods.task_of(uid)
+            job = None if own is None else self.state.jobs.by_uid.get(own.workload_uid)
+            return own is not None and job is not None and own.index in job.rows
         task = home[1]
         return task.allocation is not None or (task.pod is not None and bool(task.pod.node))
 

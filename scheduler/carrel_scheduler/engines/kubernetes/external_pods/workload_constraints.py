@@ -17,9 +17,12 @@ from carrel_scheduler.core.requests import IN_GROUP, Request
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
+    BY_CLAIMS,
+    BY_PLUGIN,
     CPU_WORKER,
     GPU_RESOURCE,
     GPU_WORKER,
+    TASK_GPUS,
     role_for,
 )
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
@@ -31,7 +34,8 @@ from carrel_schema.names import namespace_of
 from carrel_schema.objects import Workload, WorkloadSpec
 
 Labels = tuple[tuple[str, frozenset[str]], ...]
-_OURS: Final = (IN_GROUP, GPU_RESOURCE, GPU_WORKER, CPU_WORKER)
+_BY_CLAIMS: Final = (Form.NONE, Form.WHOLE)
+_OURS: Final = (IN_GROUP, GPU_RESOURCE, TASK_GPUS, GPU_WORKER, CPU_WORKER)
 """Labels that only this module adds to workloads."""
 
 
@@ -41,8 +45,8 @@ def confined(event: WorkloadQueued, groups: NodeGroups) -> WorkloadQueued:
     if found is None and not groups.version and not groups.by_role:
         return event
     labels: Labels = () if found is None else ((IN_GROUP, found),)
-    if groups.claimed_gpus and _has_gpus(event):
-        labels = (*labels, (GPU_RESOURCE, frozenset(GPU_RESOURCES) - {CLAIMED_GPUS}))
+    if groups.claimed_gpus and _takes_devices(event):
+        labels = (*labels, _gpus_for(event, by_claims=groups.tasks_claim))
     if groups.by_role:
         labels = (*labels, role_for(gpus=_has_gpus(event)))
     gang = None if event.gang is None else _labelled_gang(event.gang, labels)
@@ -62,10 +66,25 @@ def confine_waiting(state: State, groups: NodeGroups, external: Container[str]) 
             state.apply(replace(event, evicted_at=job.evicted_at))
 
 
+def _gpus_for(event: WorkloadQueued, *, by_claims: bool) -> tuple[str, frozenset[str]]:
+    """The label of nodes that give their GPUs to this work; claims give whole ones."""
+    if by_claims and all(gpu_kind(one).form in _BY_CLAIMS for one in _requests_of(event)):
+        return TASK_GPUS, frozenset({BY_CLAIMS, BY_PLUGIN})
+    return GPU_RESOURCE, frozenset(GPU_RESOURCES) - {CLAIMED_GPUS}
+
+
+def _takes_devices(event: WorkloadQueued) -> bool:
+    """Whether any task of the workload holds GPUs of its node by number."""
+    return any(gpu_kind(one).form is not Form.NONE for one in _requests_of(event))
+
+
 def _has_gpus(event: WorkloadQueued) -> bool:
-    """Whether any task of the workload holds GPUs."""
-    asked = [event.request] if event.gang is None else _all_requests(event.gang)
-    return any(one.counted_milli or gpu_kind(one).form is not Form.NONE for one in asked)
+    """Whether any task of the workload holds GPUs, or MIG instances that its node offers."""
+    return _takes_devices(event) or any(one.counted_milli for one in _requests_of(event))
+
+
+def _requests_of(event: WorkloadQueued) -> list[Request]:
+    return [event.request] if event.gang is None else _all_requests(event.gang)
 
 
 def _all_requests(group: Group) -> list[Request]:

@@ -43,17 +43,26 @@ class TaskPodIndex:
         self._pods: dict[TaskId, PodRef] = {}
         self._tasks: dict[str, TaskId] = {}
         self._told: set[str] = set()
+        self._bound: set[str] = set()
         self._disruptions: list[Disruption] = []
 
-    def see(self, pod: Pod) -> None:
-        """A pod with a task's label appeared or changed."""
+    def see(self, pod: Pod) -> bool:
+        """A pod with a task's label appeared or changed; whether it was not known as bound."""
         meta = pod.metadata
         try:
             task = TaskId.parse(meta.labels.get(TASK, ""))
         except ValueError:
-            return
+            return False
+        self._note_disruption(pod, task)
+        new = meta.uid not in self._bound
+        if new and pod.spec.node_name:
+            self._bound.add(meta.uid)
         self._pods[task] = PodRef(meta.namespace, meta.name, meta.uid)
         self._tasks[meta.uid] = task
+        return new
+
+    def _note_disruption(self, pod: Pod, task: TaskId) -> None:
+        meta = pod.metadata
         if meta.deletion_timestamp is None or pod.ended or meta.uid in self._told:
             return
         for condition in pod.status.conditions:
@@ -65,6 +74,7 @@ class TaskPodIndex:
     def gone(self, uid: str) -> None:
         """A pod was deleted."""
         self._told.discard(uid)
+        self._bound.discard(uid)
         task = self._tasks.pop(uid, None)
         if task is not None and self._pods[task].uid == uid:
             del self._pods[task]
@@ -72,6 +82,10 @@ class TaskPodIndex:
     def of(self, task: TaskId) -> PodRef | None:
         """The pod of a task, if there is one."""
         return self._pods.get(task)
+
+    def task_of(self, uid: str) -> TaskId | None:
+        """The task of a pod."""
+        return self._tasks.get(uid)
 
     def disruptions(self) -> list[Disruption]:
         """The disruptions that began since the last call."""

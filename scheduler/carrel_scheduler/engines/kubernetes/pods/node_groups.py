@@ -22,7 +22,8 @@ class NodeGroups:
     """The node groups: defined ones, and those that exist as node labels only.
 
     ``version`` changes with them. A group without a resource is open to all. ``claimed_gpus`` says
-    whether the GPUs of some nodes are asked for by claims: only pods with claims can use those.
+    whether the GPUs of some nodes are asked for by claims: only pods with claims can use those, and
+    whole GPUs of tasks where ``tasks_claim``.
 
     Args:
         by_role: nodes take only work of their roles, beside that.
@@ -31,7 +32,7 @@ class NodeGroups:
     def __init__(self, *, by_role: bool = False) -> None:
         self.version = 0
         self.by_role = by_role
-        self.claimed_gpus = False
+        self.claimed_gpus = self.tasks_claim = False
         self._labelled: set[str] = set()
         self._groups: dict[str, NodeGroupSpec] = {}
         self._allowed: Mapping[str, NodeGroupLists] = {}
@@ -45,11 +46,11 @@ class NodeGroups:
         self.version += 1
         return True
 
-    def set_claimed_gpus(self, *, there: bool) -> bool:
-        """Set whether claims ask for GPUs; returns whether that changed."""
-        if self.claimed_gpus == there:
+    def set_claimed_gpus(self, *, there: bool, by_tasks: bool = False) -> bool:
+        """Set whether claims ask for GPUs, and for those of tasks; whether that changed."""
+        if (self.claimed_gpus, self.tasks_claim) == (there, by_tasks):
             return False
-        self.claimed_gpus = there
+        self.claimed_gpus, self.tasks_claim = there, by_tasks
         self.version += 1
         return True
 

@@ -25,6 +25,7 @@ from carrel_scheduler.engines.contract import (
     UnknownTask,
 )
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
+from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.engines.kubernetes.tasks.logs import read_log
 from carrel_scheduler.engines.kubernetes.tasks.records import Record, Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
@@ -106,6 +107,7 @@ class KubernetesEngine:
         epoch: of the scheduler's leadership, written into every binding.
         owner_of: reference to the object that a task is a part of, if there is one.
         gpus: holds the GPUs that tasks share; ``None``: none are shared. It is not closed either.
+        devices: gives GPUs by claims; ``None``: all are given by device plugins.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class KubernetesEngine:
         epoch: Callable[[], int] = lambda: 0,
         owner_of: OwnerOf = no_owner,
         gpus: GpuReservations | None = None,
+        devices: TaskDevices | None = None,
     ) -> None:
         self._client = client
         self._streams = Streams()
@@ -125,7 +128,7 @@ class KubernetesEngine:
         self._records = Records(
             client, clock, settings.begin_seconds, self._changed, self._give_up, ended
         )
-        self._starter = Starter(client, settings, self._records, epoch, owner_of, gpus)
+        self._starter = Starter(client, settings, self._records, epoch, owner_of, gpus, devices)
         self._ender = TaskTerminator(client, self._records)
         self._terminals: weakref.WeakSet[PodTerminal] = weakref.WeakSet()
         self._errands: set[asyncio.Task[None]] = set()

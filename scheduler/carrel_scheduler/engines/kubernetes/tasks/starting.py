@@ -7,7 +7,7 @@ a pod of this task without a node goes on where the other one was interrupted.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,7 @@ from carrel_scheduler.engines.kubernetes.eviction import unless_gone
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import binding_annotations
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.engines.kubernetes.tasks import environment, task_pods
+from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod as manifest
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
@@ -62,6 +63,7 @@ class Starter:
             refused by the cluster.
         owner_of: reference to the object that a task is a part of.
         gpus: holds GPUs that tasks share; ``None``: such tasks are refused.
+        devices: gives GPUs by claims; ``None``: all are given by device plugins.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Starter:
         epoch: Callable[[], int],
         owner_of: OwnerOf,
         gpus: GpuReservations | None = None,
+        devices: TaskDevices | None = None,
     ) -> None:
         self._client, self._settings, self._records = client, settings, records
+        self._devices = devices
         self._epoch, self._owner_of, self._gpus = epoch, owner_of, gpus
         self._claims = Claims(client, self._is_there)
         self._starting: set[TaskId] = set()
@@ -158,7 +162,10 @@ class Starter:
         if not task_pods.shares_gpus(task):
             if task.devices and self._gpus is not None:
                 await self._gpus.make_room(task.node)
-            await self._bind_with(task, pod, {})
+            async with (
+                nullcontext() if self._devices is None else self._devices.given(task, pod.metadata)
+            ):
+                await self._bind_with(task, pod, {})
             return
         if self._gpus is None:
             raise EngineError("GPUs are not shared here: whole GPUs are right")

@@ -1,12 +1,19 @@
-"""The allocation of a claim as Kubernetes' own scheduler writes it: pure."""
+"""Allocations of claims: read, and as Kubernetes' own scheduler writes them. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import DeviceId
 from carrel_scheduler.engines.kubernetes.pods.devices.matching import Match
-from carrel_scheduler.engines.kubernetes.pods.devices.types import DeviceClass, ResourceClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import Key
+from carrel_scheduler.engines.kubernetes.pods.devices.types import (
+    AllocatedDevice,
+    DeviceClass,
+    ResourceClaim,
+)
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
 
 
 def allocation_of(
@@ -45,3 +52,25 @@ def _class_of(claim: ResourceClaim, name: str) -> str:
     request = next(one for one in claim.spec.devices.requests if one.name == parent)
     of = request.exactly or next(one for one in request.first_available if one.name == alternative)
     return of.device_class_name
+
+
+def key_of(claim: ResourceClaim) -> Key:
+    """Namespace and name of a claim."""
+    return claim.metadata.namespace, claim.metadata.name
+
+
+def allocated_to(claim: ResourceClaim) -> Iterable[DeviceId]:
+    """The devices allocated to a claim."""
+    if claim.status.allocation is None:
+        return ()
+    return [_id(one) for one in claim.status.allocation.devices.results if not one.admin_access]
+
+
+def _id(one: AllocatedDevice) -> DeviceId:
+    return one.driver, one.pool, one.device
+
+
+def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether a claim belongs to a pod."""
+    owner = claim.metadata.controller
+    return owner is not None and owner.uid == pod.metadata.uid

@@ -7,17 +7,23 @@ a scheduler that was killed, is released before the pod is placed anew.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 
 import msgspec
 
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.engines.kubernetes.pods.devices.allocation import allocation_of
+from carrel_scheduler.engines.kubernetes.pods.devices.allocation import (
+    allocated_to,
+    allocation_of,
+    is_made_for,
+    key_of,
+)
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import NONE as NONE_TAKEN
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts, enough
 from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
+    ExtendedClaim,
     classes_by_resource,
     is_special,
     offered_by_plugins,
@@ -45,15 +51,20 @@ from carrel_scheduler.engines.kubernetes.pods.devices.orders import (
     ReleaseClaim,
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.serving import Asks, ServingNodes
-from carrel_scheduler.engines.kubernetes.pods.devices.types import (
-    AllocatedDevice,
-    DeviceClass,
-    ResourceClaim,
+from carrel_scheduler.engines.kubernetes.pods.devices.task_gpus import (
+    are_of,
+    labels_with_gpus,
+    labels_with_plugin,
 )
+from carrel_scheduler.engines.kubernetes.pods.devices.types import DeviceClass, ResourceClaim
 from carrel_scheduler.engines.kubernetes.pods.nodes import gpu_resource
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.resource_requests import CLAIMED_GPUS
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
+    CLAIMED_GPUS,
+    GPU_RESOURCES,
+)
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod, PodResourceClaim
+from carrel_schema.names import TASK
 
 
 class _Waits(Exception):  # noqa: N818 - an outcome to handle
@@ -68,9 +79,11 @@ class DeviceClaims:
         releases: claims to be taken back from pods that are not bound.
         changed: nodes whose devices, or their use, changed.
         backed: the class of each extended resource that devices serve and no device plugin.
+        task_class: of the devices that serve tasks of Carrel's own; empty: none do.
     """
 
     inventory: Inventory = field(default_factory=lambda: Inventory(GPU_DRIVERS))
+    task_class: str = ""
     version: int = 0
     releases: dict[Key, ReleaseClaim] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
@@ -96,7 +109,7 @@ class DeviceClaims:
     def set_claim(self, claim: ResourceClaim) -> None:
         """A claim appeared or changed."""
         self.drop_claim(claim)
-        key = _key(claim)
+        key = key_of(claim)
         self._claims[key] = claim
         if is_special(claim) and (owner := claim.metadata.controller) is not None:
             self._special[owner.uid] = key
@@ -104,18 +117,18 @@ class DeviceClaims:
             for decided in self._decided.values():
                 for device in decided.pop(key, ()):  # its status tells it from now on
                     self._use_changed(device)
-        for device in _allocated(claim):
+        for device in allocated_to(claim):
             self._holders.setdefault(device, set()).add(key)
             self._use_changed(device)
 
     def drop_claim(self, claim: ResourceClaim) -> None:
         """A claim is gone."""
-        key = _key(claim)
+        key = key_of(claim)
         before = self._claims.pop(key, None)
         self.releases.pop(key, None)
         if before is not None and (owner := before.metadata.controller) is not None:
             self._special.pop(owner.uid, None)
-        for device in () if before is None else _allocated(before):
+        for device in () if before is None else allocated_to(before):
             self._holders.get(device, set()).discard(key)
             self._use_changed(device)
         self.version += 1
@@ -128,14 +141,18 @@ class DeviceClaims:
     def set_class(self, one: DeviceClass) -> None:
         """A class appeared or changed."""
         self._classes[one.metadata.name] = one
-        self.version += 1
-        self._follow_resources()
+        self._class_changed(one)
 
     def drop_class(self, one: DeviceClass) -> None:
         """A class is gone."""
         self._classes.pop(one.metadata.name, None)
+        self._class_changed(one)
+
+    def _class_changed(self, one: DeviceClass) -> None:
         self.version += 1
         self._follow_resources()
+        if one.metadata.name == self.task_class:
+            self.changed.update(self.inventory.nodes())
 
     def _follow_resources(self) -> None:
         """Classes, or what device plugins offer, may have changed."""
@@ -168,18 +185,28 @@ class DeviceClaims:
             self._plugin ^= {name}
             self._uses[name] += 1
             self.version += 1
-        if name in self._plugin:
-            return node
+        meta = node.metadata
+        if name in self._plugin and self.task_class:
+            labels = labels_with_plugin(meta.labels)
+            return msgspec.structs.replace(
+                node, metadata=msgspec.structs.replace(meta, labels=labels)
+            )
         gpus = self._gpus(name)
         if not gpus:
             return node
+        labels = labels_with_gpus(meta.labels, gpus, for_tasks=self.serves_tasks(name))
         offered = {CLAIMED_GPUS: str(len(gpus))}
         status = msgspec.structs.replace(
             node.status,
             capacity={**node.status.capacity, **offered},
             allocatable={**node.status.allocatable, **offered},
         )
-        return msgspec.structs.replace(node, status=status)
+        meta = msgspec.structs.replace(meta, labels=labels)
+        return msgspec.structs.replace(node, metadata=meta, status=status)
+
+    def serves_tasks(self, node: str) -> bool:
+        """Whether tasks of Carrel's own get the GPUs of a node by claims."""
+        return are_of(self._gpus(node), self._classes.get(self.task_class))
 
     def _see_allocatable(self, node: str, allocatable: Mapping[str, str]) -> None:
         try:
@@ -228,7 +255,7 @@ class DeviceClaims:
         """
         if pod.spec.node_name:
             return self._of_bound(pod)
-        special = special_claim(pod, self.backed) if self.backed else None
+        special = self._special_of(pod)
         if not pod.spec.resource_claims and special is None:
             return NO_CLAIMS
         instead = NOTHING if special is None else special.names
@@ -250,7 +277,14 @@ class DeviceClaims:
         """Whether a pod asks for devices, by claims or by extended resources."""
         if pod.spec.resource_claims or pod.status.extended_resource_claim_status is not None:
             return True
-        return bool(self.backed) and special_claim(pod, self.backed) is not None
+        return self._special_of(pod) is not None
+
+    def _special_of(self, pod: Pod) -> ExtendedClaim | None:
+        """The claim for what a pod asks for by name; a task's GPUs are those of the task class."""
+        backed = self.backed
+        if self.task_class and TASK in pod.metadata.labels:
+            backed = dict.fromkeys(GPU_RESOURCES, self.task_class)
+        return special_claim(pod, backed) if backed else None
 
     def decide(
         self, pod: Pod, node: str, gpus: int, parts_milli: int = MILLI * MOST_DEVICES
@@ -263,7 +297,7 @@ class DeviceClaims:
         namespace = pod.metadata.namespace
         names = [self._claim_name(pod, use) for use in pod.spec.resource_claims]
         claims = {name: self._claims[namespace, name] for name in names if name}
-        special = special_claim(pod, self.backed)
+        special = self._special_of(pod)
         if special is not None:
             names.append(special.claim.metadata.name)
             claims[special.claim.metadata.name] = special.claim
@@ -288,6 +322,11 @@ class DeviceClaims:
             )
             for name, matched in by_claim.items()
         )
+
+    def take_release(self, uid: str) -> ReleaseClaim | None:
+        """The order to take back the claim that was made for a pod, if there is one."""
+        key = self._special.get(uid)
+        return None if key is None else self.releases.pop(key, None)
 
     def undo(self, uid: str) -> None:
         """A pod is not bound after all, or is gone: what was decided with it counts no more."""
@@ -330,7 +369,7 @@ class DeviceClaims:
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise PodRefused("claim", "spec.resourceClaims", twice, "each claim once")
         each = [self._choices(pod, use, number) for number, use in enumerate(uses)]
-        if (special := special_claim(pod, self.backed)) is not None:
+        if (special := self._special_of(pod)) is not None:
             self._check_special(pod)
             each.append(choices(special.claim, len(uses), self._classes))
         found = [
@@ -383,7 +422,7 @@ class DeviceClaims:
         claim = self._claims.get(key)
         if claim is None:
             raise _Waits(f"its resource claim `{name}` does not exist")
-        if not use.resource_claim_name and not _is_made_for(claim, pod):
+        if not use.resource_claim_name and not is_made_for(claim, pod):
             raise _Waits(f"its resource claim `{name}` was made for somebody else")
         if claim.metadata.deletion_timestamp is not None:
             raise _Waits(f"its resource claim `{name}` is being deleted")
@@ -398,7 +437,7 @@ class DeviceClaims:
         return made[use.name].resource_claim_name if use.name in made else None
 
     def _check_unused(self, claim: ResourceClaim, pod: Pod) -> None:
-        key, uid = _key(claim), pod.metadata.uid
+        key, uid = key_of(claim), pod.metadata.uid
         others = [one.name for one in claim.status.reserved_for if one.uid != uid]
         if others or any(key in keys for one, keys in self._decided.items() if one != uid):
             by = f"the pod `{others[0]}`" if others else "another pod"
@@ -452,27 +491,7 @@ class DeviceClaims:
             device
             for name in names
             if name and (claim := self._claims.get((pod.metadata.namespace, name))) is not None
-            for device in _allocated(claim)
+            for device in allocated_to(claim)
         }
         gpus, parts = self._serving.gpus(found), self._serving.parts_of(found)
         return ClaimAccess(gpus=gpus, instead=instead, parts_milli=parts)
-
-
-def _key(claim: ResourceClaim) -> Key:
-    return claim.metadata.namespace, claim.metadata.name
-
-
-def _allocated(claim: ResourceClaim) -> Iterable[DeviceId]:
-    """The devices allocated to a claim."""
-    if claim.status.allocation is None:
-        return ()
-    return [_id(one) for one in claim.status.allocation.devices.results if not one.admin_access]
-
-
-def _id(one: AllocatedDevice) -> DeviceId:
-    return one.driver, one.pool, one.device
-
-
-def _is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
-    owner = claim.metadata.controller
-    return owner is not None and owner.uid == pod.metadata.uid

@@ -1,0 +1,73 @@
+"""GPUs of nodes that Carrel's own tasks get by claims, and what such nodes say of them. Pure.
+
+An administrator names the class of their devices. A node serves tasks by claims if all of its GPUs
+are of that class; one where a device plugin offers GPUs serves them as ever.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import NodeDevice
+from carrel_scheduler.engines.kubernetes.pods.devices.types import DeviceClass
+from carrel_scheduler.engines.kubernetes.pods.nodes import (
+    BY_CLAIMS,
+    BY_PLUGIN,
+    GPU_MEMORY,
+    GPU_MODELS,
+    TASK_GPUS,
+)
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused, nanos, pieces_floor
+
+MODEL: Final = "productName"
+"""Attribute of devices of NVIDIA's and AMD's drivers."""
+MEMORY: Final = "memory"
+
+
+def are_of(gpus: Sequence[NodeDevice], device_class: DeviceClass | None) -> bool:
+    """Whether these are GPUs, and all of them of a class."""
+    if device_class is None or not gpus:
+        return False
+    expressions = [one.cel.expression for one in device_class.spec.selectors]
+    try:
+        return all(one.is_selected(expressions) for one in gpus)
+    except PodRefused:
+        return False
+
+
+def labels_with_gpus(
+    labels: Mapping[str, str], gpus: Sequence[NodeDevice], *, for_tasks: bool
+) -> dict[str, str]:
+    """A node's labels with those that its driver's devices stand for, unless it has them.
+
+    ``for_tasks``: tasks get its GPUs by claims.
+    """
+    found = dict(labels)
+    found.pop(TASK_GPUS, None)
+    if for_tasks:
+        found[TASK_GPUS] = BY_CLAIMS
+    models = {_model(one) for one in gpus}
+    if len(models) == 1 and (model := models.pop()) and not any(key in found for key in GPU_MODELS):
+        found[GPU_MODELS[0]] = model
+    least = min(map(_memory_mib, gpus), default=0)
+    if least:
+        found.setdefault(GPU_MEMORY, str(least))
+    return found
+
+
+def labels_with_plugin(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels of a node whose GPUs tasks get from a device plugin."""
+    return {**labels, TASK_GPUS: BY_PLUGIN}
+
+
+def _model(one: NodeDevice) -> str:
+    attribute = one.device.attributes.get(MODEL)
+    return (attribute.string or "").replace(" ", "-") if attribute is not None else ""
+
+
+def _memory_mib(one: NodeDevice) -> int:
+    capacity = one.device.capacity.get(MEMORY)
+    try:
+        return 0 if capacity is None else pieces_floor(nanos(capacity.value)) // MIB
+    except PodRefused:
+        return 0
