@@ -109,7 +109,7 @@ async def test_a_start_waits_until_devices_are_free(monkeypatch: pytest.MonkeyPa
         if len(looks) == 3:
             cluster.claims.drop_claim(old)
 
-    monkeypatch.setattr(device_claims.asyncio, "sleep", pause)
+    monkeypatch.setattr(asyncio, "sleep", pause)
     await start(cluster, "a2", bound)
     assert (len(looks), cluster.given()) == (3, ["gpu-0", "gpu-1"])
 
