@@ -17,4 +17,4 @@ lock trainer pyproject.toml --extra jobs --extra demo
 lock workspace pyproject.toml images/workspace/requirements.in --extra jobs --extra demo \
     -c images/trainer/requirements.txt
 lock hub pyproject.toml images/hub/requirements.in
-lock scheduler pyproject.toml images/scheduler/requirements.in --extra scheduler --extra postgresql
+lock scheduler pyproject.toml images/scheduler/requirements.in --extra scheduler --extra postgresql --extra parquet

@@ -22,7 +22,7 @@ READ_ONLY = {"securityContext": {**pods.RESTRICTED, "readOnlyRootFilesystem": Tr
 EXTRAS = {
     "trainer": ("jobs", "demo"),
     "workspace": ("jobs", "demo"),
-    "scheduler": ("scheduler", "postgresql"),
+    "scheduler": ("scheduler", "postgresql", "parquet"),
     "hub": (),
 }
 """Of the distribution, as ``images/lock.sh`` names them."""
@@ -36,6 +36,11 @@ for package in {packages}:
         if not module.name.endswith(others):
             importlib.import_module(module.name)
 print('all there')
+"""
+PARQUET = """
+from carrel_scheduler.api.services.governance.usage_tables import as_parquet
+from carrel_schema.history import Usage
+print(as_parquet('project', [Usage(key='vision')])[:4].decode())
 """
 TELLS = """
 import signal, sys, time
@@ -138,6 +143,10 @@ class TestRestricted:
         code = IMPORTS.format(packages=["carrel_scheduler"])
         said = _run(node, "imports", scheduler_image, "python", "-c", code, **READ_ONLY)
         assert said == "all there\n"
+
+    def test_the_scheduler_writes_parquet(self, node: Node, scheduler_image: Image) -> None:
+        said = _run(node, "parquet", scheduler_image, "python", "-c", PARQUET, **READ_ONLY)
+        assert said == "PAR1\n"
 
     def test_the_scheduler_tells_what_it_needs(self, node: Node, scheduler_image: Image) -> None:
         shell = ["sh", "-c", "carrel-scheduler 2>&1 || true"]
