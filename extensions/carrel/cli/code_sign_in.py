@@ -13,18 +13,19 @@ import sys
 import time
 import webbrowser
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from carrel.cli.common import note
-from carrel.client.plain_http import Failure, PlainHttp
+from carrel.client.plain_http import Answer, Failure, PlainHttp
 from carrel.errors import NotSignedIn, Unreachable
 
 T = TypeVar("T", bound=msgspec.Struct)
 SERVICE: Final = "/services/carrel"
 ADDRESS: Final = "/hub/api/carrel/sign-ins"
 PAGE: Final = "/hub/sign-in"
+USER: Final = "/hub/api/user"
 TIMEOUT_SECONDS: Final = 30.0
 LONGEST_HOST: Final = 64
 
@@ -43,6 +44,13 @@ class Decided(msgspec.Struct, frozen=True):
 
     state: str
     token: str = ""
+
+
+class _TokenOwner(msgspec.Struct, frozen=True):
+    """Whose token the Hub was asked with, and which one of theirs it is."""
+
+    name: str
+    token_id: str | None = None
 
 
 def service_url(url: str) -> str:
@@ -85,6 +93,28 @@ def token_by_code(service: str, *, show_page: bool) -> str | None:
     raise NotSignedIn(f"The code {begun.code} counts no more; run `carrel login` again.")
 
 
+def revoke(service: str, token: str) -> None:
+    """End a token at the Hub; one that it does not know any more is no trouble.
+
+    Raises ``Unreachable`` when the Hub does not say that the token has ended.
+    """
+    hub = service.removesuffix(SERVICE)
+    headers = {"Authorization": f"token {token}"}
+    answer = _send("GET", hub, f"{hub}{USER}", headers)
+    if answer.status in (401, 403):
+        return
+    try:
+        owner = msgspec.json.decode(answer.content, type=_TokenOwner)
+    except msgspec.MsgspecError:
+        owner = _TokenOwner("")
+    if answer.status != 200 or not owner.token_id:
+        raise Unreachable(f"{hub} does not say which token this is (status {answer.status}).")
+    path = f"{quote(owner.name, safe='')}/tokens/{quote(owner.token_id, safe='')}"
+    answer = _send("DELETE", hub, f"{hub}{USER}s/{path}", headers)
+    if answer.status not in (204, 401, 404):
+        raise Unreachable(f"{hub} does not revoke it: {_said(answer.content, answer.status)}")
+
+
 def _has_browser() -> bool:
     """Whether a browser would open on this screen, and not inside this terminal."""
     if not sys.stderr.isatty():
@@ -96,18 +126,8 @@ def _has_browser() -> bool:
 
 def _ask(hub: str, path: str, body: dict[str, Any], kind: type[T]) -> T | None:
     """One request; ``None`` where there is nothing at that address. Raises ``Unreachable``."""
-    server = PlainHttp(hub, None)
-    address = f"{hub}{ADDRESS}{path}"
     headers = {"Content-Type": "application/json"}
-    content = msgspec.json.encode(body)
-    try:
-        answer = asyncio.run(server.request("POST", address, (), headers, content, TIMEOUT_SECONDS))
-    except (Failure, TimeoutError) as error:
-        raise Unreachable(
-            f"Nobody answers at {hub}: {str(error) or 'it takes too long'}."
-        ) from error
-    finally:
-        server.close()
+    answer = _send("POST", hub, f"{hub}{ADDRESS}{path}", headers, msgspec.json.encode(body))
     if answer.status in (403, 404, 405):
         return None
     if answer.status >= 400:
@@ -116,6 +136,21 @@ def _ask(hub: str, path: str, body: dict[str, Any], kind: type[T]) -> T | None:
         return msgspec.json.decode(answer.content, type=kind)
     except msgspec.MsgspecError:
         return None
+
+
+def _send(
+    method: str, hub: str, address: str, headers: dict[str, str], content: bytes | None = None
+) -> Answer:
+    """One request and its answer, whatever it is. Raises ``Unreachable``."""
+    server = PlainHttp(hub, None)
+    try:
+        return asyncio.run(server.request(method, address, (), headers, content, TIMEOUT_SECONDS))
+    except (Failure, TimeoutError) as error:
+        raise Unreachable(
+            f"Nobody answers at {hub}: {str(error) or 'it takes too long'}."
+        ) from error
+    finally:
+        server.close()
 
 
 def _said(content: bytes, status: int) -> str:

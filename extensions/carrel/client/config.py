@@ -21,11 +21,17 @@ SCHEMES = ("http", "https", "http+unix")
 
 
 class Stored(msgspec.Struct, kw_only=True):
-    """The content of the configuration file."""
+    """The content of the configuration file.
+
+    Attributes:
+        by_code: the token was made for the command line by ``carrel login``, which ends it, too;
+            others were given by their owner.
+    """
 
     url: str = ""
     token: str = ""
     project: str = ""
+    by_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)

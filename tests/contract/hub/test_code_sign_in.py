@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import urllib.error
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -74,6 +75,27 @@ async def test_who_types_the_code_signs_the_command_line_in(
         ]
         assert len(notes) == 1
         assert (await decide(ada, code, "allow"))[0] == 404  # once
+
+
+async def test_signing_out_revokes_that_token_and_no_other(
+    stack: Stack, login: Login, shown: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with person(stack, "ada") as ada:
+        _, other = await ada.api("POST", "/users/ada/tokens", {"note": "her own"})
+        command = login()
+        await decide(ada, await code_of(shown), "allow")
+        assert await command == 0
+        stored = config.load()
+        assert stored.by_code
+        assert await asyncio.to_thread(run, ["logout"]) == 0
+        assert "is revoked at the Hub" in capsys.readouterr().out
+        assert config.load().token == ""
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            token_model(stack, stored.token)
+        assert token_model(stack, other["token"])["name"] == "ada"
+        config.save(stored)  # the Hub knows it no more: there is nothing left to revoke
+        assert await asyncio.to_thread(run, ["logout"]) == 0
+        assert "is revoked at the Hub" in capsys.readouterr().out
 
 
 async def test_a_refused_command_line_is_not_signed_in(

@@ -14,7 +14,7 @@ import typer
 from aiohttp import WSMessage, WSMsgType
 from typing_extensions import override
 
-from carrel.cli import main
+from carrel.cli import code_sign_in, main
 from carrel.cli.commands import terminal
 from carrel.client import Client, Terminal, config
 from carrel.errors import Unreachable
@@ -40,6 +40,55 @@ def test_login_with_a_token_from_standard_input(
     assert config.load().token == ""
     done = run("whoami")
     assert (done.code, done.err.count("carrel login")) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "told"),
+    [
+        (None, "Signed out: the token is revoked at the Hub and forgotten here.", ""),
+        (
+            Unreachable("Nobody answers."),
+            (
+                "could not be revoked at the Hub: it is forgotten here, and counts until it "
+                "expires, or until you revoke it at http://hub/hub/token."
+            ),
+            "Nobody answers.",
+        ),
+    ],
+)
+def test_logout_revokes_the_token_that_login_got(
+    run: Run, monkeypatch: pytest.MonkeyPatch, outcome: Exception | None, said: str, told: str
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def revoke(service: str, token: str) -> None:
+        asked.append((service, token))
+        if outcome is not None:
+            raise outcome
+
+    monkeypatch.setattr(code_sign_in, "revoke", revoke)
+    monkeypatch.delenv("CARREL_TOKEN")
+    url = "http://hub/services/carrel"
+    config.save(config.Stored(url=url, token="ours", project="vision", by_code=True))
+    done = run("logout")
+    assert (done.code, asked) == (0, [(url, "ours")])
+    assert said in done.out
+    assert told in done.err
+    assert config.load() == config.Stored(url=url, project="vision")
+    assert run("logout").out == "You were not signed in here.\n"
+    assert len(asked) == 1
+
+
+def test_logout_leaves_tokens_that_their_owner_made(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_sign_in, "revoke", lambda *_: pytest.fail("it is not ours"))
+    config.save(config.Stored(url="http://hub/services/carrel", token="theirs"))
+    monkeypatch.setenv("CARREL_TOKEN", "theirs, too")
+    done = run("logout")
+    assert "counts until you revoke it at http://hub/hub/token" in done.out
+    assert "CARREL_TOKEN is set" in done.err
+    assert config.load().token == ""
 
 
 def test_a_wrong_token_is_not_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

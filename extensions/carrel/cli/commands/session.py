@@ -2,12 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from carrel.cli.common import Output, OutputOption, connected, document, for_programs, note, say
-from carrel.errors import BadSetting
+from carrel.errors import BadSetting, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carrel.client import config
 
 
 def login(
@@ -40,11 +45,12 @@ def login(
     found = None
     if not token and not token_stdin:
         found = code_sign_in.token_by_code(where, show_page=browser)
+    by_code = found is not None
     found = found or _token(where, from_input=token_stdin)
     with Client(where, found) as client:
         identity = client.whoami()
     project = stored.project if stored.project in identity.projects else ""
-    config.save(config.Stored(url=where, token=found, project=project))
+    config.save(config.Stored(url=where, token=found, project=project, by_code=by_code))
     say(f"Signed in to {where} as {identity.user}.")
 
 
@@ -61,12 +67,33 @@ def _token(url: str, *, from_input: bool) -> str:
 
 
 def logout() -> None:
-    """Forget the token."""
+    """Forget the token; one that `carrel login` got by a code is revoked at the Hub, too."""
+    import os
+
+    from carrel.cli import code_sign_in
     from carrel.client import config
 
     stored = config.load()
     config.save(config.Stored(url=stored.url, project=stored.project))
-    say("Signed out: the token is forgotten here. Revoke it on the Hub's token page.")
+    say(_revoked(stored, code_sign_in.revoke) if stored.token else "You were not signed in here.")
+    if os.environ.get("CARREL_TOKEN"):
+        note("CARREL_TOKEN is set: commands go on with that token, which is left as it is.")
+
+
+def _revoked(stored: "config.Stored", revoke: "Callable[[str, str], None]") -> str:
+    """Revoke a stored token that is ours to revoke; the sentence about what became of it."""
+    page = f"{stored.url.removesuffix('/services/carrel')}/hub/token"
+    if not stored.by_code:
+        return f"Signed out: the token is forgotten here, and counts until you revoke it at {page}."
+    try:
+        revoke(stored.url, stored.token)
+    except Unreachable as error:
+        note(str(error))
+        return (
+            "Signed out here, but the token could not be revoked at the Hub: it is forgotten here, "
+            f"and counts until it expires, or until you revoke it at {page}."
+        )
+    return "Signed out: the token is revoked at the Hub and forgotten here."
 
 
 def whoami(*, output: OutputOption = Output.TABLE) -> None:
