@@ -21,6 +21,7 @@ PHASES: Final[Mapping[str, tuple[str, str]]] = {
     "deleted": ("⊘", "Cancelled"),
 }
 RETRYING: Final = "Crashed, retrying"
+RETRYING_STALLED: Final = "Stalled, retrying"
 
 
 def phase_word(phase: str) -> str:
@@ -32,7 +33,14 @@ def state_word(workload: "Workload") -> str:
     """The word for a workload's phase, where that alone would hide a crash."""
     if has_crashed(workload):
         return phase_word("failed")
-    return RETRYING if workload.is_retrying else phase_word(workload.status.phase)
+    return retry_word(workload) or phase_word(workload.status.phase)
+
+
+def retry_word(workload: "Workload") -> str:
+    """The word for work that is tried again after a pause; empty for other work."""
+    if not workload.is_retrying:
+        return ""
+    return RETRYING_STALLED if workload.has_stalled else RETRYING
 
 
 CRASHED: Final = frozenset({"NeverReady", "ReplicasFailed"})

@@ -183,6 +183,12 @@ class WorkloadOut(Answer, frozen=True, kw_only=True):
         return self.status.phase == "pending" and reason is not None and reason.token == BACK_OFF
 
     @property
+    def has_stalled(self) -> bool:
+        """Whether the attempt that failed last was ended because it stood still."""
+        failure = self.status.last_failure
+        return failure is not None and failure.cls == "stalled"
+
+    @property
     def at_rest(self) -> bool:
         """Whether nothing more happens to it by itself (it succeeded, failed or was stopped)."""
         return self.status.phase in AT_REST

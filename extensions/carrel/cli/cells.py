@@ -127,9 +127,7 @@ def status_word(workload: Workload) -> str:
         return token if token in BY_A_LIMIT else "Suspended"
     if status.phase == "pending" and status.reason and status.reason.cls == "evicted":
         return "Preempted"
-    if workload.is_retrying:
-        return wording.RETRYING
-    return status.phase.capitalize()
+    return wording.retry_word(workload) or status.phase.capitalize()
 
 
 def requested_gpus(workload: Workload) -> float:

@@ -137,7 +137,8 @@ class WorkNotifications:
         elif phase == "succeeded":
             self._add("success", now, f"{name} succeeded{_after(now)}.")
         elif now.is_retrying:
-            self._add("warning", now, f"{name} crashed and is retried: {_why(now)}")
+            ended = "stood still" if now.has_stalled else "crashed"
+            self._add("warning", now, f"{name} {ended} and is retried: {_why(now)}")
         elif phase == "failed":
             self._add("error", now, f"{name} failed{_after(now)}: {_why(now)}")
         elif phase == "stopped" and not now.spec.suspend:

@@ -15,6 +15,7 @@ from carrel_schema.constraints import (
     Port,
     PositiveSeconds,
     ShortText,
+    StallSeconds,
     WorkingDir,
 )
 from carrel_schema.kinds import WorkloadKind
@@ -127,7 +128,7 @@ class Work(msgspec.Struct, kw_only=True):
     retries: sections.Retries | None = None
     restart_when_stalled: bool | None = None
     avoid_failed_nodes: bool = True
-    stall_after_seconds: Annotated[float, Constraint(ge=60, le=7 * 86_400)] | None = None
+    stall_after_seconds: StallSeconds | None = None
     assets: sections.Assets | None = None
     code: sections.CodeSource | None = None
     repositories: Annotated[list[sections.Repository], Constraint(max_length=8)] = []

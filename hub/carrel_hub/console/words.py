@@ -53,7 +53,9 @@ def phase(workload: Workload) -> str:
     """The state to show: a crashed endpoint has failed, what is tried again is not just pending."""
     if wording.has_crashed(workload):
         return "failed"
-    return "retrying" if workload.is_retrying else workload.status.phase
+    if workload.is_retrying:
+        return "retrying-stalled" if workload.has_stalled else "retrying"
+    return workload.status.phase
 
 
 def device_use(task: Task, nodes: list[Node]) -> str:

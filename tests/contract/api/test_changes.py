@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from carrel_schema.objects.work import Resources
 from contract.api.service import Desk, Reply
 
 
@@ -24,6 +25,29 @@ async def test_labels_and_limits_change_while_it_runs(desk: Desk) -> None:
     assert (await change(desk, command=["x"])).code == "cannot_change"
     many = {f"k{number}": "v" for number in range(64)}
     assert (await change(desk, labels=many)).status == 422
+
+
+async def test_what_is_done_when_it_stands_still_changes_while_it_runs(desk: Desk) -> None:
+    await desk.add("vision", "trains", "ada", resources=Resources(gpu_milli=1000))
+    await desk.set_status("vision", "trains", phase="running")
+
+    async def asked(**changes: Any) -> Reply:
+        return await desk.ask("PATCH", "/workloads/vision/trains", "ada", json=changes)
+
+    made = await asked(restart_when_stalled=True, stall_after_seconds=600)
+    assert made.status == 202, made.body
+    spec = (await desk.workload("vision", "trains")).spec
+    assert (spec.restart_when_stalled, spec.stall_after_seconds) == (True, 600.0)
+    assert (await asked(stall_after_seconds=5)).fields == {"stall_after_seconds": "too_small"}
+    assert (await asked(restart_when_stalled=None, stall_after_seconds=None)).status == 202
+    spec = (await desk.workload("vision", "trains")).spec
+    assert (spec.restart_when_stalled, spec.stall_after_seconds) == (None, None)
+    without = await change(desk, restart_when_stalled=True)
+    assert (without.status, without.code) == (422, "bad_stall_rule")  # it has no GPUs
+    await desk.set_status("vision", "trains", phase="failed")
+    assert (await asked(restart_when_stalled=True)).fields == {
+        "restart_when_stalled": "cannot_change"
+    }
 
 
 async def test_its_place_in_the_queue_changes_only_while_it_holds_nothing(desk: Desk) -> None:

@@ -112,6 +112,14 @@ def test_what_is_updated_is_what_was_named(run: Run, monkeypatch: pytest.MonkeyP
         "--min-workers 3": {"elastic": {"min_tasks": 3}},
         "--workers 4 --min-workers 2": {"tasks": 4, "elastic": {"min_tasks": 2}},
         "--without time-limit": {"time_limit_seconds": None},
+        "--restart-when-stalled --stall-after 10m": {
+            "restart_when_stalled": True,
+            "stall_after_seconds": 600.0,
+        },
+        "--tell-when-stalled --without stall-after": {
+            "restart_when_stalled": False,
+            "stall_after_seconds": None,
+        },
     }
     for words, changes in lines.items():
         done = run("update", "train-7", "-p", "vision", *words.split())
@@ -119,7 +127,11 @@ def test_what_is_updated_is_what_was_named(run: Run, monkeypatch: pytest.MonkeyP
         assert sent.pop() == ("vision", "train-7", changes)
     for words, code, said in (
         ("", 2, "Say what to change"),
-        ("--without speed", 2, "write time-limit or idle-timeout"),
+        (
+            "--without speed",
+            2,
+            "write time-limit, idle-timeout, restart-when-stalled or stall-after",
+        ),
         ("--workers 2 --min-workers 3", 2, "more than the 2 workers"),
     ):
         done = run("update", "train-7", "-p", "vision", *words.split())

@@ -103,6 +103,21 @@ async def test_a_job_of_one_task_is_restarted_by_its_own_rule_and_its_owner_read
     assert "its back-off limit is 1" in await reason(desk, uid)
 
 
+async def test_a_rule_that_is_changed_counts_at_once_also_for_work_that_stands_still(
+    desk: Desk,
+) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "alone", stall_after_seconds=300.0)
+    await desk.runs(uid)
+    await desk.gpus_work()
+    await desk.wait(330.0)
+    assert "stands still" in await reason(desk, uid)
+    assert desk.engine.stopping == {}
+    await desk.change(uid, restart_when_stalled=True)
+    await desk.wait(30.0)
+    assert len(desk.engine.stopping) == 1
+
+
 async def test_a_gangs_own_word_counts_more_than_the_clusters(desk: Desk) -> None:
     desk.stall_rule = StallRule(after_s=600.0, reaction="restart")
     await desk.recover()

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel import wording
 from carrel.models import (
     Checkpoint,
     Event,
@@ -17,6 +18,9 @@ from carrel.models import (
 )
 from carrel.notebook.cell import COMPANION_LABEL
 from carrel.workspace.notifications import LONGEST, WorkNotifications
+from carrel_hub.console import words
+from carrel_hub.console.pictures import states
+from carrel_schema.objects.status import Failure
 
 BEGAN = 1000.0
 
@@ -117,6 +121,16 @@ def test_own_doing_is_no_news_and_a_crash_is(news: WorkNotifications) -> None:
         "night started on node-1.",
         "night crashed and is retried: Crashed: KeyError: 'x' (exit code 1).",
     ]
+
+
+def test_what_stood_still_is_not_said_to_have_crashed(news: WorkNotifications) -> None:
+    stood = Reason(token="BackOff", sentence="It stood still: no report for 5 min.")
+    job = Story(news).waits().runs()
+    job.now(phase="pending", reason=stood, last_failure=Failure(at=0.0, attempt=0, cls="stalled"))
+    assert told(news)[-1] == f"night stood still and is retried: {stood.sentence}"
+    assert wording.state_word(job.workload) == "Stalled, retrying"
+    assert words.phase(job.workload) == "retrying-stalled"
+    assert states.STATES[words.phase(job.workload)].word == "stalled, retrying"
 
 
 def test_a_limit_says_why(news: WorkNotifications) -> None:

@@ -22,9 +22,18 @@ ENDED: Final = ("succeeded", "failed", "stopped")
 NOT_YET: Final = 124
 """The exit code when the time is over; that of `timeout`."""
 
-FLAGS: Final = ("priority", "preemptible", "time-limit", "idle-timeout", "min-workers", "label")
+FLAGS: Final = (
+    *("priority", "preemptible", "time-limit", "idle-timeout", "restart-when-stalled"),
+    *("stall-after", "min-workers", "label"),
+)
 ROWS: Final = tuple(row for row in options.rows(Surface.CLI, ["distributed"]) if row.flag in FLAGS)
-LIFTED: Final = {"time-limit": "time_limit_seconds", "idle-timeout": "idle_timeout_seconds"}
+LIFTED: Final = {
+    "time-limit": "time_limit_seconds",
+    "idle-timeout": "idle_timeout_seconds",
+    "restart-when-stalled": "restart_when_stalled",
+    "stall-after": "stall_after_seconds",
+}
+"""Fields that may have no value, by the flag that gives them one."""
 
 
 def wait(
@@ -161,7 +170,12 @@ def update(
         list[str] | None, typer.Option("--without-label", help="Remove a label.")
     ] = None,
     no_limit: Annotated[
-        list[str] | None, typer.Option("--without", help="Lift time-limit or idle-timeout.")
+        list[str] | None,
+        typer.Option(
+            "--without",
+            help="Lift time-limit or idle-timeout; leave restart-when-stalled or stall-after to "
+            "the cluster.",
+        ),
     ] = None,
     **chosen: Any,
 ) -> None:
@@ -176,7 +190,9 @@ def update(
         changes["labels"] = changes.get("labels", {}) | dict.fromkeys(without_label)
     for limit in no_limit or ():
         if limit not in LIFTED:
-            raise BadSetting(f"--without {limit!r} is no limit; write {' or '.join(LIFTED)}.")
+            *most_of, last = LIFTED
+            right = f"{', '.join(most_of)} or {last}"
+            raise BadSetting(f"--without {limit!r} cannot be left out; write {right}.")
         changes[LIFTED[limit]] = None
     if not changes:
         raise BadSetting("Say what to change, such as --time-limit 8h; see carrel update --help.")

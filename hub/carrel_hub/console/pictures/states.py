@@ -41,6 +41,7 @@ STATES: Final[dict[str, State]] = {
     "failed": State("failed", "failed", _CROSS),
     "stopped": State("stopped", "stopped", _SQUARE),
     "retrying": State("crashed, retrying", "failed", _CLOCK),
+    "retrying-stalled": State("stalled, retrying", "failed", _CLOCK),
     # Of trials:
     "completed": State("completed", "done", _CHECK),
     "pruned": State("pruned", "stopped", _SQUARE),

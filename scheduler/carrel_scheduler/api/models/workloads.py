@@ -17,6 +17,7 @@ from carrel_schema.constraints import (
     PositiveSeconds,
     SharedGpus,
     ShortText,
+    StallSeconds,
     Text,
     WorkingDir,
 )
@@ -64,6 +65,8 @@ class WorkloadChanges(msgspec.Struct, frozen=True, kw_only=True):
     elastic: Elastic | None = None
     time_limit_seconds: PositiveSeconds | None = None
     idle_timeout_seconds: PositiveSeconds | None = None
+    restart_when_stalled: bool | None = None
+    stall_after_seconds: StallSeconds | None = None
     labels: Annotated[dict[LabelKey, LabelValue | None], Constraint(max_length=64)] = {}
     command: Annotated[list[Text], Constraint(min_length=1, max_length=1024)] = []
     environment: Environment = {}

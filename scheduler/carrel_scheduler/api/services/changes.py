@@ -1,6 +1,7 @@
 """Changes of work after its submission: what may change when, and the new specification.
 
-Labels may change at any time, limits of its own until it has ended, and what its place in the queue
+Labels may change at any time, limits of its own and what is done when it stands still until it has
+ended, and what its place in the queue
 depends on while it holds none: the reconciler queues it anew. All that is refused is named, with
 the reason.
 
@@ -33,7 +34,12 @@ from carrel_schema.objects import Workload, WorkloadSpec
 from carrel_schema.sections import Access, Elastic, InferenceSpec
 
 IN_QUEUE: Final = ("priority", "preemptible", "tasks", "elastic")
-LIMITS: Final = ("time_limit_seconds", "idle_timeout_seconds")
+WHILE_LIVE: Final = (
+    "time_limit_seconds",
+    "idle_timeout_seconds",
+    "restart_when_stalled",
+    "stall_after_seconds",
+)
 MOST_LABELS: Final = 64
 PLAIN: Final = ("command", "environment", "files", "working_dir")
 AMOUNTS: Final = {
@@ -107,7 +113,7 @@ def _apply(workload: Workload, patch: Mapping[str, Any], live: Live) -> None:
         workload.meta.labels = _labels(workload.meta.labels, patch["labels"])
     if any(name in patch for name in ENDPOINT_FIELDS):
         spec = workload.spec = changed(spec, patch, live)
-    for name in ("priority", "tasks", *LIMITS):
+    for name in ("priority", "tasks", *WHILE_LIVE):
         if name in patch:
             setattr(spec, name, patch[name])
     if spec.priority in ("", None):
@@ -126,9 +132,9 @@ def _refused(workload: Workload, patch: Mapping[str, Any]) -> Iterable[tuple[str
     for name in patch:
         if name in ENDPOINT_FIELDS and spec.kind != "inference":
             yield name, f"only an endpoint changes it; for a {spec.kind} run it again, changed"
-        elif name in (*IN_QUEUE, *LIMITS) and status.phase in FINAL:
+        elif name in (*IN_QUEUE, *WHILE_LIVE) and status.phase in FINAL:
             yield name, f"it has ended ({status.phase}); run it again, changed"
-        elif name in (*IN_QUEUE, *LIMITS) and spec.kind in PARTS:
+        elif name in (*IN_QUEUE, *WHILE_LIVE) and spec.kind in PARTS:
             yield name, "it is a part of other work, whose specification it has"
         elif name in IN_QUEUE and (status.phase in HOLDING or spec.kind in COMPOSITES):
             yield name, _only_in_queue(workload)

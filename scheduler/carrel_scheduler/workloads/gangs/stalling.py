@@ -54,10 +54,10 @@ def check(changes: PassChanges, entry: CachedWorkload, rule: StallRule) -> None:
             status.reason = None
             changes.mark(entry)
         return
-    if told:
-        return
-    if rule.reaction == "restart":
+    if rule.reaction == "restart":  # also where the rule was changed after it was told
         membership.lose(changes, entry, failure_reasons.stood_still(still), stalled=True)
+        return
+    if told:
         return
     status.reason = failure_reasons.stalled(still)
     changes.row(entry, status.phase, status.phase, status.reason)
