@@ -3,12 +3,14 @@
 ``python -m carrel.workspace.server [arguments]``, in place of ``python -m jupyterhub.singleuser``.
 JupyterLab asks yarn for its settings when it is imported, where Node.js is installed: up to a
 second for the address of a registry, from which builds would take packages. A workspace makes none.
+When it is told to stop, it ends as soon as everything is saved.
 """
 
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from carrel.workspace.worker_threads import end_idle_threads
 from carrel_process.late_imports import put_off_iri_checks
 
 
@@ -17,7 +19,10 @@ def main() -> None:
     prepare()
     from jupyterhub.singleuser import main as serve
 
-    serve()  # type: ignore[no-untyped-call]
+    try:
+        serve()  # type: ignore[no-untyped-call]
+    finally:
+        end_idle_threads()
 
 
 def prepare() -> None:
