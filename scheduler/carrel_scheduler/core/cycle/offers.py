@@ -265,6 +265,8 @@ class Offers:
 
     def _take(self, leaf: int) -> Candidate | None:
         """The candidate of a queue; ``None`` where it no longer fits, or is evicted."""
+        if self._first_is_missed(leaf):
+            return None
         candidate = self._next_of(leaf)
         if candidate.row is None:
             self._singles -= 1
@@ -272,6 +274,17 @@ class Offers:
         if self._feasible is not None and not self._feasible.fits_row(candidate.row.id):
             return None
         return candidate
+
+    def _first_is_missed(self, leaf: int) -> bool:
+        """Go past the first row of a queue if it has not become a candidate and no longer fits."""
+        if self._feasible is None or leaf not in self._first:
+            return False
+        place = self._next[leaf]
+        if self._feasible.fits_row(self._numbers.item(place)):
+            return False
+        del self._first[leaf]
+        self._next[leaf] = place + 1
+        return True
 
     def _next_of(self, leaf: int) -> Candidate:
         turns = self._turns.get(leaf)

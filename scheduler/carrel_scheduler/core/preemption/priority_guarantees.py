@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.layers import LARGEST
+from carrel_scheduler.core.cycle.cycle import Cycle, SumsBelow
+from carrel_scheduler.core.layers import LARGEST, Counts
 from carrel_scheduler.core.queues.rules import RESOURCES, RuleTable
 from carrel_scheduler.core.resources import Triple
 
@@ -49,13 +49,20 @@ class PriorityGuarantees:
                 return priority
         return LARGEST
 
-    def _sums_below(self, leaf: int) -> list[tuple[int, Triple]]:
+    def _sums_below(self, leaf: int) -> SumsBelow:
         """The priorities of a queue's victims, ascending, and what all lower ones hold."""
-        tasks, moves = self._cycle.state.tasks, self._cycle.moves
-        chosen = tasks.victim == leaf
-        if moves.log:
-            chosen &= ~moves.evicted
-        rows = np.flatnonzero(chosen)
+        cycle = self._cycle
+        known = cycle.victims_by_priority.get(leaf)
+        if known is None:
+            rows = np.flatnonzero(cycle.state.tasks.victim == leaf)
+            known = cycle.victims_by_priority[leaf] = rows, self._sums_of(rows)
+        rows, sums = known
+        gone = cycle.moves.evicted.take(rows)
+        return self._sums_of(rows.compress(~gone)) if gone.any() else sums
+
+    def _sums_of(self, rows: Counts) -> SumsBelow:
+        """The priorities of these tasks, ascending, and what all lower ones hold."""
+        tasks = self._cycle.state.tasks
         kinds, which = np.unique(tasks.priority.take(rows), return_inverse=True)
         held = (tasks.gpu_of(rows), tasks.host[0].take(rows), tasks.host[1].take(rows))
         sums = [np.bincount(which, amounts, len(kinds)).astype(np.int64) for amounts in held]

@@ -5,10 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.events import Event, QueueSet, WorkloadQueued
+from carrel_scheduler.core.layers import LARGEST
+from carrel_scheduler.core.preemption.legality import ReclaimRequest
+from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees
 from carrel_scheduler.core.reasons import Token
 from unit.core.runs import Run
-from unit.core.situations import node, queue, training, workspace
+from unit.core.situations import node, queue, running, state_of, training, workspace
 
 SMALL, LARGE = frozenset({"a1", "a2"}), frozenset({"h"})
 NODES = {"a1": 2, "a2": 2, "h": 4}
@@ -39,6 +44,28 @@ def evictions_at_rest(run: Run) -> dict[str, int]:
 def said(run: Run) -> dict[str, bool]:
     """Which workloads run."""
     return {uid: bool(job.rows) for uid, job in run.state.jobs.by_uid.items()}
+
+
+def test_what_the_cycle_evicts_no_longer_counts_as_lower_priority() -> None:
+    state = state_of(
+        *(node("n", 4), queue("a", 8), queue("b", 2, weight=(0, 0, 0))),
+        *running(training("low", "b", 2, priority=25), "n", 0, 1),
+        *running(training("high", "b", 2, priority=75), "n", 2, 3),
+        training("waits", "a"),
+    )
+    cycle, queues = Cycle(state, 100.0), state.queues.slots
+
+    def kept_from() -> int:
+        demand, kept = (1000, 1000, 1024), PriorityGuarantees(cycle)
+        request = ReclaimRequest(cycle.queue_usage, queues["a"], demand, priorities=kept)
+        return request.kept_from(queues["b"])
+
+    mark = cycle.moves.mark()
+    assert kept_from() == 75
+    cycle.moves.evict(state.job("low"), 0, Cause(Token.RECLAIMED))
+    assert kept_from() == LARGEST
+    cycle.moves.rollback(mark)
+    assert kept_from() == 75
 
 
 def start(run: Run, *queued: WorkloadQueued) -> None:
