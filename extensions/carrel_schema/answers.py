@@ -15,20 +15,8 @@ from carrel_schema.constraints import (
     Name,
     ProjectName,
     QuotaGpus,
-    Seconds,
-    Text,
 )
-from carrel_schema.objects import (
-    InteractiveLimits,
-    NodeGroupAmounts,
-    NodeGroupLists,
-    Placement,
-    Rank,
-    ReasonInfo,
-    TrainingLimits,
-    UserOrder,
-    Weight,
-)
+from carrel_schema.objects import ProjectRules, QueueRules, ReasonInfo
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,63 +106,22 @@ class UseOut(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
 
 
-class DepartmentFields(Answer, frozen=True, kw_only=True):
-    """What an admin sets for a department, complete; what is left out is as by default.
+class DepartmentFields(QueueRules, Answer, frozen=True, kw_only=True):
+    """What an administrator sets for a department, complete; a field left out has its default."""
 
-    Attributes:
-        quota: guaranteed.
-        limit: caps all use, also of idle resources.
-        over_quota: whether more than the quota may be used while others leave it idle.
-        weight: share of what nobody is guaranteed; null: in proportion to the GPU quota.
-        rank: served strictly first out of the surplus when higher.
-        preempt_min_runtime_seconds: so long its work runs before it is evicted for work of higher
-            priority of its own project; null: as the department, else the cluster, says.
-        reclaim_min_runtime_seconds: so long its work runs before others reclaim what it borrowed;
-            null: as above.
-        preemption_delay_seconds: so long its work waits before others are evicted for it; null: as
-            above.
-        patience_seconds: so long its large work waits before places are reserved for it; null: as
-            above.
-        placement: whether its tasks fill nodes one after the other or spread over them; null: as
-            above.
-        node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
-            the department says.
-        node_group_limits: GPUs that it may hold on the nodes of a group at most, by name of the
-            group; of groups that are not named as many as `limit` allows.
-        node_group_quotas: GPUs that are guaranteed to it on the nodes of a group, by name of the
-            group; at most `quota.gpus` in all.
-    """
-
-    description: Text = ""
     quota: QuotaAmounts = QuotaAmounts()
     limit: Amounts = Amounts()
-    over_quota: bool = True
-    weight: Weight | None = None
-    rank: Rank = 0
-    preempt_min_runtime_seconds: Seconds | None = None
-    reclaim_min_runtime_seconds: Seconds | None = None
-    preemption_delay_seconds: Seconds | None = None
-    patience_seconds: Seconds | None = None
-    placement: Placement | None = None
-    node_groups: NodeGroupLists = NodeGroupLists()
-    node_group_limits: NodeGroupAmounts = {}
-    node_group_quotas: NodeGroupAmounts = {}
 
 
-class ProjectFields(DepartmentFields, frozen=True, kw_only=True):
-    """What an admin sets for a project, complete; ``department`` may be null for none.
+class ProjectFields(ProjectRules, Answer, frozen=True, kw_only=True):
+    """What an administrator sets for a project, complete; a field left out has its default.
 
     Attributes:
-        max_gpus_per_user: GPUs that the work of each of its users may have at a time, what it may
-            grow to included; null: no limit.
-        user_order: what decides between its waiting work of equal priority: only who submitted
-            first, or before that whose user holds fewer GPUs, then less CPU, of the project's.
+        department: the department that it belongs to; null: none.
     """
 
-    max_gpus_per_user: QuotaGpus | None = None
-    user_order: UserOrder = "submission"
-    interactive: InteractiveLimits = InteractiveLimits()
-    training: TrainingLimits = TrainingLimits()
+    quota: QuotaAmounts = QuotaAmounts()
+    limit: Amounts = Amounts()
     department: Name | None = None
 
 

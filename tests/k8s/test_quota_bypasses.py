@@ -31,7 +31,7 @@ async def here(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Site]:
         await made.add_project("b", 4)
         await made.add_project("a", 2)
         project = await made.ledger.get(Project, made.project("a"))
-        project.spec.limit = Quota(gpu_milli=2000)
+        project.spec = msgspec.structs.replace(project.spec, limit=Quota(gpu_milli=2000))
         await made.ledger.update(project)
         yield made
 

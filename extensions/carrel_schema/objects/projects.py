@@ -87,39 +87,39 @@ class NodeGroupLists(msgspec.Struct, frozen=True, kw_only=True):
     interactive: GroupNames = []
 
 
-class ProjectSpec(msgspec.Struct, kw_only=True):
-    """What an admin sets for a project.
+class QueueRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of a queue, that is of a project or of a department.
 
-    ``limit`` caps all use, also of idle resources. ``weight`` ``None`` means in proportion to the
-    GPU quota. ``members_group`` is the Hub group whose members belong to the project.
-    ``department`` is the name of the one that it belongs to; empty: none.
+    Stored specifications and the fields of REST derive from it, and say how they count amounts.
 
     Attributes:
-        preempt_min_runtime_seconds: so long its work runs before it is evicted for work of higher
-            priority of its own project; null: as the department, else the cluster, says.
-        reclaim_min_runtime_seconds: so long its work runs before others reclaim what it borrowed;
-            null: as above.
-        preemption_delay_seconds: so long its work waits before others are evicted for it; null: as
-            above.
-        patience_seconds: so long its large work waits before places are reserved for it; null: as
-            above.
-        placement: whether its tasks fill nodes one after the other or spread over them; null: as
-            above.
+        quota: the guaranteed resources.
+        limit: the most that it may use, also of idle resources.
+        over_quota: whether it may use more than the quota while others leave resources idle.
+        weight: its share of the resources that nobody is guaranteed; null: in proportion to the
+            GPU quota.
+        rank: queues of a higher rank get resources over quota before all of a lower one.
+        preempt_min_runtime_seconds: how long its work runs at least before it is preempted for work
+            of higher priority in the same project; null: what the department says, else the
+            cluster.
+        reclaim_min_runtime_seconds: how long its work over quota runs at least before another queue
+            reclaims the resources; null: as above.
+        preemption_delay_seconds: how long its work waits before others are preempted for it; null:
+            as above.
+        patience_seconds: how long its large work waits before resources are reserved for it; null:
+            as above.
+        placement: whether its tasks are packed on few nodes or spread over many; null: as above.
         node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
             the department says.
-        node_group_limits: GPUs that it may hold on the nodes of a group at most, by name of the
+        node_group_limits: the most GPUs that it may hold on the nodes of a group, by name of the
             group; of groups that are not named as many as `limit` allows.
         node_group_quotas: GPUs that are guaranteed to it on the nodes of a group, by name of the
             group; at most `quota.gpus` in all.
-        max_gpus_per_user: GPUs that the work of each of its users may have at a time, what it may
-            grow to included; null: no limit.
-        user_order: what decides between its waiting work of equal priority: only who submitted
-            first, or before that whose user holds fewer GPUs, then less CPU, of the project's.
     """
 
     description: Text = ""
-    quota: Quota = Quota()
-    limit: Quota = Quota(gpu_milli=None)
+    quota: msgspec.Struct
+    limit: msgspec.Struct
     over_quota: bool = True
     weight: Weight | None = None
     rank: Rank = 0
@@ -131,10 +131,37 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     node_groups: NodeGroupLists = NodeGroupLists()
     node_group_limits: NodeGroupAmounts = {}
     node_group_quotas: NodeGroupAmounts = {}
+
+
+class ProjectRules(QueueRules, frozen=True, kw_only=True):
+    """The rules of a project: those of a queue, and those for its users and its work.
+
+    Attributes:
+        max_gpus_per_user: the most GPUs that the work of each of its users may have at a time, with
+            what elastic work may grow to; null: no limit.
+        user_order: how its waiting work of equal priority is ordered: by the time of submission, or
+            first by the GPUs, then the CPU, that each user holds in the project.
+        interactive: for workspaces.
+        training: for trainings.
+    """
+
     max_gpus_per_user: QuotaGpus | None = None
     user_order: UserOrder = "submission"
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
+
+
+class ProjectSpec(ProjectRules, frozen=True, kw_only=True):
+    """What an administrator sets for a project.
+
+    Attributes:
+        color: the number of its colour in the console.
+        members_group: the Hub's group whose members belong to the project.
+        department: the name of the department that it belongs to; empty: none.
+    """
+
+    quota: Quota = Quota()
+    limit: Quota = Quota(gpu_milli=None)
     color: int = 0
     members_group: str = ""
     department: Annotated[str, Constraint(form="name")] = ""
@@ -154,48 +181,17 @@ class Project(msgspec.Struct, kw_only=True):
     status: ProjectStatus = msgspec.field(default_factory=ProjectStatus)
 
 
-class DepartmentSpec(msgspec.Struct, kw_only=True):
-    """What an admin sets for a department: the same rules as a project's, for all its projects.
+class DepartmentSpec(QueueRules, frozen=True, kw_only=True):
+    """What an administrator sets for a department.
 
     Attributes:
-        quota: guaranteed to its projects together; what their own quotas leave goes to them by
-            weight.
-        limit: caps all use of its projects together, also of idle resources.
-        over_quota: whether they may borrow beyond the department's quota.
-        weight: its share of what nobody is guaranteed; null: in proportion to the GPU quota.
-        rank: served strictly first out of the surplus when higher.
-        preempt_min_runtime_seconds: so long its work runs before it is evicted for work of higher
-            priority of its own project; null: as the department, else the cluster, says.
-        reclaim_min_runtime_seconds: so long its work runs before others reclaim what it borrowed;
-            null: as above.
-        preemption_delay_seconds: so long its work waits before others are evicted for it; null: as
-            above.
-        patience_seconds: so long its large work waits before places are reserved for it; null: as
-            above.
-        placement: whether its tasks fill nodes one after the other or spread over them; null: as
-            above.
-        node_groups: groups of nodes that its work is kept to; none: all that are open to it, or as
-            the department says.
-        node_group_limits: GPUs that it may hold on the nodes of a group at most, by name of the
-            group; of groups that are not named as many as `limit` allows.
-        node_group_quotas: GPUs that are guaranteed to it on the nodes of a group, by name of the
-            group; at most `quota.gpus` in all.
+        quota: guaranteed to its projects together; what their own quotas leave of it is shared
+            among them by weight.
+        limit: the most that its projects may use together, also of idle resources.
     """
 
-    description: Text = ""
     quota: Quota = Quota()
     limit: Quota = Quota(gpu_milli=None)
-    over_quota: bool = True
-    weight: Weight | None = None
-    rank: Rank = 0
-    preempt_min_runtime_seconds: Seconds | None = None
-    reclaim_min_runtime_seconds: Seconds | None = None
-    preemption_delay_seconds: Seconds | None = None
-    patience_seconds: Seconds | None = None
-    placement: Placement | None = None
-    node_groups: NodeGroupLists = NodeGroupLists()
-    node_group_limits: NodeGroupAmounts = {}
-    node_group_quotas: NodeGroupAmounts = {}
 
 
 class DepartmentStatus(msgspec.Struct, kw_only=True):

@@ -34,7 +34,9 @@ from carrel_schema.objects import (
     DepartmentSpec,
     Meta,
     Project,
+    ProjectRules,
     ProjectSpec,
+    QueueRules,
     Quota,
     Resources,
     Work,
@@ -150,17 +152,18 @@ def to_project(body: ProjectCreate, principal: Principal, *, color: int, now: fl
 
 def to_project_spec(body: ProjectFields, members_group: str, color: int) -> ProjectSpec:
     """A project's specification from all of its fields."""
-    fields = _pool(body, ProjectFields) | {"department": body.department or ""}
+    fields = _rules(body, ProjectRules) | {"department": body.department or ""}
     return ProjectSpec(**fields, color=color, members_group=members_group)
 
 
 def to_department(body: DepartmentFields, principal: Principal, *, name: str) -> Department:
     """A department; the ledger sets its version and times."""
-    spec = DepartmentSpec(**_pool(body, DepartmentFields))
+    spec = DepartmentSpec(**_rules(body, QueueRules))
     return Department(meta=Meta(name=name, created_by=principal.name), spec=spec)
 
 
-def _pool(body: DepartmentFields, kind: type[DepartmentFields]) -> dict[str, Any]:
+def _rules(body: DepartmentFields | ProjectFields, kind: type[QueueRules]) -> dict[str, Any]:
+    """The rules of a kind in a request, with amounts as they are stored."""
     fields = {name: getattr(body, name) for name in kind.__struct_fields__}
     return fields | {"quota": _quota(body.quota), "limit": _quota(body.limit)}
 
@@ -169,7 +172,7 @@ def department_out(department: Department) -> DepartmentOut:
     """A department in the form for its admins."""
     meta = department.meta
     return DepartmentOut(
-        **_department_fields(department.spec),
+        **_rules_out(department.spec),
         name=meta.name,
         resource_version=meta.resource_version,
         created_at=meta.created_at,
@@ -193,16 +196,17 @@ def _merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def _department_fields(spec: DepartmentSpec | ProjectSpec) -> dict[str, Any]:
-    fields = {name: getattr(spec, name) for name in DepartmentFields.__struct_fields__}
+def _rules_out(
+    spec: DepartmentSpec | ProjectSpec, kind: type[QueueRules] = QueueRules
+) -> dict[str, Any]:
+    """The rules of a kind in a specification, with amounts as REST has them."""
+    fields = {name: getattr(spec, name) for name in kind.__struct_fields__}
     quota, limit = QuotaAmounts(**_amounts(spec.quota)), Amounts(**_amounts(spec.limit))
     return fields | {"quota": quota, "limit": limit}
 
 
 def _project_fields(spec: ProjectSpec) -> dict[str, Any]:
-    names = ("interactive", "training", "max_gpus_per_user", "user_order")
-    rules = {name: getattr(spec, name) for name in names}
-    return _department_fields(spec) | rules | {"department": spec.department or None}
+    return _rules_out(spec, ProjectRules) | {"department": spec.department or None}
 
 
 def project_out(project: Project, use: ProjectUse | None) -> ProjectOut:

@@ -1,5 +1,6 @@
 """Groups of nodes over REST: defined, changed, kept while work is kept to them."""
 
+import msgspec
 import pytest
 
 from carrel_scheduler.ledger.store import NotFound
@@ -64,7 +65,7 @@ async def test_members_of_projects_do_not_see_whose_groups_there_are(desk: Desk)
 async def test_limits_in_groups_are_patched_one_by_one(desk: Desk) -> None:
     """A group that no node is in is refused; null takes a limit away, for one group or for all."""
     project = await desk.ledger.get(Project, "vision")
-    project.spec.node_group_limits = {"a100": 4, "h100": 2}
+    project.spec = msgspec.structs.replace(project.spec, node_group_limits={"a100": 4, "h100": 2})
     await desk.ledger.update(project)
     field = "node_group_limits"
 
@@ -112,9 +113,10 @@ async def test_a_department_is_kept_to_groups_that_there_are(desk: Desk, kind: s
 async def test_quotas_in_groups_are_at_most_the_quota_in_all(desk: Desk) -> None:
     """Other changes of a project that says more, since a manifest did, are not refused."""
     project = await desk.ledger.get(Project, "vision")
-    project.spec.node_group_quotas, project.spec.quota = (
-        {"a100": 3, "h100": 2},
-        Quota(gpu_milli=4000),
+    project.spec = msgspec.structs.replace(
+        project.spec,
+        node_group_quotas={"a100": 3, "h100": 2},
+        quota=Quota(gpu_milli=4000),
     )
     await desk.ledger.update(project)
     field = "node_group_quotas"
@@ -155,7 +157,7 @@ async def test_quotas_in_groups_are_at_most_the_quota_in_all(desk: Desk) -> None
 async def test_a_group_with_a_limit_or_a_quota_stays(desk: Desk, field: str, said: str) -> None:
     await desk.ask("POST", "/node-groups", "root", json=A100)
     project = await desk.ledger.get(Project, "vision")
-    setattr(project.spec, field, {"a100": 4})
+    project.spec = msgspec.structs.replace(project.spec, **{field: {"a100": 4}})
     await desk.ledger.update(project)
     refused = await desk.ask("DELETE", "/node-groups/a100", "root")
     assert (refused.status, refused.body["code"]) == (409, "node_group_in_use")

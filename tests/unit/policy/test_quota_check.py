@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from carrel_scheduler.policy.quota_check import quota_findings
@@ -125,7 +126,7 @@ def test_limits_in_groups_of_nodes_that_never_count_are_named(
 ) -> None:
     one = project("vision", 0, limit=5000, department="science", node_group_limits=limits)
     science = department("science", 8000)
-    science.spec.node_group_limits = above
+    science.spec = msgspec.structs.replace(science.spec, node_group_limits=above)
     found = quota_findings([one], [science], 12_000, {"a100": 4000, "h100": 8000})
     group = next(iter(limits))
     told = [f.sentence for f in found if f.field == f"node_group_limits.{group}"]

@@ -85,7 +85,9 @@ async def test_a_request_is_withdrawn_when_its_work_is_cancelled_or_its_quota_go
         await desk.change(gone, suspend=True)
         await desk.wait(2.0)
         assert desk.names() == ["stays"]
-        project.spec.quota = msgspec.structs.replace(project.spec.quota, gpu_milli=0)
+        project.spec = msgspec.structs.replace(
+            project.spec, quota=msgspec.structs.replace(project.spec.quota, gpu_milli=0)
+        )
         stored = await desk.ledger.update(project)
         version = stored.meta.resource_version
         desk.loop.enqueue(ProjectChanged(Change(ChangeType.MODIFIED, version, stored)))

@@ -191,7 +191,7 @@ async def test_what_waits_follows_a_project_that_is_kept_to_another_group(cluste
     made = await cluster.project("speech", 8, node_groups=NodeGroupLists(training=["v100"]))
     first, waits = [await cluster.submit("speech", f"job{n}", gpus=2) for n in range(2)]
     assert await cluster.phases(first, waits) == ["starting", "pending"]
-    made.spec.node_groups = NodeGroupLists(training=["a100"])
+    made.spec = msgspec.structs.replace(made.spec, node_groups=NodeGroupLists(training=["a100"]))
     cluster.loop.enqueue(ProjectChanged(Change(ChangeType.MODIFIED, 99, made)))
     await cluster.settle()
     assert {task.node for task in (await cluster.stored(waits)).status.tasks} == {"fast"}

@@ -192,7 +192,7 @@ async def test_a_changed_delay_holds_for_what_waits_already(desk: Desk) -> None:
     await desk.submit("speech", "owner", gpus=4)
     await desk.wait(300)
     assert await desk.phase(borrowed) == "running"
-    made.spec.preemption_delay_seconds = None
+    made.spec = msgspec.structs.replace(made.spec, preemption_delay_seconds=None)
     desk.loop.enqueue(ProjectChanged(Change(ChangeType.MODIFIED, 99, made)))
     await desk.settle()
     assert await desk.phase(borrowed) == "preempting"

@@ -62,7 +62,7 @@ async def test_waiting_work_follows_the_limit_by_priority(desk: Desk) -> None:
     low = await desk.submit("vision", "low", gpus=2, priority=1, user="ada")
     high = await desk.submit("vision", "high", gpus=2, priority=90, user="ada")
     assert await desk.phases(blocker, low, high) == ["starting", "pending", "pending"]
-    made.spec.max_gpus_per_user = 2
+    made.spec = msgspec.structs.replace(made.spec, max_gpus_per_user=2)
     made = await desk.ledger.update(made)
     desk.loop.enqueue(ProjectChanged(Change(ChangeType.MODIFIED, 99, made)))
     await desk.settle()
@@ -76,7 +76,7 @@ async def test_waiting_work_follows_the_limit_by_priority(desk: Desk) -> None:
     assert await desk.phases(low, high) == ["pending", "starting"]
     await desk.recover()
     assert await desk.phases(low, high) == ["pending", "starting"]
-    made.spec.max_gpus_per_user = None
+    made.spec = msgspec.structs.replace(made.spec, max_gpus_per_user=None)
     made = await desk.ledger.update(made)
     desk.loop.enqueue(ProjectChanged(Change(ChangeType.MODIFIED, 100, made)))
     await desk.settle()

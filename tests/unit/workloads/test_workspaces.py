@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from carrel_schema.objects import InteractiveLimits
@@ -52,12 +53,16 @@ async def test_a_changed_rule_holds_for_running_workspaces_only_when_asked(desk:
     project = await desk.project("vision", 2)
     uid = await desk.submit("vision", "workspace-ada", kind="workspace")
     await desk.runs(uid)
-    project.spec.interactive = InteractiveLimits(time_limit_seconds=60.0)
+    project.spec = msgspec.structs.replace(
+        project.spec, interactive=InteractiveLimits(time_limit_seconds=60.0)
+    )
     project = await desk.ledger.update(project)
     await desk.recover()
     await desk.wait(120.0)
     assert await desk.phase(uid) == "running"
-    project.spec.interactive = InteractiveLimits(time_limit_seconds=60.0, apply_to_running=True)
+    project.spec = msgspec.structs.replace(
+        project.spec, interactive=InteractiveLimits(time_limit_seconds=60.0, apply_to_running=True)
+    )
     await desk.ledger.update(project)
     await desk.recover()
     assert await desk.phase(uid) == "stopping"

@@ -13,7 +13,7 @@ from carrel_scheduler.api.models.forms import refuse
 from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.workloads.launch import builtin_programs
-from carrel_schema.answers import DepartmentFields
+from carrel_schema.answers import DepartmentFields, ProjectFields
 from carrel_schema.constraints import MOST_FILES_BYTES
 from carrel_schema.kinds import KINDS, SECTIONS, WorkloadKind
 from carrel_schema.objects import Work, WorkloadSpec
@@ -270,7 +270,7 @@ def _inference(asked: InferenceSpec) -> None:
         refuse(Code.BAD_RANGE, "`min_replicas` not above `max_replicas`")
 
 
-def _pool(asked: DepartmentFields) -> None:
+def _pool(asked: DepartmentFields | ProjectFields) -> None:
     for amount in ("gpus", "cpu_millicores", "memory_bytes"):
         quota, limit = getattr(asked.quota, amount), getattr(asked.limit, amount)
         if quota is not None and limit is not None and limit < quota:
@@ -286,6 +286,7 @@ TOGETHER: Final[Mapping[type[msgspec.Struct], Callable[[Any], None]]] = {
     ExperimentSpec: _experiment,
     InferenceSpec: _inference,
     DepartmentFields: _pool,
+    ProjectFields: _pool,
     WorkloadBatch: _batch,
     Claim: _claim,
 }

@@ -314,7 +314,7 @@ class ObjectAdoption:
 def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
     """The object with the fields that Carrel fills in; ``given`` are those of its author."""
     if isinstance(obj, Project):
-        obj.spec.members_group = group_of(obj)
+        obj.spec = msgspec.structs.replace(obj.spec, members_group=group_of(obj))
     if not isinstance(obj, Workload):
         return obj
     spec = obj.spec
