@@ -30,7 +30,7 @@ _SAID: Any = msgspec.defstruct(
 
 
 def said(**fields: Any) -> WorkloadSpecOut:
-    """A specification as it is answered: what only some kinds of work have is left out."""
+    """Convert a specification to the answer's form, without fields that its kind does not have."""
     found: WorkloadSpecOut = _SAID(**fields)
     return found
 
@@ -42,7 +42,7 @@ class WorkloadEvent(WorkloadOut, frozen=True, kw_only=True):
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one item of a batch.
+    """The outcome of one item of a batch.
 
     ``status`` is what a request of its own would have been answered with: 201 for one that was
     created, 200 for one that the same caller had created just so before; else it was refused and
@@ -70,7 +70,7 @@ class ProjectList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotaFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """What does not fit together in quotas and limits."""
+    """Findings about quotas and limits that do not fit together."""
 
     items: Sequence[QuotaFinding]
 
@@ -82,25 +82,25 @@ class DepartmentList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
-    """Who belongs to a project."""
+    """The members of a project."""
 
     users: Sequence[str]
 
 
 class NodeList(msgspec.Struct, frozen=True, kw_only=True):
-    """All nodes."""
+    """The list of all nodes."""
 
     items: Sequence[NodeView]
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """Waiting workloads in the order of service."""
+    """The pending workloads in the order in which they are considered."""
 
     items: Sequence[QueueEntryOut]
 
 
 class GpuUseList(msgspec.Struct, frozen=True, kw_only=True):
-    """What GPUs did, by the uid of the workload; those that the caller may not see are left out."""
+    """GPU use by the uid of the workload; workloads that the caller may not see are left out."""
 
     items: Mapping[str, Sequence[GpuUsePoint]]
 

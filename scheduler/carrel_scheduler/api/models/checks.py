@@ -1,4 +1,4 @@
-"""What binds several fields of a request together.
+"""Checks of requests that concern several fields at once.
 
 Each check runs when every field is right by itself.
 """
@@ -77,7 +77,7 @@ def fits_together(spec: WorkloadSpec) -> None:
 
 
 def _shared(devices: int, gpus: float, *, is_share: bool) -> None:
-    """Several GPUs are shared by work with a share of them."""
+    """Refuse several GPUs to share for work that does not ask for a share of each."""
     if devices > 1 and not (is_share or 0 < gpus < 1):
         refuse(Code.BAD_GPU_DEVICES, "`gpu_devices` 1, or with it `gpus` between 0 and 1")
 
@@ -91,7 +91,7 @@ def _size(asked: Work, gpus: float) -> None:
 
 
 def _limits(asked: Work, has_gpus: bool) -> None:
-    """Refuse limits of work that they mean nothing for."""
+    """Refuse limits that have no effect on work of its kind."""
     if asked.kind == "inference" and asked.time_limit_seconds is not None:
         refuse(Code.BAD_LIMIT, "no `time_limit_seconds`: an endpoint serves until it is stopped")
     _stall(asked, has_gpus)
@@ -259,7 +259,7 @@ def _experiment(asked: ExperimentSpec) -> None:
 
 
 def _points(parameter: Parameter) -> float:
-    """How many values it has, on a grid."""
+    """Count the values of a parameter on a grid."""
     if parameter.type == "categorical":
         return len(parameter.choices)
     return ((parameter.high or 0.0) - (parameter.low or 0.0)) // (parameter.step or 1.0) + 1

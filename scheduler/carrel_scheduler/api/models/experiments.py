@@ -1,4 +1,4 @@
-"""What experiments are asked, and what they answer."""
+"""Requests and answers about experiments and their trials."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -22,16 +22,16 @@ TrialNumber = Annotated[int, Constraint(ge=0, le=100_000)]
 
 
 class StepValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One value of the metric; without a step it is at the one after the last."""
+    """One value of the metric; without ``step`` it belongs to the step after the last one."""
 
     step: Step | None = None
     value: Number
 
 
 class TrialReportIn(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trial says of its metric.
+    """The values of the metric that a trial reports.
 
-    ``asks``: the trial waits for the answer, and ends by itself when it is pruned. ``trial``: its
+    ``asks``: the trial reads the answer, and ends by itself when it is pruned. ``trial``: its
     number, where a worker runs it.
     """
 
@@ -42,14 +42,14 @@ class TrialReportIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuggestionIn(Parameter, frozen=True, kw_only=True):
-    """A parameter that a trial defines as it runs; ``trial``: see ``TrialReportIn``."""
+    """A parameter that a running trial defines; ``trial``: see ``TrialReportIn``."""
 
     name: ParameterName
     trial: TrialNumber | None = None
 
 
 class EndedTrialIn(msgspec.Struct, frozen=True, kw_only=True):
-    """How a trial ended that a worker ran.
+    """The end of a trial that a worker ran.
 
     Attributes:
         error: why it failed; empty: it did not.
@@ -69,7 +69,7 @@ class EndedTrialIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerIn(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has done, and how many trials more it would take.
+    """A worker's report of ended trials, and the number of trials that it can take.
 
     Attributes:
         returned: trials that it took and does not run.
@@ -81,7 +81,7 @@ class WorkerIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakenTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial that a worker is to run, with its command and what its environment says of it."""
+    """A trial for a worker to run, with its command and the variables of its environment."""
 
     trial: int
     command: Sequence[str] = ()
@@ -89,15 +89,15 @@ class TakenTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakenTrials(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is to run now; nothing: it has nothing more to do and ends."""
+    """The trials for a worker to run now; without any the worker ends."""
 
     items: Sequence[TakenTrial] = ()
 
 
 class BestIn(msgspec.Struct, frozen=True, kw_only=True):
-    """What to make of the best trial.
+    """The kind, name and command of a workload to make from the best trial.
 
-    ``command`` replaces the experiment's own; parameters take their places in it.
+    ``command`` replaces the experiment's own; the parameters are filled into it.
     """
 
     kind: Literal["training", "inference"] = "training"
@@ -106,26 +106,26 @@ class BestIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries of a study's log."""
+    """The range of entries of a study's log to read."""
 
     first: Annotated[int, Constraint(ge=0, le=2**53)] = 0
     limit: Annotated[int, Constraint(ge=1, le=10_000)] = 10_000
 
 
 class TrialLogQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose log."""
+    """The trial whose log is read."""
 
     trial: TrialNumber
 
 
 class TrialAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the trial is pruned: it should end."""
+    """The answer to a trial's report: whether it is pruned, and should end."""
 
     should_prune: bool
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """The value of a parameter."""
+    """The value that was chosen for a parameter."""
 
     value: Any
 

@@ -1,4 +1,4 @@
-"""Forms of values that need more than a pattern: for each a check, and a sentence of what is right.
+"""Checks of values that a pattern cannot express, each with a sentence that says what is right.
 
 ``carrel_schema.constraints.Form`` names them; a form that has no check here cannot be used.
 """
@@ -29,7 +29,7 @@ CLAIM: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A check that returns the value or refuses it, and what JSON Schema can say of it."""
+    """A check that returns the value or refuses it, and its description in JSON Schema."""
 
     check: Callable[[Any], Any]
     schema: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a gateway tells of the requests that it passes on, and asks about who comes."""
+"""Reports of the gateway about requests, and its questions about callers."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ Uid = Annotated[ShortText, Constraint(min_length=1, max_length=64)]
 
 
 class LoadIn(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload's requests; see ``workloads.loads.LoadReport``."""
+    """The load of one workload; see ``workloads.loads.LoadReport``."""
 
     uid: Uid
     in_flight: Count = 0
@@ -26,7 +26,7 @@ class LoadIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadsIn(msgspec.Struct, frozen=True, kw_only=True):
-    """Of some workloads, or with ``everything`` of all that it has addresses for."""
+    """The loads of some workloads, or with ``everything`` of all that the gateway serves."""
 
     gateway: Uid
     everything: bool = False
@@ -34,13 +34,13 @@ class LoadsIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskIn(msgspec.Struct, frozen=True, kw_only=True):
-    """The token that a task of some workload came with."""
+    """The task token that a request to the gateway had."""
 
     token: Annotated[str, Constraint(min_length=1, max_length=512)]
 
 
 class TaskOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose work it is that came with a task token."""
+    """The workload that a task token belongs to, and its user."""
 
     user: str
     project: str

@@ -19,8 +19,8 @@ class ProjectChanges(ProjectFields, frozen=True, kw_only=True):
     """Changes of a project.
 
     Attributes:
-        resource_version: refuses them if it is no longer the stored one.
-        node_group_limits: limits to set; null takes the limit of a group away, or all of them.
+        resource_version: the changes are refused if this is no longer the stored version.
+        node_group_limits: limits to set; null removes the limit of a group, or all limits.
         node_group_quotas: quotas to set, likewise.
     """
 
@@ -34,7 +34,7 @@ class ProjectsChange(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         projects: their names, each once.
-        changes: what each of them gets; what is left out stays.
+        changes: the changes of each project; fields left out stay.
     """
 
     projects: Annotated[list[ProjectName], Constraint(min_length=1, max_length=200)]

@@ -20,19 +20,19 @@ class NoQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DryRun(msgspec.Struct, frozen=True, kw_only=True):
-    """``dry_run``: tell what would happen and write nothing."""
+    """Whether a change is only tried: ``dry_run`` answers its effect and writes nothing."""
 
     dry_run: bool = False
 
 
 class DeletionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """``children``: also all live work that it submitted, and that those did."""
+    """Whether a deletion includes ``children``: live work that it submitted, and theirs."""
 
     children: bool = False
 
 
 class WorkloadFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which workloads to list.
+    """The conditions for workloads in a list.
 
     Parts of composite work (trials, replicas) come only when asked for: by ``parts``, by their
     kind, or by a label. ``search`` stands in their name or in their user's.
@@ -51,7 +51,7 @@ class WorkloadFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of which log.
+    """The task and the part of its log to read.
 
     ``index`` ``all``: the logs of all tasks as one; ``tail`` counts the lines of each of them.
     """
@@ -65,54 +65,54 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which curves, thinned to how many points each."""
+    """The curves to read, and the most points of each."""
 
     name: Annotated[list[ShortText], Constraint(max_length=200)] = []
     max_points: Annotated[int, Constraint(ge=2, le=2000)] = 500
 
 
 class ExecQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run beside which task; a shell when nothing is said."""
+    """The command to run next to a task; a shell by default."""
 
     command: Annotated[list[Text], Constraint(max_length=256)] = []
     index: TaskIndex = 0
 
 
 class CommandQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run beside which task."""
+    """The command to run next to a task."""
 
     command: Annotated[list[Text], Constraint(min_length=1, max_length=256)]
     index: TaskIndex = 0
 
 
 class FilePathQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which file, by its path in its folder."""
+    """The file to read, by its path in its folder."""
 
     path: FilePath
 
 
 class FileQuery(FilePathQuery, frozen=True, kw_only=True):
-    """Which file of which task; relative to the folder that the task works in."""
+    """The task and the path of a file; relative to the task's working folder."""
 
     index: TaskIndex = 0
 
 
 class FileWriteQuery(FileQuery, frozen=True, kw_only=True):
-    """Which part of a file: where it begins in bytes, and whether more follows."""
+    """The part of a file to write: where it begins in bytes, and whether more follows."""
 
     offset: Annotated[int, Constraint(ge=0, le=2**50)] = 0
     more: bool = False
 
 
 class ForwardQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which port of which task."""
+    """The task and the port to connect to."""
 
     port: Annotated[int, Constraint(ge=1, le=65_535)]
     index: TaskIndex = 0
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which workloads' events; ``routed``: only of those that the gateway has addresses for."""
+    """The workloads whose events are streamed; ``routed``: those that the gateway serves."""
 
     project: Name | None = None
     kind: WorkloadKind | None = None
@@ -120,14 +120,14 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of the queue: at most ``limit`` entries behind the position ``after``."""
+    """The part of the queue to read: at most ``limit`` entries behind the position ``after``."""
 
     limit: Annotated[int, Constraint(ge=1, le=1000)] | None = None
     after: Annotated[int, Constraint(ge=0, le=10_000_000)] = 0
 
 
 class GpuUseQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose GPUs' use: uids of workloads."""
+    """The workloads whose GPU use is read, by uid."""
 
     uid: Annotated[list[ShortText], Constraint(max_length=100)] = []
 
@@ -136,7 +136,7 @@ UsageKey = Literal["department", "project", "user", "workload", "kind", "gpu-typ
 
 
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose use in which span of time (epoch seconds; the last seven days by default)."""
+    """The grouping and the span of a usage report (epoch seconds; by default seven days)."""
 
     by: UsageKey = "project"
     since: EpochSeconds | None = None
@@ -144,17 +144,17 @@ class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageTableQuery(UsageQuery, frozen=True, kw_only=True):
-    """``format``: of the file; without it the header Accept says it, else it is CSV."""
+    """The ``format`` of a usage file; by default that of the header Accept, else CSV."""
 
     format: Literal["csv", "parquet"] | None = None
 
 
 class UsageSeriesQuery(UsageQuery, frozen=True, kw_only=True):
-    """How use over time is divided, and of whom.
+    """The division of use over time, and the lines that it has.
 
     Attributes:
-        buckets: into how many equal parts the span of time is divided.
-        largest: only of so many that hold most GPU-hours in it; ``None``: of all.
+        buckets: the number of equal parts that the span of time is divided into.
+        largest: the number of lines, those with most GPU-hours; ``None``: all.
     """
 
     buckets: Annotated[int, Constraint(ge=1, le=400)] = 30

@@ -34,12 +34,12 @@ class Validator(BaseModel):
 
     @property
     def given(self) -> frozenset[str]:
-        """The fields that the request had."""
+        """The names of the fields that the request had."""
         return frozenset(self.model_fields_set)
 
 
 class TextValidator(Validator):
-    """Base of those of query parameters, which arrive as text."""
+    """Base of the validators of query parameters, which arrive as text."""
 
     model_config = ConfigDict(strict=False)
 
@@ -50,7 +50,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 
 
 class PatchValidator(Validator):
-    """Base of those of changes, where nothing has a default."""
+    """Base of the validators of changes, whose fields have no defaults."""
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
 
@@ -59,7 +59,7 @@ class PatchValidator(Validator):
 def validator_of(
     struct: type[msgspec.Struct], base: type[Validator] = Validator
 ) -> type[Validator]:
-    """The validator of a structure as a request."""
+    """Make the validator of a structure as a request."""
     found: dict[str, Any] = {
         field.name: (hint(field.hint), _default(field)) for field in _asked(struct)
     }
@@ -78,7 +78,7 @@ def validator_of(
 
 @cache
 def patch_of(struct: type[msgspec.Struct]) -> type[Validator]:
-    """The validator of changes to a structure: what is left out stays, objects are merged."""
+    """Make the validator of changes to a structure: fields left out stay, objects are merged."""
     found: dict[str, Any] = {
         field.name: (hint(field.hint, changes=True), None) for field in _asked(struct)
     }
@@ -91,7 +91,7 @@ def patch_of(struct: type[msgspec.Struct]) -> type[Validator]:
 
 
 def _asked(struct: type[msgspec.Struct]) -> list[constraints.Field]:
-    """The fields of a request: first those of its own, which say what it is about."""
+    """List the fields of a request: its own first, then those of its bases."""
     order = {
         name: len(base.__mro__)
         for base in reversed(struct.__mro__)
@@ -110,7 +110,7 @@ def _after(check: Callable[[Any], None]) -> Callable[[Any], Any]:
 
 
 def read(struct: type[StructT], content: bytes | Mapping[str, Any]) -> StructT:
-    """The structure, from JSON or from what was read from it; raises ``ValidationError``."""
+    """Read a structure from JSON, encoded or decoded; raises ``ValidationError``."""
     validator = validator_of(struct)
     if isinstance(content, bytes):
         model = validator.model_validate_json(content)
@@ -120,18 +120,18 @@ def read(struct: type[StructT], content: bytes | Mapping[str, Any]) -> StructT:
 
 
 def read_text(struct: type[StructT], texts: Mapping[str, Any]) -> StructT:
-    """The structure from query parameters; raises ``ValidationError``."""
+    """Read a structure from query parameters; raises ``ValidationError``."""
     model = validator_of(struct, TextValidator).model_validate(texts)
     return msgspec.convert(model, struct, from_attributes=True)
 
 
 def read_changes(struct: type[msgspec.Struct], content: bytes) -> dict[str, Any]:
-    """What is to change, by field; raises ``ValidationError``."""
+    """Read changes by field; raises ``ValidationError``."""
     return patch_of(struct).model_validate_json(content).model_dump(exclude_unset=True)
 
 
 def hint(asked: Any, *, changes: bool = False) -> Any:
-    """A type of the schema as pydantic takes it."""
+    """Convert a type of the schema to pydantic's form."""
     origin, arguments = get_origin(asked), get_args(asked)
     if isinstance(asked, type) and issubclass(asked, msgspec.Struct):
         return patch_of(asked) if changes else validator_of(asked)

@@ -1,4 +1,4 @@
-"""Requests about workloads: several at once, claim, report, sign of life, changes of endpoints."""
+"""Requests about workloads: batches, changes, claims, reports and activity."""
 
 from typing import Annotated, Any, Final
 
@@ -32,18 +32,18 @@ Count = Annotated[int, Constraint(ge=0, le=100_000)]
 
 
 class WorkloadBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Workloads to create together. Each has a name, which makes repeating the request safe."""
+    """Workloads to create together. Each has a name, so that repeating the request is safe."""
 
     items: Annotated[list[WorkloadCreate], Constraint(min_length=1, max_length=MOST_ITEMS)]
 
     @property
     def projects(self) -> frozenset[tuple[str, str]]:
-        """All projects that it is about, with the kinds of work there."""
+        """The projects of the batch, with the kinds of work for each."""
         return frozenset((item.project, item.kind) for item in self.items)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workspace that got its turn is to run; ``external``: the Hub runs it itself."""
+    """The command for a held workspace to run; ``external``: the Hub runs the server itself."""
 
     command: Command = []
     environment: Environment = {}
@@ -54,9 +54,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What may change after submission; ``services.changes`` says when.
+    """The fields that may change after submission; ``services.changes`` says when.
 
-    Whatever replicas of an endpoint run makes a new revision. A label that is null is removed.
+    A change of what an endpoint's replicas run makes a new revision. A null label is removed.
     """
 
     priority: Priority = ""
@@ -80,26 +80,26 @@ class WorkloadChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sharing(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may come in by a route from now on; ``route`` is its name, empty for the first."""
+    """The access to a route from now on; ``route`` is its name, empty for the first."""
 
     access: Access
     route: ShortText = ""
 
 
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):
-    """Work to be run again; ``changes`` are fields of its request that are to be otherwise."""
+    """A request to run work again; ``changes`` are the fields of its request that differ."""
 
     changes: Annotated[dict[ShortText, Any], Constraint(max_length=64)] = {}
 
 
 class ReportIn(Reported, frozen=True, kw_only=True):
-    """What a job says about itself; without a time it is of now."""
+    """A job's report; without ``at`` it is of now."""
 
     at: EpochSeconds | None = None
 
 
 class ActivityIn(msgspec.Struct, frozen=True, kw_only=True):
-    """A workspace's sign of life; times are epoch seconds, ``at`` defaults to now."""
+    """Activity of a workspace; times are epoch seconds, ``at`` is now by default."""
 
     server_name: ShortText = ""
     at: EpochSeconds | None = None

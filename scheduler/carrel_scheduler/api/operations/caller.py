@@ -1,4 +1,4 @@
-"""The caller, its workspace's sign of life, and the API itself."""
+"""Operations about the caller, the activity of workspaces, and the API itself."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ DEFAULT_PROJECT: Final = "default_project"
 
 @Operation("GET", "/whoami", access=Access.USER, answers={200: WhoAmI}, for_jobs=True)
 async def whoami(call: Call) -> Answer:
-    """Who the token belongs to."""
+    """Answer who the caller is, and with which roles and permissions."""
     caller = call.visitor.person
     visible = [project.meta.name for project in await call.services.projects.visible(caller)]
     own = [name for name in visible if name in caller.projects] or visible
@@ -50,7 +50,7 @@ async def whoami(call: Call) -> Answer:
     problems=(409,),
 )
 async def read_cluster_access(call: Call) -> Answer:
-    """How the caller reaches the API server of the cluster: no credential, only where and how."""
+    """Answer how the caller reaches the cluster's API server, without any credential."""
     deps = call.services.deps
     if deps.cluster_access is None:
         raise problems.Conflicting(
@@ -76,7 +76,7 @@ async def read_cluster_access(call: Call) -> Answer:
     audited=False,
 )
 async def workspace_activity(call: Call) -> Answer:
-    """The sign of life of the caller's workspace; answers the limits that are coming."""
+    """Record activity of the caller's workspace, and answer its next time limits."""
     body: ActivityIn = call.body
     deps = call.services.deps
     sign = Activity(
@@ -94,7 +94,7 @@ async def workspace_activity(call: Call) -> Answer:
 
 @Operation("GET", "/openapi.json", access=Access.USER, answers={200: dict})
 async def openapi(call: Call) -> Answer:
-    """This API as an OpenAPI 3.1 document."""
+    """Answer this API as an OpenAPI 3.1 document."""
     return Answer(call.services.document)
 
 
@@ -109,7 +109,7 @@ async def openapi(call: Call) -> Answer:
     rooted=True,
 )
 async def prometheus_metrics(call: Call) -> Answer:
-    """Prometheus metrics."""
+    """Answer the scheduler's metrics in Prometheus' text format."""
     return Answer(await call.services.metrics.text(), media=MEDIA_TYPE)
 
 

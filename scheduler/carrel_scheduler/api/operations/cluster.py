@@ -1,4 +1,4 @@
-"""Nodes and devices, the queue, use."""
+"""Operations on nodes, devices and the queue."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ WEEK_SECONDS: Final = 7 * 86_400.0
 
 @Operation("GET", "/nodes", access=Access.USER, answers={200: answers.NodeList})
 async def list_nodes(call: Call) -> Answer:
-    """Nodes and devices, and who holds them."""
+    """List nodes with their devices and the workloads that hold them."""
     found = call.services.deps.live.nodes()
     viewer = call.visitor.person
     return Answer(answers.NodeList(items=[redact.node(node, viewer) for node in found]))
@@ -23,7 +23,7 @@ async def list_nodes(call: Call) -> Answer:
 
 @Operation("GET", "/nodes/{node}", access=Access.USER, answers={200: NodeView})
 async def read_node(call: Call) -> Answer:
-    """One node."""
+    """Read one node."""
     for found in call.services.deps.live.nodes():
         if found.name == call.path["node"]:
             return Answer(redact.node(found, call.visitor.person))
@@ -32,7 +32,7 @@ async def read_node(call: Call) -> Answer:
 
 @Operation("POST", "/nodes/{node}/report", access=Access.NODE, body=NodeReport, answers={204: None})
 async def report_node(call: Call) -> Answer:
-    """What the agent on a node sees of its GPUs; of that agent."""
+    """Record what a node's agent measured of its GPUs; only that agent may call it."""
     report: NodeReport = call.body
     known = {device.index for device in report.devices}
     if len(known) < len(report.devices):
@@ -55,7 +55,7 @@ async def report_node(call: Call) -> Answer:
     problems=(409,),
 )
 async def uncordon_device(call: Call) -> Answer:
-    """Return a GPU to service that health checks took out; new trouble takes it out again."""
+    """Return a GPU to service that a health check took out; a failed check takes it out again."""
     name, index = call.path["node"], call.path["index"]
     found = next((one for one in call.services.deps.live.nodes() if one.name == name), None)
     devices = {str(device.index): device for device in found.devices} if found else {}
@@ -74,7 +74,7 @@ async def uncordon_device(call: Call) -> Answer:
     "GET", "/faults", access=Access.ADMIN, permission="faults:read", answers={200: FaultList}
 )
 async def read_faults(call: Call) -> Answer:
-    """What the scheduler has set aside because it could not be processed, and broken invariants."""
+    """List the inputs that the scheduler could not process, and the invariants found violated."""
     found = call.services.deps.live.faults()
     set_aside = [
         SetAsideInput(
@@ -94,7 +94,7 @@ async def read_faults(call: Call) -> Answer:
     "GET", "/queue", access=Access.USER, query=queries.QueueQuery, answers={200: answers.Queue}
 )
 async def read_queue(call: Call) -> Answer:
-    """Waiting workloads in the order of service."""
+    """List pending workloads in the order in which they are considered."""
     query: queries.QueueQuery = call.query
     viewer, begin = call.visitor.person, query.after
     end = None if query.limit is None else begin + query.limit
@@ -110,7 +110,7 @@ async def read_queue(call: Call) -> Answer:
     answers={200: answers.GpuUseList},
 )
 async def read_gpu_use(call: Call) -> Answer:
-    """What the GPUs of some workloads did since they started, or since the scheduler did."""
+    """Read GPU utilization and memory of workloads since they, or the scheduler, started."""
     query: queries.GpuUseQuery = call.query
     viewer, live = call.visitor.person, call.services.deps.live
     found = {uid: live.gpu_use(uid) for uid in query.uid}

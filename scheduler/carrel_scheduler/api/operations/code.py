@@ -1,4 +1,4 @@
-"""The code of jobs: members of a project upload it, and its tasks fetch it with their tokens."""
+"""Operations on the code of jobs: members of a project upload it, tasks fetch it."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final
@@ -30,7 +30,7 @@ AT_ONCE: Final = 8
     for_jobs=True,
 )
 async def upload_code(call: Call) -> Answer:
-    """Upload the list of a folder's files; answers which chunks of them have to be sent."""
+    """Upload the list of a folder's files, and answer which chunks of them have to be sent."""
     project, store = await _project(call), call.services.deps.code
     try:
         folder = code.decode(call.body)
@@ -81,7 +81,7 @@ async def upload_chunk(call: Call) -> Answer:
     media=BYTES,
 )
 async def read_code(call: Call) -> Answer:
-    """The list of files of the job's working folder."""
+    """Read the list of files of the job's working folder."""
     return Answer(await _folder(call), media=BYTES)
 
 
@@ -95,7 +95,7 @@ async def read_code(call: Call) -> Answer:
     media=BYTES,
 )
 async def read_code_content(call: Call) -> Stream:
-    """The content of all files of the job's working folder, one behind the other as listed."""
+    """Read all files of the job's working folder, concatenated in the order of the list."""
     folder = msgspec.json.decode(await _folder(call), type=code.CodeFolder)
     chunks = [chunk for file in folder.files for chunk in file.chunks]
     return Stream(_content(call, chunks), media=BYTES, ends=True)
@@ -111,7 +111,7 @@ async def _content(call: Call, chunks: Sequence[str]) -> AsyncGenerator[bytes, N
 
 
 async def _project(call: Call) -> str:
-    """The project of the path, which has to be there. Raises ``Missing``."""
+    """Find the project that the path names. Raises ``Missing`` if there is none."""
     project = call.path["project"]
     await call.services.projects.get(project)
     return project

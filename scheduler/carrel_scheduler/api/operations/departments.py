@@ -1,4 +1,4 @@
-"""Departments, and whether all quotas fit together: for admins."""
+"""Operations on departments, and the check of all quotas; for administrators."""
 
 from collections import Counter
 from typing import Final
@@ -17,7 +17,7 @@ from carrel_schema.scopes import PLATFORM, Scope
 
 @Operation("GET", DEPARTMENTS, access=Access.USER, answers={200: answers.DepartmentList})
 async def list_departments(call: Call) -> Answer:
-    """The departments that the caller may see."""
+    """List the departments that the caller may see."""
     person = call.visitor.person
     found = [
         one
@@ -38,7 +38,7 @@ async def list_departments(call: Call) -> Answer:
     problems=(409,),
 )
 async def put_department(call: Call) -> Answer:
-    """Make a department, or give it exactly these rules."""
+    """Create a department, or replace its rules."""
     body: DepartmentFields = call.body
     made = await call.services.departments.put(call.path["name"], body, call.visitor.person)
     return Answer(convert.department_out(made))
@@ -55,7 +55,7 @@ async def put_department(call: Call) -> Answer:
     audited=False,
 )
 async def preview_department(call: Call) -> Answer:
-    """What a department with these rules would start and preempt at once; nothing is written."""
+    """Answer what a change of a department would start and preempt; nothing is written."""
     name, person = call.path["name"], call.visitor.person
     return Answer(await call.services.departments.preview(name, call.body, person))
 
@@ -84,7 +84,7 @@ async def delete_department(call: Call) -> Answer:
     answers={200: answers.QuotaFindings},
 )
 async def list_quota_findings(call: Call) -> Answer:
-    """Guarantees that cannot all be kept, and limits and weights without effect."""
+    """List quotas that cannot all be met, and limits and weights without effect."""
     deps = call.services.deps
     projects = (await deps.ledger.list(Project)).items
     departments = await call.services.departments.all()

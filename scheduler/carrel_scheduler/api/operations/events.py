@@ -26,7 +26,7 @@ MEDIA: Final = "text/event-stream"
     for_jobs=True,
 )
 async def stream_events(call: Call) -> Stream:
-    """Server-sent events of all visible workloads."""
+    """Stream events of all workloads that the caller sees, as server-sent events."""
     query: queries.EventFilter = call.query
     wanted = Filter(
         project=query.project or "", kind=query.kind or "", routed=query.routed, after=_after(call)
@@ -46,7 +46,7 @@ async def stream_events(call: Call) -> Stream:
     for_jobs=True,
 )
 async def stream_workload_events(call: Call) -> Stream:
-    """Server-sent events of one workload."""
+    """Stream events of one workload, as server-sent events."""
     meta = call.workload.meta
     return _stream(call, Filter(project=meta.project, uid=meta.uid, after=_after(call)))
 

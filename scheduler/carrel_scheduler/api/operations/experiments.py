@@ -1,4 +1,4 @@
-"""Experiments: their trials, the best of them, the study's log; what a trial says and asks."""
+"""Operations on experiments: trials, the best trial, the study's log, reports and suggestions."""
 
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from carrel_schema.sections import Parameter
 
 
 async def _trial(call: Call, number: int | None) -> Workload:
-    """The workload that speaks for a trial: its own, or the worker that has it."""
+    """Find the workload that acts for a trial: the trial's own, or the worker that runs it."""
     found = call.workload
     if found.spec.trial is None or found.spec.trial.worker != (number is not None):
         raise problems.Conflicting(Code.NOT_A_TRIAL, "Only a trial of an experiment can do this")
@@ -43,7 +43,7 @@ async def _trial(call: Call, number: int | None) -> Workload:
     for_jobs=True,
 )
 async def list_trials(call: Call) -> Answer:
-    """All trials of an experiment with their parameters, values and errors."""
+    """List all trials of an experiment with their parameters, values and errors."""
     spec, owner, deps = experiment_of(call), call.workload, call.services.deps
     found = await deps.trials.table(owner)
     parts = await deps.ledger.list(
@@ -62,7 +62,7 @@ async def list_trials(call: Call) -> Answer:
 
 
 def _part(trial: Trial) -> int:
-    """The number of the part that runs it or did."""
+    """Answer the number of the part that runs the trial, or ran it."""
     return trial.number if trial.run is None else trial.run.worker
 
 
@@ -100,7 +100,7 @@ def _shown(trial: Trial, part: Workload | None, now: float) -> answers.TrialOut:
     for_jobs=True,
 )
 async def draft_best(call: Call) -> Answer:
-    """The body of a workload with the best trial's parameters, to be submitted."""
+    """Make the request of a workload with the best trial's parameters, for the caller to submit."""
     experiment_of(call)
     body: models.BestIn = call.body
     owner, status = call.workload, call.workload.status.experiment
@@ -161,7 +161,7 @@ async def draft_best(call: Call) -> Answer:
     for_jobs=True,
 )
 async def read_study_log(call: Call) -> Answer:
-    """The study as a log that Optuna's journal storage reads."""
+    """Read the study as a log in the format of Optuna's journal storage."""
     spec = experiment_of(call)
     query: models.LogQuery = call.query
     if spec.map:
@@ -190,7 +190,7 @@ async def read_study_log(call: Call) -> Answer:
     problems=(409,),
 )
 async def report_trial(call: Call) -> Answer:
-    """A trial says how good it is and asks whether to go on."""
+    """Record values of a trial's metric, and answer whether the trial is pruned."""
     body: models.TrialReportIn = call.body
     trial, deps = await _trial(call, body.trial), call.services.deps
     values = [(one.step, one.value) for one in body.values]
@@ -215,7 +215,7 @@ async def report_trial(call: Call) -> Answer:
     problems=(409,),
 )
 async def suggest_parameter(call: Call) -> Answer:
-    """A trial defines a parameter as it runs; asked again, it gets the same value."""
+    """Suggest a value for a parameter of a running trial; repeated calls get the same value."""
     body: models.SuggestionIn = call.body
     trial = await _trial(call, body.trial)
     parameter = msgspec.convert(body, Parameter, from_attributes=True)

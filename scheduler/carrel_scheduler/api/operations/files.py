@@ -1,4 +1,4 @@
-"""Files of work: artifacts and checkpoints, and those of a running task in both directions.
+"""Operations on files of work: artifacts, checkpoints, and the files of running tasks.
 
 What a task wrote is never shown as a page: it is an attachment, and sandboxed should a browser
 open it all the same.
@@ -46,7 +46,7 @@ def attachment(path: str) -> Mapping[str, str]:
     answers={200: Artifacts},
 )
 async def list_artifacts(call: Call) -> Answer:
-    """The files that a workload keeps beyond its end."""
+    """List the files that are kept after a workload has ended."""
     return Answer(await call.services.copies.artifacts(call.workload))
 
 
@@ -61,7 +61,7 @@ async def list_artifacts(call: Call) -> Answer:
     media=BYTES,
 )
 async def read_artifact(call: Call) -> Stream:
-    """The content of one of them."""
+    """Read the content of an artifact."""
     query: FilePathQuery = call.query
     pieces = call.services.copies.read(folder_of(Area.ARTIFACTS, call.workload), query.path)
     return Stream(pieces, media=BYTES, ends=True, headers=attachment(query.path))
@@ -75,7 +75,7 @@ async def read_artifact(call: Call) -> Stream:
     answers={200: CheckpointList},
 )
 async def list_checkpoints(call: Call) -> Answer:
-    """The checkpoints of a workload, oldest first."""
+    """List the checkpoints of a workload, oldest first."""
     return Answer(await call.services.copies.checkpoints(call.workload))
 
 
@@ -90,7 +90,7 @@ async def list_checkpoints(call: Call) -> Answer:
     problems=(409,),
 )
 async def keep_checkpoint(call: Call) -> Answer:
-    """Keep a copy of a checkpoint beyond its work, under a name."""
+    """Copy a checkpoint under a name; the copy stays when the workload is removed."""
     body: KeepRequest = call.body
     kept = await call.services.copies.keep(call.workload, call.path["checkpoint"], body)
     return Answer(kept, 201)
@@ -104,7 +104,7 @@ async def keep_checkpoint(call: Call) -> Answer:
     answers={200: CopyList},
 )
 async def list_kept_checkpoints(call: Call) -> Answer:
-    """The checkpoints that people keep in a project."""
+    """List the copies of checkpoints that are kept in a project."""
     items = await call.services.copies.listed("checkpoint", call.path["project"])
     return Answer(CopyList(items=items))
 
@@ -118,7 +118,7 @@ async def list_kept_checkpoints(call: Call) -> Answer:
     problems=(409,),
 )
 async def delete_kept_checkpoint(call: Call) -> Answer:
-    """Keep a checkpoint no longer: its owner or an admin."""
+    """Delete a kept checkpoint; for its owner and administrators."""
     path, person = call.path, call.visitor.person
     await call.services.copies.delete(
         "checkpoint", path["project"], path["checkpoint"], "1", person
@@ -139,7 +139,7 @@ async def delete_kept_checkpoint(call: Call) -> Answer:
     audited=True,
 )
 async def read_task_files(call: Call) -> Stream:
-    """A file or folder of a running task, as a tar archive; the path is one of the task's."""
+    """Read a file or folder of a running task as a tar archive, by its path in the task."""
     query: FileQuery = call.query
     task = running_task(call.workload, query.index)
     pieces = task_files.read(call.services.deps.files, task, query.path)
@@ -158,7 +158,7 @@ async def read_task_files(call: Call) -> Stream:
     problems=(409,),
 )
 async def write_task_file(call: Call) -> Answer:
-    """Write a piece of a file in a running task; the file is there with its last piece."""
+    """Write a part of a file in a running task; the file appears when its last part is written."""
     query: FileWriteQuery = call.query
     task = running_task(call.workload, query.index)
     await task_files.write(

@@ -1,4 +1,4 @@
-"""What only the gateway calls."""
+"""Operations that only the gateway calls."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ from carrel_schema.objects import Workload
 
 @Operation("POST", "/gateway/loads", access=Access.GATEWAY, body=LoadsIn, answers={204: None})
 async def report_loads(call: Call) -> Answer:
-    """Requests in flight and counted, by workload; of the gateway."""
+    """Record requests in flight and request counts of workloads; only the gateway calls it."""
     body: LoadsIn = call.body
     reports = [LoadReport(**msgspec.structs.asdict(one)) for one in body.items]
     call.services.deps.loads.take(body.gateway, reports, everything=body.everything)
@@ -35,7 +35,7 @@ async def report_loads(call: Call) -> Answer:
     problems=(404,),
 )
 async def identify_task(call: Call) -> Answer:
-    """Whose work comes with a task token, while that work has a task; of the gateway."""
+    """Answer whose work a task token is of, while it has a task; only the gateway calls it."""
     body: TaskIn = call.body
     deps = call.services.deps
     uid = deps.task_tokens.uid(body.token)

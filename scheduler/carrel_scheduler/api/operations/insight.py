@@ -1,4 +1,4 @@
-"""A workload seen from close by: logs, history, curves, reports."""
+"""Operations on the logs, history and metrics of a workload, and on reports of jobs."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
@@ -33,7 +33,7 @@ MOST_ROWS: Final = 10_000
     for_jobs=True,
 )
 async def read_logs(call: Call) -> Stream:
-    """The output of one task or, by `index=all`, of all, or of its parts; `follow`: to the end."""
+    """Read the output of a task, or with `index=all` of all tasks or parts; `follow` streams."""
     media = "text/plain; charset=utf-8"
     return Stream(_log_pieces(call), media, ends=not call.query.follow)
 
@@ -89,7 +89,7 @@ def _pieces_of(call: Call, query: queries.LogQuery) -> AsyncIterator[bytes]:
     for_jobs=True,
 )
 async def read_history(call: Call) -> Answer:
-    """State changes and decisions, oldest first."""
+    """Read a workload's changes of phase and the decisions about it, oldest first."""
     ledger, uid, viewer = call.services.deps.ledger, call.workload.meta.uid, call.visitor.person
     transitions = await ledger.transitions(workload_uid=uid, limit=MOST_ROWS)
     decisions = await ledger.decisions(workload_uid=uid, limit=MOST_ROWS)
@@ -111,7 +111,7 @@ async def read_history(call: Call) -> Answer:
     for_jobs=True,
 )
 async def read_metrics(call: Call) -> Answer:
-    """Curves that the job reported."""
+    """Read the metrics that the job reported, as curves."""
     query: queries.MetricQuery = call.query
     curves = await call.services.deps.ledger.metrics(
         call.workload.meta.uid, names=query.name or None, max_points=query.max_points
@@ -134,7 +134,7 @@ async def read_metrics(call: Call) -> Answer:
     answers={204: None},
 )
 async def report(call: Call) -> Answer:
-    """A job says how it is going."""
+    """Record progress, metrics and checkpoints that a job reports."""
     body: ReportIn = call.body
     deps = call.services.deps
     said = convert.to_report(body, deps.clock())

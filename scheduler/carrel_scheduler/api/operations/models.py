@@ -1,4 +1,4 @@
-"""The models of a project: versions that runs made, and that endpoints serve."""
+"""Operations on the models of a project: versions that runs made, and that endpoints serve."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ VERSION: Final = f"{MODELS}/{{model}}/{{version}}"
     problems=(409,),
 )
 async def register_model(call: Call) -> Answer:
-    """Make the next version of a model of what a run kept."""
+    """Register the artifact or checkpoint of a run as the next version of a model."""
     body: ModelRequest = call.body
     project = call.path["project"]
     try:
@@ -43,7 +43,7 @@ async def register_model(call: Call) -> Answer:
 
 @Operation("GET", MODELS, access=Access.MEMBER, permission="models:read", answers={200: CopyList})
 async def list_models(call: Call) -> Answer:
-    """All versions of all models of a project."""
+    """List all versions of all models of a project."""
     return Answer(CopyList(items=await call.services.copies.listed("model", call.path["project"])))
 
 
@@ -55,7 +55,7 @@ async def list_models(call: Call) -> Answer:
     answers={200: CopyList},
 )
 async def read_model(call: Call) -> Answer:
-    """The versions of a model, the newest last."""
+    """List the versions of a model, the newest last."""
     path = call.path
     items = await call.services.copies.listed("model", path["project"], path["model"])
     if not items:
@@ -74,7 +74,7 @@ async def read_model(call: Call) -> Answer:
     problems=(409,),
 )
 async def delete_model(call: Call) -> Answer:
-    """Delete a version of a model: whoever registered it, or an admin. It is not given again."""
+    """Delete a version of a model; for its owner and administrators. Its number stays unused."""
     path = call.path
     await call.services.copies.delete(
         "model", path["project"], path["model"], path["version"], call.visitor.person
@@ -90,7 +90,7 @@ async def delete_model(call: Call) -> Answer:
     answers={200: Artifacts},
 )
 async def list_model_files(call: Call) -> Answer:
-    """The files of a version of a model."""
+    """List the files of a version of a model."""
     return Answer(await call.services.copies.files(await _folder(call)))
 
 
@@ -105,7 +105,7 @@ async def list_model_files(call: Call) -> Answer:
     media=BYTES,
 )
 async def read_model_file(call: Call) -> Stream:
-    """The content of one of them."""
+    """Read the content of a file of a model."""
     query: FilePathQuery = call.query
     pieces = call.services.copies.read(await _folder(call), query.path)
     return Stream(pieces, media=BYTES, ends=True, headers=attachment(query.path))

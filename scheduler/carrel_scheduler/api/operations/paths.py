@@ -1,4 +1,4 @@
-"""Where things of the API lie, below its root."""
+"""Paths of the API's resources, relative to its root."""
 
 from typing import Final
 

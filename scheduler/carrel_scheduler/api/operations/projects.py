@@ -24,7 +24,7 @@ def _shown(call: Call, project: Project) -> ProjectOut:
 
 @Operation("GET", PROJECTS, access=Access.USER, answers={200: answers.ProjectList})
 async def list_projects(call: Call) -> Answer:
-    """Projects that the caller sees, with their use."""
+    """List the projects that the caller sees, with what they use now."""
     use = call.services.deps.live.project_use()
     found = await call.services.projects.visible(call.visitor.person)
     items = [convert.project_out(project, use.get(project.meta.name)) for project in found]
@@ -35,7 +35,7 @@ async def list_projects(call: Call) -> Answer:
     "GET", PROJECT, access=Access.MEMBER, permission="projects:read", answers={200: ProjectOut}
 )
 async def read_project(call: Call) -> Answer:
-    """One project."""
+    """Read one project."""
     return Answer(_shown(call, await call.services.projects.get(call.path["project"])))
 
 
@@ -68,7 +68,7 @@ async def create_project(call: Call) -> Answer:
     problems=(409,),
 )
 async def change_project(call: Call) -> Answer:
-    """Change a project; a dry run says what would start and what would be preempted."""
+    """Change a project; a dry run answers which workloads would start and which be preempted."""
     patch: Mapping[str, Any] = call.body
     name = call.path["project"]
     if call.query.dry_run:
@@ -90,7 +90,7 @@ async def change_project(call: Call) -> Answer:
     problems=(404, 409),
 )
 async def change_projects(call: Call) -> Answer:
-    """Change several projects alike, all or none; a dry run says what all of it would do."""
+    """Change several projects alike, all or none; a dry run answers the effect of all."""
     body: ProjectsChange = call.body
     projects, person = call.services.projects, call.visitor.person
     if call.query.dry_run:
@@ -117,7 +117,7 @@ async def delete_project(call: Call) -> Answer:
     "GET", MEMBERS, access=Access.MEMBER, permission="members:read", answers={200: answers.Members}
 )
 async def list_members(call: Call) -> Answer:
-    """Who belongs to a project."""
+    """List the members of a project."""
     users = await call.services.projects.members(call.path["project"])
     return Answer(answers.Members(users=users))
 
@@ -126,7 +126,7 @@ async def list_members(call: Call) -> Answer:
     "PUT", MEMBER, access=Access.ADMIN, permission="members:update", answers={200: answers.Members}
 )
 async def add_member(call: Call) -> Answer:
-    """Make a user a member."""
+    """Add a user to a project."""
     path = call.path
     users = await call.services.projects.add_member(path["project"], path["user"])
     return Answer(answers.Members(users=users))
@@ -134,7 +134,7 @@ async def add_member(call: Call) -> Answer:
 
 @Operation("DELETE", MEMBER, access=Access.ADMIN, permission="members:update", answers={204: None})
 async def remove_member(call: Call) -> Answer:
-    """End a membership."""
+    """Remove a user from a project."""
     await call.services.projects.remove_member(call.path["project"], call.path["user"])
     return Answer(status=204)
 

@@ -1,4 +1,4 @@
-"""What a job hands back: written with its own token, read with its owner's rights."""
+"""Operations on results of jobs: written with the job's token, read with its owner's rights."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ RESULT: Final = f"{WORKLOAD}/result"
     problems=(409,),
 )
 async def write_result(call: Call) -> Answer:
-    """A job hands its result back, instead of an earlier one."""
+    """Store the result of a job; it replaces an earlier one."""
     if call.workload.spec.delete:
         raise problems.Conflicting(
             Code.BEING_DELETED, "The job is being deleted; nobody waits for its result"
@@ -43,7 +43,7 @@ async def write_result(call: Call) -> Answer:
     for_jobs=True,
 )
 async def read_result(call: Call) -> Answer:
-    """What a job handed back, as it did."""
+    """Read the result of a job, unchanged."""
     content = await call.services.deps.results.get(call.workload.meta.uid)
     if content is None:
         raise problems.Missing(Code.NO_RESULT, "The job has handed no result back")

@@ -1,4 +1,4 @@
-"""Workers of experiments: the trials that they take and end, and the outputs of maps."""
+"""Operations of an experiment's workers: taking and ending trials, and the outputs of maps."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ TURN_SECONDS: Final = 60.0
 
 
 def experiment_of(call: Call) -> ExperimentSpec:
-    """The experiment of the path; raises ``Conflicting`` for other work."""
+    """Find the experiment that the path names; raises ``Conflicting`` for other work."""
     spec = call.workload.spec.experiment
     if spec is None:
         raise problems.Conflicting(Code.NOT_AN_EXPERIMENT, "Only an experiment has trials")
@@ -46,7 +46,7 @@ def _worker(call: Call) -> Workload:
     problems=(409,),
 )
 async def take_trials(call: Call) -> Answer:
-    """A worker tells how its trials ended, and takes further ones."""
+    """Record how a worker's trials ended, and give it further trials."""
     worker, deps = _worker(call), call.services.deps
     body: models.WorkerIn = call.body
     ends = [_ended(one) for one in body.ended]
@@ -57,7 +57,7 @@ async def take_trials(call: Call) -> Answer:
 
 
 def _taken(trial: Trial, owner: Workload) -> models.TakenTrial:
-    """A trial as its worker needs it; an item of a map is no more than its number."""
+    """Describe a trial for its worker; an item of a map is described by its number alone."""
     if owner.spec.experiment is not None and owner.spec.experiment.map:
         return models.TakenTrial(trial=trial.number)
     return models.TakenTrial(
@@ -79,7 +79,7 @@ def _ended(one: models.EndedTrialIn) -> Ended:
 
 
 def _leaves(call: Call) -> bool:
-    """Whether the worker gives its place to work of its project that waits."""
+    """Decide whether the worker ends, so that pending work of its project gets its resources."""
     deps, status = call.services.deps, call.workload.status
     if status.started_at is None or deps.clock() - status.started_at < TURN_SECONDS:
         return False
@@ -98,7 +98,7 @@ def _leaves(call: Call) -> bool:
     problems=(409,),
 )
 async def read_trial_log(call: Call) -> Answer:
-    """The end of what a trial printed that a worker ran; the worker's own log has it all."""
+    """Read the end of the output of a trial that a worker ran; the worker's log has all of it."""
     experiment_of(call)
     query: models.TrialLogQuery = call.query
     found = await call.services.deps.trials.table(call.workload)
@@ -121,7 +121,7 @@ async def read_trial_log(call: Call) -> Answer:
     problems=(409,),
 )
 async def write_output(call: Call) -> Answer:
-    """A worker hands back what items of a map returned; the path is the SHA-256 of the body."""
+    """Store what items of a map returned; the path is the SHA-256 of the body."""
     worker, digest = _worker(call), call.path["digest"]
     found = digest_of(call.body)
     if found != digest:
@@ -147,7 +147,7 @@ async def write_output(call: Call) -> Answer:
     problems=(409,),
 )
 async def list_outputs(call: Call) -> Answer:
-    """The outputs that workers of a map have handed back so far."""
+    """List the outputs that workers of a map have stored so far."""
     experiment_of(call)
     names = await call.services.deps.results.outputs(call.workload.meta.uid)
     return Answer(answers.OutputNames(items=names))
@@ -164,7 +164,7 @@ async def list_outputs(call: Call) -> Answer:
     problems=(409,),
 )
 async def read_output(call: Call) -> Answer:
-    """What a worker handed back, as it did."""
+    """Read an output that a worker stored, unchanged."""
     experiment_of(call)
     results, uid = call.services.deps.results, call.workload.meta.uid
     name = call.path["digest"]

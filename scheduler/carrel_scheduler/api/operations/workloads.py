@@ -93,7 +93,7 @@ async def create_workloads(call: Call) -> Answer:
     for_jobs=True,
 )
 async def list_workloads(call: Call) -> Answer:
-    """Workloads that the caller sees, in the order of creation, or the newest first."""
+    """List the workloads that the caller sees, in the order of creation or the newest first."""
     query: queries.WorkloadFilter = call.query
     viewer = call.visitor.person
     projects = viewer.visible_projects() if query.project is None else [query.project]
@@ -132,12 +132,12 @@ async def list_workloads(call: Call) -> Answer:
     for_jobs=True,
 )
 async def read_workload(call: Call) -> Answer:
-    """One workload."""
+    """Read one workload."""
     return Answer(redact.workload(call.workload, call.visitor.person))
 
 
 def _actor(call: Call) -> str:
-    """Who asks: the Hub's spawner does it for the user whose workspace it is."""
+    """Find who acts: where the Hub's spawner calls, the user whose workspace it is."""
     person = call.visitor.person
     return call.workload.spec.user if person.spawner else person.name
 
@@ -152,7 +152,7 @@ def _actor(call: Call) -> str:
     problems=(409,),
 )
 async def change_workload(call: Call) -> Answer:
-    """Change a workload: labels, limits, its place in the queue; what an endpoint runs."""
+    """Change a workload: labels, limits, priority and size, or what an endpoint runs."""
     return _accepted(call, await call.services.changes.change(call.workload, call.body))
 
 
@@ -182,7 +182,7 @@ def _accepted(call: Call, changed: Workload) -> Answer:
     for_jobs=True,
 )
 async def delete_workload(call: Call) -> Answer:
-    """End and remove a workload with its files, without what it submitted itself."""
+    """Stop and delete a workload with its files; workloads that it submitted stay."""
     deleted = await call.services.control.delete(
         call.workload, _actor(call), children=call.query.children
     )
@@ -192,13 +192,13 @@ async def delete_workload(call: Call) -> Answer:
 
 @_steering(f"{WORKLOAD}/suspend")
 async def suspend_workload(call: Call) -> Answer:
-    """Stop a workload and keep its definition."""
+    """Suspend a workload: stop it and keep its definition."""
     return _accepted(call, await call.services.control.suspend(call.workload, _actor(call)))
 
 
 @_steering(f"{WORKLOAD}/resume")
 async def resume_workload(call: Call) -> Answer:
-    """Queue a stopped workload again."""
+    """Resume a suspended or stopped workload: queue it again."""
     return _accepted(call, await call.services.control.resume(call.workload))
 
 
@@ -211,7 +211,7 @@ async def resume_workload(call: Call) -> Answer:
     problems=(409,),
 )
 async def extend_workload(call: Call) -> Answer:
-    """Keep a workspace for the time that its project allows."""
+    """Extend the time limit of a workspace by what its project allows."""
     if call.workload.spec.kind != "workspace":
         raise problems.Conflicting(
             Code.NOT_A_WORKSPACE, "Only workspaces have limits that can be extended"
@@ -228,7 +228,7 @@ async def extend_workload(call: Call) -> Answer:
     problems=(409,),
 )
 async def claim_workload(call: Call) -> Answer:
-    """Give a workspace that got its turn its command."""
+    """Give a held workspace its command, once its resources are allocated."""
     body: Claim = call.body
     claimed = await call.services.deps.live.claim(
         call.workload.meta.uid,
@@ -254,7 +254,7 @@ async def claim_workload(call: Call) -> Answer:
     headers=("Idempotency-Key",),
 )
 async def rerun_workload(call: Call) -> Answer:
-    """Submit a workload's request again, with changes: its user only, whose files it has."""
+    """Submit a workload's request again, with changes and its files; for its own user only."""
     body: Rerun = call.body
     viewer, workload = call.visitor.person, call.workload
     if viewer.name != workload.spec.user:
@@ -281,7 +281,7 @@ async def rerun_workload(call: Call) -> Answer:
     problems=(409,),
 )
 async def share_route(call: Call) -> Answer:
-    """Open a port of running work to its project or to everyone, or close it again."""
+    """Change who may reach a port of running work: its user, its project or everyone."""
     body: Sharing = call.body
     changed = await call.services.changes.share(call.workload, body.route, body.access)
     return Answer(redact.workload(changed, call.visitor.person), 202)

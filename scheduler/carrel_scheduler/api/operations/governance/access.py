@@ -1,4 +1,4 @@
-"""Roles, access rules, and what the caller may do."""
+"""Operations on roles and access rules, and the check of the caller's permissions."""
 
 from typing import Annotated, Final
 
@@ -35,7 +35,7 @@ class PermissionQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 @Operation("GET", "/roles", access=Access.USER, answers={200: RoleList})
 async def list_roles(_call: Call) -> Answer:
-    """All roles and their permissions."""
+    """List all roles and their permissions."""
     return Answer(
         RoleList(
             items=[
@@ -53,7 +53,7 @@ async def list_roles(_call: Call) -> Answer:
 
 @Operation("GET", RULES, access=Access.USER, query=ScopeFilter, answers={200: AccessRuleList})
 async def list_access_rules(call: Call) -> Answer:
-    """The caller's own access rules, and those of scopes whose rules the caller may read."""
+    """List the caller's own access rules, and those of scopes whose rules the caller may read."""
     scope = None if call.query.scope is None else scope_of(call.query.scope)
     found = await call.services.access.visible(call.visitor.person, scope)
     return Answer(AccessRuleList(items=found))
@@ -69,7 +69,7 @@ async def list_access_rules(call: Call) -> Answer:
     answers={201: AccessRuleOut},
 )
 async def create_access_rule(call: Call) -> Answer:
-    """Give somebody a role in a scope."""
+    """Create an access rule: give a user or a group a role in a scope."""
     body: AccessRuleFields = call.body
     made = await call.services.access.grant(body, scope_of(body.scope), call.visitor.person)
     return Answer(made, 201, {"Location": call.address("access-rules", made.id)})
@@ -83,7 +83,7 @@ async def create_access_rule(call: Call) -> Answer:
     problems=(403, 404),
 )
 async def delete_access_rule(call: Call) -> Answer:
-    """Take a role away again."""
+    """Delete an access rule."""
     await call.services.access.revoke(call.path["rule"], call.visitor.person)
     return Answer(status=204)
 
@@ -96,7 +96,7 @@ async def delete_access_rule(call: Call) -> Answer:
     answers={200: PermissionCheck},
 )
 async def check_permission(call: Call) -> Answer:
-    """Whether the caller has a permission in a scope."""
+    """Check whether the caller has a permission in a scope."""
     query: PermissionQuery = call.query
     scope = scope_of(query.scope)
     return Answer(call.services.access.check(query.permission, scope, call.visitor.person))

@@ -21,7 +21,7 @@ PRICES: Final = "/prices"
     answers={200: answers.UsageList},
 )
 async def read_usage(call: Call) -> Answer:
-    """Use and its cost in a span of time, which ends now at the latest."""
+    """Read use and its cost in a span of time, which ends now at the latest."""
     return Answer(await call.services.accounting.usage(call.query, call.visitor.person))
 
 
@@ -36,7 +36,7 @@ async def read_usage(call: Call) -> Answer:
     problems=(409,),
 )
 async def read_usage_table(call: Call) -> Answer:
-    """Use and its cost as a table, in CSV or Parquet."""
+    """Read use and its cost as a table, in CSV or Parquet."""
     query = call.query
     parquet = query.format == "parquet" or (
         query.format is None and usage_tables.PARQUET in call.header("Accept")
@@ -55,13 +55,13 @@ async def read_usage_table(call: Call) -> Answer:
     answers={200: UsageSeries},
 )
 async def read_usage_series(call: Call) -> Answer:
-    """GPU-hours over a span of time, in equal parts."""
+    """Read GPU-hours over a span of time, in equal parts."""
     return Answer(await call.services.accounting.series(call.query, call.visitor.person))
 
 
 @Operation("GET", PRICES, access=Access.USER, answers={200: PricesOut})
 async def read_prices(call: Call) -> Answer:
-    """The price list."""
+    """Read the price list."""
     return Answer(await call.services.accounting.prices())
 
 
@@ -74,7 +74,7 @@ async def read_prices(call: Call) -> Answer:
     answers={200: PricesOut},
 )
 async def put_prices(call: Call) -> Answer:
-    """Replace the price list; costs of the past follow it."""
+    """Replace the price list; past costs are computed from it, too."""
     return Answer(await call.services.accounting.put_prices(call.body, call.visitor.person))
 
 

@@ -26,13 +26,13 @@ CHANNEL: Final = f"{CHANNELS}/{{name}}"
 
 @Operation("GET", "/alerts", access=Access.USER, answers={200: AlertList})
 async def list_alerts(call: Call) -> Answer:
-    """Alerts of the caller's projects; all for administrators."""
+    """List the alerts of the caller's projects; all for administrators."""
     return Answer(AlertList(items=await call.services.alerts.visible(call.visitor.person)))
 
 
 @Operation("GET", "/alert-rules", access=Access.USER, answers={200: AlertRuleList})
 async def list_alert_rules(call: Call) -> Answer:
-    """When a condition is an alert."""
+    """List the rules that say when a condition is an alert."""
     return Answer(AlertRuleList(items=await call.services.alerts.rules()))
 
 
@@ -46,7 +46,7 @@ async def list_alert_rules(call: Call) -> Answer:
     problems=(404,),
 )
 async def put_alert_rule(call: Call) -> Answer:
-    """Change a rule."""
+    """Change an alert rule."""
     made = await call.services.alerts.put_rule(call.path["name"], call.body, call.visitor.person)
     return Answer(made)
 
@@ -60,7 +60,7 @@ async def put_alert_rule(call: Call) -> Answer:
     problems=(404,),
 )
 async def reset_alert_rule(call: Call) -> Answer:
-    """Return a rule to what is built in."""
+    """Reset an alert rule to its built-in values."""
     await call.services.alerts.remove(RULE_KIND, call.path["name"])
     return Answer(status=204)
 
@@ -73,7 +73,7 @@ async def reset_alert_rule(call: Call) -> Answer:
     answers={200: SilenceList},
 )
 async def list_silences(call: Call) -> Answer:
-    """Silences that have not ended."""
+    """List the silences that have not ended."""
     return Answer(SilenceList(items=await call.services.alerts.silences()))
 
 
@@ -86,7 +86,7 @@ async def list_silences(call: Call) -> Answer:
     answers={201: SilenceOut},
 )
 async def create_silence(call: Call) -> Answer:
-    """Keep alerts from being told until a time."""
+    """Create a silence: matching alerts send no messages until a time."""
     made = await call.services.alerts.add_silence(call.body, call.visitor.person)
     return Answer(made, 201)
 
@@ -113,7 +113,7 @@ async def delete_silence(call: Call) -> Answer:
     answers={200: ChannelList},
 )
 async def list_notification_channels(call: Call) -> Answer:
-    """Who is told of alerts, and how sending goes."""
+    """List the channels of alerts, with the state of their delivery."""
     return Answer(ChannelList(items=await call.services.alerts.channels()))
 
 
@@ -126,7 +126,7 @@ async def list_notification_channels(call: Call) -> Answer:
     answers={200: ChannelOut},
 )
 async def put_notification_channel(call: Call) -> Answer:
-    """Make a channel, or replace it."""
+    """Create a channel, or replace it."""
     made = await call.services.alerts.put_channel(call.path["name"], call.body, call.visitor.person)
     return Answer(made)
 
@@ -153,7 +153,7 @@ async def test_notification_channel(call: Call) -> Answer:
     problems=(404,),
 )
 async def delete_notification_channel(call: Call) -> Answer:
-    """Remove a channel."""
+    """Delete a channel."""
     await call.services.alerts.remove(CHANNEL_KIND, call.path["name"])
     return Answer(status=204)
 

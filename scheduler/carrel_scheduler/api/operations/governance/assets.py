@@ -15,14 +15,14 @@ ASSET: Final = f"{ASSETS}/{{type}}/{{name}}"
 
 @Operation("GET", ASSETS, access=Access.USER, query=ScopeFilter, answers={200: AssetList})
 async def list_assets(call: Call) -> Answer:
-    """Assets that the caller may use."""
+    """List the assets that the caller may use."""
     scope = None if call.query.scope is None else scope_of(call.query.scope)
     return Answer(AssetList(items=await call.services.assets.visible(call.visitor.person, scope)))
 
 
 @Operation("GET", ASSET, access=Access.USER, query=InScope, answers={200: AssetOut})
 async def read_asset(call: Call) -> Answer:
-    """One asset."""
+    """Read one asset."""
     scope = scope_of(call.query.scope)
     person = call.visitor.person
     return Answer(await call.services.assets.get(_type(call), call.path["name"], scope, person))
@@ -38,7 +38,7 @@ async def read_asset(call: Call) -> Answer:
     problems=(403, 404, 409),
 )
 async def put_asset(call: Call) -> Answer:
-    """Make an asset, or replace it."""
+    """Create an asset, or replace it."""
     scope, person = scope_of(call.query.scope), call.visitor.person
     made = await call.services.assets.put(_type(call), call.path["name"], scope, call.body, person)
     return Answer(made)
@@ -48,7 +48,7 @@ async def put_asset(call: Call) -> Answer:
     "DELETE", ASSET, access=Access.USER, query=InScope, answers={204: None}, problems=(403, 404)
 )
 async def delete_asset(call: Call) -> Answer:
-    """Remove an asset; work that was put together from it goes on."""
+    """Delete an asset; work that uses it goes on."""
     scope, person = scope_of(call.query.scope), call.visitor.person
     await call.services.assets.delete(_type(call), call.path["name"], scope, person)
     return Answer(status=204)

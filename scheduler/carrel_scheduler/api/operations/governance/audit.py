@@ -62,7 +62,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     answers={200: AuditPage},
 )
 async def list_audit_entries(call: Call) -> Answer:
-    """Entries of the audit log, page by page."""
+    """List entries of the audit log, page by page."""
     query: AuditQuery = call.query
     audit = call.services.deps.ledger.audit
     where = AuditFilter(
@@ -135,7 +135,7 @@ async def verify_audit_log(call: Call) -> Answer:
     answers={200: AuditSettings},
 )
 async def read_audit_settings(call: Call) -> Answer:
-    """How long entries are kept, and where they are sent."""
+    """Read how long entries are kept, and where they are sent."""
     stored = (await call.services.deps.ledger.settings()).get(SETTING)
     return Answer(AuditSettings() if stored is None else msgspec.convert(stored, AuditSettings))
 
@@ -149,7 +149,7 @@ async def read_audit_settings(call: Call) -> Answer:
     answers={200: AuditSettings},
 )
 async def put_audit_settings(call: Call) -> Answer:
-    """Say how long entries are kept, and where they are sent."""
+    """Set how long entries are kept, and where they are sent."""
     body: AuditSettings = call.body
     if body.syslog and not 0 < int(body.syslog.rpartition(":")[2]) < 65_536:
         raise problems.invalid_field(
@@ -168,7 +168,7 @@ async def put_audit_settings(call: Call) -> Answer:
     audited=False,
 )
 async def add_audit_events(call: Call) -> Answer:
-    """Record sign-ins, failed ones, and changes of accounts: the Hub alone."""
+    """Record sign-ins, failed ones, and changes of accounts; only the Hub calls it."""
     body: AuditEvents = call.body
     now = call.services.deps.clock()
     entries = [

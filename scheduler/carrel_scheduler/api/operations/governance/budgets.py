@@ -13,7 +13,7 @@ BUDGET: Final = "/budget"
 
 @Operation("GET", BUDGETS, access=Access.USER, answers={200: BudgetList})
 async def list_budgets(call: Call) -> Answer:
-    """Budgets of what the caller may see, and what of them is used."""
+    """List the budgets of scopes that the caller may see, with what is used of each."""
     return Answer(BudgetList(items=await call.services.budgets.visible(call.visitor.person)))
 
 
@@ -29,7 +29,7 @@ async def list_budgets(call: Call) -> Answer:
     problems=(404, 409),
 )
 async def put_budget(call: Call) -> Answer:
-    """Give a scope a budget, or another one."""
+    """Create the budget of a scope, or replace it."""
     scope = scope_of(call.query.scope)
     return Answer(await call.services.budgets.put(scope, call.body, call.visitor.person))
 
@@ -45,7 +45,7 @@ async def put_budget(call: Call) -> Answer:
     problems=(404,),
 )
 async def delete_budget(call: Call) -> Answer:
-    """Take a budget away."""
+    """Delete the budget of a scope."""
     await call.services.budgets.delete(scope_of(call.query.scope))
     return Answer(status=204)
 

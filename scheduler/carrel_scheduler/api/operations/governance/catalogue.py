@@ -10,7 +10,7 @@ from carrel_schema.governance.catalogue import CatalogueList
 
 @Operation("GET", "/catalogue", access=Access.USER, answers={200: CatalogueList})
 async def list_catalogue(call: Call) -> Answer:
-    """Models that the caller may serve, and whether the nodes of here can hold them."""
+    """List the models that the caller may serve, and whether the nodes can hold them."""
     templates = await call.services.templates.visible(call.visitor.person, None)
     return Answer(CatalogueList(items=entries(templates, call.services.deps.live.nodes())))
 

@@ -23,7 +23,7 @@ NODE_GROUP: Final = f"{NODE_GROUPS}/{{name}}"
     answers={200: NodeGroupList},
 )
 async def list_node_groups(call: Call) -> Answer:
-    """Groups of nodes: whose work may go there, and what is in each now."""
+    """List the groups of nodes, with who may use each and the nodes in it."""
     return Answer(NodeGroupList(items=await call.services.node_groups.all()))
 
 
@@ -37,7 +37,7 @@ async def list_node_groups(call: Call) -> Answer:
     problems=(409,),
 )
 async def create_node_group(call: Call) -> Answer:
-    """Define a group of nodes."""
+    """Create a group of nodes."""
     made = await call.services.node_groups.create(call.body, call.visitor.person)
     return Answer(made, 201, {"Location": call.address("node-groups", made.name)})
 
@@ -52,7 +52,7 @@ async def create_node_group(call: Call) -> Answer:
     problems=(404, 409),
 )
 async def replace_node_group(call: Call) -> Answer:
-    """Define a group anew: what is not said is as by default."""
+    """Replace a group of nodes; a field left out has its default."""
     person = call.visitor.person
     return Answer(await call.services.node_groups.replace(call.path["name"], call.body, person))
 
@@ -66,7 +66,7 @@ async def replace_node_group(call: Call) -> Answer:
     problems=(404, 409),
 )
 async def delete_node_group(call: Call) -> Answer:
-    """Remove a definition that nobody's work is kept to; its nodes are open to all work then."""
+    """Delete a group that no project or department names; its nodes are then open to all work."""
     await call.services.node_groups.delete(call.path["name"])
     return Answer(status=204)
 

@@ -27,7 +27,7 @@ POLICY: Final = f"{POLICIES}/{{name}}"
 
 
 class OfWork(msgspec.Struct, frozen=True, kw_only=True):
-    """Work of which project and kind."""
+    """The project and the kind of the work."""
 
     project: Name
     kind: WorkloadKind = "training"
@@ -35,7 +35,7 @@ class OfWork(msgspec.Struct, frozen=True, kw_only=True):
 
 @Operation("GET", POLICIES, access=Access.USER, query=ScopeFilter, answers={200: PolicyList})
 async def list_policies(call: Call) -> Answer:
-    """Policies that bind the caller's work; all for administrators."""
+    """List the policies that hold for the caller's work; all for administrators."""
     scope = None if call.query.scope is None else scope_of(call.query.scope)
     found = await call.services.policies.visible(call.visitor.person, scope)
     return Answer(PolicyList(items=found))
@@ -43,7 +43,7 @@ async def list_policies(call: Call) -> Answer:
 
 @Operation("GET", POLICY, access=Access.USER, query=InScope, answers={200: PolicyOut})
 async def read_policy(call: Call) -> Answer:
-    """One policy."""
+    """Read one policy."""
     scope = scope_of(call.query.scope)
     return Answer(await call.services.policies.get(call.path["name"], scope, call.visitor.person))
 
@@ -60,7 +60,7 @@ async def read_policy(call: Call) -> Answer:
     problems=(409,),
 )
 async def put_policy(call: Call) -> Answer:
-    """Make a policy, or replace it; the answer lists live work that it would refuse."""
+    """Create a policy, or replace it; the answer lists live work that it would refuse."""
     made = await call.services.policies.put(
         call.path["name"],
         scope_of(call.query.scope),
@@ -81,7 +81,7 @@ async def put_policy(call: Call) -> Answer:
     answers={204: None},
 )
 async def delete_policy(call: Call) -> Answer:
-    """Remove a policy."""
+    """Delete a policy."""
     await call.services.policies.delete(call.path["name"], scope_of(call.query.scope))
     return Answer(status=204)
 
@@ -97,7 +97,7 @@ async def delete_policy(call: Call) -> Answer:
     for_jobs=True,
 )
 async def read_effective_policy(call: Call) -> Answer:
-    """All that policies say of work of a kind in a project."""
+    """Read all rules of policies for work of a kind in a project."""
     return Answer(await call.services.policies.effective(call.query.project, call.query.kind))
 
 

@@ -1,4 +1,4 @@
-"""What the cluster, its nodes and its projects had and did over time."""
+"""Operations on samples: capacity and use of the cluster, nodes and projects over time."""
 
 from typing import Annotated, Final
 
@@ -19,7 +19,7 @@ SUBJECTS: Final = "`cluster`, `node/NAME`, `node-group/NAME`, `department/NAME` 
 
 
 class SampleQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Of what, and when; by default of the last day."""
+    """The subject and the span of time of samples; by default the last day."""
 
     subject: Annotated[str, Constraint(min_length=1, max_length=300, pattern=NO_NUL)] = "cluster"
     since: Number | None = None
@@ -28,7 +28,7 @@ class SampleQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 @Operation("GET", "/samples", access=Access.USER, query=SampleQuery, answers={200: SampleSeries})
 async def read_samples(call: Call) -> Answer:
-    """Metrics of the cluster, a node, a group of nodes, a department or a project over time."""
+    """Read metrics over time: of the cluster, a node, a node group, a department or a project."""
     query: SampleQuery = call.query
     _check_subject(query.subject, call.visitor.person)
     now = call.services.deps.clock()
@@ -48,7 +48,7 @@ async def read_samples(call: Call) -> Answer:
 
 
 def step_for(seconds: float) -> Step:
-    """The shortest span of which a time has not too many."""
+    """Choose the shortest step that gives no more than the allowed number of samples."""
     return STEPS[0] if seconds / STEPS[0] <= MOST_POINTS else STEPS[1]
 
 

@@ -1,4 +1,4 @@
-"""Named secrets: written and named, never read."""
+"""Operations on named secrets, whose values are written and never read."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ SECRET: Final = f"{SECRETS}/{{name}}"
 
 @Operation("GET", SECRETS, access=Access.USER, query=ScopeFilter, answers={200: SecretList})
 async def list_secrets(call: Call) -> Answer:
-    """Secrets that the caller's work may use, without their values."""
+    """List the secrets that the caller's work may use, without their values."""
     scope = None if call.query.scope is None else scope_of(call.query.scope)
     found = await call.services.secrets.visible(call.visitor.person, scope)
     return Answer(SecretList(items=found))
@@ -21,7 +21,7 @@ async def list_secrets(call: Call) -> Answer:
 
 @Operation("GET", SECRET, access=Access.USER, query=InScope, answers={200: SecretOut})
 async def read_secret(call: Call) -> Answer:
-    """One secret, without its values."""
+    """Read one secret, without its values."""
     scope = scope_of(call.query.scope)
     return Answer(await call.services.secrets.get(call.path["name"], scope, call.visitor.person))
 
@@ -36,7 +36,7 @@ async def read_secret(call: Call) -> Answer:
     problems=(403, 404, 409),
 )
 async def put_secret(call: Call) -> Answer:
-    """Make a secret, or replace its values."""
+    """Create a secret, or replace its values."""
     scope = scope_of(call.query.scope)
     made = await call.services.secrets.put(call.path["name"], scope, call.body, call.visitor.person)
     return Answer(made)
@@ -46,7 +46,7 @@ async def put_secret(call: Call) -> Answer:
     "DELETE", SECRET, access=Access.USER, query=InScope, answers={204: None}, problems=(403, 404)
 )
 async def delete_secret(call: Call) -> Answer:
-    """Remove a secret."""
+    """Delete a secret."""
     scope = scope_of(call.query.scope)
     await call.services.secrets.delete(call.path["name"], scope, call.visitor.person)
     return Answer(status=204)

@@ -20,7 +20,7 @@ TOKENS: Final = f"{ACCOUNT}/tokens"
 
 @Operation("GET", ACCOUNTS, access=Access.USER, answers={200: ServiceAccountList})
 async def list_service_accounts(call: Call) -> Answer:
-    """Service accounts of scopes that the caller administers."""
+    """List the service accounts of scopes that the caller administers."""
     found = await call.services.service_accounts.visible(call.visitor.person)
     return Answer(ServiceAccountList(items=found))
 
@@ -37,7 +37,7 @@ async def list_service_accounts(call: Call) -> Answer:
     problems=(409,),
 )
 async def put_service_account(call: Call) -> Answer:
-    """Make a service account, or change its description."""
+    """Create a service account, or change its description."""
     scope = scope_of(call.query.scope)
     made = await call.services.service_accounts.put(
         call.path["name"], scope, call.body, call.visitor.person
@@ -47,7 +47,7 @@ async def put_service_account(call: Call) -> Answer:
 
 @Operation("DELETE", ACCOUNT, access=Access.USER, answers={204: None}, problems=(403, 404))
 async def delete_service_account(call: Call) -> Answer:
-    """Remove a service account, its tokens and its roles."""
+    """Delete a service account, its tokens and its roles."""
     await call.services.service_accounts.delete(call.path["name"], call.visitor.person)
     return Answer(status=204)
 
@@ -61,7 +61,7 @@ async def delete_service_account(call: Call) -> Answer:
     problems=(403, 404, 409),
 )
 async def create_service_token(call: Call) -> Answer:
-    """Make a token of a service account; it is told this once."""
+    """Create a token of a service account; only this answer contains it."""
     made = await call.services.service_accounts.add_token(
         call.path["name"], call.body.days, call.visitor.person
     )
@@ -76,7 +76,7 @@ async def create_service_token(call: Call) -> Answer:
     problems=(403, 404, 409),
 )
 async def revoke_service_token(call: Call) -> Answer:
-    """Make a token of a service account good for nothing."""
+    """Revoke a token of a service account."""
     path = call.path
     person = call.visitor.person
     await call.services.service_accounts.revoke_token(path["name"], path["token"], person)

@@ -13,7 +13,7 @@ TEMPLATE: Final = f"{TEMPLATES}/{{name}}"
 
 @Operation("GET", TEMPLATES, access=Access.USER, query=ScopeFilter, answers={200: TemplateList})
 async def list_templates(call: Call) -> Answer:
-    """Templates that the caller may use."""
+    """List the templates that the caller may use."""
     scope = None if call.query.scope is None else scope_of(call.query.scope)
     found = await call.services.templates.visible(call.visitor.person, scope)
     return Answer(TemplateList(items=found))
@@ -21,7 +21,7 @@ async def list_templates(call: Call) -> Answer:
 
 @Operation("GET", TEMPLATE, access=Access.USER, query=InScope, answers={200: TemplateOut})
 async def read_template(call: Call) -> Answer:
-    """One template."""
+    """Read one template."""
     scope = scope_of(call.query.scope)
     return Answer(await call.services.templates.get(call.path["name"], scope, call.visitor.person))
 
@@ -36,7 +36,7 @@ async def read_template(call: Call) -> Answer:
     problems=(403, 404, 409),
 )
 async def put_template(call: Call) -> Answer:
-    """Make a template, or replace it."""
+    """Create a template, or replace it."""
     scope = scope_of(call.query.scope)
     made = await call.services.templates.put(
         call.path["name"], scope, call.body, call.visitor.person
@@ -53,7 +53,7 @@ async def put_template(call: Call) -> Answer:
     problems=(403, 404),
 )
 async def delete_template(call: Call) -> Answer:
-    """Remove a template."""
+    """Delete a template."""
     scope = scope_of(call.query.scope)
     await call.services.templates.delete(call.path["name"], scope, call.visitor.person)
     return Answer(status=204)

@@ -45,7 +45,7 @@ class UserQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserActionFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done."""
+    """The action on a user."""
 
     action: UserAction
 
@@ -71,7 +71,7 @@ class NamedGroup(msgspec.Struct, frozen=True, kw_only=True):
     answers={200: UserPage},
 )
 async def list_users(call: Call) -> Answer:
-    """People who may sign in, page by page."""
+    """List the users who may sign in, page by page."""
     query: UserQuery = call.query
     found = await call.services.users.page(
         search=query.search,
@@ -86,7 +86,7 @@ async def list_users(call: Call) -> Answer:
 
 @Operation("GET", f"{USERS}/me", access=Access.USER, answers={200: UserOut}, problems=(404,))
 async def read_own_user(call: Call) -> Answer:
-    """The caller as the Hub knows them."""
+    """Read the caller's account."""
     return Answer(await call.services.users.get(call.visitor.person.name))
 
 
@@ -99,7 +99,7 @@ async def read_own_user(call: Call) -> Answer:
     problems=(403, 422),
 )
 async def change_own_password(call: Call) -> Answer:
-    """Choose a new password by the present one; ends all sessions and tokens."""
+    """Change the caller's password, given the present one; all sessions and tokens end."""
     await call.services.users.change_password(call.body, call.visitor.person)
     return Answer(status=204)
 
@@ -127,7 +127,7 @@ async def read_user(call: Call) -> Answer:
     problems=(409, 422),
 )
 async def invite_user(call: Call) -> Answer:
-    """Make a link by which somebody chooses a password, once; an earlier one counts no more."""
+    """Invite a user: create a link to choose a password, once; earlier links become invalid."""
     made = await call.services.users.invite(call.path["user"], call.body, call.visitor.person)
     return Answer(made)
 
@@ -142,7 +142,7 @@ async def invite_user(call: Call) -> Answer:
     problems=(404, 409, 422),
 )
 async def update_user(call: Call) -> Answer:
-    """Change projects given by hand, and whether somebody administers the platform."""
+    """Change the projects given to a user by hand, and whether the user is an administrator."""
     changed = await call.services.users.update(call.path["user"], call.body, call.visitor.person)
     return Answer(changed)
 
@@ -157,7 +157,7 @@ async def update_user(call: Call) -> Answer:
     problems=(404, 409, 422),
 )
 async def act_on_user(call: Call) -> Answer:
-    """Disable or enable somebody, end their sessions, or revoke an invitation."""
+    """Disable or enable a user, end the user's sessions, or revoke an invitation."""
     await call.services.users.act(call.path["user"], call.body.action, call.visitor.person)
     return Answer(status=204)
 
@@ -171,20 +171,20 @@ async def act_on_user(call: Call) -> Answer:
     problems=(404, 409),
 )
 async def delete_user(call: Call) -> Answer:
-    """Remove somebody with sessions, tokens and memberships; files, jobs and history stay."""
+    """Delete a user with sessions, tokens and memberships; files, jobs and history stay."""
     await call.services.users.remove(call.path["user"], call.visitor.person)
     return Answer(status=204)
 
 
 @Operation("GET", f"{USER}/identity", access=Access.HUB, answers={200: PosixIdentity})
 async def read_user_identity(call: Call) -> Answer:
-    """The numbers that somebody's work runs under; uid 0: those that the engine gives."""
+    """Read the uid and gids that a user's work runs under; uid 0: the engine's choice."""
     return Answer(await call.services.users.identity(call.path["user"]))
 
 
 @Operation("GET", f"{USER}/projects", access=Access.HUB, answers={200: UserProjects})
 async def list_user_projects(call: Call) -> Answer:
-    """The projects that somebody may start a workspace in, as a member or by an access rule."""
+    """List the projects in which a user may start a workspace, as a member or by an access rule."""
     with asking_the_hub():
         found = await call.services.deps.access_rules.projects_to_submit_to(call.path["user"])
     return Answer(UserProjects(items=found))
@@ -199,7 +199,7 @@ async def list_user_projects(call: Call) -> Answer:
     audited=False,
 )
 async def put_user_identity(call: Call) -> Answer:
-    """Report the numbers that the directory gives somebody, or none: the Hub alone."""
+    """Record the uid and gids that the directory gives a user, or none; only the Hub calls it."""
     return Answer(await call.services.users.put_identity(call.path["user"], call.body))
 
 
@@ -213,7 +213,7 @@ async def put_user_identity(call: Call) -> Answer:
     answers={200: DirectoryGroupList},
 )
 async def list_directory_groups(call: Call) -> Answer:
-    """What groups of the directory make of their members."""
+    """List the rules for members of groups of the directory."""
     return Answer(DirectoryGroupList(items=await call.services.groups.list(call.query.source)))
 
 
@@ -228,7 +228,7 @@ async def list_directory_groups(call: Call) -> Answer:
     problems=(409,),
 )
 async def put_directory_group(call: Call) -> Answer:
-    """Say what the members of a group of the directory are here."""
+    """Set the rule for members of a group of the directory."""
     made = await call.services.groups.put(call.query.group, call.body, call.visitor.person)
     return Answer(made)
 
@@ -243,7 +243,7 @@ async def put_directory_group(call: Call) -> Answer:
     problems=(404,),
 )
 async def delete_directory_group(call: Call) -> Answer:
-    """Take from the members of a group of the directory what its rule gave them."""
+    """Delete the rule of a group of the directory; its members lose what the rule gave them."""
     await call.services.groups.delete(call.query.group)
     return Answer(status=204)
 

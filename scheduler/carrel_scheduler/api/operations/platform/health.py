@@ -15,7 +15,7 @@ from carrel_schema.governance.health import DirectorySync, HealthReport
     answers={200: HealthReport},
 )
 async def read_health(call: Call) -> Answer:
-    """What is well, what is not, and what to do about it."""
+    """Read the health checks: their results, and what to do about failed ones."""
     return Answer(await call.services.health.report())
 
 
@@ -28,7 +28,7 @@ async def read_health(call: Call) -> Answer:
     audited=False,
 )
 async def put_directory_sync(call: Call) -> Answer:
-    """Record how comparing rights with the directory went: the Hub alone."""
+    """Record the result of comparing rights with the directory; only the Hub calls it."""
     await call.services.health.take_directory_sync(call.body)
     return Answer(status=204)
 

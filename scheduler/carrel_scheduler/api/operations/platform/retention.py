@@ -1,4 +1,4 @@
-"""How long what is kept is kept, and what a change of that would free."""
+"""Operations on retention: how long records are kept, and what a change of that would free."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ RETENTION: Final = "/retention"
     answers={200: RetentionReport},
 )
 async def read_retention(call: Call) -> Answer:
-    """How long what is kept, how much there is, and what the next removal frees."""
+    """Read how long records are kept, how many there are, and what the next removal frees."""
     return Answer(await call.services.retention.report())
 
 
@@ -32,7 +32,7 @@ async def read_retention(call: Call) -> Answer:
     answers={200: RetentionReport},
 )
 async def put_retention(call: Call) -> Answer:
-    """Say how long the ledger keeps what; a dry run tells what that would free."""
+    """Set how long the ledger keeps records; a dry run answers what that would free."""
     if call.query.dry_run:
         return Answer(await call.services.retention.report(call.body))
     return Answer(await call.services.retention.put(call.body))

@@ -1,4 +1,4 @@
-"""How the caller is told of their own work."""
+"""Operations on the caller's notifications about their own work."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ OWN: Final = "/users/me/notifications"
 
 @Operation("GET", OWN, access=Access.USER, answers={200: SubscriptionOut}, problems=(403, 404))
 async def read_own_notifications(call: Call) -> Answer:
-    """How the caller is told of their own work, and how sending goes."""
+    """Read the caller's notification settings, with the state of their delivery."""
     return Answer(await call.services.subscriptions.read(call.visitor.person))
 
 
@@ -24,14 +24,14 @@ async def read_own_notifications(call: Call) -> Answer:
     problems=(403, 404),
 )
 async def put_own_notifications(call: Call) -> Answer:
-    """Say where and of what the caller is told of their own work."""
+    """Set where to and about which events the caller is notified."""
     made = await call.services.subscriptions.put(call.body, call.visitor.person)
     return Answer(made)
 
 
 @Operation("DELETE", OWN, access=Access.USER, answers={204: None}, problems=(403, 404))
 async def delete_own_notifications(call: Call) -> Answer:
-    """Tell the caller of nothing any more."""
+    """Delete the caller's notification settings."""
     await call.services.subscriptions.remove(call.visitor.person)
     return Answer(status=204)
 
