@@ -1,6 +1,6 @@
-"""What the REST API answers and clients read: projects, nodes, the queue, trials, the caller.
+"""Answers of the REST API: projects, nodes, the queue, trials, the caller.
 
-GPUs are counted as numbers (``gpus: 0.5``), times are epoch seconds. A server says every field of
+GPUs are counted as numbers (``gpus: 0.5``), times are epoch seconds. A server sends every field of
 these; the defaults are for the answers of older servers, and the OpenAPI document leaves them out.
 """
 
@@ -51,7 +51,7 @@ class WhoAmI(Answer, frozen=True, kw_only=True):
 
 
 class UploadedCode(Answer, frozen=True, kw_only=True):
-    """What is known of an uploaded folder.
+    """The state of an uploaded folder.
 
     Attributes:
         digest: to submit work with.
@@ -77,7 +77,7 @@ class QuotaAmounts(Amounts, frozen=True, kw_only=True):
 
 
 class QuotaFinding(Answer, frozen=True, kw_only=True):
-    """Something about quotas and limits that does not fit together.
+    """A finding: quotas and limits that do not fit together.
 
     Attributes:
         kind, name: what it is about; of the cluster the name is empty.
@@ -94,7 +94,7 @@ class QuotaFinding(Answer, frozen=True, kw_only=True):
 
 
 class UseOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A project's quota line now."""
+    """What a project uses now of its quota, and what waits."""
 
     gpus_allocated: float = 0.0
     gpus_borrowed: float = 0.0
@@ -159,14 +159,14 @@ class ProjectOut(ProjectFields, frozen=True, kw_only=True):
 
 
 class ProjectImpact(Answer, frozen=True, kw_only=True):
-    """What a change of a project's rules would do at once, as ``project/name`` of workloads."""
+    """The workloads, as ``project/name``, that a change of rules would start and preempt."""
 
     would_start: Sequence[str] = ()
     would_give_way: Sequence[str] = ()
 
 
 class DepartmentOut(DepartmentFields, frozen=True, kw_only=True):
-    """A department: what binds all its projects together."""
+    """A department: the rules that all its projects share."""
 
     name: str
     resource_version: int = 0
@@ -174,7 +174,7 @@ class DepartmentOut(DepartmentFields, frozen=True, kw_only=True):
 
 
 class DeviceHolder(Answer, frozen=True, kw_only=True):
-    """Who holds a device now. ``state``: ``running``, ``releasing`` or ``held`` (reserved).
+    """The holder of a device. ``state``: ``running``, ``releasing`` or ``held`` (reserved).
 
     Of projects that the caller is not in, ``uid``, ``name``, ``user`` and ``kind`` are empty.
     ``color`` is its project's colour number, null when the project is gone. ``utilization`` (0 to 1
@@ -206,7 +206,7 @@ class MigInstanceView(Answer, frozen=True, kw_only=True):
 
 
 class DeviceView(Answer, frozen=True, kw_only=True):
-    """One GPU now.
+    """The state of one GPU.
 
     Attributes:
         utilization: a share (0 to 1) of the last seconds; null while it is not measured.
@@ -244,7 +244,7 @@ class DeviceLinkView(Answer, frozen=True, kw_only=True):
 
 
 class NodeView(Answer, frozen=True, kw_only=True):
-    """One node now; ``group`` is the group of nodes that it is in, empty in none."""
+    """The state of one node; ``group`` is its group of nodes, empty if it is in none."""
 
     name: str
     status: str = ""
@@ -292,12 +292,12 @@ class SetAsideInput(Answer, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """Its name, else its key."""
+        """The name of the input, else its key."""
         return self.name or self.key
 
 
 class FaultList(Answer, frozen=True, kw_only=True):
-    """What is not as it should be, while everything else goes on.
+    """The faults of the scheduler that concern single inputs or invariants.
 
     Attributes:
         set_aside: inputs that could not be processed, those that failed last at the end.

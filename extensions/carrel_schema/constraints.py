@@ -1,4 +1,4 @@
-"""What holds for the values of fields: bounds, lengths, patterns and forms, beside their types.
+"""Constraints of the values of fields: bounds, lengths, patterns and forms, beside their types.
 
 A field says its type, its default and its constraints where it is declared; validation of requests,
 OpenAPI, custom resources, forms and the command line all read them there. Stored objects are read
@@ -39,7 +39,7 @@ Form = Literal[
 
 
 class Mark(Enum):
-    """What may be done with a field."""
+    """A mark of how a field may be used."""
 
     INTERNAL = auto()
     """Written by the scheduler only: no part of a request."""
@@ -49,7 +49,7 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """What a value has to be; lengths are those of texts in characters, else numbers of items."""
+    """A constraint of a value; lengths are characters of texts, else numbers of items."""
 
     ge: float | None = None
     gt: float | None = None
@@ -142,7 +142,7 @@ class Field:
 
 @cache
 def fields(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
-    """The fields of a structure by name, in their order."""
+    """List the fields of a structure by name, in their order."""
     hints, told = get_type_hints(struct, include_extras=True), documentation(struct)
     found = {}
     for one in msgspec.structs.fields(struct):
@@ -159,7 +159,7 @@ def fields(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
 
 
 def constraints(hint: Any) -> Iterator[Constraint]:
-    """Those of a value itself, not of what is in it; "or null" is no value of its own."""
+    """Find the constraints of a value itself, not of its items; "or null" is skipped."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         yield from constraints(arguments[0])
@@ -169,7 +169,7 @@ def constraints(hint: Any) -> Iterator[Constraint]:
 
 
 def bare(hint: Any) -> Any:
-    """A type without what is said beside it and without "or null"."""
+    """Strip annotations and "or null" from a type."""
     if get_origin(hint) is Annotated:
         return bare(get_args(hint)[0])
     rest = [one for one in get_args(hint) if one is not type(None)]
@@ -181,7 +181,7 @@ _ENTRY: Final = re.compile(r"^([a-z_][a-z0-9_, ]*): (.*)$")
 
 @cache
 def documentation(struct: type) -> dict[str, str]:
-    """What the structure and its bases say of fields, by name."""
+    """Read the documentation of fields, by name, from a structure and its bases."""
     found: dict[str, str] = {}
     for base in reversed(struct.__mro__):
         names: list[str] = []
@@ -196,7 +196,7 @@ def documentation(struct: type) -> dict[str, str]:
 
 
 def summary(struct: type) -> str:
-    """What the structure says of itself."""
+    """Read the description of a structure from its docstring."""
     return _clean(_parts(struct)[0])
 
 

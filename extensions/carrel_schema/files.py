@@ -1,4 +1,4 @@
-"""Files of work as the REST API tells of them: artifacts, checkpoints, kept copies, models.
+"""Files of work in the REST API: artifacts, checkpoints, kept copies, models.
 
 Times are epoch seconds, sizes are bytes. Paths are relative, with ``/`` between their parts.
 """
@@ -18,7 +18,7 @@ FilePath = Annotated[str, Constraint(min_length=1, max_length=1024, pattern=NO_N
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: its path in its folder."""
+    """One stored file, by its path in its folder."""
 
     path: str
     size: int
@@ -62,7 +62,7 @@ class CheckpointList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeepRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """How to keep a checkpoint: under which name; null: that of the work and the step."""
+    """The name under which a checkpoint is kept; null: made of the work's name and the step."""
 
     name: Name | None = None
     description: Text = ""

@@ -1,4 +1,4 @@
-"""What happened to work: decisions, changes of phase, use, and what jobs report about themselves.
+"""The history of work: decisions, changes of phase, use, and reports of jobs.
 
 The ledger keeps the rows, the REST API answers them, clients read them. Times are epoch seconds.
 """
@@ -24,7 +24,7 @@ ParameterText = Annotated[Text, Constraint(max_length=500)]
 
 
 class Decision(Answer, frozen=True, kw_only=True):
-    """One action of one plan, with the version of the objects it was decided on.
+    """One action of the scheduler's plan, with the version of the objects it was decided on.
 
     ``action`` is ``bind``, ``evict``, ``nominate``, ``stop`` (a limit struck) or ``refuse``.
     """
@@ -44,7 +44,7 @@ class Decision(Answer, frozen=True, kw_only=True):
 
 
 class PlaceUse(Answer, frozen=True, kw_only=True):
-    """The part of what a workload holds that is on nodes of one GPU type and node group.
+    """The resources that a workload holds on the nodes of one GPU type and node group.
 
     Both are as they were when the workload changed its phase. ``gpu_type`` is empty where it holds
     no GPUs, or nobody tells of which type they are; ``node_group`` where its nodes are in none.
@@ -58,7 +58,7 @@ class PlaceUse(Answer, frozen=True, kw_only=True):
 
 
 class Transition(Answer, frozen=True, kw_only=True):
-    """One change of a workload's phase, with what it held from then on.
+    """One change of a workload's phase, with the resources that it holds from then on.
 
     ``gpu_milli``, ``cpu_milli`` and ``memory_bytes`` are what the workload holds after the change
     (0 when it holds nothing), so use is the sum over rows of amount x time to the next row.
@@ -171,7 +171,7 @@ Curves = Mapping[str, Sequence[Point]]
 
 
 class GpuUsePoint(Answer, frozen=True, kw_only=True):
-    """What a workload's GPUs did at one time, as far as it was measured.
+    """Utilization and memory of a workload's GPUs at one time, as far as they were measured.
 
     ``gpus`` is the utilization (0 to 1) of its GPUs, summed up; ``memory_mib`` is what they used.
     """
@@ -182,14 +182,14 @@ class GpuUsePoint(Answer, frozen=True, kw_only=True):
 
 
 class History(Answer, frozen=True, kw_only=True):
-    """A workload's past, oldest first."""
+    """The changes and decisions of a workload, oldest first."""
 
     transitions: Sequence[Transition] = ()
     decisions: Sequence[Decision] = ()
 
 
 class Reported(Answer, frozen=True, kw_only=True):
-    """What a job says about itself; every field may be left out.
+    """A job's report about itself; every field may be left out.
 
     ``checkpoint_step``: work up to there is saved; ``parameters`` are texts, numbers and
     switches by name; ``notebook`` is of notebook jobs only.
@@ -209,6 +209,6 @@ class Reported(Answer, frozen=True, kw_only=True):
 
 
 class Report(Reported, frozen=True, kw_only=True):
-    """What a job reported, and when."""
+    """A job's report, and when it came."""
 
     at: float = 0.0

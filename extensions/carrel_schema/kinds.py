@@ -24,19 +24,19 @@ Rules = Literal["interactive", "training", "none"]
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """What holds for all work of a kind.
+    """The properties of a kind of work.
 
     Attributes:
         priority: the named level that it has by default, see ``core.settings``.
-        preemptible: whether it may be told to stop for others, unless its owner says otherwise.
+        preemptible: whether it may be preempted, unless its owner says otherwise.
         rules: which of its project's limits apply to it.
         composite: it has parts instead of tasks.
         part: only controllers make it.
         gang: it may have several tasks, which start together.
         may_choose: whether its owner may say ``preemptible``.
-        required: sections of its specification without which it says nothing.
-        allowed: further sections.
-        command: whether it needs one; otherwise it has its own.
+        required: sections that its specification has to have.
+        allowed: further sections that it may have.
+        command: whether it needs a command; otherwise Carrel sets one.
     """
 
     priority: str = "train"
@@ -52,7 +52,7 @@ class KindFacts:
 
     @property
     def sections(self) -> frozenset[str]:
-        """All that it may have."""
+        """All sections that it may have."""
         return frozenset(self.required + self.allowed)
 
 

@@ -1,7 +1,7 @@
-"""Samples: what the cluster, its nodes and its projects had and did over time.
+"""Samples: capacity and use of the cluster, its nodes and its projects over time.
 
 One is taken every minute; means of five minutes are kept for two weeks, means of an hour for more
-than a year. ``subject`` says of what: ``cluster``, ``node/NAME``, ``node-group/NAME``,
+than a year. ``subject`` is one of ``cluster``, ``node/NAME``, ``node-group/NAME``,
 ``department/NAME`` or ``project/NAME``.
 """
 
@@ -82,7 +82,7 @@ class SampleSeries(Answer, frozen=True, kw_only=True):
 
 
 def mean(samples: Sequence[Sample]) -> Sample:
-    """The mean of each metric; raises ``ValueError`` of none."""
+    """Compute the mean of each metric; raises ``ValueError`` without samples."""
     if not samples:
         raise ValueError("there is no mean of no samples")
     names, count = Sample.__struct_fields__, len(samples)

@@ -1,4 +1,4 @@
-"""What only some kinds of work have: their own part of a specification and of a status.
+"""Sections: the parts of specification and status that only some kinds of work have.
 
 A section is ``None`` for every other kind. Times are seconds, amounts carry their unit.
 """
@@ -52,7 +52,7 @@ class Assets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How many failures of a class are followed by another attempt; null: what is usual.
+    """How many failures of each class are retried; null: the default.
 
     Attributes:
         application: errors of the program itself, usually 0; with a backoff limit that is asked
@@ -108,7 +108,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
-    """Work of the same project that has to end before.
+    """A dependency: work of the same project that has to end first.
 
     Attributes:
         name: of that work.
@@ -124,7 +124,7 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rendezvous(msgspec.Struct, frozen=True, kw_only=True):
-    """How the members of a gang find each other.
+    """The rendezvous of a gang: how its members find each other.
 
     Attributes:
         launcher: each: every worker runs the command; mpi: the first one does, and reaches the
@@ -273,7 +273,7 @@ class NotebookSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Work that is begun by the clock.
+    """A schedule that starts work by the clock.
 
     Attributes:
         cron: five fields.
@@ -318,7 +318,7 @@ class ExperimentStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A replica that answers requests.
+    """A replica that serves requests.
 
     Attributes:
         uid: of the replica's workload; ``attempt`` is its run.
@@ -337,7 +337,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint now.
+    """The state of an endpoint.
 
     Attributes:
         url: path below the public address.
@@ -369,7 +369,7 @@ class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotebookStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a notebook's run is. Cells are counted from 1, texts among them too.
+    """The progress of a notebook's run. Cells are counted from 1, with those of text.
 
     Attributes:
         cell: the last one that is done; ``cells``: how many there are.
@@ -387,7 +387,7 @@ class NotebookStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """When it ran last and runs next.
+    """The last and the next run of a schedule.
 
     Attributes:
         last_at: the planned time of the last run; ``last_run`` is its name.

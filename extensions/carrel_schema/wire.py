@@ -1,4 +1,4 @@
-"""Workloads on the wire of the REST API: what is asked for, and what is answered.
+"""Workloads in the REST API: requests and answers.
 
 Both are what the ledger stores, with the amounts of a task counted as people do: GPUs as numbers
 (``0.5``), cores in thousandths, memory in bytes.
@@ -43,7 +43,7 @@ TaskMemory = Annotated[int, Constraint(ge=LEAST_MEMORY_BYTES, le=MOST_MEMORY_BYT
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that the task sees at ``destination`` (empty: where it is).
+    """A folder mounted into the task at ``destination`` (empty: at its own path).
 
     On a cluster ``source`` is a volume claim of the project, or ``CLAIM/FOLDER``; an empty
     ``destination`` is the claim's name in the task's folder. ``read_only``: tasks may not write.
@@ -61,7 +61,7 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireWork(Work, kw_only=True):
-    """What is asked for, with amounts as people count them; all of them are those of one task.
+    """The specification of work in REST; amounts are those of one task.
 
     Attributes:
         gpus: a whole number, or a share of one GPU in hundredths.
@@ -128,7 +128,7 @@ class WorkloadCreate(WireWork, kw_only=True):
 
 
 class WorkloadSpecOut(WireWork, kw_only=True):
-    """What was asked for, without secrets; ``files`` by name and size in bytes.
+    """The specification of a workload without secrets; ``files`` by name and size in bytes.
 
     What only some kinds of work have is left out of all others.
     """
@@ -173,7 +173,7 @@ class WorkloadOut(Answer, frozen=True, kw_only=True):
 
     @property
     def holds_resources(self) -> bool:
-        """Whether it holds devices, processors and memory now."""
+        """Whether the workload holds GPUs, CPU and memory now."""
         return self.status.phase in HOLDING
 
     @property
@@ -190,7 +190,7 @@ class WorkloadOut(Answer, frozen=True, kw_only=True):
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing more happens to it by itself (it succeeded, failed or was stopped)."""
+        """Whether the workload is at rest: it succeeded, failed or was stopped."""
         return self.status.phase in AT_REST
 
 
@@ -202,7 +202,7 @@ class WorkloadPage(Answer, frozen=True, kw_only=True):
 
 
 class Forecast(Answer, frozen=True, kw_only=True):
-    """A dry run: the workload as it would be, and what it would meet now."""
+    """The answer to a dry run: the workload as it would be, and what would happen to it now."""
 
     workload: WorkloadOut
     forecast: ReasonInfo

@@ -1,4 +1,4 @@
-"""Alerts: conditions that somebody should know of, and who is told.
+"""Alerts: conditions that administrators or users should know of, and the channels for them.
 
 A rule finds conditions, each about one subject (a node, a project, a piece of work, the platform).
 What lasts for the rule's time fires once and resolves once. Channels tell of both; silences keep an
@@ -46,12 +46,12 @@ WorkEvent = Literal["finished", "failed", "preempted", "long-pending", "idle-gpu
 
 
 class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a condition is an alert.
+    """A rule that says when a condition is an alert.
 
     Attributes:
-        enabled: whether it is looked for.
+        enabled: whether the rule is evaluated.
         severity: of its alerts.
-        for_seconds: how long it has to last.
+        for_seconds: how long the condition has to last.
         threshold: what counts; its unit depends on the rule, see ``ABOUT``.
     """
 
@@ -62,7 +62,7 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule finds.
+    """The description of a rule.
 
     Attributes:
         unit: of its threshold; empty: it has none.
@@ -251,7 +251,7 @@ class SilenceList(Answer, frozen=True, kw_only=True):
 
 
 class ChannelFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who is told.
+    """A channel that messages about alerts are sent to.
 
     Attributes:
         kind: what is sent where.
@@ -282,7 +282,7 @@ class ChannelFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChannelOut(Answer, frozen=True, kw_only=True):
-    """A channel, and how the last sending went; the URL without its query and credentials."""
+    """A channel with the state of its delivery; the URL is without query and credentials."""
 
     name: str
     kind: str
@@ -307,7 +307,7 @@ class ChannelList(Answer, frozen=True, kw_only=True):
 
 
 class SubscriptionFields(msgspec.Struct, frozen=True, kw_only=True):
-    """How somebody wants to be told of their own work.
+    """The notification settings of a user about their own work.
 
     Attributes:
         kind: ``mail``, a Slack-type hook, or a webhook that gets JSON.
@@ -325,7 +325,7 @@ class SubscriptionFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubscriptionOut(Answer, frozen=True, kw_only=True):
-    """How the caller is told of their own work, and how sending goes.
+    """The caller's notification settings, with the state of their delivery.
 
     Attributes:
         kind: empty: they are not.

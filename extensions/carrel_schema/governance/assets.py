@@ -36,7 +36,7 @@ DataKind = Literal["folder", "claim", "git", "s3"]
 
 
 class DataSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Data that work finds.
+    """Data that work is given.
 
     Attributes:
         kind: ``folder`` of one machine; ``claim``: a volume claim of the project on a cluster, as
@@ -99,7 +99,7 @@ class AssetList(Answer, frozen=True, kw_only=True):
 
 
 def problem_of(data: DataSource) -> tuple[str, str] | None:
-    """(field, what would be right) of a data source that cannot be; else ``None``."""
+    """Find what is wrong with a data source: (field, what would be right); else ``None``."""
     wrong = {
         "folder": (not data.source.startswith("/"), "an absolute path"),
         "claim": (data.source.startswith("/") or "://" in data.source, "CLAIM or CLAIM/FOLDER"),

@@ -142,7 +142,7 @@ class AuditSettings(Answer, frozen=True, kw_only=True):
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What the Hub reports; the fields are those of ``AuditEntry``."""
+    """An event that the Hub reports; the fields are those of ``AuditEntry``."""
 
     at: Annotated[float, Constraint(ge=0, le=MOST_EPOCH_SECONDS)]
     verb: Annotated[str, Constraint(min_length=1, max_length=64, pattern="^[-a-z_]+$")]
@@ -160,29 +160,29 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of them, in their order."""
+    """Events of the Hub, in their order."""
 
     items: Annotated[list[AuditEvent], Constraint(max_length=MOST_EVENTS)]
 
 
 def head_text(head: AuditHead) -> bytes:
-    """What the signature of a head is over."""
+    """Make the text that the signature of a head covers."""
     return f"{head.seq}:{head.hash}:{head.anchor_seq}:{head.anchor_hash}".encode()
 
 
 def canonical(entry: AuditEntry) -> bytes:
-    """An entry without its hash, as the one text that is hashed and stored."""
+    """Encode an entry without its hash, as it is hashed and stored."""
     bare = msgspec.structs.replace(entry, hash="")
     return msgspec.json.encode(bare, order="deterministic")
 
 
 def hash_of(text: bytes) -> str:
-    """The hash of an entry's canonical text."""
+    """Compute the hash of an entry's canonical text."""
     return hashlib.sha256(text).hexdigest()
 
 
 def linked(entry: AuditEntry, seq: int, previous: str) -> tuple[AuditEntry, bytes]:
-    """The entry at its place in the chain, with its hash, and its canonical text."""
+    """Link an entry into the chain: set number and hashes, and return it with its text."""
     placed = msgspec.structs.replace(entry, seq=seq, previous=previous)
     text = canonical(placed)
     return msgspec.structs.replace(placed, hash=hash_of(text)), text
@@ -198,7 +198,7 @@ class ChainCheck:
         self.problem = ""
 
     def take(self, entries: Iterable[AuditEntry]) -> bool:
-        """Go on with these; false once something is wrong."""
+        """Check further entries; false once something is wrong."""
         for entry in entries:
             if self.problem:
                 return False
@@ -214,7 +214,7 @@ class ChainCheck:
         return not self.problem
 
     def end(self, seq: int, last_hash: str) -> bool:
-        """Compare with where the chain should end; false when something is wrong."""
+        """Compare the end of the chain with the signed head; false when something is wrong."""
         if not self.problem and self.seq < seq:
             self.fail(self.seq + 1, f"entries from {self.seq + 1} to {seq} are missing at the end")
         elif not self.problem and (self.seq, self.hash) != (seq, last_hash):
@@ -222,5 +222,5 @@ class ChainCheck:
         return not self.problem
 
     def fail(self, seq: int, problem: str) -> None:
-        """Note what is wrong."""
+        """Record what is wrong."""
         self.wrong_seq, self.problem = seq, problem

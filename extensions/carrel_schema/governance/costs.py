@@ -1,4 +1,4 @@
-"""Prices of what work is allocated, and budgets: what may be used of it in a period.
+"""Prices of allocated resources, and budgets for their use in a period.
 
 A price is one by the hour, and holds from a time on. A budget is of GPU-hours or money, for a
 department, a project or a user.
@@ -53,7 +53,7 @@ class BudgetFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetOut(Answer, frozen=True, kw_only=True):
-    """A budget, and what of it was used since ``began_at``.
+    """A budget, with what was used of it since ``began_at``.
 
     ``currency`` is that of ``cost`` and ``used_cost``, empty without prices.
     """
@@ -80,7 +80,7 @@ class BudgetPart(NamedTuple):
 
     @property
     def used_up(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether nothing is left of the amount."""
         return self.used >= self.allowed
 
     @override
@@ -90,7 +90,7 @@ class BudgetPart(NamedTuple):
 
 
 def parts_of(budget: BudgetOut) -> list[BudgetPart]:
-    """What a budget limits, GPU-hours first."""
+    """List the amounts that a budget limits, GPU-hours first."""
     found = []
     if budget.gpu_hours is not None:
         found.append(BudgetPart(budget.used_gpu_hours, budget.gpu_hours, "GPU-hours"))
@@ -106,7 +106,7 @@ class BudgetList(Answer, frozen=True, kw_only=True):
 
 
 def began_at(period: Period, now: float) -> float:
-    """When the present period began, in epoch seconds."""
+    """Compute when the present period began, in epoch seconds."""
     if period == "sliding-week":
         return now - 7 * 86_400
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)

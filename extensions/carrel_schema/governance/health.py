@@ -36,7 +36,7 @@ class HealthCheck(Answer, frozen=True, kw_only=True):
 
 
 class HealthReport(Answer, frozen=True, kw_only=True):
-    """All subjects, and the worst state of them.
+    """The health checks of all subjects, and the worst state of them.
 
     Attributes:
         version: of Carrel.
@@ -50,7 +50,7 @@ class HealthReport(Answer, frozen=True, kw_only=True):
 
 
 class DirectorySync(msgspec.Struct, frozen=True, kw_only=True):
-    """How comparing rights with the directory (LDAP, OIDC) went; the Hub reports it.
+    """The result of comparing rights with the directory (LDAP, OIDC); the Hub reports it.
 
     Attributes:
         reported_at: when the Hub tried last, epoch seconds.

@@ -15,7 +15,7 @@ from carrel_schema.constraints import Constraint, Text
 
 
 class EnvironmentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A variable that the program is given."""
+    """A variable of the environment of the sign-in program."""
 
     name: Text
     value: Text
@@ -45,14 +45,14 @@ class SignInCommand(
 
 
 class ProjectNamespace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where work of a project is."""
+    """The namespace of a project's work."""
 
     project: str
     namespace: str
 
 
 class ClusterAccess(Answer, frozen=True, kw_only=True):
-    """What a kubeconfig of the caller is made of.
+    """The parts of a kubeconfig for the caller.
 
     Attributes:
         server: URL of the API server.

@@ -36,13 +36,13 @@ class NodeGroupFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeGroupCreate(NodeGroupFields, frozen=True, kw_only=True):
-    """A group to define."""
+    """A group of nodes to create."""
 
     name: GroupName
 
 
 class NodeGroupChange(NodeGroupFields, frozen=True, kw_only=True):
-    """A group as it is to be; ``expected_version`` refuses it where another one is stored."""
+    """A group of nodes to replace; refused unless ``expected_version`` is the stored version."""
 
     expected_version: Annotated[str, Constraint(max_length=64, pattern=r"^[0-9]*$")] | None = None
 

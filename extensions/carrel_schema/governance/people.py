@@ -1,4 +1,4 @@
-"""People: who may sign in, what they are here, and what groups of the directory make of them.
+"""Users: who may sign in, with which rights, and the rules for groups of the directory.
 
 The Hub is the source of truth of people; the scheduler shows and changes them for administrators.
 """
@@ -36,7 +36,7 @@ GroupName = Annotated[str, Constraint(min_length=1, max_length=200, pattern=NO_N
 
 
 class PosixIdentity(Answer, frozen=True, kw_only=True):
-    """Numbers of somebody's account, by the directory.
+    """The uid and gids of a user's account, from the directory.
 
     Attributes:
         uid: of the user; 0: the directory has none that can be used.
@@ -52,13 +52,13 @@ class PosixIdentity(Answer, frozen=True, kw_only=True):
 
 
 class UserProjects(Answer, frozen=True, kw_only=True):
-    """Names of the projects that somebody may start a workspace in, in order."""
+    """The names of the projects in which a user may start a workspace, in order."""
 
     items: Sequence[str] = ()
 
 
 class UserMembership(Answer, frozen=True, kw_only=True):
-    """A project that somebody is a member of.
+    """The membership of a user in a project.
 
     Attributes:
         project: its name.
@@ -72,7 +72,7 @@ class UserMembership(Answer, frozen=True, kw_only=True):
 
 
 class UserOut(Answer, frozen=True, kw_only=True):
-    """Somebody who may sign in.
+    """A user who may sign in.
 
     Attributes:
         name: as they sign in.
@@ -104,7 +104,7 @@ class UserOut(Answer, frozen=True, kw_only=True):
 
     @property
     def projects(self) -> list[str]:
-        """Names of the projects that they are a member of."""
+        """The names of the projects that the user is a member of."""
         return [one.project for one in self.memberships]
 
 
@@ -117,7 +117,7 @@ class UserPage(Answer, frozen=True, kw_only=True):
 
 
 class UserFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What of somebody is changed; what is left out stays.
+    """Changes of a user; fields left out stay.
 
     Attributes:
         admin: administers the platform; only where accounts are Carrel's own.
@@ -129,7 +129,7 @@ class UserFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvitationFields(msgspec.Struct, frozen=True, kw_only=True):
-    """An invitation: a link by which somebody chooses a password, once.
+    """An invitation: a link to choose a password, valid once.
 
     Attributes:
         projects: of an account that is made.
@@ -143,7 +143,7 @@ class InvitationFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invitation(Answer, frozen=True, kw_only=True):
-    """A link that is told this once: ``path`` below the address of Carrel."""
+    """A new link, contained in this answer only: ``path`` below the address of Carrel."""
 
     user: str
     path: str
@@ -151,14 +151,14 @@ class Invitation(Answer, frozen=True, kw_only=True):
 
 
 class PasswordChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A new password of the caller's own account, by who knows the present one."""
+    """A new password for the caller's own account, with the present one."""
 
     old: Password
     new: Password
 
 
 class DirectoryGroupFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What the members of a group of the directory are here.
+    """The rule for members of a group of the directory: their projects and roles.
 
     Attributes:
         projects: they are members of these.
@@ -195,7 +195,7 @@ class DirectoryGroupList(Answer, frozen=True, kw_only=True):
 
 
 def usable(found: PosixIdentity) -> PosixIdentity:
-    """The numbers as work may run under them, else with the ``problem``.
+    """Check the uid and gids for running work, and set ``problem`` where they cannot be used.
 
     Further groups that are a system's are left out: the directory gives no rights over a machine.
     """

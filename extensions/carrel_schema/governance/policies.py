@@ -21,7 +21,7 @@ FieldPath = Annotated[
 
 
 class FieldRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What holds for one field.
+    """The rule of a policy for one field.
 
     Attributes:
         default: taken when a request does not say the field; null: nothing.
@@ -61,7 +61,7 @@ class PolicyFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ManifestRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What holds for one field of a manifest, all policies together.
+    """The rules of all policies for one field of a manifest.
 
     Attributes:
         field: as people are told.
@@ -97,7 +97,7 @@ class ManifestRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
 class WorkloadPolicySpec(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
 ):
-    """What policies say of work in a namespace; the scheduler writes it, for admission.
+    """The rules of policies for a namespace; the scheduler writes them for admission.
 
     Attributes:
         rules: all that hold in this project.
@@ -113,7 +113,7 @@ class WorkloadPolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
 
 class RefusedWork(Answer, frozen=True, kw_only=True):
-    """Work that is there and that a policy would refuse now; it goes on."""
+    """Live work that a policy would refuse now; it goes on."""
 
     project: str
     name: str
@@ -146,7 +146,7 @@ class PolicyList(Answer, frozen=True, kw_only=True):
 
 
 class Bound(Answer, frozen=True, kw_only=True):
-    """One thing that holds for a field, and who says so.
+    """One part of a rule for a field, and the policy that it is from.
 
     Attributes:
         policy: name of the policy; ``scope`` is where it is.
@@ -165,7 +165,7 @@ class Bound(Answer, frozen=True, kw_only=True):
 
 
 class EffectiveRule(Answer, frozen=True, kw_only=True):
-    """All that holds for a field, of all policies together."""
+    """The rule for a field, of all policies together."""
 
     default: Bound | None = None
     min: Bound | None = None
@@ -176,7 +176,7 @@ class EffectiveRule(Answer, frozen=True, kw_only=True):
 
 
 class EffectivePolicy(Answer, frozen=True, kw_only=True):
-    """What holds for work of a kind in a project, by the path of a field."""
+    """The rules for work of a kind in a project, by the path of a field."""
 
     project: str = ""
     kind: str = ""

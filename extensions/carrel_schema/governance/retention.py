@@ -1,4 +1,4 @@
-"""Retention: how long what is kept is kept, and what removing older entries would free."""
+"""Retention: how long records are kept, and what removing older ones would free."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
@@ -25,7 +25,7 @@ Days = Annotated[int, Constraint(ge=1, le=36_600)]
 
 
 class RetentionFields(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the ledger keeps what, in days; null: for ever.
+    """How long the ledger keeps each kind of record, in days; null: for ever.
 
     Attributes:
         audit_days: entries of the audit log.
@@ -41,11 +41,11 @@ class RetentionFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetentionSettings(RetentionFields, frozen=True, kw_only=True):
-    """The times that hold, or would."""
+    """The retention times in force, or those of a dry run."""
 
 
 class Retained(Answer, frozen=True, kw_only=True):
-    """One kind of what is kept.
+    """One kind of record that is kept.
 
     Attributes:
         name: of the kind, stable.
@@ -75,14 +75,14 @@ class Retained(Answer, frozen=True, kw_only=True):
 
 
 class RetentionReport(Answer, frozen=True, kw_only=True):
-    """How long what is kept, how much of it there is, and what removal would free."""
+    """How long records are kept, how many there are, and what removal would free."""
 
     settings: RetentionSettings = RetentionSettings()
     kinds: Sequence[Retained] = ()
 
 
 def retention_of(settings: Mapping[str, Any]) -> RetentionFields:
-    """What the settings of the ledger say."""
+    """Read the retention times from the settings of the ledger."""
     audit = msgspec.convert(settings.get(AUDIT_SETTING) or {}, AuditSettings)
     found = msgspec.convert(settings.get(SETTING) or {}, RetentionFields)
     return msgspec.structs.replace(found, audit_days=audit.retention_days)

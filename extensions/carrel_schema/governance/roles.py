@@ -1,4 +1,4 @@
-"""Roles: sets of permissions; access rules give them to somebody in a scope.
+"""Roles: sets of permissions; access rules give them to users and groups in a scope.
 
 A permission is ``RESOURCE:ACTION``. ``create`` and ``update`` of work, templates and secrets are
 about one's own; ``manage`` is about those of others. A member of a project is a researcher there,
@@ -166,7 +166,7 @@ FROM_WORKSPACES: Final[frozenset[str]] = ROLES["researcher"].permissions
 
 
 class AccessRuleFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has which role, where: ``scope`` in the form ``department/NAME``.
+    """An access rule: a subject, its role and the ``scope`` in the form ``department/NAME``.
 
     ``subject`` is a user, a group of the Hub or a service account, by name.
     """
@@ -196,7 +196,7 @@ class AccessRuleList(Answer, frozen=True, kw_only=True):
 
 
 class RoleOut(Answer, frozen=True, kw_only=True):
-    """A role and what it lets somebody do."""
+    """A role and its permissions."""
 
     name: str
     description: str = ""
@@ -211,7 +211,7 @@ class RoleList(Answer, frozen=True, kw_only=True):
 
 
 class PermissionCheck(Answer, frozen=True, kw_only=True):
-    """Whether the caller has a permission in a scope; ``roles`` are those that would give it."""
+    """The answer whether the caller has a permission; ``roles`` are those that would give it."""
 
     permission: str
     scope: str

@@ -47,7 +47,7 @@ class SecretFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SecretOut(Answer, frozen=True, kw_only=True):
-    """What is told of a secret; ``scope`` in the form ``project/NAME``."""
+    """A secret without its values; ``scope`` in the form ``project/NAME``."""
 
     name: str
     scope: str
@@ -66,7 +66,7 @@ class SecretList(Answer, frozen=True, kw_only=True):
 
 
 class SecretReference(NamedTuple):
-    """Which key of which secret a variable gets."""
+    """The secret and the key of it whose value a variable gets."""
 
     variable: str
     secret: str
@@ -74,17 +74,17 @@ class SecretReference(NamedTuple):
 
 
 def references(environment: Mapping[str, str]) -> list[SecretReference]:
-    """The variables that are secrets' values."""
+    """Find the variables that refer to secrets."""
     found = ((name, _REFERENCE.fullmatch(text)) for name, text in environment.items())
     return [SecretReference(name, one[1], one[2]) for name, one in found if one is not None]
 
 
 def without_references(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that stand for themselves."""
+    """Find the variables that do not refer to secrets."""
     return {name: text for name, text in environment.items() if not _REFERENCE.fullmatch(text)}
 
 
 def missing_keys(kind: SecretType, keys: Iterable[str]) -> list[str]:
-    """Keys that a secret of this type lacks."""
+    """List the keys that a secret of this type lacks."""
     there = frozenset(keys)
     return [key for key in KEYS_OF[kind] if key not in there]

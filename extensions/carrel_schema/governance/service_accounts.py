@@ -1,4 +1,4 @@
-"""Service accounts: callers that are nobody, for programs such as pipelines.
+"""Service accounts: callers that are programs, such as pipelines.
 
 One belongs to a scope: who administers the scope makes it and its tokens, and access rules give it
 roles there and below. A token is told once; its hash is kept.
@@ -26,13 +26,13 @@ class ServiceAccountFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A new token; ``days``: after so many it is good for nothing."""
+    """A token to create; ``days``: how long it is valid."""
 
     days: Annotated[int, Constraint(ge=1, le=MOST_DAYS)] = 90
 
 
 class ServiceToken(Answer, frozen=True, kw_only=True):
-    """What is told of a token; times in epoch seconds.
+    """A token without its value; times in epoch seconds.
 
     ``used_at`` 0: not used yet; it is kept over restarts of the scheduler.
     """
@@ -45,7 +45,7 @@ class ServiceToken(Answer, frozen=True, kw_only=True):
 
 
 class NewToken(ServiceToken, frozen=True, kw_only=True):
-    """A token that was just made, and is told this once."""
+    """A new token with its value, which only this answer contains."""
 
     token: str
 

@@ -20,14 +20,14 @@ UserOrder = Literal["submission", "fair-share"]
 
 
 class StayRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a run may stay, whatever its kind; ``None`` means no such limit.
+    """How long work may run and be idle, whatever its kind; ``None``: no limit.
 
     Attributes:
-        time_limit_seconds: time in running after which it is stopped.
-        idle_timeout_seconds: stopped after so long without activity.
-        busy_cap_seconds: a cell that computes longer than this counts as idle from then on.
+        time_limit_seconds: how long it may run before it is stopped.
+        idle_timeout_seconds: how long it may be without activity before it is stopped.
+        busy_cap_seconds: how long a cell may compute before it counts as idle.
         warn_before_seconds: how long before a stop the owner is told.
-        extend_seconds: what "keep" adds; ``max_extensions`` how often (0: not allowed).
+        extend_seconds: what one extension adds; ``max_extensions``: how many there may be.
     """
 
     time_limit_seconds: PositiveSeconds | None = None
@@ -52,9 +52,9 @@ class TrainingLimits(msgspec.Struct, frozen=True, kw_only=True):
     """A project's rules for trainings; ``None`` means no such limit.
 
     Attributes:
-        idle_gpu_seconds: stopped after so long without work on any of the GPUs it holds.
-        time_limit_seconds: time in running after which it is stopped.
-        apply_to_running: as for workspaces.
+        idle_gpu_seconds: how long all of its GPUs may be idle before it is stopped.
+        time_limit_seconds: how long it may run before it is stopped.
+        apply_to_running: whether a change also holds for trainings that run already.
     """
 
     idle_gpu_seconds: PositiveSeconds | None = None
@@ -76,7 +76,7 @@ NodeGroupAmounts = Annotated[dict[GroupName, QuotaGpus], Constraint(max_length=6
 
 
 class NodeGroupLists(msgspec.Struct, frozen=True, kw_only=True):
-    """Groups of nodes by what runs there; an empty list keeps work to none of them.
+    """Groups of nodes that work is kept to, by its kind; an empty list: any nodes.
 
     Attributes:
         training: for trainings and all other work that no person waits at.

@@ -1,4 +1,4 @@
-"""What became of work: its status, and the workload as a whole."""
+"""The status of work, and the workload as a whole."""
 
 from typing import Any, Literal
 
@@ -24,11 +24,11 @@ LossCause = Literal["", "gpu", "node"]
 
 
 class StatusPart(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the parts of a status; what an answer leaves out of them, clients take as empty."""
+    """Base of the parts of a status; clients take fields that an answer leaves out as empty."""
 
 
 class ReasonInfo(StatusPart, frozen=True, kw_only=True):
-    """A reason as people and machines read it: token, class, sentence and the data behind it."""
+    """A reason for people and programs: token, class, sentence and the data of the sentence."""
 
     token: str
     cls: str = ""
@@ -38,15 +38,15 @@ class ReasonInfo(StatusPart, frozen=True, kw_only=True):
 
 
 class TaskInfo(StatusPart, frozen=True, kw_only=True):
-    """One task's present run.
+    """The present run of one task.
 
     Attributes:
-        ports: those it was given, by the names of its routes.
-        lost: it ended without anybody having seen how.
-        loss: what went away under it, of a lost one.
-        place: ``held``; ``leaving`` while it ends to give its place back to others;
-            ``given-back`` once it has, and may come again; ``done`` when it ended well.
-        returns: those of ``devices`` that it gives back while it goes on with the others.
+        ports: the ports that it was given, by the names of its routes.
+        lost: whether it ended and its exit status is not known.
+        loss: whether a lost task was lost with its GPU or its node.
+        place: whether it holds its resources: ``held``; ``leaving`` while it ends for others;
+            ``given-back`` once it has ended so, and may start again; ``done`` when it succeeded.
+        returns: those of ``devices`` that it releases while it goes on with the others.
         address: where its servers listen, where it has an address of its own; else its node's.
         mig_slots: the memory slots of its MIG instance, as bits, where Carrel divides the GPU.
     """
@@ -71,14 +71,14 @@ class TaskInfo(StatusPart, frozen=True, kw_only=True):
 
 
 class Checkpoint(StatusPart, frozen=True, kw_only=True):
-    """The last saved state a job told us of."""
+    """The last checkpoint that a job reported."""
 
     step: int
     at: float
 
 
 class Progress(StatusPart, frozen=True, kw_only=True):
-    """How far a job is, as it reports itself."""
+    """The progress that a job reported."""
 
     done: float
     total: float | None = None
@@ -88,7 +88,7 @@ class Progress(StatusPart, frozen=True, kw_only=True):
 
 
 class Preemption(StatusPart, frozen=True, kw_only=True):
-    """The four facts of an eviction: when, for whom, under which rule, what was lost."""
+    """A preemption: when, for which workload and by which rule it happened, and what was lost."""
 
     at: float
     rule: str
@@ -122,7 +122,7 @@ class Failure(StatusPart, frozen=True, kw_only=True):
 
 
 class Limits(StatusPart, frozen=True, kw_only=True):
-    """Limits in force for a running workload, and when they strike next.
+    """The limits of a running workload, and when it is stopped by them next.
 
     ``stops_at`` with ``stops_because`` (``TimeLimit`` or ``Idle``) is the next stop that is coming
     if nothing changes; ``warn_at`` is when the owner is told.
@@ -138,7 +138,7 @@ class Limits(StatusPart, frozen=True, kw_only=True):
 
 
 class WorkloadStatus(msgspec.Struct, kw_only=True):
-    """What is. Written by the reconciler only.
+    """The state of a workload. Only the reconciler writes it.
 
     Attributes:
         reason: of a pending, preempted, stopped or failed workload; of others ``None``.

@@ -1,4 +1,4 @@
-"""What is asked for: the identity of an object, and the specification of work."""
+"""The identity of an object, and the specification of work."""
 
 from typing import Annotated, Literal
 
@@ -31,8 +31,8 @@ class Meta(msgspec.Struct, kw_only=True):
     """Identity of an object. ``project`` is empty for a project itself.
 
     ``resource_version`` is the number of the store's last change to it, ``generation`` counts
-    changes of the specification only. ``deleting``: it is to go, and is kept until its work has
-    ended; of workloads their specification says so.
+    changes of the specification only. ``deleting``: it is being deleted, and is kept until its
+    work has ended; of workloads the specification says so.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Meta(msgspec.Struct, kw_only=True):
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task needs.
+    """The resources that one task needs.
 
     ``cpu_milli`` is its share of the processors while others want them, too; idle ones it may use
     up to ``cpu_limit_milli`` (0: all). Memory is both: what is set aside, and never more.
