@@ -104,7 +104,7 @@ def test_a_claim_that_a_template_made_belongs_to_its_pod_only() -> None:
     [
         (request(allocationMode="All", count=0), "allocationMode"),
         (request(adminAccess=True), "adminAccess"),
-        (request(capacity={"requests": {"memory": "1Gi"}}), "capacity"),
+        (request(capacity={"requests": {"memory": "a lot"}}), "capacity.requests[memory]"),
         (request(count=33), "count"),
         (request(count=0), "count"),
         ({"name": "gpu"}, "gpu"),

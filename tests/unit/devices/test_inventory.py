@@ -45,11 +45,12 @@ def test_a_pool_counts_once_all_its_slices_of_the_newest_generation_are_there() 
     "what",
     [
         {"consumesCounters": [{"counterSet": "gpu-0", "counters": {}}]},
-        {"allowMultipleAllocations": True},
+        {"allowMultipleAllocations": True, "consumesCounters": [{"counterSet": "gpu-0"}]},
+        {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "much"}}},
         {"bindingConditions": ["attached"]},
     ],
 )
-def test_devices_that_serve_no_claim_alone_are_left_out(what: dict[str, Any]) -> None:
+def test_devices_that_nobody_can_be_given_are_left_out(what: dict[str, Any]) -> None:
     devices = Inventory()
     devices.set_slice(device_slice("n0", device("gpu-0"), device("gpu-1", **what)))
     assert names(devices) == ["gpu-0"]

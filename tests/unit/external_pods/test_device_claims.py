@@ -16,7 +16,10 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import ReleaseClaim
-from carrel_scheduler.engines.kubernetes.pods.devices.types import ResourceClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.types import (
+    ResourceClaim,
+    ResourceClaimStatus,
+)
 from unit.devices.making_devices import (
     cel,
     claim,
@@ -74,7 +77,9 @@ class Devices(World):
                 given = tuple(r["device"] for r in one.allocation["devices"]["results"])
                 spec = self.claims[one.claim].spec
                 made = claim(one.claim, given=given, node=order.node, users=(one.pod_uid,))
-                self.put(msgspec.structs.replace(made, spec=spec))
+                status = msgspec.to_builtins(made.status) | {"allocation": one.allocation}
+                told = msgspec.convert(status, ResourceClaimStatus)
+                self.put(msgspec.structs.replace(made, spec=spec, status=told))
         super()._bind(order, failure)
         self.check_devices()
 

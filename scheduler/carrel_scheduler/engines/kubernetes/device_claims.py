@@ -155,7 +155,16 @@ def _of_version(claim: ResourceClaim, **metadata: Any) -> dict[str, Any]:
 def _is_ours(claim: ResourceClaim, order: AllocateClaim) -> bool:
     wanted = msgspec.convert(_plain(order.allocation), AllocationResult)
     users = [one.uid for one in claim.status.reserved_for]
-    return claim.status.allocation == wanted and users == [order.pod_uid]
+    there = claim.status.allocation
+    return there is not None and _given(there) == _given(wanted) and users == [order.pod_uid]
+
+
+def _given(allocation: AllocationResult) -> list[tuple[str, ...]]:
+    """The devices and shares of such; how much these are is written in more than one way."""
+    return [
+        (one.request, one.driver, one.pool, one.device, one.share_id)
+        for one in allocation.devices.results
+    ]
 
 
 def _plain(allocation: Mapping[str, Any]) -> dict[str, Any]:

@@ -224,6 +224,7 @@ class ClusterNodes:
         if claimed := self._devices.used_by_others(name, self._holds):
             used[CLAIMED_GPUS] = claimed * NANO
         fact = node_set(known.object, used, taken, broken, group)
+        fact = replace(fact, counted_milli=fact.counted_milli + self._devices.shared_milli(name))
         fact = self._withheld(fact)
         return None if fact == before else fact
 

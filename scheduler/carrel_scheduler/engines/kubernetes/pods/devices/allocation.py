@@ -2,22 +2,33 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
-from carrel_scheduler.engines.kubernetes.pods.devices.inventory import DeviceId
-from carrel_scheduler.engines.kubernetes.pods.devices.matching import Match
+from carrel_scheduler.engines.kubernetes.pods.devices.capacity import asked_of, written
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import DeviceUse, NodeDevice
+from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
+    Match,
+    RequestedDevices,
+    given_to,
+)
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import Key
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     AllocatedDevice,
     DeviceClass,
     ResourceClaim,
 )
-from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.types import Pod, PodResourceClaim
 
 
 def allocation_of(
-    claim: ResourceClaim, matched: Match, node: str, classes: Mapping[str, DeviceClass]
+    claim: ResourceClaim,
+    matched: Match,
+    node: str,
+    classes: Mapping[str, DeviceClass],
+    pod_uid: str,
 ) -> dict[str, Any]:
     """Devices, configuration and node of a claim.
 
@@ -26,11 +37,14 @@ def allocation_of(
         matched: its requests and the devices that they are given.
         node: where these are.
         classes: by name.
+        pod_uid: of the pod that it is for: shares of devices are named by it.
     """
+    name = f"{pod_uid}/{claim.metadata.namespace}/{claim.metadata.name}"
     results = [
         {"request": ask.request, "driver": one.id[0], "pool": one.id[1], "device": one.id[2]}
         | ({"tolerations": msgspec.to_builtins(ask.tolerations)} if ask.tolerations else {})
-        for ask, one in matched
+        | (_share(ask, one, f"{name}/{number}") if one.shared else {})
+        for number, (ask, one) in enumerate(matched)
     ]
     config: list[dict[str, Any]] = []
     for ask in dict.fromkeys(ask for ask, _ in matched):
@@ -43,6 +57,15 @@ def allocation_of(
     return {
         "devices": {"results": results, **({"config": config} if config else {})},
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+    }
+
+
+def _share(ask: RequestedDevices, device: NodeDevice, name: str) -> dict[str, Any]:
+    """The share of a device that others may have shares of, too."""
+    consumed = dict(given_to(ask, device).consumed)
+    return {
+        "shareID": str(uuid5(NAMESPACE_OID, name)),
+        "consumedCapacity": {key: written(nano) for key, nano in consumed.items()},
     }
 
 
@@ -59,15 +82,27 @@ def key_of(claim: ResourceClaim) -> Key:
     return claim.metadata.namespace, claim.metadata.name
 
 
-def allocated_to(claim: ResourceClaim) -> Iterable[DeviceId]:
-    """The devices allocated to a claim."""
+def allocated_to(claim: ResourceClaim) -> Iterable[DeviceUse]:
+    """The devices allocated to a claim; of one of which it has several shares, each of them."""
     if claim.status.allocation is None:
         return ()
-    return [_id(one) for one in claim.status.allocation.devices.results if not one.admin_access]
+    return [_given(one) for one in claim.status.allocation.devices.results if not one.admin_access]
 
 
-def _id(one: AllocatedDevice) -> DeviceId:
-    return one.driver, one.pool, one.device
+def _given(one: AllocatedDevice) -> DeviceUse:
+    try:
+        consumed = asked_of(one.consumed_capacity, one.device)
+    except PodRefused:
+        consumed = ()
+    return DeviceUse((one.driver, one.pool, one.device), consumed)
+
+
+def claim_name(pod: Pod, use: PodResourceClaim) -> str | None:
+    """The name of a claim: empty where none is needed, ``None`` while it is not made."""
+    if use.resource_claim_name:
+        return use.resource_claim_name
+    made = {one.name: one for one in pod.status.resource_claim_statuses}
+    return made[use.name].resource_claim_name if use.name in made else None
 
 
 def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:

@@ -7,7 +7,7 @@ a scheduler that was killed, is released before the pod is placed anew.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 
@@ -17,6 +17,7 @@ from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.engines.kubernetes.pods.devices.allocation import (
     allocated_to,
     allocation_of,
+    claim_name,
     is_made_for,
     key_of,
 )
@@ -32,6 +33,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import (
     GPU_DRIVERS,
     DeviceId,
+    DeviceUse,
     Inventory,
     NodeDevice,
 )
@@ -40,6 +42,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
     MOST_DEVICES,
     Match,
     choices,
+    given_to,
     match,
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import (
@@ -90,7 +93,7 @@ class DeviceClaims:
     _claims: dict[Key, ResourceClaim] = field(default_factory=dict)
     _classes: dict[str, DeviceClass] = field(default_factory=dict)
     _holders: dict[DeviceId, set[Key]] = field(default_factory=dict)
-    _decided: dict[str, dict[Key, tuple[DeviceId, ...]]] = field(default_factory=dict)
+    _decided: dict[str, dict[Key, tuple[DeviceUse, ...]]] = field(default_factory=dict)
     _plugin: set[str] = field(default_factory=set)
     _uses: Counter[str] = field(default_factory=Counter)
     backed: dict[str, str] = field(default_factory=dict)
@@ -115,11 +118,11 @@ class DeviceClaims:
             self._special[owner.uid] = key
         if claim.status.allocation is not None:
             for decided in self._decided.values():
-                for device in decided.pop(key, ()):  # its status tells it from now on
-                    self._use_changed(device)
-        for device in allocated_to(claim):
-            self._holders.setdefault(device, set()).add(key)
-            self._use_changed(device)
+                for given in decided.pop(key, ()):  # its status tells it from now on
+                    self._use_changed(given.id)
+        for given in allocated_to(claim):
+            self._holders.setdefault(given.id, set()).add(key)
+            self._use_changed(given.id)
 
     def drop_claim(self, claim: ResourceClaim) -> None:
         """A claim is gone."""
@@ -128,9 +131,9 @@ class DeviceClaims:
         self.releases.pop(key, None)
         if before is not None and (owner := before.metadata.controller) is not None:
             self._special.pop(owner.uid, None)
-        for device in () if before is None else allocated_to(before):
-            self._holders.get(device, set()).discard(key)
-            self._use_changed(device)
+        for given in () if before is None else allocated_to(before):
+            self._holders.get(given.id, set()).discard(key)
+            self._use_changed(given.id)
         self.version += 1
 
     def _use_changed(self, device: DeviceId) -> None:
@@ -237,10 +240,17 @@ class DeviceClaims:
         return not self._is_decided(device.id) and not enough(left, device.takes)
 
     def _is_decided(self, device: DeviceId) -> bool:
-        return any(device in ids for keys in self._decided.values() for ids in keys.values())
+        return any(device == one.id for one in self._all_decided())
+
+    def _all_decided(self) -> Iterator[DeviceUse]:
+        return (one for keys in self._decided.values() for given in keys.values() for one in given)
 
     def _is_held(self, key: Key, holds: Callable[[str], bool]) -> bool:
         return any(holds(one.uid) for one in self._claims[key].status.reserved_for)
+
+    def shared_milli(self, node: str) -> int:
+        """How much the GPUs of a node are that claims share, in thousandths of a GPU."""
+        return 0 if node in self._plugin else MILLI * len(self.inventory.shared_gpus(node))
 
     def _gpus(self, node: str) -> list[NodeDevice]:
         return [] if node in self._plugin else self.inventory.gpus(node)
@@ -295,7 +305,7 @@ class DeviceClaims:
             return ()
         by_claim: dict[str, Match] = {}
         namespace = pod.metadata.namespace
-        names = [self._claim_name(pod, use) for use in pod.spec.resource_claims]
+        names = [claim_name(pod, use) for use in pod.spec.resource_claims]
         claims = {name: self._claims[namespace, name] for name in names if name}
         special = self._special_of(pod)
         if special is not None:
@@ -304,7 +314,7 @@ class DeviceClaims:
         for ask, device in found:
             by_claim.setdefault(names[ask.claim] or "", []).append((ask, device))
         self._decided[pod.metadata.uid] = {
-            (namespace, name): tuple(device.id for _, device in matched)
+            (namespace, name): tuple(given_to(ask, device) for ask, device in matched)
             for name, matched in by_claim.items()
         }
         self._uses[node] += 1
@@ -317,7 +327,9 @@ class DeviceClaims:
                 claim_uid=claims[name].metadata.uid,
                 pod=pod.metadata.name,
                 pod_uid=pod.metadata.uid,
-                allocation=allocation_of(claims[name], matched, node, self._classes),
+                allocation=allocation_of(
+                    claims[name], matched, node, self._classes, pod.metadata.uid
+                ),
                 special=special if special is not None and claims[name] is special.claim else None,
             )
             for name, matched in by_claim.items()
@@ -330,9 +342,8 @@ class DeviceClaims:
 
     def undo(self, uid: str) -> None:
         """A pod is not bound after all, or is gone: what was decided with it counts no more."""
-        decided = self._decided.pop(uid, {})
-        for device in (device for devices in decided.values() for device in devices):
-            self._use_changed(device)
+        for given in (one for devices in self._decided.pop(uid, {}).values() for one in devices):
+            self._use_changed(given.id)
             self.version += 1
 
     def fit(
@@ -365,7 +376,7 @@ class DeviceClaims:
     def _options(self, pod: Pod) -> list[Asks]:
         """The requests of a pod's claims: each combination of alternatives, the best first."""
         uses = pod.spec.resource_claims
-        names = [name for use in uses if (name := self._claim_name(pod, use))]
+        names = [name for use in uses if (name := claim_name(pod, use))]
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise PodRefused("claim", "spec.resourceClaims", twice, "each claim once")
         each = [self._choices(pod, use, number) for number, use in enumerate(uses)]
@@ -410,7 +421,7 @@ class DeviceClaims:
 
     def _free_claim(self, pod: Pod, use: PodResourceClaim) -> ResourceClaim | None:
         """The claim, if it can be given devices for the pod; ``None`` if none is needed."""
-        name = self._claim_name(pod, use)
+        name = claim_name(pod, use)
         if name is None:
             template = use.resource_claim_template_name
             raise _Waits(
@@ -428,13 +439,6 @@ class DeviceClaims:
             raise _Waits(f"its resource claim `{name}` is being deleted")
         self._check_unused(claim, pod)
         return claim
-
-    def _claim_name(self, pod: Pod, use: PodResourceClaim) -> str | None:
-        """The name of a claim: empty where none is needed, ``None`` while it is not made."""
-        if use.resource_claim_name:
-            return use.resource_claim_name
-        made = {one.name: one for one in pod.status.resource_claim_statuses}
-        return made[use.name].resource_claim_name if use.name in made else None
 
     def _check_unused(self, claim: ResourceClaim, pod: Pod) -> None:
         key, uid = key_of(claim), pod.metadata.uid
@@ -460,21 +464,20 @@ class DeviceClaims:
         ]
 
     def _left(self, node: str) -> Amounts:
-        """What is left of the counters that devices of a node share."""
-        there = self.inventory.of_node(node)
-        if not any(one.takes for one in there):
+        """What is left of the counters that devices of a node share, and of those it shares."""
+        there = {one.id: one for one in self.inventory.of_node(node)}
+        if not any(one.takes or one.shared for one in there.values()):
             return NONE_TAKEN
-        given = [one.id for one in there if self._holders.get(one.id) or self._is_decided(one.id)]
-        return self.inventory.left(node, given)
+        keys = {key for one in there for key in self._holders.get(one, ())}
+        given = [one for key in keys for one in allocated_to(self._claims[key])]
+        return self.inventory.left(node, [*given, *self._all_decided()])
 
     def _free(self, node: str) -> list[NodeDevice]:
-        decided = {
-            device for keys in self._decided.values() for ids in keys.values() for device in ids
-        }
+        decided = {given.id for given in self._all_decided()}
         return [
             one
             for one in self._offered(node)
-            if one.id not in decided and not self._holders.get(one.id)
+            if one.shared or (one.id not in decided and not self._holders.get(one.id))
         ]
 
     def _of_bound(self, pod: Pod) -> ClaimAccess:
@@ -482,16 +485,16 @@ class DeviceClaims:
         special = pod.status.extended_resource_claim_status
         if not pod.spec.resource_claims and special is None:
             return NO_CLAIMS
-        names = [self._claim_name(pod, use) for use in pod.spec.resource_claims]
+        names = [claim_name(pod, use) for use in pod.spec.resource_claims]
         instead = NOTHING
         if special is not None:
             names.append(special.resource_claim_name)
             instead = frozenset(one.resource_name for one in special.request_mappings)
-        found = {
-            device
-            for name in names
+        found = [
+            given
+            for name in dict.fromkeys(names)
             if name and (claim := self._claims.get((pod.metadata.namespace, name))) is not None
-            for device in allocated_to(claim)
-        }
+            for given in allocated_to(claim)
+        ]
         gpus, parts = self._serving.gpus(found), self._serving.parts_of(found)
         return ClaimAccess(gpus=gpus, instead=instead, parts_milli=parts)

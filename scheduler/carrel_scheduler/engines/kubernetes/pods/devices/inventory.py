@@ -1,19 +1,21 @@
 """Devices of nodes, from their drivers' resource slices.
 
-Counted are devices of one node in complete pools that serve one claim each: those that are shared,
-or have to be prepared before a pod is bound, are left out. Parts of others (``consumesCounters``)
-are there while enough of their counters is left. Devices of GPU drivers are the GPUs of their node,
-unless a device plugin offers GPUs there, too: these are the same ones.
+Counted are devices of one node in complete pools; those that have to be prepared before a pod is
+bound are left out. Parts of others (``consumesCounters``) are there while enough of their counters
+is left, devices that several claims share (``allowMultipleAllocations``) while enough of their
+capacity is. Devices of GPU drivers are the GPUs of their node, unless a device plugin offers GPUs
+there, too: these are the same ones. Of a GPU that is shared all that is given is a part.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.engines.kubernetes.pods.devices import counters
+from carrel_scheduler.engines.kubernetes.pods.devices import capacity, counters
+from carrel_scheduler.engines.kubernetes.pods.devices.capacity import Asked, SharedCapacity
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts
 from carrel_scheduler.engines.kubernetes.pods.devices.expressions import context_of, selects
 from carrel_scheduler.engines.kubernetes.pods.devices.types import Device, ResourceSlice
@@ -30,6 +32,14 @@ DeviceId = tuple[str, str, str]
 _PoolId = tuple[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """A device that was given to a claim, with what that consumes of it if it is shared."""
+
+    id: DeviceId
+    consumed: Asked = ()
+
+
 @dataclass(eq=False)
 class NodeDevice:
     """A device of a node.
@@ -37,6 +47,7 @@ class NodeDevice:
     Attributes:
         takes: of the counters that it shares with others.
         part_milli: which part of the whole it is.
+        consumables: its capacities, if several claims share it.
     """
 
     id: DeviceId
@@ -44,7 +55,33 @@ class NodeDevice:
     device: Device
     takes: Amounts = field(default_factory=dict)
     part_milli: int = MILLI
+    consumables: Mapping[str, SharedCapacity] = field(default_factory=dict)
     _selected: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> bool:
+        """Whether several claims may have parts of it at once."""
+        return self.device.allow_multiple_allocations
+
+    def given(self, asked: Asked) -> DeviceUse | None:
+        """The device as a request gets it; ``None``: it has not so much."""
+        if not self.shared:
+            return DeviceUse(self.id) if capacity.has(self.device, asked) else None
+        consumed = capacity.consumption(self.consumables, asked)
+        return None if consumed is None else DeviceUse(self.id, consumed)
+
+    def takes_for(self, given: DeviceUse) -> Amounts:
+        """What is taken where it was given: of counters, or of its own capacity."""
+        return self._own(dict(given.consumed)) if self.shared else self.takes
+
+    @cached_property
+    def capacity(self) -> Amounts:
+        """All of its capacity, if it is shared."""
+        return self._own({name: one.total for name, one in self.consumables.items()})
+
+    def _own(self, amounts: Mapping[str, int]) -> Amounts:
+        driver, pool, name = self.id
+        return {(driver, pool, f"device {name}", key): one for key, one in amounts.items()}
 
     @cached_property
     def _context(self) -> "cel.Context":
@@ -108,22 +145,41 @@ class Inventory:
         """Whether a device is a GPU, or a part of one."""
         return device[0] in self._gpu_drivers
 
-    def gpu_milli(self, device: DeviceId) -> int:
-        """Which part of a GPU a device is, in thousandths; 0 for other devices."""
-        found = self._by_id.get(device)
-        if not self.is_gpu(device):
+    def gpu_milli(self, given: DeviceUse) -> int:
+        """Which part of a GPU was given, in thousandths; 0 for other devices."""
+        found = self._by_id.get(given.id)
+        if not self.is_gpu(given.id):
             return 0
-        return MILLI if found is None else found.part_milli
+        if found is None:
+            return MILLI
+        if not found.shared:
+            return found.part_milli
+        return counters.part_milli(found.takes_for(given), found.capacity)
 
-    def left(self, node: str, given: Iterable[DeviceId]) -> Amounts:
-        """What is left of a node's counters beside devices that were given."""
+    def is_whole_gpu(self, given: DeviceUse) -> bool:
+        """Whether what was given is a GPU that nobody else can have a part of."""
+        found = self._by_id.get(given.id)
+        shared = bool(given.consumed) if found is None else found.shared
+        return not shared and self.gpu_milli(given) == MILLI
+
+    def left(self, node: str, given: Iterable[DeviceUse]) -> Amounts:
+        """What is left of a node's counters and shared devices beside what was given."""
         left: dict[counters.Counter, int] = {}
         for pool in self._nodes.get(node, {}):
             left |= self._totals[pool]
-        if left:
-            for one in given:
-                if (device := self._by_id.get(one)) is not None and device.node == node:
-                    left = counters.less(left, device.takes)
+        for there in self.of_node(node):
+            left |= there.capacity
+        once: set[DeviceId] = set()
+        for one in given if left else ():
+            device = self._by_id.get(one.id)
+            if device is None or device.node != node or one.id in once:
+                continue
+            if not device.shared:
+                once.add(one.id)
+            elif not one.consumed:  # whoever gave it did not say how much
+                left = counters.less(left, device.capacity)
+                continue
+            left = counters.less(left, device.takes_for(one))
         return left
 
     def gpus(self, node: str) -> list[NodeDevice]:
@@ -131,8 +187,15 @@ class Inventory:
         return [
             one
             for one in self.of_node(node)
-            if self.gpu_milli(one.id) == MILLI
-            and not any(taint.effect in HARD for taint in one.device.taints)
+            if self.is_whole_gpu(DeviceUse(one.id)) and not _is_closed(one)
+        ]
+
+    def shared_gpus(self, node: str) -> list[NodeDevice]:
+        """The GPUs of a node that claims have parts of, and that take work."""
+        return [
+            one
+            for one in self.of_node(node)
+            if one.shared and self.is_gpu(one.id) and not _is_closed(one)
         ]
 
     def _update(self, pool: _PoolId) -> None:
@@ -152,6 +215,11 @@ class Inventory:
         self.changed |= nodes
         self.versions.update(nodes)
         self.version += 1
+
+
+def _is_closed(device: NodeDevice) -> bool:
+    """Whether a taint keeps all work away."""
+    return any(taint.effect in HARD for taint in device.device.taints)
 
 
 def _current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
@@ -176,16 +244,21 @@ def _totals(pool: _PoolId, slices: Iterable[ResourceSlice]) -> Amounts:
 def _devices(
     pool: _PoolId, slices: Iterable[ResourceSlice], there: Amounts
 ) -> Iterable[NodeDevice]:
-    """The devices of a complete pool; those whose counters mean nothing are left out."""
+    """The devices of a complete pool; those whose amounts mean nothing are left out.
+
+    So are devices that are shared and take counters, too: nobody says which share takes them.
+    """
     for one in slices:
         for device in one.spec.devices if one.spec.node_name else ():
-            if device.allow_multiple_allocations or device.binding_conditions:
+            shared = device.allow_multiple_allocations
+            if device.binding_conditions or (shared and device.consumes_counters):
                 continue
             try:
                 takes = counters.taken(pool, device, there)
+                has = capacity.consumables(device) if shared else {}
             except PodRefused:
                 continue
             if takes is None or (device.consumes_counters and not takes):
                 continue
             part = counters.part_milli(takes, there)
-            yield NodeDevice((*pool, device.name), one.spec.node_name, device, takes, part)
+            yield NodeDevice((*pool, device.name), one.spec.node_name, device, takes, part, has)

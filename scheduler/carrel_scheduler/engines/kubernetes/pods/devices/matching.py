@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from carrel_scheduler.engines.kubernetes.pods.devices import counters
+from carrel_scheduler.engines.kubernetes.pods.devices.capacity import Asked, asked_of
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts
 from carrel_scheduler.engines.kubernetes.pods.devices.expressions import attribute_of, program_of
-from carrel_scheduler.engines.kubernetes.pods.devices.inventory import NodeDevice
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import DeviceUse, NodeDevice
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     ClaimRequest,
     DeviceClass,
@@ -41,6 +42,7 @@ class RequestedDevices:
         request: its name as allocations have it, ``gpu`` or ``gpu/large``.
         expressions: all hold for each of its ``count`` devices.
         agree: full names of attributes that have one value within the claim.
+        capacity: asked of each of its devices.
     """
 
     claim: int
@@ -49,9 +51,18 @@ class RequestedDevices:
     count: int
     tolerations: tuple[Toleration, ...] = ()
     agree: tuple[str, ...] = ()
+    capacity: Asked = ()
 
 
 Match = list[tuple[RequestedDevices, NodeDevice]]
+
+
+def given_to(ask: RequestedDevices, device: NodeDevice) -> DeviceUse:
+    """A device of a match as its request gets it."""
+    given = device.given(ask.capacity)
+    if given is None:
+        raise ValueError(f"{device.id} does not serve the request {ask.request}")
+    return given
 
 
 def choices(
@@ -103,9 +114,7 @@ def _ask(
     if request.admin_access:
         expected = "false: devices are given to one claim each"
         raise PodRefused("claim", f"{field}.adminAccess", "true", expected)
-    if request.capacity:
-        expected = "left out: devices are given as a whole"
-        raise PodRefused("claim", f"{field}.capacity", "set", expected)
+    asked = {} if request.capacity is None else request.capacity.requests
     if not 1 <= request.count <= MOST_DEVICES:
         expected = f"from 1 to {MOST_DEVICES}"
         raise PodRefused("claim", f"{field}.count", request.count, expected)
@@ -119,6 +128,7 @@ def _ask(
         expressions=tuple(selector.cel.expression for selector in selectors),
         count=request.count,
         tolerations=request.tolerations,
+        capacity=asked_of(asked, f"{field}.capacity.requests"),
         agree=tuple(
             constraint.match_attribute
             for constraint in claim.spec.devices.constraints
@@ -140,17 +150,18 @@ def match(
     Args:
         asks: the requests.
         devices: that may be given.
-        left: what is left of the counters that devices share.
+        left: what is left of the counters that devices share, and of devices that claims share.
     """
     devices = [one for one in devices if counters.enough(left, one.takes)]
     slots = [ask for ask in asks for _ in range(ask.count)]
-    if len(slots) > len(devices):
+    if len(slots) > len(devices) and not any(one.shared for one in devices):
         return None
     fitting = {ask: [one for one in devices if _serves(one, ask)] for ask in asks}
     for agreed in _agreements(asks, devices):
         allowed = [[one for one in fitting[ask] if _agrees(one, ask, agreed)] for ask in slots]
-        shares = len(slots) > 1 and any(one.takes for few in allowed for one in few)
-        found = _Counted(allowed, left).assigned() if shares else _assign(allowed)
+        there = [one for few in allowed for one in few]
+        counted = any(one.shared or (one.takes and len(slots) > 1) for one in there)
+        found = _Counted(slots, allowed, left).assigned() if counted else _assign(allowed)
         if found is not None:
             return list(zip(slots, found, strict=True))
     return None
@@ -158,9 +169,9 @@ def match(
 
 def _serves(device: NodeDevice, ask: RequestedDevices) -> bool:
     taints = [taint for taint in device.device.taints if taint.effect in HARD]
-    return device.is_selected(ask.expressions) and all(
-        tolerated(ask.tolerations, taint) for taint in taints
-    )
+    if not device.is_selected(ask.expressions) or device.given(ask.capacity) is None:
+        return False
+    return all(tolerated(ask.tolerations, taint) for taint in taints)
 
 
 _Agreed = Mapping[tuple[int, str], object]
@@ -210,11 +221,23 @@ def _assign(allowed: Sequence[Sequence[NodeDevice]]) -> list[NodeDevice] | None:
 class _Counted:
     """A device for each slot where devices take from the same counters: tried one by one.
 
-    Devices that take least come first, so that of equal choices the one is made that leaves most.
+    Devices that take least come first, so that of equal choices the one is made that leaves most;
+    before them those that are shared, the one of which least is left first.
     """
 
-    def __init__(self, allowed: Sequence[Sequence[NodeDevice]], left: Amounts) -> None:
-        self._allowed = [sorted(few, key=lambda one: one.part_milli) for few in allowed]
+    def __init__(
+        self,
+        asks: Sequence[RequestedDevices],
+        allowed: Sequence[Sequence[NodeDevice]],
+        left: Amounts,
+    ) -> None:
+        self._asks = asks
+
+        def order(one: NodeDevice) -> tuple[bool, int, int]:
+            own = sum(left.get(key, 0) for key in one.capacity)
+            return (not one.shared, own, one.part_milli)
+
+        self._allowed = [sorted(few, key=order) for few in allowed]
         self._order = sorted(range(len(allowed)), key=lambda slot: len(allowed[slot]))
         self._left, self._steps = left, 0
         self._chosen: dict[int, NodeDevice] = {}
@@ -233,10 +256,12 @@ class _Counted:
             self._steps += 1
             if self._steps > MOST_STEPS:
                 return False
-            if device in self._chosen.values() or not counters.enough(left, device.takes):
+            takes = device.takes_for(given_to(self._asks[slot], device))
+            again = not device.shared and device in self._chosen.values()
+            if again or not counters.enough(left, takes):
                 continue
             self._chosen[slot] = device
-            if self._place(at + 1, counters.less(left, device.takes)):
+            if self._place(at + 1, counters.less(left, takes)):
                 return True
             del self._chosen[slot]
         return False

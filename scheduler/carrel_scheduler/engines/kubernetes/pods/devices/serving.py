@@ -7,12 +7,16 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts
-from carrel_scheduler.engines.kubernetes.pods.devices.inventory import Inventory, NodeDevice
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import (
+    DeviceUse,
+    Inventory,
+    NodeDevice,
+)
 from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
     Match,
     RequestedDevices,
+    given_to,
     match,
 )
 
@@ -106,22 +110,23 @@ class ServingNodes:
             return self.count(found), self.parts(found), True
         found = match(asks, self._offered(node), self._inventory.left(node, ()))
         count = 0 if found is None else self.count(found)
-        if found is not None and self.gpus(one.id for one in free) < count:
+        if found is not None and self.gpus(DeviceUse(one.id) for one in free) < count:
             return count, self.parts(found), False
         return None, 0, False
 
     def count(self, found: Match) -> int:
         """How many of the devices are whole GPUs."""
-        return self.gpus(device.id for _, device in found)
+        return self.gpus(given_to(ask, device) for ask, device in found)
 
     def parts(self, found: Match) -> int:
         """How much the others are of GPUs, in thousandths."""
-        return self.parts_of(device.id for _, device in found)
+        return self.parts_of(given_to(ask, device) for ask, device in found)
 
-    def parts_of(self, devices: Iterable[tuple[str, str, str]]) -> int:
+    def parts_of(self, devices: Iterable[DeviceUse]) -> int:
         """How much of GPUs those of these are that are parts."""
-        return sum(milli for one in devices if (milli := self._inventory.gpu_milli(one)) < MILLI)
+        whole, milli = self._inventory.is_whole_gpu, self._inventory.gpu_milli
+        return sum(milli(one) for one in devices if not whole(one))
 
-    def gpus(self, devices: Iterable[tuple[str, str, str]]) -> int:
+    def gpus(self, devices: Iterable[DeviceUse]) -> int:
         """How many of these are whole GPUs."""
-        return sum(self._inventory.gpu_milli(one) == MILLI for one in devices)
+        return sum(self._inventory.is_whole_gpu(one) for one in devices)

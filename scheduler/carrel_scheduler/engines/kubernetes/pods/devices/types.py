@@ -28,10 +28,27 @@ class Attribute(Kube, frozen=True):
     version: str | None = None
 
 
+class CapacityLimits(Kube, frozen=True):
+    """Amounts that may be consumed: from ``min`` on, in steps, up to ``max``."""
+
+    min: str | None = None
+    max: str | None = None
+    step: str | None = None
+
+
+class RequestPolicy(Kube, frozen=True):
+    """The amounts that requests may consume of a capacity that is shared; asked ones are raised."""
+
+    default: str | None = None
+    valid_values: tuple[str, ...] = ()
+    valid_range: CapacityLimits | None = None
+
+
 class Capacity(Kube, frozen=True):
-    """A quantity."""
+    """A quantity; of a device that is shared also how it may be consumed."""
 
     value: str = "0"
+    request_policy: RequestPolicy | None = None
 
 
 class CounterUse(Kube, frozen=True):
@@ -116,6 +133,12 @@ class DeviceClass(Kube, frozen=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
+class CapacityRequests(Kube, frozen=True):
+    """What a request asks of a device's capacity: quantities by name."""
+
+    requests: dict[str, str] = msgspec.field(default_factory=dict)
+
+
 class DeviceRequest(Kube, frozen=True):
     """A number of devices of a class; ``name`` is that of an alternative."""
 
@@ -126,7 +149,7 @@ class DeviceRequest(Kube, frozen=True):
     count: int = 1
     admin_access: bool = False
     tolerations: tuple[Toleration, ...] = ()
-    capacity: dict[str, Any] = msgspec.field(default_factory=dict)
+    capacity: CapacityRequests | None = None
 
 
 class ClaimRequest(Kube, frozen=True):
@@ -160,13 +183,15 @@ class ResourceClaimSpec(Kube, frozen=True):
 
 
 class AllocatedDevice(Kube, frozen=True):
-    """A device allocated to a request."""
+    """A device allocated to a request; of one that is shared, the share and what it consumes."""
 
     request: str
     driver: str
     pool: str
     device: str
     admin_access: bool = False
+    share_id: str = msgspec.field(default="", name="shareID")
+    consumed_capacity: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class AllocatedDevices(Kube, frozen=True):
