@@ -15,6 +15,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
+from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
 from carrel_scheduler.kube.resources import PODS, Resource
 from k8s.cluster.control_plane import ControlPlane
 from k8s.scheduling import Site, running, site
@@ -299,3 +300,47 @@ async def test_a_gpu_and_its_parts_are_never_given_at_once(here: Site) -> None:
     finally:
         for word in ("sets", "devices"):
             await here.client.delete(RESOURCE_SLICES, f"{name}-{word}")
+
+
+async def test_parts_of_a_shared_device_are_given_until_no_more_is_left(here: Site) -> None:
+    """A node whose one GPU several claims may share; the API server checks what is written."""
+    name = f"{here.name}-shared"
+    await here.add_node(name, gpus=0)
+    policy = {"default": "10Gi", "validRange": {"min": "10Gi", "step": "5Gi"}}
+    gpu = {
+        "name": "gpu-0",
+        "attributes": {"type": {"string": "gpu"}, "kind": {"string": "shared"}},
+        "capacity": {"memory": {"value": "80Gi", "requestPolicy": policy}},
+        "allowMultipleAllocations": True,
+    }
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": [gpu]}
+    made = await here.client.create(RESOURCE_SLICES, {"metadata": {"name": name}, "spec": spec})
+    assert made["spec"]["devices"][0]["allowMultipleAllocations"], "the feature is on here"
+
+    async def ask(pod: str, memory: str = "") -> None:
+        claim = asked(here)
+        exactly = claim["devices"]["requests"][0]["exactly"]
+        exactly["selectors"] = [{"cel": {"expression": "device.allowMultipleAllocations"}}]
+        if memory:
+            exactly["capacity"] = {"requests": {"memory": memory}}
+        body = {"metadata": {"name": pod}, "spec": claim}
+        await here.client.create(RESOURCE_CLAIMS, body, here.namespace("a"))
+        await add_pod(here, "a", pod, resourceClaimName=pod)
+
+    try:
+        async with running(here.scheduler()):
+            await ask("m", "42Gi")
+            await ask("d")
+            await here.until(lambda: len(here.bound("a")) == 2, "two of one device")
+            await ask("n", "30Gi")
+            await here.until(told_words(here, "a", "n"), "why the third waits")
+            found = await claims(here, "a")
+            results = [found[one]["status"]["allocation"]["devices"]["results"][0] for one in "md"]
+            consumed = [nanos(one["consumedCapacity"]["memory"]) for one in results]
+            assert consumed == [nanos("45Gi"), nanos("10Gi")], "as its policy raises them"
+            assert len({one["shareID"] for one in results}) == 2
+            await here.finish(here.of("a")["m"])
+            await here.until(lambda: "n" in here.bound("a"), "the third, in the room of the first")
+    finally:
+        await here.client.delete(RESOURCE_SLICES, name)
