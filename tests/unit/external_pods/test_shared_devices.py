@@ -171,3 +171,12 @@ def test_whatever_comes_and_goes_nothing_is_given_beyond_what_is_there(seed: int
     for name in running(one):
         [consumed] = one.memory(name)
         assert float(consumed) >= asked[name]
+
+
+def test_the_core_places_nothing_on_a_shared_gpu_and_shares_it_out_as_one() -> None:
+    one = world(gpu("gpu-0"), gpu("gpu-1"))
+    add(one, ("a", "40Gi"))
+    fact = one.state.nodes.fact(one.state.nodes.slots["n0"])
+    assert (fact.devices, fact.counted_milli) == (0, 2000)
+    assert not one.devices.has_gpus
+    assert not one.devices.serves_tasks("n0")
