@@ -88,4 +88,8 @@ def _is_covered(
 
 
 def _fits(used: Triple, gone: Sequence[int], kept: Triple) -> bool:
-    return all(used[r] - gone[r] <= kept[r] for r in RESOURCES)
+    return (
+        used[0] - gone[0] <= kept[0]
+        and used[1] - gone[1] <= kept[1]
+        and used[2] - gone[2] <= kept[2]
+    )
