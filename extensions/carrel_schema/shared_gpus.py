@@ -42,6 +42,11 @@ def variables() -> list[dict[str, Any]]:
     return [_from_annotation(name, key) for name, key in FROM_BINDING.items()]
 
 
+def visible() -> list[dict[str, Any]]:
+    """``env`` entries of the container that has a MIG instance, whose memory is its own."""
+    return [_from_annotation(VISIBLE, GPU_UUIDS)]
+
+
 def volume() -> dict[str, Any]:
     """The volume of the limiter's files."""
     return {"name": VOLUME, "emptyDir": {"sizeLimit": "16Mi"}}

@@ -18,7 +18,7 @@ from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.files.contract import Files, NoFiles
 from carrel_scheduler.engines.node_group_store import NodeGroupStore
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.node.contract import NodeReport
+from carrel_scheduler.node.contract import MigOrders, MigReport, NodeReport
 from carrel_scheduler.policy.budgets import BudgetUse
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.controllers.experiments.trials import Trials
@@ -58,6 +58,10 @@ class NodeAgents(Protocol):
         """Handle a report of the agent on a node."""
         ...
 
+    async def exchange(self, node: str, report: MigReport) -> MigOrders:
+        """What the agent on a node did, and which MIG instances it is to make."""
+        ...
+
 
 class NoNodeAgents:
     """One machine has no node agents."""
@@ -68,6 +72,10 @@ class NoNodeAgents:
 
     def take(self, node: str, _report: NodeReport) -> None:
         """Refuse every report."""
+        raise LookupError(node)
+
+    async def exchange(self, node: str, _report: MigReport) -> MigOrders:
+        """Refuse every question."""
         raise LookupError(node)
 
 

@@ -65,6 +65,7 @@ class NodeSet:
         links: pairs of well connected devices.
         types: of each device, where they are unlike; empty: one is as good as another.
         undivided: devices without MIG on a node with a ``mig_model``: only whole ones are given.
+        instances_only: whole devices are not given out here, only MIG instances.
     """
 
     name: str
@@ -83,6 +84,7 @@ class NodeSet:
     counted_milli: int = 0
     types: tuple[str, ...] = ()
     undivided: frozenset[int] = frozenset()
+    instances_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 It looks every ``CARREL_NODE_SECONDS`` and sends what it saw; nothing of it listens, so nobody on
 the node or the network can ask it. It shows the token that the kubelet gave its pod: the API server
-says on which node that pod is, and the scheduler takes reports about that node only. It changes
-nothing on the node and needs no right but to look: no capability, no root.
+says on which node that pod is, and the scheduler takes reports about that node only. Without
+``CARREL_MIG`` it changes nothing on the node and needs no right but to look: no capability, no
+root. With it the agent asks the scheduler which MIG instances are wanted, and makes them.
 
 ==========================  ======================================================================
 ``CARREL_NODE_NAME``        the node's name in the cluster
@@ -11,6 +12,9 @@ nothing on the node and needs no right but to look: no capability, no root.
 ``CARREL_NODE_TOKEN_FILE``  where the token is; it is read at each report, since it is renewed
 ``CARREL_NODE_SECONDS``     between two looks; default 10
 ``CARREL_DCGM_URL``         metrics of DCGM's exporter; unset: the driver's library is asked
+``CARREL_MIG``              ``on``: it makes MIG instances for the scheduler
+``CARREL_MIG_TAKES_ALL``    ``on``: it may use and remove idle instances that others made
+``CARREL_MIG_RECORD``       the file of those that it made itself
 ==========================  ======================================================================
 """
 
@@ -31,16 +35,33 @@ import msgspec
 import pynvml
 from typing_extensions import override
 
-from carrel_scheduler.node.contract import MOST_DEVICES, DeviceProvider, NodeFacts, NodeReport
-from carrel_scheduler.node.nvml import NvmlProvider, NvmlUnusable, open_nvml
+from carrel_scheduler.node.contract import (
+    MOST_DEVICES,
+    Device,
+    DeviceProvider,
+    HealthCondition,
+    MigOrders,
+    MigReport,
+    NodeFacts,
+    NodeReport,
+)
+from carrel_scheduler.node.mig import MigUnusable, NvmlMig
+from carrel_scheduler.node.mig_records import ownership
+from carrel_scheduler.node.mig_worker import MigWorker, serve
+from carrel_scheduler.node.nvml import NO_MIG_MODE, NvmlProvider, NvmlUnusable, open_nvml
 from carrel_scheduler.node.owners import PodOwners
 
 log = logging.getLogger("carrel_node")
+MIG_RECORD: Final = "/var/lib/carrel-node/instances.json"
 TOKEN_FILE: Final = "/var/run/secrets/carrel/token"  # noqa: S105 - a path
 SEND_SECONDS: Final = 10.0
+ASK_SECONDS: Final = 40.0
 SEARCH_SECONDS: Final = 60.0
 LEAST_SECONDS, MOST_SECONDS = 1.0, 30.0
 MOST_TOKEN: Final = 16_384
+DIVIDED: Final = "divided"
+MOST_ANSWER: Final = 4 * 1024 * 1024
+MODE_IS_OFF: Final = "MIG mode is off: nvidia-smi -mig 1"
 
 
 class BadSetting(Exception):  # noqa: N818 - an outcome to tell
@@ -48,13 +69,20 @@ class BadSetting(Exception):  # noqa: N818 - an outcome to tell
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent's settings from the environment."""
+    """The agent's settings from the environment.
+
+    ``mig``: it makes MIG instances for the scheduler, and writes down in ``mig_record`` which;
+    ``mig_takes_all``: it may use and remove idle ones of others as well.
+    """
 
     node: str
     api_url: str
     token_file: Path
     seconds: float
     dcgm_url: str
+    mig: bool = False
+    mig_takes_all: bool = False
+    mig_record: Path = Path(MIG_RECORD)
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "AgentSettings":
@@ -65,6 +93,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("CARREL_API_URL", "CARREL_DCGM_URL"):
             if env.get(name) and urlsplit(env[name]).scheme not in ("http", "https"):
                 raise BadSetting(f"{name}={env[name]!r}: an address as http://host:port is right")
+        if env.get("CARREL_DCGM_URL") and env.get("CARREL_MIG") == "on":
+            raise BadSetting("CARREL_DCGM_URL: left out with CARREL_MIG=on, which needs the driver")
         given = env.get("CARREL_NODE_SECONDS") or "10"
         try:
             seconds = float(given)
@@ -79,7 +109,17 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             token_file=Path(env.get("CARREL_NODE_TOKEN_FILE") or TOKEN_FILE),
             seconds=seconds,
             dcgm_url=env.get("CARREL_DCGM_URL", ""),
+            mig=_switch(env, "CARREL_MIG"),
+            mig_takes_all=_switch(env, "CARREL_MIG_TAKES_ALL"),
+            mig_record=Path(env.get("CARREL_MIG_RECORD") or MIG_RECORD),
         )
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    given = env.get(name) or "off"
+    if given not in ("on", "off"):
+        raise BadSetting(f"{name}={given!r}: on or off is right")
+    return given == "on"
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -95,38 +135,80 @@ class Reporter:
 
     def __init__(self, settings: AgentSettings) -> None:
         self._token_file = settings.token_file
-        self._url = f"{settings.api_url}/api/v1/nodes/{quote(settings.node, safe='')}/report"
+        self._url = f"{settings.api_url}/api/v1/nodes/{quote(settings.node, safe='')}"
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
 
     def send(self, report: NodeReport) -> None:
         """Send one. Raises ``OSError``."""
+        self._post("report", report, SEND_SECONDS)
+
+    def ask(self, report: MigReport) -> MigOrders:
+        """Tell what was done, and hear what is wanted; the answer takes a while where nothing is.
+
+        Raises ``OSError`` and ``MsgspecError``.
+        """
+        return msgspec.json.decode(self._post("mig", report, ASK_SECONDS), type=MigOrders)
+
+    def _post(self, what: str, content: msgspec.Struct, seconds: float) -> bytes:
         with self._token_file.open() as file:
             token = file.read(MOST_TOKEN).strip()
         request = urllib.request.Request(  # noqa: S310 - http or https, as the settings check
-            self._url,
-            data=msgspec.json.encode(report),
+            f"{self._url}/{what}",
+            data=msgspec.json.encode(content),
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
             method="POST",
         )
-        with self._opener.open(request, timeout=SEND_SECONDS) as answer:
-            answer.read(MOST_TOKEN)
+        with self._opener.open(request, timeout=seconds) as answer:
+            return bytes(answer.read(MOST_ANSWER))
 
 
-def look(provider: DeviceProvider) -> NodeReport:
-    """One report; process ids stay on the node."""
+def look(provider: DeviceProvider, worker: MigWorker | None = None) -> NodeReport:
+    """One report; process ids stay on the node. ``worker`` divides the GPUs, if anybody does."""
     facts = provider.facts()
+    devices = facts.devices[:MOST_DEVICES]
+    if worker is not None:
+        devices = tuple(_with_instances(one, worker) for one in devices)
     use = provider.sample({})
     return NodeReport(
         driver=facts.driver,
-        devices=facts.devices[:MOST_DEVICES],
+        devices=devices,
         use=tuple(msgspec.structs.replace(one, pids=()) for one in use[:MOST_DEVICES]),
         links=facts.links,
     )
 
 
+def _with_instances(device: Device, worker: MigWorker) -> Device:
+    """A device with what is to be said of its MIG instances."""
+    found = worker.conditions(device.uuid)
+    if device.message == NO_MIG_MODE:
+        closed = HealthCondition(key="mig-mode", severity="closed", message=MODE_IS_OFF)
+        device = msgspec.structs.replace(device, broken=False, message="")
+        found = (closed, *found)
+    return msgspec.structs.replace(device, conditions=(*device.conditions, *found))
+
+
+def find_worker(settings: AgentSettings) -> MigWorker | None:
+    """What makes MIG instances; ``None`` where nobody asked for it, or while it cannot."""
+    if not settings.mig:
+        return None
+    try:
+        devices = NvmlMig(pynvml)
+    except (MigUnusable, pynvml.NVMLError) as error:
+        log.warning("no MIG instances are made here: %s", error)
+        return None
+    return MigWorker(devices, ownership(None if settings.mig_takes_all else settings.mig_record))
+
+
 def find_provider(settings: AgentSettings) -> DeviceProvider | None:
     """The provider of the node's GPUs; ``None`` while it has none."""
-    node = NodeFacts(name=settings.node, cpu_milli=0, memory_mib=0, devices=(), simulated=False)
+    node = NodeFacts(
+        name=settings.node,
+        cpu_milli=0,
+        memory_mib=0,
+        devices=(),
+        simulated=False,
+        mig_model=DIVIDED if settings.mig else "",
+    )
     if settings.dcgm_url:
         # Only where it is used: its parser takes memory.
         from carrel_scheduler.node.dcgm import DcgmProvider
@@ -144,12 +226,13 @@ def run(
     send: Callable[[NodeReport], None],
     seconds: float,
     pause: Callable[[float], bool],
+    worker: MigWorker | None = None,
 ) -> None:
     """Look and send until ``pause`` returns true; what fails is told once until it works again."""
     trouble = ""
     while True:
         try:
-            send(look(provider))
+            send(look(provider, worker))
         except Exception as error:  # noqa: BLE001 - the next look may succeed
             told = _in_words(error)
             if told != trouble:
@@ -191,7 +274,14 @@ def main() -> None:
             return
         provider = find_provider(settings)
     log.info("reporting to %s the GPUs of %s", settings.api_url, settings.node)
-    run(provider, Reporter(settings).send, settings.seconds, ended.wait)
+    reporter, worker = Reporter(settings), find_worker(settings)
+    if worker is not None:
+        log.info("making MIG instances of %s as the scheduler wants them", settings.node)
+        asking = threading.Thread(
+            target=serve, args=(worker, reporter.ask, ended.wait), daemon=True
+        )
+        asking.start()
+    run(provider, reporter.send, settings.seconds, ended.wait, worker)
 
 
 if __name__ == "__main__":

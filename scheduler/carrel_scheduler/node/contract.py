@@ -22,12 +22,13 @@ class HealthCondition(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: the same for as long as it is the same trouble: ``xid:79:1700000000``, ``link:3``.
-        severity: ``failed``: no work can go on there; ``degraded``: work is slow or uncertain.
+        severity: ``failed``: no work can go on there; ``degraded``: work is slow or uncertain;
+            ``closed``: nothing new can start there, what runs goes on.
         message: in words.
     """
 
     key: Text
-    severity: Literal["failed", "degraded"]
+    severity: Literal["failed", "degraded", "closed"]
     message: Text
 
 
@@ -130,6 +131,48 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     devices: Annotated[tuple[Device, ...], Constraint(max_length=MOST_DEVICES)]
     use: Annotated[tuple[DeviceUse, ...], Constraint(max_length=MOST_DEVICES)]
     links: Annotated[tuple[DeviceLink, ...], Constraint(max_length=2016)] = ()
+
+
+Slots = Annotated[int, Constraint(ge=1, le=255)]
+"""Memory slots of a device as bits."""
+
+
+class MigOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A MIG instance that the scheduler wants on a node: the agent finds or makes it.
+
+    Attributes:
+        id: the same for as long as the scheduler asks for it.
+        device: UUID of the GPU.
+        profile: as ``2g.20gb``.
+        slots: where it is to lie.
+        held: UUIDs of the instances of the node that pods have: they are not touched.
+    """
+
+    id: Text
+    device: Text
+    profile: Text
+    slots: Slots
+    held: Annotated[tuple[Text, ...], Constraint(max_length=1024)] = ()
+
+
+class MigResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an order: the UUID of the instance, or why there is none."""
+
+    id: Text
+    uuid: Annotated[str, Constraint(pattern=r"^(MIG-[0-9A-Za-z/-]{1,120})?$")] = ""
+    error: Annotated[str, Constraint(max_length=1024)] = ""
+
+
+class MigReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent that divides GPUs has done since it last asked."""
+
+    results: Annotated[tuple[MigResult, ...], Constraint(max_length=1024)] = ()
+
+
+class MigOrders(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scheduler wants of an agent now; the agent asks again once it is done."""
+
+    orders: tuple[MigOrder, ...] = ()
 
 
 class DeviceProvider(Protocol):

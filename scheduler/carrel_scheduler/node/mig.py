@@ -243,7 +243,11 @@ class NvmlMig:
         nvml = self._nvml
         with self._errors(f"an instance {profile} cannot be made on GPU {device}"):
             handle = nvml.nvmlDeviceGetHandleByUUID(device)
-            info = self._profiles(handle)[profile]
+            offered = self._profiles(handle)
+            if profile not in offered:
+                right = ", ".join(offered) or "none"
+                raise MigError(f"GPU {device} has no profile {profile}; it has: {right}")
+            info = offered[profile]
             place = nvml.c_nvmlGpuInstancePlacement_t(first_slot(bits), bits.bit_count())
             made = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, info.id, byref(place))
             try:

@@ -34,6 +34,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.inventory import Inventory
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import ReservationSettings
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
@@ -143,7 +144,10 @@ class Cluster:
         self._cluster = cluster
         self.tokens = TaskTokens(lead.key)
         self.ports: PortAllocator = FixedPorts()
-        self.fits: Fitting = fitting.on_cluster(partial(check_runnable, settings=cluster.pods))
+        self._divides: Callable[[str], bool] = lambda _: False
+        self.fits: Fitting = fitting.on_cluster(
+            partial(check_runnable, settings=cluster.pods), self._makes
+        )
         self.launch = on_cluster(
             cluster.task_api_url, self.tokens, settings.gateway_prefix, settings.gateway_url
         )
@@ -162,6 +166,7 @@ class Cluster:
         self._devices = DeviceClaims(
             Inventory(cluster.gpu_drivers), task_class=cluster.gpu_device_class
         )
+        self._instances = MigInstances(self._gpus.in_use)
         self.engine = KubernetesEngine(
             client,
             cluster.pods,
@@ -170,6 +175,7 @@ class Cluster:
             owner_of=Owners(client, ledger),
             gpus=self._gpus,
             devices=TaskDevices(client, self._devices),
+            instances=self._instances,
         )
         self._client, self._lead = client, lead
         self._ledger = ledger
@@ -197,6 +203,10 @@ class Cluster:
         )
         return self._external_pods
 
+    def _makes(self, profile: str) -> bool:
+        """Whether MIG instances of a profile are made as work asks for them."""
+        return self._divides(profile)
+
     def host_of(self, _node: str) -> str:
         """Nowhere: replicas have addresses of their own."""
         return ""
@@ -207,7 +217,9 @@ class Cluster:
 
     def node_agents(self, enqueue: Callable[[LoopEvent], None]) -> NodeAgents:
         """The agents of the DaemonSet, authenticated by their pods' tokens."""
-        return ClusterNodeAgents(NodeTokens(self._client), self.engine.workload_of, enqueue)
+        return ClusterNodeAgents(
+            NodeTokens(self._client), self.engine.workload_of, enqueue, self._instances
+        )
 
     def node_groups(self, _loop: Reconciler) -> ResourceNodeGroups:
         """Custom resources of the cluster."""
@@ -232,6 +244,7 @@ class Cluster:
     ) -> Sequence["asyncio.Task[None]"]:
         """Hear of nodes and of pods that others made; returns once all that are there are known."""
         began = asyncio.Event()
+        self._divides = loop.cache.divides
         self._namespaces.quarantine = loop.quarantine
         self._work = ExternalPodRunner(
             self._client,

@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.kubernetes.node_tokens import NodeTokens
-from carrel_scheduler.node.contract import NodeReport
+from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
+from carrel_scheduler.node.contract import MigOrders, MigReport, NodeReport
 from carrel_scheduler.workloads.state import gpu_use
 from carrel_scheduler.workloads.state.events import LoopEvent, NodeReported
 
@@ -21,6 +22,7 @@ class ClusterNodeAgents:
         tokens: knows the agents.
         workload_of: the workload whose pod this is, by the pod's uid or by namespace and name.
         enqueue: takes events of the reconciler.
+        instances: what agents are to make.
     """
 
     def __init__(
@@ -28,7 +30,9 @@ class ClusterNodeAgents:
         tokens: NodeTokens,
         workload_of: Callable[[str], str | None],
         enqueue: Callable[[LoopEvent], None],
+        instances: MigInstances,
     ) -> None:
+        self._instances = instances
         self._tokens, self._workload_of, self._enqueue = tokens, workload_of, enqueue
         self._waiting: dict[str, NodeReport] = {}
 
@@ -41,6 +45,10 @@ class ClusterNodeAgents:
         if not self._waiting:
             asyncio.get_running_loop().call_later(GATHER_SECONDS, self._tell)
         self._waiting[node] = report
+
+    async def exchange(self, node: str, report: MigReport) -> MigOrders:
+        """Answer the agent on a node which MIG instances are wanted there."""
+        return await self._instances.exchange(node, report)
 
     def _tell(self) -> None:
         waiting, self._waiting = self._waiting, {}

@@ -21,7 +21,7 @@ from carrel_scheduler.engines.contract import LogRequest, TaskId, TaskSpec, Task
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.node.contract import NodeReport
+from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport, NodeReport
 from carrel_scheduler.workloads.contract import (
     Activity,
     Faults,
@@ -129,12 +129,18 @@ class FakeAgents:
 
     def __init__(self) -> None:
         self.reports: list[tuple[str, NodeReport]] = []
+        self.exchanges: list[tuple[str, MigReport]] = []
 
     async def node_of(self, token: str) -> str | None:
         return token.removeprefix("agent-") if token.startswith("agent-") else None
 
     def take(self, node: str, report: NodeReport) -> None:
         self.reports.append((node, report))
+
+    async def exchange(self, node: str, report: MigReport) -> MigOrders:
+        self.exchanges.append((node, report))
+        order = MigOrder(id="o1", device="GPU-0", profile="1g.10gb", slots=1)
+        return MigOrders(orders=() if report.results else (order,))
 
 
 COLORS = {"vision": 4, "speech": 7}

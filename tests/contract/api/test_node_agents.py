@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.node.contract import DeviceUse, OwnerUse
+from carrel_scheduler.node.contract import DeviceUse, MigResult, OwnerUse
 from contract.api.service import Desk
 
 DEVICE = {"index": 0, "uuid": "GPU-0", "name": "H200", "memory_mib": 143_771, "simulated": False}
@@ -49,3 +49,24 @@ async def test_what_no_node_can_have_is_refused(
     assert reply.status == 422
     assert reply.body["errors"][0]["field"].startswith(field)
     assert not desk.agents.reports
+
+
+async def test_an_agent_hears_which_instances_its_own_node_is_to_have(desk: Desk) -> None:
+    path = "/nodes/node-1/mig"
+    asked = await desk.ask("POST", path, "agent-node-1", json={})
+    [order] = asked.body["orders"]
+    assert (order["device"], order["profile"], order["slots"]) == ("GPU-0", "1g.10gb", 1)
+    done = {"results": [{"id": order["id"], "uuid": "MIG-1"}]}
+    assert (await desk.ask("POST", path, "agent-node-1", json=done)).body == {"orders": []}
+    assert desk.agents.exchanges[1][1].results == (MigResult(id="o1", uuid="MIG-1"),)
+    for token in ("agent-node-2", "ada", "root"):
+        assert (await desk.ask("POST", path, token, json=done)).status == 403
+    assert len(desk.agents.exchanges) == 2
+
+
+@pytest.mark.parametrize("uuid", ["GPU-0", "MIG-1,GPU-0", "all", "MIG-1 2", "MIG-" + "x" * 121])
+async def test_what_names_no_instance_is_refused(desk: Desk, uuid: str) -> None:
+    body = {"results": [{"id": "o1", "uuid": uuid}]}
+    reply = await desk.ask("POST", "/nodes/node-1/mig", "agent-node-1", json=body)
+    assert (reply.status, reply.body["errors"][0]["field"]) == (422, "results.0.uuid")
+    assert not desk.agents.exchanges

@@ -172,6 +172,7 @@ SAMPLES = {
     "list_nodes": Sample({}),
     "read_node": Sample({"node": "node-1"}),
     "uncordon_device": Sample({"node": "node-1", "index": "1"}),
+    "exchange_mig_instances": Sample({"node": "node-1"}, {"results": []}),
     "report_node": Sample({"node": "node-1"}, {"driver": "", "devices": [], "use": []}),
     "read_faults": Sample({}),
     "read_queue": Sample({}),

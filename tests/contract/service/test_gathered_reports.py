@@ -15,7 +15,7 @@ async def test_the_last_report_of_each_node_is_told_with_the_names_of_workloads(
 ) -> None:
     monkeypatch.setattr(node_agents, "GATHER_SECONDS", 0.0)
     told: list[NodeReported] = []
-    both, tokens = asyncio.Event(), None
+    both, tokens, instances = asyncio.Event(), None, None
 
     def tell(event: LoopEvent) -> None:
         assert isinstance(event, NodeReported)
@@ -24,7 +24,7 @@ async def test_the_last_report_of_each_node_is_told_with_the_names_of_workloads(
             both.set()
 
     pods = {"pod-1": "w-1", "pod-2": "w-1", "pod-3": "w-2"}
-    agents = ClusterNodeAgents(tokens, pods.get, tell)  # type: ignore[arg-type]
+    agents = ClusterNodeAgents(tokens, pods.get, tell, instances)  # type: ignore[arg-type]
     owners = tuple(
         OwnerUse(owner=pod, utilization=0.25, memory_used_mib=10)
         for pod in ("pod-1", "pod-2", "pod-3", "of somebody else")

@@ -7,7 +7,7 @@ from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.principals.access import Access
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.node.contract import NodeReport
+from carrel_scheduler.node.contract import MigOrders, MigReport, NodeReport
 from carrel_schema.answers import FaultList, NodeView, SetAsideInput
 
 WEEK_SECONDS: Final = 7 * 86_400.0
@@ -44,6 +44,18 @@ async def report_node(call: Call) -> Answer:
         raise problems.invalid_field("links", Code.BAD_DEVICE, None, "indices of `devices`")
     call.services.deps.node_agents.take(call.path["node"], report)
     return Answer(status=204)
+
+
+@Operation(
+    "POST", "/nodes/{node}/mig", access=Access.NODE, body=MigReport, answers={200: MigOrders}
+)
+async def exchange_mig_instances(call: Call) -> Answer:
+    """Which MIG instances the agent on a node is to make, and what it made; of that agent.
+
+    The answer takes up to 10 s while nothing is wanted.
+    """
+    agents = call.services.deps.node_agents
+    return Answer(await agents.exchange(call.path["node"], call.body))
 
 
 @Operation(
@@ -129,6 +141,7 @@ OPERATIONS: Final = (
     list_nodes,
     read_node,
     report_node,
+    exchange_mig_instances,
     uncordon_device,
     read_faults,
     read_queue,

@@ -23,6 +23,7 @@ from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
 
 NO_VALUE = -1
 SHARES = GpuKind(Form.SHARE)
+WHOLE = GpuKind(Form.WHOLE)
 ANY_TAINT = "*"
 
 
@@ -106,7 +107,9 @@ class Eligible:
     def key(self, request: Request) -> tuple[object, ...]:
         """Requests with equal keys have equal masks."""
         where, form = request.where, gpu_kind(request)
-        if form.form in (Form.NONE, Form.WHOLE):
+        if form.form is Form.WHOLE and self._nodes.instances_only.any():
+            form = WHOLE
+        elif form.form in (Form.NONE, Form.WHOLE):
             form = NO_GPU
         elif form.form is Form.SHARE:
             form = SHARES
@@ -138,6 +141,8 @@ class Eligible:
             return plain | self._dividing(kind) if kind.devices == 1 else plain
         if kind.form is Form.MIG:
             return self._dividing(kind)
+        if kind.form is Form.WHOLE:
+            return ~nodes.instances_only
         return np.ones(len(nodes.schedulable), np.bool_)
 
     def _dividing(self, kind: GpuKind) -> Bools:

@@ -37,6 +37,7 @@ class NodeColumns:
         types: (D, N) the number of the device's type, 0 on nodes whose devices are alike.
         schedulable: (N,) may take new work: neither switched off nor draining.
         mig: (N,) MIG instances are made here as needed.
+        instances_only: (N,) whole devices are not given out here.
         free, releasing, reserved: the three layers of capacity. ``free.slots`` has a bit set for
             each free memory slot, the other two for each slot concerned.
     """
@@ -57,6 +58,7 @@ class NodeColumns:
         self._type_numbers: dict[str, int] = {}
         self.schedulable: Bools = np.zeros(0, np.bool_)
         self.mig: Bools = np.zeros(0, np.bool_)
+        self.instances_only: Bools = np.zeros(0, np.bool_)
         self.free = Layer.empty(1, 0)
         self.releasing = Layer.empty(1, 0)
         self.reserved = Layer.empty(1, 0)
@@ -140,6 +142,7 @@ class NodeColumns:
     def _set_devices(self, event: NodeSet, slot: int) -> None:
         before = int(self.devices[slot])
         self.mig[slot] = bool(event.mig_model)
+        self.instances_only[slot] = event.instances_only
         if event.devices > before:
             self.free.devices[before : event.devices, slot] = MILLI
             self.free.slots[before : event.devices, slot] = empty_slots_of(event)[before:]
@@ -181,7 +184,7 @@ class NodeColumns:
         self.capacity[:, slot] = 0
         self.usable[:, slot] = False
         self.types[:, slot] = 0
-        self.schedulable[slot] = self.mig[slot] = False
+        self.schedulable[slot] = self.mig[slot] = self.instances_only[slot] = False
         for layer in (self.free, self.releasing, self.reserved):
             layer.devices[:, slot] = layer.slots[:, slot] = 0
             layer.host[:, slot] = 0
@@ -223,7 +226,8 @@ class NodeColumns:
         devices = max(devices, d)
         nodes = n if nodes <= n else max(nodes, 2 * n, 8)
         rows = max(rows, len(self.capacity))
-        for name in ("devices", "gpu_memory", "counted", "schedulable", "mig"):
+        columns = ("devices", "gpu_memory", "counted", "schedulable", "mig", "instances_only")
+        for name in columns:
             setattr(self, name, _widened(getattr(self, name), (nodes,)))
         self.usable = _widened(self.usable, (devices, nodes))
         self.types = _widened(self.types, (devices, nodes))
@@ -248,6 +252,7 @@ def _elsewhere(old: NodeSet | None, new: NodeSet) -> bool:
         != (new.labels, new.taints, new.schedulable, new.draining, new.gpu_memory_mib)
         or (old.devices, old.mig_model, old.undivided, old.broken_devices, old.types)
         != (new.devices, new.mig_model, new.undivided, new.broken_devices, new.types)
+        or old.instances_only != new.instances_only
     )
 
 

@@ -1,13 +1,11 @@
 """MIG instances of tasks: each gets the one that the core placed, made when it is not there.
 
-The core says profile and memory slots. An idle instance that is exactly that is used again, since
-making one takes about a second; otherwise idle ones in the way are removed first. One that a task
-of this engine holds, or that processes use, is never touched: the task is then refused for this
-node, and waits. So nothing has to be known about instances beforehand: those of an earlier
+The core says profile and memory slots; ``node.mig_taking`` finds or makes the instance. One that a
+task of this engine holds, or that processes use, is never touched: the task is then refused for
+this node, and waits. So nothing has to be known about instances beforehand: those of an earlier
 scheduler and those an admin made are found where they lie.
 """
 
-import logging
 import os
 import re
 import stat
@@ -15,11 +13,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from carrel_scheduler.core.mig import MEDIA
 from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskSpec
 from carrel_scheduler.node.mig import Instance, MigDevices, MigError
+from carrel_scheduler.node.mig_taking import EveryInstance, WantedInstance, take
 
-log = logging.getLogger(__name__)
 CAPABILITIES: Final = Path("/proc/driver/nvidia/capabilities")
 CAPABILITY_NODES: Final = Path("/dev/nvidia-caps")
 MAJORS: Final = Path("/proc/devices")
@@ -45,40 +42,11 @@ def take_instance(devices: MigDevices, task: TaskSpec, held: Collection[str]) ->
     Raises:
         NotOnThisNode: its slots are in use, or the driver refuses.
     """
-    device = device_of(task)
+    wanted = WantedInstance(device=device_of(task), profile=task.mig_profile, bits=task.mig_slots)
     try:
-        there = devices.instances(device)
-        for one in there:
-            if _is_it(one, task) and one.uuid and not _in_use(one, held):
-                return one
-        for one in there:
-            if _in_way(one, task):
-                if _in_use(one, held):
-                    raise NotOnThisNode(
-                        f"the MIG instance {one.profile} on GPU {task.devices[0]}, in the way of"
-                        f" {task.mig_profile}, is in use"
-                    )
-                log.info("GPU %s: idle instance %s is removed", device, one.profile)
-                devices.remove(device, one)
-        made = devices.create(device, task.mig_profile, task.mig_slots)
+        return take(devices, wanted, held, EveryInstance())
     except MigError as error:
         raise NotOnThisNode(str(error)) from error
-    log.info("GPU %s: instance %s was made for task %s", device, made.profile, task.id)
-    return made
-
-
-def _is_it(one: Instance, task: TaskSpec) -> bool:
-    return (one.profile, one.bits) == (task.mig_profile, task.mig_slots)
-
-
-def _in_way(one: Instance, task: TaskSpec) -> bool:
-    """Whether the instance overlaps, or has the media engines, of which a device has one set."""
-    both = one.profile.endswith(MEDIA) and task.mig_profile.endswith(MEDIA)
-    return both or bool(one.bits & task.mig_slots)
-
-
-def _in_use(one: Instance, held: Collection[str]) -> bool:
-    return one.busy or one.uuid in held
 
 
 def capability_nodes(

@@ -24,7 +24,7 @@ _NO_MIG: Final = (
     " them with `carrel up --mig`)"
 )
 _ONE_INSTANCE: Final = (
-    "at most 1: this machine's GPUs are divided into MIG instances, and a program can use one only"
+    "at most 1: GPUs are divided into MIG instances here, and a program can use one only"
 )
 _NO_IMAGE: Final = (
     "left out: on one machine images need Carrel to run as root; here work runs with the machine's"
@@ -69,20 +69,25 @@ def _instance_misfit(workload: Workload, mig: Model | None) -> UnsupportedField 
     return None
 
 
-def on_cluster(check: Callable[[TaskSpec], None]) -> Fitting:
+def on_cluster(
+    check: Callable[[TaskSpec], None], divides: Callable[[str], bool] = lambda _: False
+) -> Fitting:
     """Check for a cluster: work that cannot be a pod; for composite work, its parts.
 
-    ``check`` raises ``TaskRefused`` for a task that the engine can never start.
+    Args:
+        check: raises ``TaskRefused`` for a task that the engine can never start.
+        divides: whether MIG instances of a profile are made here as work asks for them.
     """
 
     def fitting(workload: Workload) -> UnsupportedField | None:
-        if workload.spec.external:  # somebody else makes its pod
-            profile = workload.spec.resources.mig_profile
-            return (
-                UnsupportedField("no_mig", "mig_profile", profile, _NO_POD_OF_OURS)
-                if profile
-                else None
-            )
+        resources = workload.spec.resources
+        profile = resources.mig_profile
+        if profile and resources.gpu_devices > 1:
+            return UnsupportedField("no_mig", "gpu_devices", resources.gpu_devices, _ONE_INSTANCE)
+        if workload.spec.external:  # somebody else makes its pod, which names no instance
+            if profile and not divides(profile):
+                return UnsupportedField("no_mig", "mig_profile", profile, _NO_POD_OF_OURS)
+            return None
         task = _draft(workload)
         try:
             check(task)

@@ -288,6 +288,7 @@ def node_event(facts: NodeFacts, external_pods: ExternalPods) -> NodeSet:
         mig_model=facts.mig_model,
         types=types,
         undivided=frozenset(device.index for device in facts.devices if device.undivided),
+        instances_only=facts.counted and bool(facts.mig_model),
     )
 
 
@@ -337,6 +338,8 @@ def _requeue_from_sick(
 ) -> None:
     """End work on a device that is not well; people stay where it is only slow."""
     if entry.workload.status.phase not in ("starting", "running") or entry.ending:
+        return
+    if not health.ends_work(conditions):
         return
     if health.is_fatal(conditions) or entry.workload.spec.kind != "workspace":
         how = failure_reasons.gpu_cordoned(index, node, health.in_words(conditions))

@@ -151,6 +151,11 @@ def in_words(conditions: Sequence[HealthCondition]) -> str:
     return "; ".join(one.message for one in conditions)
 
 
+def ends_work(conditions: Sequence[HealthCondition]) -> bool:
+    """Whether work on the device is to begin elsewhere."""
+    return any(one.severity != "closed" for one in conditions)
+
+
 def is_fatal(conditions: Sequence[HealthCondition]) -> bool:
     """Whether work on the device cannot go on."""
     return any(one.severity == "failed" for one in conditions)

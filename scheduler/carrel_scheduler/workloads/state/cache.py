@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
+from carrel_scheduler.core.mig import has_profile
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines import gpu_models
@@ -201,7 +202,7 @@ class WorkloadCache:
         self.counted_nodes: set[str] = set()
         self.gpu_models: frozenset[str] = frozenset()
         self.gpu_mixes: frozenset[str] = frozenset()
-        self.mig_model = ""
+        self._divided: dict[str, str] = {}
         self.outdated = False
         self.used_up: frozenset[str] = frozenset()
         self.some_lowered = True
@@ -220,7 +221,20 @@ class WorkloadCache:
             mixes |= {gpu_models.label_of(here)}
         self.outdated |= (models, mixes) != (self.gpu_models, self.gpu_mixes)
         self.gpu_models, self.gpu_mixes = models, mixes
-        self.mig_model = facts.mig_model or self.mig_model
+        if facts.devices and self._divided.get(facts.name) != facts.mig_model:
+            before = set(self._divided.values())
+            self._divided[facts.name] = facts.mig_model
+            self.outdated |= bool((set(self._divided.values()) ^ before) - {""})
+
+    @property
+    def mig_model(self) -> str:
+        """The model into whose MIG instances all GPUs are divided on demand; empty for none."""
+        models = set(self._divided.values())
+        return models.pop() if len(models) == 1 else ""
+
+    def divides(self, profile: str) -> bool:
+        """Whether MIG instances of a profile are made on demand on some node."""
+        return bool(profile) and any(has_profile(one, profile) for one in self._divided.values())
 
     def rules_of(self, name: str) -> tuple[ProjectSpec, DepartmentSpec | None]:
         """The rules of a project, with those of its department; an unknown one has none."""
@@ -326,6 +340,7 @@ def queued_event(
         workload.status,
         mixes=cache.gpu_mixes,
     )
+    divides = cache.divides(spec.resources.mig_profile)
     return WorkloadQueued(
         uid=meta.uid,
         name=meta.name,
@@ -333,13 +348,11 @@ def queued_event(
         user=spec.user,
         priority=priority_of(workload),
         preemptible=shape.preemptibility(workload),
-        request=shape.request_of(spec, where, divides=bool(cache.mig_model)),
+        request=shape.request_of(spec, where, divides=divides),
         tasks=spec.tasks,
         created_at=meta.created_at,
         interactive=spec.kind == "workspace",
-        gang=shape.group_of(
-            spec, cache.largest_gpus, len(done), where, divides=bool(cache.mig_model)
-        ),
+        gang=shape.group_of(spec, cache.largest_gpus, len(done), where, divides=divides),
         preemption_delay_s=inherited_rules.preemption_delay_s(*rules),
         gated=frozenset(done),
     )

@@ -226,6 +226,9 @@ class ClusterNodes:
         fact = node_set(known.object, used, taken, broken, group)
         fact = replace(fact, counted_milli=fact.counted_milli + self._devices.shared_milli(name))
         fact = self._withheld(fact)
+        if before is not None and taken and fact.mig_model != before.mig_model:
+            self._short.add(name)
+            fact = _as_divided_before(fact, before)
         return None if fact == before else fact
 
 
@@ -249,6 +252,17 @@ def facts_of(node: Node, fact: NodeSet) -> NodeFacts:
         ),
         simulated=False,
         counted=True,
+        mig_model=fact.mig_model,
+    )
+
+
+def _as_divided_before(fact: NodeSet, before: NodeSet) -> NodeSet:
+    """A node whose GPUs begin, or cease, to be divided: nothing starts until all are free."""
+    return replace(
+        fact,
+        mig_model=before.mig_model,
+        instances_only=before.instances_only,
+        schedulable=False,
     )
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.core.mig import MODELS
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.requests import IN_GROUP
 from carrel_scheduler.core.resources import MIB
@@ -35,7 +36,7 @@ from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
 from carrel_scheduler.engines.kubernetes.pods.selectors import NO_EXECUTE, closed, core_taint, hard
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.engines.mig_resources import held_milli
-from carrel_schema.names import GPU_INDEX, GROUP, NODE_GROUP, RESERVATIONS_NAMESPACE
+from carrel_schema.names import GPU_INDEX, GROUP, MIG_MODEL, NODE_GROUP, RESERVATIONS_NAMESPACE
 
 NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -145,12 +146,12 @@ def node_set(
         group: the node group that a resource puts it into; else its label says so.
 
     Raises:
-        PodRefused: ``bad_quantity``: a quantity of the node cannot be read.
+        PodRefused: ``bad_quantity``: a quantity of the node cannot be read; ``bad_mig_model``.
     """
     offered = _left(parsed(node.status.allocatable, "status.allocatable"), used)
     resource = gpu_resource(node)
     devices, broken = _devices(node, resource, used, taken, before)
-    extended = _extended(offered)
+    extended, divided = _extended(offered), mig_model(node)
     return NodeSet(
         name=node.metadata.name,
         devices=devices,
@@ -160,6 +161,8 @@ def node_set(
         broken_devices=broken,
         labels=tuple(sorted(labels_of(node, group).items())),
         gpu_memory_mib=gpu_memory_mib(node),
+        mig_model=divided,
+        instances_only=bool(divided),
         extended=extended,
         counted_milli=held_milli(extended),
         taints=frozenset(core_taint(taint) for taint in hard(node.spec.taints)),
@@ -243,6 +246,18 @@ def gpu_model(node: Node) -> str:
     """The model of its GPUs, as the feature discovery of its vendor says it."""
     labels = node.metadata.labels
     return next((labels[key] for key in GPU_MODELS if key in labels), "")
+
+
+def mig_model(node: Node) -> str:
+    """The model of the GPUs that the scheduler divides into MIG instances; empty: it does not.
+
+    Raises ``PodRefused`` for one that is not known.
+    """
+    written = node.metadata.labels.get(MIG_MODEL, "")
+    if written and written not in MODELS:
+        field, right = f"metadata.labels[{MIG_MODEL}]", f"one of {', '.join(MODELS)}"
+        raise PodRefused("bad_mig_model", field, written, right)
+    return written
 
 
 def gpu_memory_mib(node: Node) -> int:

@@ -7,7 +7,7 @@ that is answered late.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
     key_of_node,
     node_key,
     reservations_of,
+    visible_of,
 )
 
 REMOVE_GRACE_SECONDS: Final = 1
@@ -32,10 +33,12 @@ class User:
 
     Attributes:
         reservations: uids of the pods that hold them.
+        visible: UUIDs of the GPUs, or of the MIG instance, that it was told to see.
         pod: as the watch showed it with its place; ``None``: it was bound a moment ago.
     """
 
     reservations: frozenset[str]
+    visible: frozenset[str]
     pod: Pod | None = None
 
     @property
@@ -180,13 +183,18 @@ class KnownReservations:
             self._gone.discard(uid)
             self._forget(uid)
         elif used and uid not in self._gone:
-            self._put(pod.spec.node_name, uid, User(used, pod))
+            self._put(pod.spec.node_name, uid, User(used, visible_of(pod), pod))
 
-    def bound(self, uid: str, node: str, gpus: Sequence[HeldGpu]) -> bool:
-        """A pod has these GPUs from now on; false: the watch shows it already."""
+    def in_use(self, node: str) -> frozenset[str]:
+        """UUIDs of GPUs and MIG instances that pods of a node were told to see."""
+        return frozenset().union(*(user.visible for user in self.of(node).users.values()))
+
+    def bound(self, uid: str, node: str, gpus: Sequence[HeldGpu], visible: Collection[str]) -> bool:
+        """A pod has these GPUs, and sees these UUIDs; false: the watch shows it already."""
         if uid in self._at or uid in self._gone:
             return False
-        self._put(node, uid, User(frozenset(gpu.reservation for gpu in gpus)))
+        reservations = frozenset(gpu.reservation for gpu in gpus)
+        self._put(node, uid, User(reservations, frozenset(visible)))
         return True
 
     def ended(self, uid: str) -> bool:

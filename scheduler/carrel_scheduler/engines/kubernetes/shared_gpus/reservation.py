@@ -214,6 +214,16 @@ def binding_annotations(
     }
 
 
+def instance_annotations(gpu: HeldGpu, uuid: str) -> Mapping[str, str]:
+    """The annotations that tell a pod at its binding which MIG instance of a held GPU it has."""
+    return {GPU_UUIDS: uuid, GPU_RESERVATIONS: gpu.reservation}
+
+
+def visible_of(pod: Pod) -> frozenset[str]:
+    """UUIDs of the GPUs, or of the MIG instance, that a pod was told to see."""
+    return frozenset(one for one in pod.metadata.annotations.get(GPU_UUIDS, "").split(",") if one)
+
+
 def reservations_of(pod: Pod) -> frozenset[str]:
     """Uids of the reservations whose GPUs a bound pod uses, for as long as it has not ended.
 

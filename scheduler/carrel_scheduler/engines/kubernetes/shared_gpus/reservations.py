@@ -71,10 +71,12 @@ class HeldGpus:
 
     Attributes:
         gpus: in the order that was asked for.
+        visible: UUIDs that the pod is told to see.
         pod: that was bound with them; ``None``: none was.
     """
 
     gpus: tuple[HeldGpu, ...]
+    visible: tuple[str, ...]
     pod: Meta | None = None
 
 
@@ -133,13 +135,19 @@ class GpuReservations:
         held, there = [name_of(node, index) for index in devices], self._known.of(node)
         there.held.update(held)
         try:
-            hold = HeldGpus(await self._all_ready(node, devices))
+            gpus = await self._all_ready(node, devices)
+            hold = HeldGpus(gpus, tuple(gpu.uuid for gpu in gpus))
             yield hold
-            if hold.pod is not None and self._known.bound(hold.pod.uid, node, hold.gpus):
-                self._background.start(f"confirm {hold.pod.uid}", partial(self._confirm, hold.pod))
+            pod = hold.pod
+            if pod is not None and self._known.bound(pod.uid, node, hold.gpus, hold.visible):
+                self._background.start(f"confirm {pod.uid}", partial(self._confirm, pod))
         finally:
             there.held.subtract(held)
             self._tidy(there)
+
+    def in_use(self, node: str) -> frozenset[str]:
+        """UUIDs of GPUs and MIG instances that pods of a node were told to see."""
+        return self._known.in_use(node)
 
     def is_free(self, node: str) -> bool:
         """Whether ``make_room`` has nothing to wait for."""

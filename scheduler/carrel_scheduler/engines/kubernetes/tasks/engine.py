@@ -24,6 +24,7 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
     UnknownTask,
 )
+from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.engines.kubernetes.tasks.logs import read_log
@@ -108,6 +109,7 @@ class KubernetesEngine:
         owner_of: reference to the object that a task is a part of, if there is one.
         gpus: holds the GPUs that tasks share; ``None``: none are shared. It is not closed either.
         devices: gives GPUs by claims; ``None``: all are given by device plugins.
+        instances: makes MIG instances on them; ``None``: nobody does.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class KubernetesEngine:
         owner_of: OwnerOf = no_owner,
         gpus: GpuReservations | None = None,
         devices: TaskDevices | None = None,
+        instances: MigInstances | None = None,
     ) -> None:
         self._client = client
         self._streams = Streams()
@@ -128,7 +131,9 @@ class KubernetesEngine:
         self._records = Records(
             client, clock, settings.begin_seconds, self._changed, self._give_up, ended
         )
-        self._starter = Starter(client, settings, self._records, epoch, owner_of, gpus, devices)
+        self._starter = Starter(
+            client, settings, self._records, epoch, owner_of, gpus, devices, instances
+        )
         self._ender = TaskTerminator(client, self._records)
         self._terminals: weakref.WeakSet[PodTerminal] = weakref.WeakSet()
         self._errands: set[asyncio.Task[None]] = set()

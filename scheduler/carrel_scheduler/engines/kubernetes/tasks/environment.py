@@ -26,7 +26,7 @@ def public(task: TaskSpec) -> dict[str, str]:
 
 def secret_variables(task: TaskSpec) -> dict[str, str]:
     """The variables kept in a secret; none replaces one of the engine's own."""
-    own = {**_own(task), **(shared_gpus.FROM_BINDING if task_pods.shares_gpus(task) else {})}
+    own = {*_own(task), *(one["name"] for one in _bound(task))}
     given = {name: text for name, text in task.secret_environment.items() if name not in own}
     return _checked(asked(given))
 
@@ -52,7 +52,7 @@ def literal(text: str) -> str:
 def variables(task: TaskSpec, payload: str) -> list[dict[str, Any]]:
     """``env`` of the container; ``payload`` is the name of the secret that holds the rest."""
     hidden = secret_variables(task)
-    bound = shared_gpus.variables() if task_pods.shares_gpus(task) else []
+    bound = _bound(task)
     shown = [
         {"name": name, "value": literal(text)}
         for name, text in sorted(public(task).items())
@@ -62,6 +62,13 @@ def variables(task: TaskSpec, payload: str) -> list[dict[str, Any]]:
         {"name": name, "valueFrom": {"secretKeyRef": {"name": payload, "key": key}}}
         for key, name in secret_keys(hidden).items()
     ]
+
+
+def _bound(task: TaskSpec) -> list[dict[str, Any]]:
+    """The variables that its binding says, of a task with a part of a GPU."""
+    if task_pods.has_instance(task):
+        return shared_gpus.visible()
+    return shared_gpus.variables() if task_pods.has_share(task) else []
 
 
 def secret_keys(hidden: Mapping[str, str]) -> dict[str, str]:
@@ -120,8 +127,10 @@ def _devices(task: TaskSpec) -> dict[str, str]:
     One that has some sees those that the node's device plugin gives it, under its own numbers; one
     that shares some is told which by its binding.
     """
-    if task_pods.shares_gpus(task):
+    if task_pods.has_share(task):
         return {shared_gpus.SHARE: f"{task.gpu_milli / task_pods.WHOLE:g}"}
+    if task_pods.has_instance(task):
+        return {}
     if not task.devices:
         return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     if not task.device_uuids:

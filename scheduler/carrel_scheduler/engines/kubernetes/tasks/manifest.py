@@ -132,7 +132,7 @@ def _spec(task: TaskSpec, settings: PodSettings, kept: Storage) -> dict[str, Any
 
 def _preparing(task: TaskSpec, settings: PodSettings) -> dict[str, Any]:
     """What runs before a task with a share of a GPU: it prepares the limiter of its memory."""
-    if not (task_pods.shares_gpus(task) and settings.limits_gpu_memory):
+    if not (task_pods.has_share(task) and settings.limits_gpu_memory):
         return {}
     image = settings.gpu_image or settings.image
     return {"initContainers": [shared_gpus.limiter(image, settings.pull_policy)]}
@@ -188,7 +188,7 @@ def _resources(task: TaskSpec) -> dict[str, dict[str, str]]:
         requests["memory"] = limits["memory"] = f"{task.memory_mib}Mi"
     if task.devices and not task_pods.shares_gpus(task):
         requests[GPU] = limits[GPU] = str(len(task.devices))
-    if task.mig_profile:
+    if task.mig_profile and not task_pods.has_instance(task):
         instance = resource_of(task.mig_profile)
         requests[instance] = limits[instance] = "1"
     return {"requests": requests, "limits": limits}

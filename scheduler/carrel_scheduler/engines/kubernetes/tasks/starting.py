@@ -23,8 +23,12 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, annotations, bind
 from carrel_scheduler.engines.kubernetes.eviction import unless_gone
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import binding_annotations
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
+from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
+    binding_annotations,
+    instance_annotations,
+)
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations, HeldGpus
 from carrel_scheduler.engines.kubernetes.tasks import environment, task_pods
 from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod as manifest
@@ -64,6 +68,7 @@ class Starter:
         owner_of: reference to the object that a task is a part of.
         gpus: holds GPUs that tasks share; ``None``: such tasks are refused.
         devices: gives GPUs by claims; ``None``: all are given by device plugins.
+        instances: makes MIG instances; ``None``: tasks that need one are refused.
     """
 
     def __init__(
@@ -75,10 +80,11 @@ class Starter:
         owner_of: OwnerOf,
         gpus: GpuReservations | None = None,
         devices: TaskDevices | None = None,
+        instances: MigInstances | None = None,
     ) -> None:
         self._client, self._settings, self._records = client, settings, records
-        self._devices = devices
-        self._epoch, self._owner_of, self._gpus = epoch, owner_of, gpus
+        self._epoch, self._owner_of = epoch, owner_of
+        self._gpus, self._devices, self._instances = gpus, devices, instances
         self._claims = Claims(client, self._is_there)
         self._starting: set[TaskId] = set()
         self._nodes: set[str] = set()
@@ -170,9 +176,21 @@ class Starter:
         if self._gpus is None:
             raise EngineError("GPUs are not shared here: whole GPUs are right")
         async with self._gpus.hold(task.node, task.devices) as hold:
-            said = binding_annotations(hold.gpus, task.gpu_milli, task.gpu_memory_mib)
+            if task_pods.has_instance(task):
+                said = await self._instance(task, hold)
+            else:
+                said = binding_annotations(hold.gpus, task.gpu_milli, task.gpu_memory_mib)
             await self._bind_with(task, pod, said)
             hold.pod = pod.metadata
+
+    async def _instance(self, task: TaskSpec, hold: HeldGpus) -> Mapping[str, str]:
+        """The annotations of the task's MIG instance, once its node has made it."""
+        if self._instances is None:
+            raise EngineError("GPUs are not divided here: whole GPUs are right")
+        [gpu] = hold.gpus
+        uuid = await self._instances.take(task.node, gpu, task.mig_profile, task.mig_slots)
+        hold.visible = (uuid,)
+        return instance_annotations(gpu, uuid)
 
     async def _bind_with(self, task: TaskSpec, pod: TaskPod, gpus: Mapping[str, str]) -> None:
         meta, epoch = pod.metadata, self._epoch()

@@ -47,8 +47,18 @@ WHOLE: Final = 1000
 
 
 def shares_gpus(task: TaskSpec) -> bool:
-    """Whether it has a share of a GPU: a pod of ours holds the GPU, and it asks for none."""
+    """Whether it has a part of a GPU: a pod of ours holds the GPU, and it asks for none."""
+    return has_instance(task) or has_share(task)
+
+
+def has_share(task: TaskSpec) -> bool:
+    """Whether it has a share of a GPU, whose memory is limited."""
     return 0 < task.gpu_milli < WHOLE
+
+
+def has_instance(task: TaskSpec) -> bool:
+    """Whether it has a MIG instance that is made for it; of others the node gives one by name."""
+    return bool(task.mig_profile and task.mig_slots)
 
 
 def check_user(user: str) -> str:

@@ -75,7 +75,7 @@ def _own_folders(found: Storage, task: TaskSpec, settings: PodSettings) -> None:
         limit = {"sizeLimit": f"{task.memory_mib}Mi"} if task.memory_mib else {}
         memory = {"name": "shm", "emptyDir": {"medium": "Memory", **limit}}
         _mount(found, memory, SHARED_MEMORY)
-    if task_pods.shares_gpus(task) and settings.limits_gpu_memory:
+    if task_pods.has_share(task) and settings.limits_gpu_memory:
         found.volumes.append(shared_gpus.volume())
         found.mounts.extend(shared_gpus.mounts())
     items = environment.volume_items(task)

@@ -1,0 +1,120 @@
+"""MIG instances on GPUs of a cluster: what is wanted of the agents of nodes, and what they made.
+
+A start that needs an instance leaves an order and waits. The agent of its node asks for orders
+(nothing on a node listens): it is answered as soon as there is one, and tells with its next
+question what became of it. An order stands until a result arrives or the start gives up, and is
+told again with each question; the agent finds an instance that it made already. So neither side has
+to remember anything: an agent that starts again is told again, and a scheduler that starts again
+orders again.
+
+What pods have, as their bindings say, is told with each order: no such instance is touched.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from carrel_scheduler.engines.contract import NotOnThisNode
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HeldGpu
+from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport
+
+ORDER_SECONDS: Final = 90.0
+"""For which a start waits for its instance."""
+ANSWER_SECONDS: Final = 10.0
+"""After which an agent is answered that nothing is wanted."""
+SILENT_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """An instance that a start waits for."""
+
+    order: MigOrder
+    done: "asyncio.Future[str]"
+
+
+@dataclass(slots=True)
+class _NodeOrders:
+    """The orders for one node, by id, and when its agent last asked."""
+
+    open: dict[str, _Order] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    asked_at: float | None = None
+
+
+class MigInstances:
+    """See the module.
+
+    Args:
+        in_use: UUIDs of what pods of a node were told to see.
+    """
+
+    def __init__(self, in_use: Callable[[str], Collection[str]]) -> None:
+        self._in_use = in_use
+        self._nodes: dict[str, _NodeOrders] = {}
+        self._numbers = itertools.count(1)
+
+    async def take(self, node: str, gpu: HeldGpu, profile: str, slots: int) -> str:
+        """The UUID of an instance of a GPU, found or made by the agent of its node.
+
+        Raises:
+            NotOnThisNode: there is none; the message says why.
+        """
+        there = self._nodes.setdefault(node, _NodeOrders())
+        number = f"{gpu.reservation}-{next(self._numbers)}"
+        order = MigOrder(id=number, device=gpu.uuid, profile=profile, slots=slots)
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        there.open[number] = _Order(order, done)
+        there.changed.set()
+        try:
+            async with asyncio.timeout(ORDER_SECONDS):
+                return await done
+        except TimeoutError as error:
+            raise NotOnThisNode(
+                f"the MIG instance {profile} on GPU {gpu.uuid} of {node} was not made within"
+                f" {ORDER_SECONDS:g} s: {self._silence(there)}"
+            ) from error
+        finally:
+            del there.open[number]
+
+    async def exchange(self, node: str, report: MigReport) -> MigOrders:
+        """Take in what the agent of a node did, and answer what is wanted, as soon as there is."""
+        there = self._nodes.setdefault(node, _NodeOrders())
+        there.asked_at = asyncio.get_running_loop().time()
+        for result in report.results:
+            order = there.open.get(result.id)
+            if order is None or order.done.done():
+                continue
+            if result.uuid:
+                order.done.set_result(result.uuid)
+            else:
+                why = result.error or "its agent names no instance"
+                order.done.set_exception(NotOnThisNode(f"node {node}: {why}"))
+        if not self._wanted(there):
+            there.changed.clear()
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await there.changed.wait()
+            except TimeoutError:
+                pass
+        held = tuple(sorted(self._in_use(node)))
+        return MigOrders(orders=tuple(_with(order, held) for order in self._wanted(there)))
+
+    def _wanted(self, there: _NodeOrders) -> list[MigOrder]:
+        return [one.order for one in there.open.values() if not one.done.done()]
+
+    def _silence(self, there: _NodeOrders) -> str:
+        if there.asked_at is None:
+            return "no agent that makes instances was heard of there (components/mig)"
+        silent = asyncio.get_running_loop().time() - there.asked_at
+        if silent > SILENT_SECONDS:
+            return f"the agent of the node was last heard of {silent:.0f} s ago"
+        return "the agent of the node has not done it yet"
+
+
+def _with(order: MigOrder, held: tuple[str, ...]) -> MigOrder:
+    return MigOrder(
+        id=order.id, device=order.device, profile=order.profile, slots=order.slots, held=held
+    )

@@ -1,0 +1,127 @@
+"""Take a MIG instance: find one that is exactly what is wanted, or make room for it and make it.
+
+An idle instance of the profile at its place is used again, since making one takes about a second;
+otherwise idle ones in the way are removed first. One that somebody holds, that processes use, or
+that is not ours to take, is never touched. Taking the same one twice finds it, so whoever was
+interrupted takes it again.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import msgspec
+
+from carrel_scheduler.core.mig import MEDIA
+from carrel_scheduler.node.mig import Instance, MigDevices, MigError
+
+log = logging.getLogger(__name__)
+
+
+class WantedInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wanted: ``device`` and ``bits`` as ``node.mig`` has them."""
+
+    device: str
+    profile: str
+    bits: int
+
+
+class InstanceInUseError(MigError):
+    """An instance in the way is in use: it is free once its user has ended."""
+
+
+class NotOurInstanceError(MigError):
+    """An instance in the way was made by somebody else, who alone may remove it."""
+
+
+class InstanceOwnership(Protocol):
+    """Which instances may be used and removed."""
+
+    def seen(self, device: str, there: Sequence[Instance]) -> None:
+        """These are all instances of a GPU."""
+        ...
+
+    def is_ours(self, device: str, instance: Instance) -> bool:
+        """Whether an idle instance may be used, or removed."""
+        ...
+
+    def making(self, wanted: WantedInstance) -> None:
+        """One is about to be made."""
+        ...
+
+    def removed(self, device: str, instance: Instance) -> None:
+        """One was removed."""
+        ...
+
+
+class EveryInstance:
+    """All instances of the machine are ours to take."""
+
+    def seen(self, _device: str, _there: Sequence[Instance]) -> None:
+        """Nothing was remembered."""
+
+    def is_ours(self, _device: str, _instance: Instance) -> bool:
+        """Yes."""
+        return True
+
+    def making(self, _wanted: WantedInstance) -> None:
+        """Nothing has to be remembered."""
+
+    def removed(self, _device: str, _instance: Instance) -> None:
+        """Nothing was remembered."""
+
+
+def take(
+    devices: MigDevices,
+    wanted: WantedInstance,
+    held: Collection[str],
+    ownership: InstanceOwnership,
+) -> Instance:
+    """The wanted instance, found or made.
+
+    Blocks while the driver works. One caller at a time for a device.
+
+    Raises:
+        MigError: there is none, and why.
+    """
+    device = wanted.device
+    there = devices.instances(device)
+    ownership.seen(device, there)
+    for one in there:
+        usable = one.uuid and not is_in_use(one, held)
+        if _is_it(one, wanted) and usable and ownership.is_ours(device, one):
+            return one
+    in_way = [one for one in there if _is_in_way(one, wanted)]
+    for one in in_way:
+        _check_removable(one, wanted, held, ownership)
+    for one in in_way:
+        log.info("GPU %s: idle instance %s is removed", device, one.profile)
+        devices.remove(device, one)
+        ownership.removed(device, one)
+    ownership.making(wanted)
+    return devices.create(device, wanted.profile, wanted.bits)
+
+
+def is_in_use(one: Instance, held: Collection[str]) -> bool:
+    """Whether a task holds it, or processes use it."""
+    return one.busy or one.uuid in held
+
+
+def _check_removable(
+    one: Instance, wanted: WantedInstance, held: Collection[str], ownership: InstanceOwnership
+) -> None:
+    where = f"the MIG instance {one.profile} on GPU {wanted.device}, in the way of {wanted.profile}"
+    if is_in_use(one, held):
+        raise InstanceInUseError(f"{where}, is in use")
+    if not ownership.is_ours(wanted.device, one):
+        raise NotOurInstanceError(f"{where}, was not made by Carrel: who made it may remove it")
+
+
+def _is_it(one: Instance, wanted: WantedInstance) -> bool:
+    return (one.profile, one.bits) == (wanted.profile, wanted.bits)
+
+
+def _is_in_way(one: Instance, wanted: WantedInstance) -> bool:
+    """Whether the instance overlaps, or has the media engines, of which a device has one set."""
+    both = one.profile.endswith(MEDIA) and wanted.profile.endswith(MEDIA)
+    return both or bool(one.bits & wanted.bits)
