@@ -281,3 +281,26 @@ def test_labels_of_any_text_are_valid_and_tell_apart() -> None:
     assert mail.startswith("ada-uni-example-")
     assert label("ada+uni.example") != mail
     assert labels(a_task(user="ada@uni.example"))[names.USER] == mail
+
+
+def test_an_instance_that_is_made_for_it_is_told_by_its_binding() -> None:
+    task = a_task(mig_profile="1g.10gb", mig_slots=1, devices=(0,))
+    made, container = spec_of(task), container_of(task)
+    assert not any("nvidia" in name for name in container["resources"]["limits"])
+    told = {one["name"]: one["valueFrom"] for one in container["env"] if "valueFrom" in one}
+    path = "metadata.annotations['carrel.dev/gpu-uuids']"
+    assert told == {"NVIDIA_VISIBLE_DEVICES": {"fieldRef": {"fieldPath": path}}}
+    assert "CUDA_VISIBLE_DEVICES" not in shown(task)
+    assert "CARREL_GPU_SHARE" not in shown(task)
+    assert "initContainers" not in made, "the instance is the limit"
+    assert not any(one["name"] == "carrel-gpu" for one in made["volumes"])
+    own = a_task(
+        mig_profile="1g.10gb",
+        mig_slots=1,
+        devices=(0,),
+        environment={"NVIDIA_VISIBLE_DEVICES": "all"},
+        secret_environment={"NVIDIA_VISIBLE_DEVICES": "all"},
+    )
+    assert [one for one in container_of(own)["env"] if one["name"] == "NVIDIA_VISIBLE_DEVICES"] == [
+        one for one in container["env"] if one["name"] == "NVIDIA_VISIBLE_DEVICES"
+    ]

@@ -154,3 +154,24 @@ async def test_where_nobody_knows_a_gpus_memory_nothing_is_beyond_it(cluster: De
         seen = DeviceUse(index=0, utilization=0.5, memory_used_mib=99_000, owners=(over,))
         await report(cluster, seen, devices=unknown)
     assert (await cluster.stored(uid)).status.reason is None
+
+
+async def test_a_gpu_that_is_closed_takes_nothing_new_and_ends_nothing(cluster: Desk) -> None:
+    await cluster.project("vision", 4)
+    uids = [await cluster.submit("vision", f"job-{number}") for number in range(2)]
+    await cluster.runs(*uids)
+    closed = HealthCondition(key="mig", severity="closed", message="none can be made")
+    devices = (*REAL[:3], msgspec.structs.replace(REAL[3], conditions=(closed,)))
+    await report(cluster, use(3, (uids[0], 0.5)), devices=devices)
+    assert not cluster.engine.stopping
+    assert await cluster.phases(*uids) == ["running", "running"]
+    [device] = [one for one in shown(cluster) if one.uuid == "GPU-3"]
+    assert (device.broken, device.message) == (True, "none can be made")
+    others = [await cluster.submit("vision", f"other-{number}") for number in range(2)]
+    await cluster.runs(*others)
+    await cluster.ends(uids[0])
+    late = await cluster.submit("vision", "late")
+    await cluster.settle()
+    assert await cluster.phase(late) == "pending", "the place that is free is closed"
+    await report(cluster)
+    await cluster.runs(late)

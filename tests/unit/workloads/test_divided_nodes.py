@@ -1,0 +1,158 @@
+"""Nodes of a cluster whose GPUs the scheduler divides: what is placed there, and what is not."""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeSeen, Ready
+from carrel_scheduler.engines.kubernetes.external_pods.nodes import facts_of
+from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
+from carrel_scheduler.engines.kubernetes.pods.types import Node
+from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
+from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
+from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_scheduler.workloads.launch import fitting
+from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
+from unit.workloads.desk import Desk
+
+MODEL = "A100-80GB"
+
+
+def divided(model: str = MODEL, gpus: int = 2, name: str = "divided") -> Node:
+    amounts = {"nvidia.com/gpu": str(gpus), "cpu": "64", "memory": "256Gi"}
+    labels = {"carrel.dev/mig-model": model} if model else {}
+    told = {
+        "metadata": {"name": name, "labels": labels},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    return msgspec.convert(told, Node)
+
+
+async def see(desk: Desk, *nodes: Node) -> None:
+    desk.loop.enqueue(ExternalEvents((*map(NodeSeen, nodes), Ready())))
+    await desk.settle()
+
+
+@pytest.fixture
+async def cluster(desk: Desk) -> Desk:
+    """A node with four whole GPUs, and one with two that are divided."""
+    await see(desk, divided(), divided("", 4, "plain"))
+    await desk.project("vision", 6)
+    return desk
+
+
+async def submit(desk: Desk, name: str, profile: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    def resources(**_: object) -> Resources:
+        return Resources(mig_profile=profile)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("unit.workloads.desk.Resources", resources)
+        return await desk.submit("vision", name)
+
+
+async def test_an_instance_lies_where_nothing_else_does_and_counts_as_its_part(
+    cluster: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uids = [await submit(cluster, f"job-{n}", "3g.40gb", monkeypatch) for n in range(5)]
+    await cluster.runs(*uids[:4])
+    placed = [cluster.engine.specs[task] for uid in uids[:4] for task in cluster.tasks_of(uid)]
+    assert {(one.node, one.mig_profile) for one in placed} == {("divided", "3g.40gb")}
+    assert len({(one.devices, one.mig_slots) for one in placed}) == 4
+    assert {one.mig_slots for one in placed} == {0x0F, 0xF0}
+    assert await cluster.phase(uids[4]) == "pending"
+    live = LiveView(cluster.loop)
+    assert live.project_use()["vision"].gpu_allocated_milli == 2000
+    (node,) = [one for one in live.nodes() if one.name == "divided"]
+    assert (node.gpu_milli, node.gpu_allocated_milli) == (2000, 2000)
+    await cluster.ends(uids[0])
+    await cluster.runs(uids[4])
+
+
+async def test_whole_gpus_and_shares_are_given_elsewhere(cluster: Desk) -> None:
+    uids = [await cluster.submit("vision", f"whole-{n}", gpus=1) for n in range(4)]
+    await cluster.runs(*uids)
+    later = await cluster.submit("vision", "later", gpus=1)
+    await cluster.settle()
+    assert await cluster.phase(later) == "pending"
+    assert {one.node for one in cluster.engine.specs.values()} == {"plain"}
+
+
+async def test_a_scheduler_that_starts_again_knows_the_places(
+    cluster: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await submit(cluster, "first", "4g.40gb", monkeypatch)
+    await cluster.runs(first)
+    place = cluster.loop.cache.get(first)
+    assert place is not None
+    before = dict(place.places)
+    cluster.facts = facts_of(divided(), node_set(divided()))
+    await cluster.recover()
+    await see(cluster, divided())
+    after = cluster.loop.cache.get(first)
+    assert after is not None
+    assert after.places == before
+    assert await cluster.phase(first) == "running"
+
+
+async def test_a_node_that_ceases_to_be_divided_ends_nothing_and_takes_nothing(
+    cluster: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await submit(cluster, "first", "3g.40gb", monkeypatch)
+    await cluster.runs(first)
+    await see(cluster, divided(""))
+    second = await submit(cluster, "second", "3g.40gb", monkeypatch)
+    await cluster.settle()
+    assert await cluster.phases(first, second) == ["running", "pending"]
+    large = [await cluster.submit("vision", f"whole-{n}", gpus=2) for n in range(3)]
+    await cluster.settle()
+    assert await cluster.phase(large[2]) == "pending"
+    await cluster.ends(first)
+    await see(cluster, divided(""))
+    await cluster.runs(large[2])
+
+
+async def test_a_model_that_nobody_knows_sets_the_node_aside(desk: Desk) -> None:
+    await see(desk, divided("A100"))
+    [fault] = LiveView(desk.loop).faults().set_aside
+    assert (fault.source, fault.key) == ("node", "divided")
+    assert "carrel.dev/mig-model" in fault.message
+    assert "A100-80GB" in fault.message
+
+
+def work(**fields: Any) -> Workload:
+    spec = WorkloadSpec(kind="training", user="ada", command=["true"], **fields)
+    return Workload(meta=Meta(name="job", project="vision", uid="u"), spec=spec)
+
+
+async def test_what_a_share_is_depends_on_what_nodes_there_are(desk: Desk) -> None:
+    """A share becomes an instance only where all GPUs are divided."""
+    await see(desk, divided(), divided("", 4, "plain"))
+    await desk.project("vision", 6)
+    fits = fitting.on_cluster(
+        partial(check_runnable, settings=PodSettings(image="trainer")), desk.loop.cache.divides
+    )
+    live, asked = LiveView(desk.loop, fits), Resources(gpu_milli=250)
+    share = work(resources=asked)
+    admit(share, live)
+    assert share.spec.resources == asked
+    desk.facts = facts_of(divided(), node_set(divided()))
+    await desk.recover()
+    await see(desk, divided())
+    live = LiveView(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    share = work(resources=asked)
+    admit(share, live)
+    assert share.spec.resources.mig_profile == "2g.20gb"
+    with pytest.raises(NotAdmitted) as refused:
+        admit(work(resources=Resources(gpu_milli=250, gpu_devices=2)), live)
+    assert (refused.value.code, refused.value.field) == ("no_mig", "gpu_devices")
+    external = work(resources=Resources(gpu_milli=250), external=True)
+    admit(external, live)
+    assert external.spec.resources.mig_profile == "2g.20gb"
