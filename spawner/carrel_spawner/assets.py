@@ -70,8 +70,8 @@ def put_together(choice: Choice, draft: Workload, offer: Offer) -> Choice:
     if offer.folders and spec.image:
         right = "one without an image: a workspace of one machine runs in a Python environment"
         raise BadOption("environment_asset", named.environment, right)
-    if not offer.folders and (spec.mig_profile or spec.gpu_devices > 1):
-        right = "one without a MIG profile or shares of several GPUs, which pods of the Hub lack"
+    if not offer.folders and spec.gpu_devices > 1:
+        right = "one without shares of several GPUs, which pods of the Hub lack"
         raise BadOption("compute", named.compute, right)
     if not offer.folders and references(spec.environment):
         right = "one without secrets: pods of the Hub are given none"

@@ -134,6 +134,7 @@ class PodAdditions:
         image: of the environment asset; empty: KubeSpawner's.
         environment: variables of the environment asset.
         limiter: init container of a workspace with a share of a GPU; ``None``: it is not limited.
+        instance: it has a MIG instance, which its binding names.
     """
 
     labels: Mapping[str, str]
@@ -144,6 +145,7 @@ class PodAdditions:
     image: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     limiter: dict[str, Any] | None = None
+    instance: bool = False
 
     @property
     def shares_gpu(self) -> bool:
@@ -196,10 +198,12 @@ OF_GPUS: Final = (shared_gpus.VISIBLE, shared_gpus.MEMORY, shared_gpus.SHARE)
 
 
 def _of_gpus(additions: PodAdditions) -> list[dict[str, Any]]:
-    """Which GPUs it sees: none, those of the device plugin, or the one that its binding names."""
+    """What it sees: no GPU, those of the device plugin, or what its binding names."""
     if additions.shares_gpu:
         share = {"name": shared_gpus.SHARE, "value": f"{additions.choice.gpus:g}"}
         return [*shared_gpus.variables(), share]
+    if additions.instance:
+        return shared_gpus.visible()
     return [] if additions.choice.gpus else [{"name": shared_gpus.VISIBLE, "value": "void"}]
 
 

@@ -277,6 +277,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
                 image=self.placed.spec.image,
                 environment=self._variables(self.placed),
                 limiter=self._limiter(),
+                instance=bool(self.placed.spec.mig_profile),
             ),
         )
 

@@ -135,7 +135,7 @@ def test_the_result_counts_with_its_sizes_and_folders() -> None:
         (ONE_MACHINE, {"gpus": 0.5, "gpu_devices": 3}, "compute", "at most 2 GPUs"),
         (ONE_MACHINE, {"memory_bytes": 2**60}, "compute", "GiB of memory"),
         (ONE_MACHINE, {"image": "torch:1"}, "environment_asset", "without an image"),
-        (CLUSTER, {"mig_profile": "1g.10gb"}, "compute", "without a MIG profile"),
+        (CLUSTER, {"gpus": 0.5, "gpu_devices": 2}, "compute", "without shares of several GPUs"),
         (CLUSTER, {"environment": {"A": "SECRET:s,k"}}, "environment_asset", "without secrets"),
     ],
 )

@@ -118,6 +118,17 @@ async def test_a_share_of_a_gpu_is_told_by_its_binding() -> None:
     assert not free["spec"].get("initContainers")
 
 
+async def test_a_mig_instance_is_told_by_its_binding_and_needs_no_limiter() -> None:
+    one = spawner(environment={"NVIDIA_VISIBLE_DEVICES": "all"})
+    pod = await manifest(one, workload(gpus=0.0, mig_profile="1g.10gb"))
+    container = pod["spec"]["containers"][0]
+    [told] = [given for given in container["env"] if given["name"] == "NVIDIA_VISIBLE_DEVICES"]
+    path = told["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.annotations['carrel.dev/gpu-uuids']"
+    assert not any("nvidia" in name for name in container["resources"]["limits"])
+    assert not pod["spec"].get("initContainers")
+
+
 async def test_without_gpus_it_sees_none() -> None:
     container = (await manifest(spawner(), workload(gpus=0.0)))["spec"]["containers"][0]
     shown = {one["name"]: one.get("value") for one in container["env"]}

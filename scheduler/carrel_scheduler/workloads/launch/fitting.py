@@ -30,7 +30,10 @@ _NO_IMAGE: Final = (
     "left out: on one machine images need Carrel to run as root; here work runs with the machine's"
     " own programs"
 )
-_NO_POD_OF_OURS: Final = "left out where the Hub makes the pod; `gpus` is right"
+_NO_POD_OF_OURS: Final = (
+    "left out, or a profile that is made as work asks for it: where the Hub makes the pod a node's"
+    " own instances are not given"
+)
 
 
 Fitting = Callable[[Workload], UnsupportedField | None]

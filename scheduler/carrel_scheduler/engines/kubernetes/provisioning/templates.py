@@ -87,6 +87,8 @@ def _alike(made: Iterable[_One]) -> tuple[PodSet, ...]:
 
 def _of_request(request: Request, groups: NodeGroups) -> _One:
     """A pod for a task of Carrel's own work."""
+    if request.mig_profile:
+        raise NoNewNodes("MIG instances are made on nodes that an admin has set up for them")
     asked = {"cpu": f"{request.cpu_milli}m"}
     if request.memory_mib:
         asked["memory"] = f"{request.memory_mib}Mi"
