@@ -230,7 +230,9 @@ def test_what_could_not_be_told_is_told_with_the_next_question(
     gpus: GpuState, agent: Agent
 ) -> None:
     order = MigOrder(id="a", device=uuid(gpus), profile="1g.10gb", slots=1)
-    answers = iter([MigOrders(orders=(order,)), OSError("gone"), MigOrders(), MigOrders()])
+    answers: Iterator[MigOrders | OSError] = iter(
+        [MigOrders(orders=(order,)), OSError("gone"), MigOrders(), MigOrders()]
+    )
     heard: list[tuple[str, ...]] = []
 
     def ask(report: MigReport) -> MigOrders:

@@ -65,7 +65,8 @@ def test_an_order_is_answered_as_soon_as_it_is_done() -> None:
 
 def test_an_agent_that_ended_before_it_told_is_told_again_and_finds_what_it_made() -> None:
     async def story() -> None:
-        instances, made = MigInstances(lambda _: ()), {}
+        instances = MigInstances(lambda _: ())
+        made: dict[tuple[str, int], str] = {}
         first = Agent(instances, made)
         taking = asyncio.create_task(instances.take("n1", GPU, "3g.40gb", 15))
         await first.has_done.wait()
