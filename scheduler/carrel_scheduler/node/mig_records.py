@@ -15,12 +15,12 @@ import msgspec
 from typing_extensions import override
 
 from carrel_scheduler.node.mig import Instance
-from carrel_scheduler.node.mig_taking import EveryInstance, InstanceOwnership, WantedInstance
+from carrel_scheduler.node.mig_allocation import InstanceOwner, InstanceRequest, MachineInstances
 
 log = logging.getLogger("carrel_node")
 
 
-class InstanceRecords(InstanceOwnership):
+class InstanceRecords(InstanceOwner):
     """The record of what the agent made. Raises ``OSError`` where it cannot be written."""
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class InstanceRecords(InstanceOwnership):
         return _place(device, instance.profile, instance.bits) in self._made
 
     @override
-    def making(self, wanted: WantedInstance) -> None:
+    def making(self, wanted: InstanceRequest) -> None:
         """Write down that one is about to be made."""
         with self._lock:
             self._write(self._made | {_place(wanted.device, wanted.profile, wanted.bits)})
@@ -64,9 +64,9 @@ class InstanceRecords(InstanceOwnership):
         self._made = made
 
 
-def ownership(path: Path | None) -> InstanceOwnership:
+def ownership(path: Path | None) -> InstanceOwner:
     """Whose instances are ours: those of the record, or all where there is none to be kept."""
-    return EveryInstance() if path is None else InstanceRecords(path)
+    return MachineInstances() if path is None else InstanceRecords(path)
 
 
 def _place(device: str, profile: str, bits: int) -> tuple[str, str, int]:

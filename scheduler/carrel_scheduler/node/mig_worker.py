@@ -1,4 +1,4 @@
-"""Carries out what the scheduler wants of a node's MIG instances; see ``node.mig_taking``.
+"""Carries out what the scheduler wants of a node's MIG instances; see ``node.mig_allocation``.
 
 The driver's calls cannot be interrupted. So each GPU has a thread at a time, which is waited for so
 long; a GPU whose driver has not answered is not asked for more before it has. What fails
@@ -22,10 +22,10 @@ from carrel_scheduler.node.contract import (
     MigResult,
 )
 from carrel_scheduler.node.mig import Instance, MigDevices, MigError
-from carrel_scheduler.node.mig_taking import (
+from carrel_scheduler.node.mig_allocation import (
     InstanceInUseError,
-    InstanceOwnership,
-    WantedInstance,
+    InstanceOwner,
+    InstanceRequest,
     take,
 )
 
@@ -66,7 +66,7 @@ class MigWorker:
     def __init__(
         self,
         devices: MigDevices,
-        ownership: InstanceOwnership,
+        ownership: InstanceOwner,
         clock: Callable[[], float] = time.monotonic,
         driver_seconds: float = DRIVER_SECONDS,
     ) -> None:
@@ -117,7 +117,7 @@ class MigWorker:
         if known.call is not None and not known.call.done():
             raise MigError(f"the driver of GPU {order.device} has not answered an earlier call yet")
         call = known.call = Future[Instance]()
-        wanted = WantedInstance(device=order.device, profile=order.profile, bits=order.slots)
+        wanted = InstanceRequest(device=order.device, profile=order.profile, bits=order.slots)
 
         def work() -> None:
             try:

@@ -13,8 +13,8 @@ from typing_extensions import override
 from carrel_scheduler.node.agent import AgentSettings, BadSetting, find_provider, find_worker, look
 from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport, MigResult
 from carrel_scheduler.node.mig import Instance, NvmlMig
+from carrel_scheduler.node.mig_allocation import MachineInstances
 from carrel_scheduler.node.mig_records import InstanceRecords
-from carrel_scheduler.node.mig_taking import EveryInstance
 from carrel_scheduler.node.mig_worker import MigWorker, serve
 from carrel_scheduler.node.nvml import open_nvml
 from gpu_driver.session import machine
@@ -102,7 +102,7 @@ def test_what_somebody_else_made_stays_unless_an_admin_says_so(
         assert "was not made by Carrel" in agent.make(profile, slots, gpu).error
     assert agent.make("3g.40gb", HIGH, gpu).uuid, "beside it there is room"
     assert [one.uuid for one in agent.devices.instances(gpu) if one.bits == LOW] == [theirs.uuid]
-    agent.worker = MigWorker(agent.devices, EveryInstance())
+    agent.worker = MigWorker(agent.devices, MachineInstances())
     assert agent.make("3g.40gb", LOW, gpu).uuid == theirs.uuid
 
 

@@ -1,8 +1,8 @@
 """MIG instances of tasks: each gets the one that the core placed, made when it is not there.
 
-The core says profile and memory slots; ``node.mig_taking`` finds or makes the instance. One that a
-task of this engine holds, or that processes use, is never touched: the task is then refused for
-this node, and waits. So nothing has to be known about instances beforehand: those of an earlier
+The core says profile and memory slots; ``node.mig_allocation`` finds or makes the instance. One
+that a task of this engine holds, or that processes use, is never touched: the task is then refused
+for this node, and waits. So nothing has to be known about instances beforehand: those of an earlier
 scheduler and those an admin made are found where they lie.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskSpec
 from carrel_scheduler.node.mig import Instance, MigDevices, MigError
-from carrel_scheduler.node.mig_taking import EveryInstance, WantedInstance, take
+from carrel_scheduler.node.mig_allocation import InstanceRequest, MachineInstances, take
 
 CAPABILITIES: Final = Path("/proc/driver/nvidia/capabilities")
 CAPABILITY_NODES: Final = Path("/dev/nvidia-caps")
@@ -42,9 +42,9 @@ def take_instance(devices: MigDevices, task: TaskSpec, held: Collection[str]) ->
     Raises:
         NotOnThisNode: its slots are in use, or the driver refuses.
     """
-    wanted = WantedInstance(device=device_of(task), profile=task.mig_profile, bits=task.mig_slots)
+    wanted = InstanceRequest(device=device_of(task), profile=task.mig_profile, bits=task.mig_slots)
     try:
-        return take(devices, wanted, held, EveryInstance())
+        return take(devices, wanted, held, MachineInstances())
     except MigError as error:
         raise NotOnThisNode(str(error)) from error
 

@@ -18,7 +18,7 @@ from carrel_scheduler.node.mig import Instance, MigDevices, MigError
 log = logging.getLogger(__name__)
 
 
-class WantedInstance(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is wanted: ``device`` and ``bits`` as ``node.mig`` has them."""
 
     device: str
@@ -30,11 +30,11 @@ class InstanceInUseError(MigError):
     """An instance in the way is in use: it is free once its user has ended."""
 
 
-class NotOurInstanceError(MigError):
+class UnmanagedInstanceError(MigError):
     """An instance in the way was made by somebody else, who alone may remove it."""
 
 
-class InstanceOwnership(Protocol):
+class InstanceOwner(Protocol):
     """Which instances may be used and removed."""
 
     def seen(self, device: str, there: Sequence[Instance]) -> None:
@@ -45,7 +45,7 @@ class InstanceOwnership(Protocol):
         """Whether an idle instance may be used, or removed."""
         ...
 
-    def making(self, wanted: WantedInstance) -> None:
+    def making(self, wanted: InstanceRequest) -> None:
         """One is about to be made."""
         ...
 
@@ -54,7 +54,7 @@ class InstanceOwnership(Protocol):
         ...
 
 
-class EveryInstance:
+class MachineInstances:
     """All instances of the machine are ours to take."""
 
     def seen(self, _device: str, _there: Sequence[Instance]) -> None:
@@ -64,7 +64,7 @@ class EveryInstance:
         """Yes."""
         return True
 
-    def making(self, _wanted: WantedInstance) -> None:
+    def making(self, _wanted: InstanceRequest) -> None:
         """Nothing has to be remembered."""
 
     def removed(self, _device: str, _instance: Instance) -> None:
@@ -73,9 +73,9 @@ class EveryInstance:
 
 def take(
     devices: MigDevices,
-    wanted: WantedInstance,
+    wanted: InstanceRequest,
     held: Collection[str],
-    ownership: InstanceOwnership,
+    ownership: InstanceOwner,
 ) -> Instance:
     """The wanted instance, found or made.
 
@@ -108,20 +108,20 @@ def is_in_use(one: Instance, held: Collection[str]) -> bool:
 
 
 def _check_removable(
-    one: Instance, wanted: WantedInstance, held: Collection[str], ownership: InstanceOwnership
+    one: Instance, wanted: InstanceRequest, held: Collection[str], ownership: InstanceOwner
 ) -> None:
     where = f"the MIG instance {one.profile} on GPU {wanted.device}, in the way of {wanted.profile}"
     if is_in_use(one, held):
         raise InstanceInUseError(f"{where}, is in use")
     if not ownership.is_ours(wanted.device, one):
-        raise NotOurInstanceError(f"{where}, was not made by Carrel: who made it may remove it")
+        raise UnmanagedInstanceError(f"{where}, was not made by Carrel: who made it may remove it")
 
 
-def _is_it(one: Instance, wanted: WantedInstance) -> bool:
+def _is_it(one: Instance, wanted: InstanceRequest) -> bool:
     return (one.profile, one.bits) == (wanted.profile, wanted.bits)
 
 
-def _is_in_way(one: Instance, wanted: WantedInstance) -> bool:
+def _is_in_way(one: Instance, wanted: InstanceRequest) -> bool:
     """Whether the instance overlaps, or has the media engines, of which a device has one set."""
     both = one.profile.endswith(MEDIA) and wanted.profile.endswith(MEDIA)
     return both or bool(one.bits & wanted.bits)
