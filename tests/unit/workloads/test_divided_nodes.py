@@ -119,6 +119,29 @@ async def test_a_node_that_ceases_to_be_divided_ends_nothing_and_takes_nothing(
     await cluster.runs(large[2])
 
 
+async def test_work_on_instances_of_an_admin_goes_on_when_others_begin_to_be_made(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a restart of the scheduler."""
+    amounts = {"nvidia.com/mig-1g.10gb": "7", "cpu": "64", "memory": "256Gi"}
+    status = {"capacity": amounts, "allocatable": amounts}
+    told = {"metadata": {"name": "by-hand"}, "status": status}
+    by_hand = msgspec.convert(told, Node)
+    await see(desk, by_hand)
+    await desk.project("vision", 6)
+    first = await submit(desk, "first", "1g.10gb", monkeypatch)
+    await desk.runs(first)
+    await see(desk, by_hand, divided())
+    desk.facts = facts_of(by_hand, node_set(by_hand))
+    await desk.recover()
+    await see(desk, by_hand, divided())
+    assert await desk.phase(first) == "running"
+    assert not LiveView(desk.loop).faults().set_aside
+    second = await submit(desk, "second", "1g.10gb", monkeypatch)
+    await desk.runs(second)
+    assert [desk.engine.specs[task].node for task in desk.tasks_of(second)] == ["divided"]
+
+
 async def test_a_model_that_nobody_knows_sets_the_node_aside(desk: Desk) -> None:
     await see(desk, divided("A100"))
     [fault] = LiveView(desk.loop).faults().set_aside

@@ -340,7 +340,7 @@ def queued_event(
         workload.status,
         mixes=cache.gpu_mixes,
     )
-    divides = cache.divides(spec.resources.mig_profile)
+    divides = _is_made(workload, cache)
     return WorkloadQueued(
         uid=meta.uid,
         name=meta.name,
@@ -356,6 +356,15 @@ def queued_event(
         preemption_delay_s=inherited_rules.preemption_delay_s(*rules),
         gated=frozenset(done),
     )
+
+
+def _is_made(workload: Workload, cache: WorkloadCache) -> bool:
+    """Whether its MIG instances are made on demand: as those that it has, if it has some."""
+    held = [info for info in workload.status.tasks if info.place in ("held", "leaving")]
+    profile = workload.spec.resources.mig_profile
+    if held and profile:
+        return any(info.mig_slots for info in held)
+    return cache.divides(profile)
 
 
 def department_queue(name: str) -> str:
