@@ -16,6 +16,7 @@ from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.desk import Desk
 
@@ -132,8 +133,10 @@ async def test_work_on_instances_of_an_admin_goes_on_when_others_begin_to_be_mad
     first = await submit(desk, "first", "1g.10gb", monkeypatch)
     await desk.runs(first)
     await see(desk, by_hand, divided())
-    desk.facts = facts_of(by_hand, node_set(by_hand))
-    await desk.recover()
+    both = [facts_of(one, node_set(one)) for one in (by_hand, divided())]
+    desk.loop = desk._fresh()
+    await recover(desk.loop, both, await desk.engine.list())
+    await desk.settle()
     await see(desk, by_hand, divided())
     assert await desk.phase(first) == "running"
     assert not LiveView(desk.loop).faults().set_aside
