@@ -1,17 +1,28 @@
 """Starts whose binding is refused: by an earlier binding, or for the moment only."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from carrel_scheduler.backoff import Pauses
-from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskId, TaskSpec
+from carrel_scheduler.engines.contract import (
+    AlreadyStarted,
+    EngineError,
+    NotOnThisNode,
+    TaskId,
+    TaskSpec,
+)
 from carrel_scheduler.engines.kubernetes import binding
 from carrel_scheduler.engines.kubernetes.pods.storage_types import (
     ClaimStatus,
     PersistentVolumeClaim,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod, PodSpec
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HeldGpu
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import HeldGpus
 from carrel_scheduler.engines.kubernetes.tasks import starting
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
@@ -162,3 +173,66 @@ async def test_what_a_policy_forbids_is_not_asked_for_again(
     with pytest.raises(EngineError, match="PodSecurity"):
         await start(cluster, monkeypatch)
     assert cluster.asked == ["create"]
+
+
+class Holding:
+    """Holds one GPU for whoever starts, and makes an instance of it, or refuses."""
+
+    def __init__(self, refusal: str = "") -> None:
+        self.refusal = refusal
+        self.asked: list[tuple[Any, ...]] = []
+        self.left: HeldGpus | None = None
+
+    @asynccontextmanager
+    async def hold(self, node: str, devices: tuple[int, ...]) -> AsyncIterator[HeldGpus]:
+        self.asked.append((node, devices))
+        held = HeldGpus((HeldGpu("r1", "GPU-a", 80_000),), ("GPU-a",))
+        yield held
+        self.left = held
+
+    async def take(self, node: str, gpu: HeldGpu, profile: str, slots: int) -> str:
+        self.asked.append((node, gpu.uuid, profile, slots))
+        if self.refusal:
+            raise NotOnThisNode(self.refusal)
+        return "MIG-1"
+
+
+async def start_with_instance(cluster: Cluster, holding: Holding) -> None:
+    client = cast("KubeClient", cluster)
+    records = Records(client, float, 60.0, lambda _: None, lambda *_: None)
+
+    async def owner(_: TaskSpec) -> None:
+        return None
+
+    both: Any = holding
+    task = msgspec.structs.replace(TASK, mig_profile="1g.10gb", mig_slots=4, devices=(1,))
+    settings = PodSettings(image="trainer:1")
+    await Starter(client, settings, records, lambda: 1, owner, both, both).start(task)
+
+
+async def test_a_pod_is_bound_once_its_instance_is_made_and_is_told_which() -> None:
+    cluster, holding = Cluster(), Holding()
+    bodies: list[bytes] = []
+
+    async def post_sub(*given: Any) -> None:
+        bodies.append(given[3])
+
+    cluster.post_sub = post_sub  # type: ignore[method-assign]
+    await start_with_instance(cluster, holding)
+    assert holding.asked == [("n1", (1,)), ("n1", "GPU-a", "1g.10gb", 4)]
+    [body] = bodies
+    notes = msgspec.json.decode(body)["metadata"]["annotations"]
+    assert notes[names.GPU_UUIDS] == "MIG-1"
+    assert notes[names.GPU_RESERVATIONS] == "r1"
+    assert notes[names.DEVICES] == "1"
+    assert names.GPU_MEMORY_MIB not in notes
+    assert holding.left is not None
+    assert (holding.left.visible, holding.left.pod is None) == (("MIG-1",), False)
+
+
+async def test_a_pod_whose_instance_cannot_be_made_is_taken_back() -> None:
+    cluster = Cluster()
+    with pytest.raises(NotOnThisNode, match="in use"):
+        await start_with_instance(cluster, Holding("it is in use"))
+    assert "bind" not in cluster.asked
+    assert cluster.asked[-2:] == ["delete", "patch"]

@@ -2,13 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
 
 import pytest
 
 from carrel_scheduler.engines.contract import NotOnThisNode
+from carrel_scheduler.engines.kubernetes.binding import Target, bind
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HeldGpu
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
+    HeldGpu,
+    instance_annotations,
+)
+from carrel_scheduler.kube.resources import PODS
 from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport, MigResult
+from unit.shared_gpus.pod_server import PodServer
+from unit.shared_gpus.sharing import PROJECT, Scheduler, _body
 from unit.shared_gpus.virtual_loop import in_virtual_time
 
 GPU = HeldGpu("r1", "GPU-a", 81_559)
@@ -124,5 +134,36 @@ def test_a_start_that_is_given_up_leaves_no_order() -> None:
         assert (await instances.exchange("n1", MigReport())).orders == ()
         assert loop.time() == 11.0, "an agent is kept waiting, which costs nothing"
         assert (await instances.exchange("other", MigReport())).orders == ()
+
+    play(story)
+
+
+def test_what_a_pod_was_given_is_in_use_from_its_binding_to_its_end_for_every_scheduler() -> None:
+    async def story() -> None:
+        server = PodServer({"n1": ["GPU-a"]}, Random(0))
+        scheduler = Scheduler(server, 1, 1)
+        client: Any = server
+        made = await client.create(PODS, _body("work", 1, 500), PROJECT, Pod)
+        async with scheduler.gpus.hold("n1", (0,)) as hold:
+            assert hold.visible == ("GPU-a",)
+            hold.visible = ("MIG-1",)
+            told = instance_annotations(hold.gpus[0], "MIG-1")
+            target = Target(PROJECT, "work", made.metadata.uid, "n1", (0,), gpus=told)
+            await bind(client, target, 1)
+            hold.pod = made.metadata
+        assert scheduler.gpus.in_use("n1") == {"MIG-1"}, "before any watch shows it"
+        assert scheduler.gpus.in_use("n2") == frozenset()
+        await asyncio.sleep(60.0)
+        server.epoch = 2
+        successor = Scheduler(server, 2, 1)
+        await successor.gpus.open()
+        assert successor.gpus.in_use("n1") == scheduler.gpus.in_use("n1") == {"MIG-1"}
+        server.remove(server.pods[PROJECT, "work"])
+        await asyncio.sleep(60.0)
+        assert successor.gpus.in_use("n1") == frozenset()
+        assert not server.pods, "the reservation ends with its last user"
+        for one in (scheduler, successor):
+            await one.close()
+        server.close()
 
     play(story)
