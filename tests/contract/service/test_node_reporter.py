@@ -12,7 +12,7 @@ import pytest
 from typing_extensions import override
 
 from carrel_scheduler.node.agent import AgentSettings, Reporter, run
-from carrel_scheduler.node.contract import NodeFacts, NodeReport
+from carrel_scheduler.node.contract import MigReport, MigResult, NodeFacts, NodeReport
 from carrel_scheduler.node.simulated import SimulatedProvider
 
 
@@ -28,6 +28,10 @@ class Scheduler(http.server.BaseHTTPRequestHandler):
         self.send_response(self.statuses.pop(0) if self.statuses else 204)
         self.send_header("Location", "/elsewhere")
         self.end_headers()
+        if self.path.endswith("/mig"):
+            self.wfile.write(
+                b'{"orders": [{"id": "1", "device": "GPU-a", "profile": "1g.10gb", "slots": 1}]}'
+            )
 
     @override
     def log_message(self, *_: Any) -> None:
@@ -79,3 +83,23 @@ def test_reports_carry_the_token_as_it_is_now_and_go_nowhere_else(
         (False, False),
     ]
     assert "second" not in caplog.text
+
+
+def test_what_is_wanted_is_asked_for_with_what_was_done(scheduler: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("mine")
+    settings = AgentSettings.from_environment(
+        {
+            "CARREL_NODE_NAME": "node-1",
+            "CARREL_API_URL": scheduler,
+            "CARREL_NODE_TOKEN_FILE": str(tmp_path / "token"),
+        }
+    )
+    Scheduler.statuses = [200, 503]
+    done = MigReport(results=(MigResult(id="0", uuid="MIG-1"),))
+    [order] = Reporter(settings).ask(done).orders
+    assert (order.id, order.device, order.profile, order.slots) == ("1", "GPU-a", "1g.10gb", 1)
+    [(path, token, body)] = Scheduler.taken
+    assert (path, token) == ("/services/carrel/api/v1/nodes/node-1/mig", "Bearer mine")
+    assert msgspec.json.decode(body, type=MigReport) == done
+    with pytest.raises(OSError, match="503"):
+        Reporter(settings).ask(done)
