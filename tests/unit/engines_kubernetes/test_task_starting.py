@@ -207,7 +207,7 @@ async def start_with_instance(cluster: Cluster, holding: Holding) -> None:
     both: Any = holding
     task = msgspec.structs.replace(TASK, mig_profile="1g.10gb", mig_slots=4, devices=(1,))
     settings = PodSettings(image="trainer:1")
-    await Starter(client, settings, records, lambda: 1, owner, both, both).start(task)
+    await Starter(client, settings, records, lambda: 1, owner, both, instances=both).start(task)
 
 
 async def test_a_pod_is_bound_once_its_instance_is_made_and_is_told_which() -> None:
