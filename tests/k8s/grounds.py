@@ -58,7 +58,8 @@ class Grounds(Site):
         running = phase == "Running"
         state: dict[str, Any] = {"running": {"startedAt": now}}
         if not running:
-            state = {"terminated": {"exitCode": 143, "startedAt": now, "finishedAt": now}}
+            code = 0 if phase == "Succeeded" else 143
+            state = {"terminated": {"exitCode": code, "startedAt": now, "finishedAt": now}}
         containers = [
             {"name": one.name, "image": "none", "imageID": "", "ready": running}
             | {"restartCount": 0, "state": state}

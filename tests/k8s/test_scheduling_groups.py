@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.kube.resources import PODS, Resource
 from k8s.cluster.control_plane import ControlPlane
 from k8s.scheduling import Site, running, site
 from k8s.test_scheduling import comes_to_be
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
+OF_PAIR: dict[str, Any] = {"schedulingGroup": {"podGroupName": "pair"}}
+GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 
 
 @pytest.fixture
@@ -20,42 +21,89 @@ async def here(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Site]:
     """One node with four GPUs."""
     async with site(plane.kubeconfig(tmp_path / "kubeconfig"), tmp_path) as made:
         await made.add_nodes(1)
-        await made.add_project("a", 4)
+        await made.add_project("a", 8)
         yield made
 
 
-async def test_a_group_says_why_it_waits_and_that_it_is_placed(here: Site) -> None:
-    space = here.namespace("a")
+async def make_pair(here: Site, **more: Any) -> None:
+    """A group of two, with more in its specification."""
     body = {
         "apiVersion": GROUPS.api_version,
         "kind": GROUPS.kind,
         "metadata": {"name": "pair"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, **more},
     }
-    await here.client.create(GROUPS, body, space)
+    await here.client.create(GROUPS, body, here.namespace("a"))
 
-    async def condition() -> dict[str, Any]:
-        found = await here.client.get(GROUPS, "pair", space)
-        conditions = found.get("status", {}).get("conditions", ())
-        return next((one for one in conditions if one["type"] == "PodGroupScheduled"), {})
 
+async def says(here: Site, status: str, words: str) -> dict[str, Any]:
+    """The condition of the pair, once it says so."""
+    found: dict[str, Any] = {}
+
+    async def said() -> bool:
+        group = await here.client.get(GROUPS, "pair", here.namespace("a"))
+        for one in group.get("status", {}).get("conditions", ()):
+            if one["type"] == "PodGroupInitiallyScheduled":
+                found.update(one)
+        return found.get("status") == status and words in found["message"]
+
+    await comes_to_be(said)
+    return found
+
+
+async def test_a_group_says_why_it_waits_and_that_it_is_placed(here: Site) -> None:
+    await make_pair(here)
     async with running(here.scheduler()):
-        group: dict[str, Any] = {"schedulingGroup": {"podGroupName": "pair"}}
-        await here.add_pod("a", "p0", **group)
-
-        async def waits() -> bool:
-            said = "only 1 of them there"
-            return said in (await condition()).get("message", "")
-
-        await comes_to_be(waits)
-        first = await condition()
-        assert (first["status"], first["reason"]) == ("False", "Unschedulable")
+        await here.add_pod("a", "p0", **OF_PAIR)
+        waits = await says(here, "False", "only 1 of them there")
+        assert waits["reason"] == "Unschedulable"
         assert here.bound("a") == {}
-        await here.add_pod("a", "p1", **group)
+        await here.add_pod("a", "p1", **OF_PAIR)
         await here.until(lambda: len(here.bound("a")) == 2, "both pods")
+        await says(here, "True", "2 of its 2 pods have their places.")
 
-        async def placed() -> bool:
-            return (await condition()).get("status") == "True"
 
-        await comes_to_be(placed)
-        assert (await condition())["message"] == "2 of its 2 pods have their places."
+async def test_a_group_that_lost_its_places_was_scheduled_all_the_same(here: Site) -> None:
+    await make_pair(here)
+    async with running(here.scheduler()):
+        for name in ("p0", "p1"):
+            await here.add_pod("a", name, **OF_PAIR)
+        placed = await says(here, "True", "2 of its 2 pods")
+        await here.client.delete(PODS, "p1", here.namespace("a"), grace_seconds=0)
+        await here.until(lambda: "p1" not in here.of("a"), "its end")
+        await here.add_pod("a", "large", gpus=4, **OF_PAIR)
+
+        def waits() -> bool:
+            said = [one for one in here.of("a")["large"].status.conditions if one.message]
+            return bool(said)
+
+        await here.until(waits, "a pod that knows why it waits")
+        assert await says(here, "True", "") == placed
+
+
+async def test_a_group_keeps_to_one_value_of_its_topology(here: Site) -> None:
+    constraints = {"topology": [{"key": "kubernetes.io/hostname"}]}
+    await make_pair(here, schedulingConstraints=constraints)
+    await here.add_nodes(2)
+    async with running(here.scheduler()):
+        for name in ("p0", "p1"):
+            await here.add_pod("a", name, gpus=3, **OF_PAIR)
+        await says(here, "False", "kubernetes.io/hostname")
+        assert here.bound("a") == {}
+        await here.add_node(f"{here.name}-large", gpus=8)
+        await here.until(lambda: len(here.bound("a")) == 2, "both pods")
+        places = {pod.spec.node_name for pod in here.bound("a").values()}
+        assert places == {f"{here.name}-large"}
+
+
+async def test_a_group_of_a_group_is_refused_with_its_field(here: Site) -> None:
+    template = {"workloadName": "whole", "templateName": "part"}
+    await make_pair(here, parentCompositePodGroupName="whole", workloadRef=template)
+    async with running(here.scheduler()):
+        await here.add_pod("a", "p0", **OF_PAIR)
+
+        def refused() -> bool:
+            said = [one.message for one in here.of("a")["p0"].status.conditions]
+            return any("groups of groups are not placed" in one for one in said)
+
+        await here.until(refused, "a refusal")

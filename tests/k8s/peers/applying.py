@@ -36,7 +36,7 @@ BUILT_IN: Final = {
     "batch/v1/Job": "jobs",
     "apps/v1/StatefulSet": "statefulsets",
     "apps/v1/Deployment": "deployments",
-    "scheduling.k8s.io/v1alpha2/PodGroup": "podgroups",
+    "scheduling.k8s.io/v1beta1/PodGroup": "podgroups",
 }
 
 

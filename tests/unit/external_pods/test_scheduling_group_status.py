@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.kubernetes.external_pods.scheduling_group_status import (
+    SCHEDULED,
     SchedulingGroupStatuses,
     conditions_of,
     groups_of,
@@ -43,12 +44,12 @@ def test_a_group_is_scheduled_once_its_minimum_has_places() -> None:
     one = world()
     add(one, "p0")
     why = "It starts with 2 pods at once, and only 1 of them there."
-    assert said(one) == {"PodGroupScheduled": (False, "Unschedulable", why)}
+    assert said(one) == {SCHEDULED: (False, "Unschedulable", why)}
     add(one, "p1")
     done = "2 of its 2 pods have their places."
-    assert said(one) == {"PodGroupScheduled": (True, "Scheduled", done)}
+    assert said(one) == {SCHEDULED: (True, "Scheduled", done)}
     add(one, "late", gpus=1)
-    assert said(one)["PodGroupScheduled"][0]
+    assert said(one)[SCHEDULED][0]
 
 
 def test_a_group_without_room_says_why() -> None:
@@ -56,7 +57,7 @@ def test_a_group_without_room_says_why() -> None:
     add(one, "p0", "p1", gpus=3)
     reasons = one.guests.current.index.workloads["g-gang"]
     reasons.why = "NoNodeFits", "No node has 3 GPUs free at once."
-    assert said(one)["PodGroupScheduled"] == (
+    assert said(one)[SCHEDULED] == (
         False,
         "Unschedulable",
         "No node has 3 GPUs free at once.",
@@ -66,22 +67,22 @@ def test_a_group_without_room_says_why() -> None:
 def test_a_group_of_single_pods_is_scheduled_when_all_are() -> None:
     one = world()
     add(one, "p0", group=grouping("p0"), gpus=4)
-    assert said(one)["PodGroupScheduled"][0]
+    assert said(one)[SCHEDULED][0]
     add(one, "p1", group=grouping("p1"), gpus=4)
-    assert not said(one)["PodGroupScheduled"][0]
+    assert not said(one)[SCHEDULED][0]
 
 
 def test_a_group_whose_project_is_not_there_says_so() -> None:
     one = world()
     add(one, "p0", group=grouping("g", "nobody", roles=(Role("", 2),)))
-    holds, _, why = said(one)["PodGroupScheduled"]
+    holds, _, why = said(one)[SCHEDULED]
     assert (holds, why.partition(".")[0]) == (False, "There is no project `nobody`")
 
 
 def test_a_group_that_gives_way_is_a_target_until_it_has_ended() -> None:
     one = world(quota=0)
     add(one, "p0", "p1")
-    assert said(one)["PodGroupScheduled"][0]
+    assert said(one)[SCHEDULED][0]
     one.add("q", grouping("q", "b"), gpus=4)
     one.turn()
     while one.evictions:
@@ -96,7 +97,7 @@ def test_a_group_that_gives_way_is_a_target_until_it_has_ended() -> None:
 
 
 def test_only_what_differs_is_written_and_a_disruption_ends() -> None:
-    scheduled = {"PodGroupScheduled": (True, "Scheduled", "all")}
+    scheduled = {SCHEDULED: (True, "Scheduled", "all")}
     target = {"DisruptionTarget": (True, "PreemptionByScheduler", "for b")}
     assert outdated(scheduled, scheduled | target) == target
     over = {"DisruptionTarget": (False, "PreemptionByScheduler", "for b")}
@@ -104,9 +105,24 @@ def test_only_what_differs_is_written_and_a_disruption_ends() -> None:
     assert outdated(scheduled | over, scheduled) == {}
 
 
-VERSIONS = answer({"versions": [{"groupVersion": "scheduling.k8s.io/v1alpha2"}]})
+def test_a_group_that_was_scheduled_once_stays_so_where_the_api_says_it() -> None:
+    placed = {SCHEDULED: (True, "Scheduled", "2 of its 2 pods have their places.")}
+    waits = {SCHEDULED: (False, "Unschedulable", "It waits for quota.")}
+    more = {SCHEDULED: (True, "Scheduled", "3 of its 3 pods have their places.")}
+    assert outdated(placed, waits) == {}
+    assert outdated(placed, more) == more
+    assert outdated(waits, placed) == placed
+    assert outdated(placed, waits, stays=False) == waits
+
+
+def versions(*names: str) -> Answer:
+    return answer({"versions": [{"groupVersion": f"scheduling.k8s.io/{name}"} for name in names]})
+
+
+VERSIONS = versions("v1beta1")
+OF_1_36 = versions("v1alpha2")
 KINDS = answer({"resources": [{"name": "podgroups", "kind": "PodGroup"}]})
-PATH = "/apis/scheduling.k8s.io/v1alpha2/namespaces/carrel-a/podgroups/pair"
+PATH = "/apis/scheduling.k8s.io/v1beta1/namespaces/carrel-a/podgroups/pair"
 
 
 def found(uid: str, *conditions: dict[str, str]) -> Answer:
@@ -146,7 +162,11 @@ async def test_it_is_written_once_and_the_time_is_that_of_the_change() -> None:
     one.guests.current.index.workloads["g-gang"].tasks[0].waits = ""
     add(one, "p1")
     [(_, [last])] = await writer.look()
-    assert (last["status"], last["reason"]) == ("True", "Scheduled")
+    assert (last["type"], last["status"], last["reason"]) == (
+        "PodGroupInitiallyScheduled",
+        "True",
+        "Scheduled",
+    )
     assert not writer.transport.answers
 
 
@@ -155,7 +175,7 @@ async def test_what_another_scheduler_wrote_before_is_not_written_again() -> Non
     add(one, "p0", "p1")
     message = "2 of its 2 pods have their places."
     before = {
-        "type": "PodGroupScheduled",
+        "type": "PodGroupInitiallyScheduled",
         "status": "True",
         "reason": "Scheduled",
         "message": message,
@@ -163,12 +183,51 @@ async def test_what_another_scheduler_wrote_before_is_not_written_again() -> Non
     assert await Writer(one, VERSIONS, KINDS, found("u", before)).look() == []
 
 
-@pytest.mark.parametrize("gone", [refusal(404, "NotFound"), refusal(409, "Conflict")])
-async def test_a_group_that_was_made_anew_is_read_anew(gone: Answer) -> None:
+async def test_kubernetes_1_36_is_told_what_holds_at_present() -> None:
+    one = world()
+    add(one, "p0", "p1")
+    placed = {
+        "type": "PodGroupScheduled",
+        "status": "True",
+        "reason": "Scheduled",
+        "message": "2 of its 2 pods have their places.",
+    }
+    writer = Writer(one, OF_1_36, KINDS, found("u", placed), answer({}))
+    assert await writer.look() == []
+    one.delete("uid-p1")
+    one.settle()
+    [(_, [lost])] = await writer.look()
+    assert (lost["type"], lost["status"]) == ("PodGroupScheduled", "False")
+
+
+async def test_later_versions_are_told_what_has_been() -> None:
+    one = world()
+    add(one, "p0", "p1")
+    writer = Writer(one, VERSIONS, KINDS, found("u"), answer({}))
+    assert len(await writer.look()) == 1
+    one.delete("uid-p1")
+    one.settle()
+    assert await writer.look() == []
+
+
+@pytest.mark.parametrize(
+    "gone", [(refusal(409, "Conflict"),), (refusal(404, "NotFound"), VERSIONS, KINDS)]
+)
+async def test_a_group_that_was_made_anew_is_read_anew(gone: tuple[Answer, ...]) -> None:
     one = world()
     add(one, "p0")
-    writer = Writer(one, VERSIONS, KINDS, found("u"), gone, found("v"), answer({}))
+    writer = Writer(one, VERSIONS, KINDS, found("u"), *gone, found("v"), answer({}))
     assert len(await writer.look()) == 1
     await writer.look()
     body = msgspec.json.decode(writer.transport.sent[-1].body or b"")
     assert body["metadata"] == {"uid": "v"}
+
+
+async def test_a_cluster_that_was_upgraded_is_asked_for_its_versions_again() -> None:
+    one = world()
+    add(one, "p0")
+    gone = refusal(404, "NotFound")
+    writer = Writer(one, OF_1_36, KINDS, gone, VERSIONS, KINDS, found("u"), answer({}))
+    assert await writer.look() == []
+    [(path, [waits])] = await writer.look()
+    assert (path, waits["type"]) == (f"{PATH}/status", "PodGroupInitiallyScheduled")

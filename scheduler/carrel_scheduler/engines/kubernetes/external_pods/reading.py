@@ -71,11 +71,15 @@ class OwnerLookup:
             where = namespace if resource.namespaced else ""
             return await self._client.get(resource, owner.name, where, type=Owned)
         except NotFound:
-            if owner.api_version.endswith("/"):
-                self._kinds.pop((owner.api_version, owner.kind), None)
+            self.forget(owner)
             return None
         except Forbidden:
             return None
+
+    def forget(self, owner: Owner) -> None:
+        """Look the version of a reference without one up again at its next use."""
+        if owner.api_version.endswith("/"):
+            self._kinds.pop((owner.api_version, owner.kind), None)
 
     async def resource(self, owner: Owner) -> Resource | None:
         """The kind of an owner as the server has it; ``None`` where it has none."""

@@ -2,7 +2,9 @@
 
 The conditions are those of the API (from 1.36 on; a Workload of 1.35 has no status):
 
-* ``PodGroupScheduled``: its minimum has places; else ``Unschedulable``, and why as a sentence.
+* ``PodGroupInitiallyScheduled``: its minimum has places; else ``Unschedulable``, and why as a
+  sentence. Once true it stays true, whatever becomes of the pods. Kubernetes 1.36 calls it
+  ``PodGroupScheduled``, and there it is what holds at present.
 * ``DisruptionTarget``: so much of it is preempted that fewer than its minimum are left.
 
 Nothing is watched for it: a group is read before the first write about it, and written where what
@@ -33,7 +35,9 @@ from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import Conflict, KubeError, NotFound
 
 log = logging.getLogger(__name__)
-SCHEDULED: Final = "PodGroupScheduled"
+SCHEDULED: Final = "PodGroupInitiallyScheduled"
+SCHEDULED_AT_PRESENT: Final = {"v1alpha2": "PodGroupScheduled"}
+"""What versions call that condition in which it may become false again."""
 DISRUPTED: Final = "DisruptionTarget"
 PREEMPTED: Final = "PreemptionByScheduler"
 KIND: Final = "PodGroup"
@@ -64,10 +68,18 @@ class _Group(Kube, frozen=True):
 
 @dataclass(slots=True)
 class _Written:
-    """A group as it was read, and what was written about it last, by type of condition."""
+    """A group as it was read, and what was written about it last, by type of condition.
+
+    ``version`` is that of the API in which it was read.
+    """
 
     uid: str
+    version: str
     said: dict[str, Said]
+
+    def outdated(self, said: dict[str, Said]) -> dict[str, Said]:
+        """The conditions to write."""
+        return outdated(self.said, said, stays=self.version not in SCHEDULED_AT_PRESENT)
 
 
 def groups_of(current: ReconcilePass) -> dict[Key, GroupPods]:
@@ -153,7 +165,7 @@ class SchedulingGroupStatuses:
         for key, pods in groups.items():
             with self._current.quarantine.guard("pod", f"group {'/'.join(key)}"):
                 said, known = conditions_of(pods), self._written.get(key)
-                if known is not None and not outdated(known.said, said):
+                if known is not None and not known.outdated(said):
                     continue
                 if not left:
                     self._changed.set()
@@ -163,58 +175,74 @@ class SchedulingGroupStatuses:
 
     async def _write(self, key: Key, said: dict[str, Said]) -> None:
         namespace, name = key
+        kind = Owner(f"{API_GROUP}/", KIND, name, "")
         try:
-            resource = await self._kinds.resource(Owner(f"{API_GROUP}/", KIND, name, ""))
+            resource = await self._kinds.resource(kind)
             if resource is None:
                 return
             known = self._written.get(key)
-            if known is None:
+            if known is None or known.version != resource.version:
                 found = await self._client.get(resource, name, namespace, type=_Group)
-                known = self._written[key] = _read(found)
-            changed = outdated(known.said, said)
+                known = self._written[key] = _read(found, resource.version)
+            changed = known.outdated(said)
             if not changed:
                 return
             body = {
                 "metadata": {"uid": known.uid},
-                "status": {"conditions": self._conditions(known.said, changed)},
+                "status": {"conditions": self._conditions(known, changed)},
             }
             how = PatchKind.STRATEGIC
             await self._client.patch(resource, name, body, namespace, sub="status", how=how)
             known.said.update(changed)
         except (NotFound, Conflict) as error:
             self._written.pop(key, None)  # gone, or made anew: its pods come again, too
+            if isinstance(error, NotFound):
+                self._kinds.forget(kind)  # perhaps that version is not served any more
             log.debug("group %s/%s: %s", namespace, name, error)
         except KubeError as error:
             log.info("the status of group %s/%s is not written: %s", namespace, name, error)
             self._changed.set()
 
-    def _conditions(
-        self, before: dict[str, Said], changed: dict[str, Said]
-    ) -> list[dict[str, Any]]:
+    def _conditions(self, known: _Written, changed: dict[str, Said]) -> list[dict[str, Any]]:
         """Conditions as they are written; the time of one changes when its status does."""
-        found = []
+        found, before = [], known.said
         for kind, (holds, reason, message) in changed.items():
             status = "True" if holds else "False"
-            one = {"type": kind, "status": status, "reason": reason, "message": message}
+            called = _called(kind, known.version)
+            one = {"type": called, "status": status, "reason": reason, "message": message}
             if kind not in before or before[kind][0] != holds:
                 one["lastTransitionTime"] = timestamp(self._now())
             found.append(one)
         return found
 
 
-def outdated(before: dict[str, Said], said: dict[str, Said]) -> dict[str, Said]:
-    """The conditions to write; a disruption of which nothing is said any more is over."""
+def outdated(
+    before: dict[str, Said], said: dict[str, Said], *, stays: bool = True
+) -> dict[str, Said]:
+    """The conditions to write; a disruption of which nothing is said any more is over.
+
+    ``stays``: a group that was scheduled once is never said not to be.
+    """
     now = dict(said)
+    was, is_now = before.get(SCHEDULED), now.get(SCHEDULED)
+    if stays and was and was[0] and is_now and not is_now[0]:
+        del now[SCHEDULED]
     disrupted = before.get(DISRUPTED)
     if DISRUPTED not in now and disrupted is not None and disrupted[0]:
         now[DISRUPTED] = (False, *disrupted[1:])
     return {kind: one for kind, one in now.items() if before.get(kind) != one}
 
 
-def _read(found: _Group) -> _Written:
+def _called(kind: str, version: str) -> str:
+    """The type of a condition in a version of the API."""
+    return SCHEDULED_AT_PRESENT.get(version, kind) if kind == SCHEDULED else kind
+
+
+def _read(found: _Group, version: str) -> _Written:
+    there = {one.type: one for one in found.status.conditions}
     said = {
-        one.type: (one.status == "True", one.reason, one.message)
-        for one in found.status.conditions
-        if one.type in (SCHEDULED, DISRUPTED)
+        kind: (one.status == "True", one.reason, one.message)
+        for kind in (SCHEDULED, DISRUPTED)
+        if (one := there.get(_called(kind, version))) is not None
     }
-    return _Written(found.metadata.uid, said)
+    return _Written(found.metadata.uid, version, said)
