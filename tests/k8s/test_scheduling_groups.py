@@ -51,6 +51,12 @@ async def says(here: Site, status: str, words: str) -> dict[str, Any]:
     return found
 
 
+def told(here: Site, name: str) -> str:
+    """What a pod is told, in all of its conditions; nothing as long as it is not seen."""
+    pod = here.of("a").get(name)
+    return " ".join(one.message for one in pod.status.conditions) if pod else ""
+
+
 async def test_a_group_says_why_it_waits_and_that_it_is_placed(here: Site) -> None:
     await make_pair(here)
     async with running(here.scheduler()):
@@ -72,23 +78,18 @@ async def test_a_group_that_lost_its_places_was_scheduled_all_the_same(here: Sit
         await here.client.delete(PODS, "p1", here.namespace("a"), grace_seconds=0)
         await here.until(lambda: "p1" not in here.of("a"), "its end")
         await here.add_pod("a", "large", gpus=4, **OF_PAIR)
-
-        def waits() -> bool:
-            said = [one for one in here.of("a")["large"].status.conditions if one.message]
-            return bool(said)
-
-        await here.until(waits, "a pod that knows why it waits")
+        await here.until(lambda: told(here, "large"), "a pod that knows why it waits")
         assert await says(here, "True", "") == placed
 
 
 async def test_a_group_keeps_to_one_value_of_its_topology(here: Site) -> None:
     constraints = {"topology": [{"key": "kubernetes.io/hostname"}]}
     await make_pair(here, schedulingConstraints=constraints)
-    await here.add_nodes(2)
+    await here.add_node(f"{here.name}-another")
     async with running(here.scheduler()):
         for name in ("p0", "p1"):
             await here.add_pod("a", name, gpus=3, **OF_PAIR)
-        await says(here, "False", "kubernetes.io/hostname")
+        await says(here, "False", "It wants 2 tasks in one domain")
         assert here.bound("a") == {}
         await here.add_node(f"{here.name}-large", gpus=8)
         await here.until(lambda: len(here.bound("a")) == 2, "both pods")
@@ -103,7 +104,6 @@ async def test_a_group_of_a_group_is_refused_with_its_field(here: Site) -> None:
         await here.add_pod("a", "p0", **OF_PAIR)
 
         def refused() -> bool:
-            said = [one.message for one in here.of("a")["p0"].status.conditions]
-            return any("groups of groups are not placed" in one for one in said)
+            return "groups of groups are not placed" in told(here, "p0")
 
         await here.until(refused, "a refusal")
