@@ -6,7 +6,7 @@ Kubelets are played, the scheduler is a process with the rights of its service a
 import json
 import random
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,8 +14,10 @@ from typing import Final
 import pytest
 
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
-from carrel_scheduler.kube.resources import PODS
+from carrel_scheduler.kube.errors import NotFound
+from carrel_scheduler.kube.resources import NAMESPACES, PODS
 from carrel_scheduler.ledger.resources import kinds
+from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s import access, test_rbac
 from k8s.breakable import Breakable
 from k8s.cluster import binaries
@@ -28,6 +30,7 @@ from k8s.ours import MARKS, Kubectl, client, install_kinds
 from k8s.seats import Seat
 from k8s.stores import stores
 from k8s.test_rbac import installed, projects
+from k8s.test_scheduling import comes_to_be
 
 __all__ = ["client", "installed", "projects", "stores"]  # fixtures
 
@@ -105,10 +108,10 @@ async def scheduled(plane: ControlPlane, nursery: Nursery, folder: Path) -> Asyn
         )
         try:
             await seat.open()
+            seat.start(faulty=False)
             await here.add_nodes(2)
             for word in ("a", "b"):
-                await here.add_project(word, 4)
-            seat.start(faulty=False)
+                await open_project(here, word, 4)
             yield here
         except BaseException as error:
             for log in folder.glob("only/log-*"):
@@ -116,6 +119,20 @@ async def scheduled(plane: ControlPlane, nursery: Nursery, folder: Path) -> Asyn
             raise
         finally:
             await seat.close()
+
+
+async def open_project(here: Grounds, word: str, gpus: int) -> None:
+    """A project whose namespace the scheduler makes, with what it may do there."""
+    spec = ProjectSpec(quota=Quota(gpu_milli=1000 * gpus))
+    await here.ledger.create(Project(meta=Meta(name=here.project(word)), spec=spec))
+
+    async def there() -> bool:
+        with suppress(NotFound):
+            await here.client.get(NAMESPACES, here.namespace(word))
+            return True
+        return False
+
+    await comes_to_be(there)
 
 
 async def test_work_and_pods_run_are_preempted_and_end(
