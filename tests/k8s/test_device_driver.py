@@ -18,6 +18,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     DeviceClass,
     ResourceSlice,
 )
+from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
 from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.kube.resources import NODES, PODS, Resource
@@ -179,3 +180,50 @@ async def test_a_workspace_of_the_hub_gets_gpus_by_a_claim(
         return not driver.prepared()
 
     await until(nothing_is_prepared)
+
+
+@pytest.fixture
+def sharing(driver: DeviceDriver) -> Iterator[DeviceDriver]:
+    """The node's driver offers one GPU of 80 GiB that claims share."""
+    driver.close()
+    before = driver.names
+    driver.names, driver.options = ("shared-0",), ("--shared", "--memory=80Gi")
+    driver.start()
+    yield driver
+    driver.close()
+    driver.names, driver.options = before, ()
+    driver.start()
+
+
+async def test_containers_share_a_device_as_far_as_it_goes(
+    here: Site, sharing: DeviceDriver, image: str
+) -> None:
+    capacity = {"requests": {"memory": "30Gi"}}
+    exactly = {"deviceClassName": here.name, "count": 1, "capacity": capacity}
+    asked = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    for word in ("a", "b"):
+        body = {"metadata": {"name": "part"}, "spec": {"spec": asked}}
+        await here.client.create(TEMPLATES, body, here.namespace(word))
+    async with running(here.scheduler()):
+        for word in ("a", "b"):
+            await add_pod(here, image, word, "p", "part")
+            [line] = await told(here, sharing, word, "p")
+            device, _, memory = line.partition("=")[2].partition(" memory=")
+            assert (device, nanos(memory)) == ("shared-0", nanos("30Gi"))
+        await add_pod(here, image, "a", "more", "part")
+        await here.until(lambda: _is_told(here), "why the third of 30 GiB waits")
+        assert len(sharing.prepared()) == 2
+        await here.client.delete(PODS, "p", here.namespace("b"))
+        await told(here, sharing, "a", "more")
+        for name in ("p", "more"):
+            await here.client.delete(PODS, name, here.namespace("a"))
+
+        async def nothing_is_prepared() -> bool:
+            return not sharing.prepared()
+
+        await comes_to_be(nothing_is_prepared)
+
+
+def _is_told(here: Site) -> bool:
+    pod = here.of("a").get("more")
+    return pod is not None and any(one.reason for one in pod.status.conditions)
