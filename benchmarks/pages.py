@@ -48,10 +48,12 @@ HISTORY_PAGES: Final = (
     *("audit", "analytics?days=365", "analytics?subject=project/project-7&days=365"),
     *("analytics-curves?days=365", "usage", "usage?days=365", "usage?by=user&days=365"),
     *("usage-curves?days=365", "usage?by=gpu-type&days=365"),
+    "usage-curves?by=department&days=365",
 )
 HISTORY_GOAL_MS: Final = 300.0
 USERS: Final = 5000
 PROJECTS: Final = 300
+DEPARTMENTS: Final = 10
 RUNS_OF_A_USER: Final = 20
 YEAR_SECONDS: Final = 365 * 86_400
 RUNNING: Final = 8
@@ -81,8 +83,12 @@ async def fill(url: str, jobs: int) -> None:
 async def fill_history(scheduler: SchedulerProcess, folder: Path) -> None:
     """Make the projects, and write the past of a year while the scheduler is stopped."""
     async with AsyncClient(scheduler.url, "root-token") as root:
+        for number in range(DEPARTMENTS):
+            await root.put_department(f"department-{number}", {"quota": {"gpus": 0}})
         for number in range(PROJECTS):
-            await root.create_project({"name": f"project-{number}", "quota": {"gpus": 0}})
+            department = f"department-{number % DEPARTMENTS}"
+            fields = {"name": f"project-{number}", "department": department, "quota": {"gpus": 0}}
+            await root.create_project(fields)
     await scheduler.stop()
     await asyncio.to_thread(write_past, folder / "carrel.sqlite")
     await scheduler.start()

@@ -324,7 +324,9 @@ class SqlLedger(SqlObjectStore):
         def read(connection: Connection) -> Sequence[Usage]:
             windows = [window[:2] for window in usage.price_windows(prices, since, until)]
             parts = totals.windows(windows)
-            aggregated = totals.AggregatedUsage(connection, since, until, projects, parts)
+            aggregated = totals.AggregatedUsage(
+                connection, since, until, projects, parts, departments
+            )
             return usage.account(
                 history_rows.spans(connection, since, until, projects, aggregated.elsewhere()),
                 gpu_use.read(connection, since, until, projects),
@@ -360,7 +362,9 @@ class SqlLedger(SqlObjectStore):
 
         def read(connection: Connection) -> Mapping[str, Sequence[float]]:
             parts = totals.equal_parts(connection, since, until, buckets)
-            aggregated = totals.AggregatedUsage(connection, since, until, projects, parts)
+            aggregated = totals.AggregatedUsage(
+                connection, since, until, projects, parts, departments
+            )
             found = history_rows.spans(connection, since, until, projects, aggregated.elsewhere())
             lines = usage.series(
                 found,
@@ -371,7 +375,9 @@ class SqlLedger(SqlObjectStore):
                 departments=departments,
             )
             keys = first = None
-            if largest is not None:
+            if largest is not None and (
+                by != "department" or len({*departments.values()}) >= largest
+            ):
                 others = aggregated.gpu_sums_of_all_parts(by)
                 keys = usage.largest(by, largest, lines, others, departments)
                 first = usage.first_columns(by, keys, departments)

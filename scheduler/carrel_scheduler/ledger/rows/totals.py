@@ -14,6 +14,7 @@ summed up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -22,6 +23,7 @@ from sqlalchemy import (
     Connection,
     Select,
     and_,
+    case,
     cast,
     delete,
     false,
@@ -42,6 +44,8 @@ from carrel_scheduler.ledger.rows.tables import transitions, workload_totals
 AMOUNTS: Final = ("gpu", "borrowed", "cpu", "memory")
 """Of ``Allocated``, those that take two columns."""
 LOW_BITS: Final = 32
+MOST_DEPARTMENTS: Final = 64
+"""With more of them the database groups by project: each is one more condition for every row."""
 LONG_SECONDS: Final = 60 * 86_400.0
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "department": ("project",),
@@ -150,6 +154,7 @@ class AggregatedUsage:
         since, until: the period.
         projects: of these only; ``None``: of all.
         parts: of the period; rows count for that in which they lie as a whole.
+        departments: those of projects, by which a grouping by department is made.
     """
 
     def __init__(
@@ -159,8 +164,9 @@ class AggregatedUsage:
         until: float,
         projects: Sequence[str] | None,
         parts: Sequence[Part],
+        departments: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._connection, self._parts = connection, parts
+        self._connection, self._parts, self._departments = connection, parts, departments
         self._since, self._until, self._projects = since, until, projects
         newer = transitions.c.id > _aggregated_through(connection)
         self._not_aggregated = select(transitions.c.workload_uid).where(newer)
@@ -204,8 +210,8 @@ class AggregatedUsage:
         self, part: Part, by: str, names: Sequence[str], first: Sequence[str] | None = None
     ) -> Iterator[tuple[int, Mapping[str, str], list[int]]]:
         """The number of the part, the values of the columns that are grouped by, and the sums."""
-        groups = _GROUPS[by]
-        columns, number = [_t[name] for name in groups], part.number.label("part")
+        groups, number = _GROUPS[by], part.number.label("part")
+        columns = self._departments_column() if by == "department" else [_t[one] for one in groups]
         summed = [func.sum(_t[name]) for name in names]
         query = select(number, *columns, *summed).where(part.condition).group_by(number, *columns)
         if not self._all_aggregated:
@@ -213,10 +219,23 @@ class AggregatedUsage:
         if self._projects is not None:
             query = query.where(_t.project.in_(self._projects))
         if first is not None:
-            query = query.where(columns[0].in_(first))
+            query = query.where(_t[groups[0]].in_(first))
         for of_part, *rest in self._connection.execute(query).all():
             key = dict(zip(groups, rest, strict=False))
             yield of_part, key, [int(one) for one in rest[len(groups) :]]
+
+    def _departments_column(self) -> list[ColumnElement[Any]]:
+        """The project, or where there are few departments a project that stands for its own one."""
+        members: dict[str, list[str]] = {}
+        for project in sorted(self._departments):
+            members.setdefault(self._departments[project], []).append(project)
+        members.pop("", None)
+        if len(members) > MOST_DEPARTMENTS:
+            return [_t.project]
+        if not members:
+            return [literal("")]
+        whens = [(_t.project.in_(some), literal(some[0])) for some in members.values()]
+        return [case(*whens, else_=literal(""))]
 
     def elsewhere(self) -> Select[Any]:
         """The uids of workloads whose spans have to be read one by one."""
