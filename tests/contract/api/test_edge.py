@@ -194,7 +194,11 @@ async def test_prometheus_reads_requests_gauges_and_rows(desk: Desk) -> None:
         row(desk, "b", "preempting", "succeeded", 6),
     ]
     fresh = [msgspec.structs.replace(one, epoch=epoch) for one in rows]
-    await desk.ledger.record(epoch=epoch, transitions=fresh)
+    await desk.ledger.record(epoch=epoch, transitions=fresh[:2])
+    found = await samples(desk, "root")
+    assert found["carrel_evictions_total", "vision", "Reclaimed"] == 0
+    assert found["carrel_workloads_ended_total", "training", "failed", "vision"] == 0
+    await desk.ledger.record(epoch=epoch, transitions=fresh[2:])
     desk.clock.now += 10
     for _ in range(2):
         found = await samples(desk, "root")

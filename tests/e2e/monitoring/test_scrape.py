@@ -35,7 +35,6 @@ LACKING: Final = {
     "carrel_gpu_health_condition": "simulated GPUs have no health checks",
     "carrel_gpu_power_watts_per_gpu": "simulated GPUs draw no power",
     "carrel_gpu_temperature_celsius_per_gpu": "simulated GPUs have no temperature",
-    "carrel_invariant_violations_total": "there is no sample until an invariant is violated",
     "scheduler_pending_pods": "pods that others made are on a cluster only",
 }
 """Metrics that rules and boards use and this installation cannot show, with the reason."""

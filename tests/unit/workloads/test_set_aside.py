@@ -325,6 +325,8 @@ async def test_a_violated_invariant_is_told_and_ends_nothing(
         raise ZeroDivisionError
 
     desk.loop.audit = Audit(lambda: desk.now, (no_device_over_capacity, limits_held))
+    before = LiveView(desk.loop).faults().violations
+    assert before == {"no_device_over_capacity": 0, "limits_held": 0}
     await desk.project("vision", 1)
     for _ in range(3):
         desk.now += 1.5

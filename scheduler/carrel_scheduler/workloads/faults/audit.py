@@ -49,12 +49,12 @@ class Audit:
         self._clock, self._invariants = clock, list(invariants)
         self._next = 0
         self._began = self._rests_until = -1.0
-        self._counts: Counter[str] = Counter()
+        self._counts = Counter({invariant.__name__: 0 for invariant in invariants})
         self._violated: dict[str, list[str]] = {}
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often checks found each invariant violated."""
+        """How often checks found each invariant violated, with those that never were."""
         return self._counts
 
     @property

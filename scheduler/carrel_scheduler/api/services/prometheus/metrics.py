@@ -14,12 +14,16 @@ from prometheus_client.core import Metric
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.services.prometheus.gauges import Snapshot, families
 from carrel_scheduler.api.services.prometheus.runai import runai_families
+from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.ledger.records import Transition
 from carrel_schema.objects import Department, Project
 
 MEDIA_TYPE: Final = "text/plain; version=1.0.0; charset=utf-8; escaping=underscores"
 REQUEST_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 WAIT_BUCKETS: Final = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86_400)
+ENDED: Final = ("succeeded", "failed", "stopped")
+RULES: Final = (Token.RECLAIMED, Token.PREEMPTED, Token.CONSOLIDATED)
+"""The rules by which work is evicted most often."""
 ROWS: Final = 100_000
 # Rows of two writers may be stored a little out of their order in time.
 OVERLAP_SECONDS: Final = 60.0
@@ -131,6 +135,7 @@ class _Rows:
         for row in rows:
             if row.to_phase == "pending":
                 self._pending[row.workload_uid] = row.at
+                self._begin(row.project, row.kind)
                 continue
             queued_at = self._pending.pop(row.workload_uid, None)
             if row.at < self._begun_at:
@@ -142,8 +147,15 @@ class _Rows:
             elif row.to_phase == "preempting":
                 rule = row.reason.token if row.reason else "unknown"
                 self._evictions.labels(row.project, rule).inc()
-            elif row.to_phase in ("succeeded", "failed", "stopped"):
+            elif row.to_phase in ENDED:
                 self._ended.labels(row.project, row.kind, row.to_phase).inc()
+
+    def _begin(self, project: str, kind: str) -> None:
+        """Have counters at zero before their first event: ``increase()`` sees no first sample."""
+        for phase in ENDED:
+            self._ended.labels(project, kind, phase)
+        for rule in RULES:
+            self._evictions.labels(project, rule)
 
     async def _queued_at(self, start: Transition) -> float:
         """When a workload was queued that waited before this service started."""
