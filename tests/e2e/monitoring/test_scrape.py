@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -38,6 +39,11 @@ LACKING: Final = {
     "scheduler_pending_pods": "pods that others made are on a cluster only",
 }
 """Metrics that rules and boards use and this installation cannot show, with the reason."""
+SEEN_LATER: Final = {
+    "carrel_firing_alerts": "the scheduler has looked for alerts",
+    "increase(carrel_queue_seconds_count[1d]) > 0": "what failed was started again",
+}
+"""Queries that find something some seconds after the work."""
 EMPTY: Final = {
     ("carrel-nodes", "Allocated, and idle for"): "no GPU has been idle for five minutes",
 }
@@ -108,6 +114,8 @@ def prometheus(
         installation.take_back()
         installation.ask_the_endpoint()
         until_read_again(found)
+        for query, why in SEEN_LATER.items():
+            until(partial(found.find, query), seconds=ALERT_SECONDS, why=why)
         yield found
 
 

@@ -152,6 +152,7 @@ class _Rows:
 
     def _begin(self, project: str, kind: str) -> None:
         """Have counters at zero before their first event: ``increase()`` sees no first sample."""
+        self._waits.labels(project, kind)
         for phase in ENDED:
             self._ended.labels(project, kind, phase)
         for rule in RULES:
