@@ -175,6 +175,7 @@ async def test_a_refused_form_keeps_the_folder_and_another_project_is_sent_it_to
 
 async def test_a_folder_can_be_left_out_again(page: Page, site: Site, folder: Path) -> None:
     await choose(page, folder)
+    await expect(page.locator("#code-told")).to_contain_text("8 files")
     await page.locator("#code").uncheck()
     assert digest_in(await submitted(page, site, "bare")) == ""
     assert not [path for _, path in site.scheduler.requests if "/code" in path]

@@ -12,7 +12,9 @@ from carrel_scheduler.core.events import Event
 from carrel_scheduler.core.preemption.legality import ReclaimRequest
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
+from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.work.jobs import Job
 from unit.core.invariants.evictions import check_plan
 from unit.core.situations import node, queue, running, state_of, training, workspace
 
@@ -63,6 +65,8 @@ def lawful(state: State, gone: Sequence[str]) -> bool:
         else:
             others.append((job.queue, job.shape.total))
     claim = ReclaimRequest(queue_usage, urgent.queue, urgent.shape.first)
+    if any(is_covered(state, queue_usage, state.job(uid)) for uid in gone):
+        return False
 
     def legal(left: list[tuple[int, tuple[int, int, int]]]) -> bool:
         for victim in set(left):
@@ -77,6 +81,32 @@ def lawful(state: State, gone: Sequence[str]) -> bool:
         return not left
 
     return not others or (claim.may and legal(others))
+
+
+def is_covered(state: State, queue_usage: QueueUsage, victim: Job) -> bool:
+    """Whether work of another queue is kept for its priority, once what ``gone`` says has left.
+
+    Without what is preemptible and lower, its queue holds no more than it keeps of every resource:
+    its quota against a queue within quota, else the larger of quota and fair share.
+    """
+    urgent, queue = state.job("urgent"), victim.queue
+    if queue == urgent.queue:
+        return False
+    quota, fair = queue_usage.quota, queue_usage.fair[queue]
+    lower = [
+        job.shape.total
+        for job in state.holding.values()
+        if job.queue == queue and job.evictable and job.spec.priority < victim.spec.priority
+    ]
+    if not lower:
+        return False
+    within = queue_usage.within(quota[urgent.queue], urgent.queue, urgent.shape.first)
+    used = queue_usage.used[queue]
+    return all(
+        used[r] - sum(one[r] for one in lower)
+        <= (quota[queue][r] if within else max(quota[queue][r], fair[r]))
+        for r in range(3)
+    )
 
 
 def test_it_is_served_wherever_a_set_of_victims_is_lawful() -> None:
