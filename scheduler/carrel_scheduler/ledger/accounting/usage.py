@@ -382,7 +382,10 @@ def largest(
 def first_columns(
     by: str, keys: Collection[str], departments: Mapping[str, str]
 ) -> Sequence[str] | None:
-    """What totals of these lines are grouped by first: projects, users or others; ``None``: any."""
+    """The values of the first column that totals of these lines are grouped by; ``None``: all.
+
+    That column holds the project for departments and workloads, else what the key says.
+    """
     match by:
         case "department":
             within = [project for project, name in departments.items() if name in keys]

@@ -233,9 +233,9 @@ class AggregatedUsage:
         if len(members) > MOST_DEPARTMENTS:
             return [_t.project]
         if not members:
-            return [literal("")]
+            return [literal("").label("stands_for")]
         whens = [(_t.project.in_(some), literal(some[0])) for some in members.values()]
-        return [case(*whens, else_=literal(""))]
+        return [case(*whens, else_=literal("")).label("stands_for")]
 
     def elsewhere(self) -> Select[Any]:
         """The uids of workloads whose spans have to be read one by one."""

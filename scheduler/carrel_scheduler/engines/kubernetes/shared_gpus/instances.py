@@ -13,8 +13,11 @@ What pods have, as their bindings say, is told with each order: no such instance
 import asyncio
 import itertools
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from carrel_scheduler.engines.contract import NotOnThisNode
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HeldGpu
@@ -94,13 +97,12 @@ class MigInstances:
                 order.done.set_exception(NotOnThisNode(f"node {node}: {why}"))
         if not self._wanted(there):
             there.changed.clear()
-            try:
+            with suppress(TimeoutError):  # nothing is wanted, which the answer says
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await there.changed.wait()
-            except TimeoutError:
-                pass
         held = tuple(sorted(self._in_use(node)))
-        return MigOrders(orders=tuple(_with(order, held) for order in self._wanted(there)))
+        wanted = self._wanted(there)
+        return MigOrders(orders=tuple(msgspec.structs.replace(one, held=held) for one in wanted))
 
     def _wanted(self, there: _NodeOrders) -> list[MigOrder]:
         return [one.order for one in there.open.values() if not one.done.done()]
@@ -112,9 +114,3 @@ class MigInstances:
         if silent > SILENT_SECONDS:
             return f"the agent of the node was last heard of {silent:.0f} s ago"
         return "the agent of the node has not done it yet"
-
-
-def _with(order: MigOrder, held: tuple[str, ...]) -> MigOrder:
-    return MigOrder(
-        id=order.id, device=order.device, profile=order.profile, slots=order.slots, held=held
-    )

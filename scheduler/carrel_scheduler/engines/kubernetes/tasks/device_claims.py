@@ -49,15 +49,19 @@ class TaskDevices:
             return
         seen = await self._client.get(PODS, pod.name, pod.namespace, type=Pod)
         try:
-            for order in await self._decided(task, seen):
-                await device_claims.allocate(self._client, order)
+            await self._allocate(task, seen)
             yield
-        except NotAllocated as error:
-            self._claims.undo(pod.uid)
-            raise EngineError(f"task {task.id}: {error}") from error
         except BaseException:
             self._claims.undo(pod.uid)
             raise
+
+    async def _allocate(self, task: TaskSpec, pod: Pod) -> None:
+        """Write the allocations. Raises ``EngineError``, ``KubeError``."""
+        try:
+            for order in await self._decided(task, pod):
+                await device_claims.allocate(self._client, order)
+        except NotAllocated as error:
+            raise EngineError(f"task {task.id}: {error}") from error
 
     async def _decided(self, task: TaskSpec, pod: Pod) -> tuple[AllocateClaim, ...]:
         """The allocation, once so many devices are free there."""
