@@ -42,7 +42,7 @@ SAYS = ["sh", "-c", "echo has $NVIDIA_VISIBLE_DEVICES; sleep 600"]
 def plugged(nodes_ground: Ground) -> Iterator[Node]:
     """A node of its own, whose two GPUs a device plugin offers and the scheduler divides."""
     labels = {MIG_MODEL: "A100-80GB", "nvidia.com/gpu.memory": "81920"}
-    with plugged_node(nodes_ground, "worker-3", UUIDS, labels) as made:
+    with plugged_node(nodes_ground, "worker-7", UUIDS, labels) as made:
         yield made
 
 
@@ -56,7 +56,7 @@ class Agent:
         (folder / "token").write_text(token)
         self.settings = AgentSettings.from_environment(
             {
-                "CARREL_NODE_NAME": "worker-3",
+                "CARREL_NODE_NAME": "worker-7",
                 "CARREL_API_URL": url,
                 "CARREL_NODE_TOKEN_FILE": str(folder / "token"),
                 "CARREL_MIG": "on",

@@ -17,7 +17,7 @@ from k8s.cluster.leavings import hierarchies
 from k8s.cluster.records import Record
 
 HIGHEST: Final = 255
-PODS_OF_A_NODE: Final = 40
+PODS_OF_A_NODE: Final = 36
 
 
 @dataclass(frozen=True, slots=True)
