@@ -9,10 +9,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from carrel_scheduler.core.events import NodeSet, Outcome, TaskReleased, WorkloadRemoved
-from carrel_scheduler.core.requests import IN_GROUP
 from carrel_scheduler.core.state import State
-from carrel_scheduler.engines import gpu_models
-from carrel_scheduler.engines.external import UNGROUPED
 
 
 def purge(state: State, uid: str) -> None:
@@ -23,26 +20,6 @@ def purge(state: State, uid: str) -> None:
     for index in sorted(job.rows):
         state.apply(TaskReleased(uid, index, Outcome.GONE))
     state.apply(WorkloadRemoved(uid))
-
-
-def place_of(state: State, node: str, devices: Collection[int] = ()) -> tuple[str, str]:
-    """The GPU type and the node group of a place; empty where there is none or it is unknown.
-
-    On a node whose GPUs are unlike they are those of the ``devices``, where these are of one type.
-    """
-    slot = state.nodes.slots.get(node)
-    if slot is None:
-        return "", ""
-    fact = state.nodes.fact(slot)
-    labels = dict(fact.labels)
-    model, group = labels.get(gpu_models.LABEL, ""), labels.get(IN_GROUP, "")
-    types = {fact.types[one] for one in devices if one < len(fact.types)}
-    if len(types) == 1:
-        (model,) = types
-        group = (
-            gpu_models.group_named_after(model) if group and not gpu_models.single(group) else group
-        )
-    return gpu_models.single(model), "" if group == UNGROUPED else gpu_models.single(group)
 
 
 def keep_node(state: State, name: str, devices: Collection[int]) -> None:

@@ -30,9 +30,6 @@ from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
 from carrel_schema.objects import NodeGroupLists, Workload
 
-UNGROUPED: Final = "(none)"
-"""The group of nodes that are in none, to the core."""
-
 
 class NodeHealth(StrEnum):
     """The state of a node, for those whose tasks run there; the value is the reason's token."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from carrel_scheduler.core.requests import IN_GROUP, NodeConstraint
+from carrel_scheduler.core.state import State
 from carrel_schema.names import NODE_GROUP
 
 LABEL: Final = "GPU type"
@@ -24,6 +25,8 @@ PRODUCT: Final = "nvidia.com/gpu.product"
 """Labels of a machine, as nodes of a cluster have them."""
 UNTOLD: Final = "GPU"
 """What a GPU is called of which nobody tells the model."""
+UNGROUPED: Final = "(none)"
+"""The group of nodes that are in none, to the core."""
 SEVERAL: Final = " + "
 """Between the models, or their groups, of a machine whose GPUs are unlike."""
 _WORD: Final = re.compile(r"[a-z0-9]+")
@@ -72,6 +75,25 @@ def group_named_after(model: str) -> str:
 def single(label: str) -> str:
     """The one model or group in a label; empty where there are several."""
     return "" if SEVERAL in label else label
+
+
+def place_of(state: State, node: str, devices: Collection[int] = ()) -> tuple[str, str]:
+    """The GPU type and the node group of a place; empty where there is none or it is unknown.
+
+    On a node whose GPUs are unlike they are those of the ``devices``, where these are of one type.
+    """
+    slot = state.nodes.slots.get(node)
+    if slot is None:
+        return "", ""
+    fact = state.nodes.fact(slot)
+    labels = dict(fact.labels)
+    model, group = labels.get(LABEL, ""), labels.get(IN_GROUP, "")
+    types = {fact.types[one] for one in devices if one < len(fact.types)}
+    if len(types) == 1:
+        (model,) = types
+        if group and not single(group):
+            group = group_named_after(model)
+    return single(model), "" if group == UNGROUPED else single(group)
 
 
 def selectable(node: str, models: Collection[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.core.requests import IN_GROUP
-from carrel_scheduler.engines.external import UNGROUPED
+from carrel_scheduler.engines.gpu_models import UNGROUPED
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     CPU_WORKER,
     GPU_WORKER,

@@ -11,8 +11,7 @@ from carrel_scheduler.core.requests import HOST, IN_GROUP, NodeConstraint, Reque
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.engines.external import UNGROUPED
-from carrel_scheduler.engines.gpu_models import LABEL
+from carrel_scheduler.engines.gpu_models import LABEL, UNGROUPED
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import GPU_WORKER
 from carrel_scheduler.engines.kubernetes.pods.types import Pod

@@ -15,7 +15,6 @@ from carrel_scheduler.workloads.state.phases import (
     HOLDING,
     TRANSITIONS,
     IllegalTransition,
-    check_transition,
 )
 from carrel_schema.objects import (
     LossCause,
@@ -25,6 +24,7 @@ from carrel_schema.objects import (
     WorkloadStatus,
 )
 from carrel_schema.sections import Retries
+from unit.workloads.desk import Desk
 
 
 def ended(
@@ -198,6 +198,11 @@ def test_the_table_is_closed_and_every_phase_can_reach_an_end() -> None:
     assert HOLDING | AT_REST | {"pending"} == set(TRANSITIONS)
 
 
-def test_what_the_table_does_not_have_is_refused_with_both_phases() -> None:
-    with pytest.raises(IllegalTransition, match="succeeded -> running"):
-        check_transition("u", "succeeded", "running")
+async def test_what_the_table_does_not_have_is_refused_with_both_phases(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    entry = desk.loop.cache.get(await desk.submit("vision", "train-1", 5))
+    assert entry is not None
+    changes = desk.loop.begin()
+    with pytest.raises(IllegalTransition, match="pending -> running"):
+        changes.move(entry, "running")
+    assert (entry.workload.status.phase, changes.transitions) == ("pending", [])

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.contract import TaskSpec
-from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_scheduler.workloads.launch.task_specs import events_of
 from carrel_scheduler.workloads.namespaces.adoption import Refused, completed
 from carrel_scheduler.workloads.reconcile.live import LiveView
 from carrel_schema.history import Report
@@ -80,7 +80,7 @@ async def test_other_work_has_no_notebooks_status(desk: Desk) -> None:
     ],
 )
 def test_where_event_files_go(spec: WorkloadSpec, where: str) -> None:
-    assert builtin_programs.events_of("u1", spec) == where
+    assert events_of("u1", spec) == where
 
 
 async def test_a_tensorboard_may_read_the_event_files_of_its_jobs(desk: Desk) -> None:

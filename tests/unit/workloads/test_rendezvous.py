@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.workloads.gangs import rendezvous
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens, task_specs
 from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload, Place
 from carrel_schema.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
@@ -36,6 +38,11 @@ def entry(
 
 def told(made: CachedWorkload, index: int) -> dict[str, str]:
     return rendezvous.environment(made, index, lambda of, member: f"{of.places[member].node}.lan")
+
+
+def specs_of(made: CachedWorkload) -> list[TaskSpec]:
+    settings = LaunchSettings("http://hub", None, TaskTokens(b"k" * 32))
+    return task_specs(made, made.tasks, {}, {}, settings)
 
 
 def test_all_meet_at_the_first_and_each_names_its_own_devices() -> None:
@@ -81,7 +88,8 @@ def test_mpi_members_have_ports_and_nothing_that_another_launcher_would_take_for
     }
     assert not any(name.startswith(("OMPI_COMM", "JAX")) for name in first)
     assert rendezvous.hosts(made, rendezvous.name_on_cluster) == ()
-    assert rendezvous.command(made, 0) == ("train",)
+    commands = [task.command for task in specs_of(made)]
+    assert commands == [("train",), rendezvous.MEMBER_COMMAND]
 
 
 def test_mpi_stays_on_its_machine_where_all_members_do_and_the_user_has_the_last_word() -> None:
@@ -103,5 +111,7 @@ def test_mpi_stays_on_its_machine_where_all_members_do_and_the_user_has_the_last
 def test_other_work_is_told_nothing(kind: str) -> None:
     made = entry(tasks=1)
     made.workload.spec.kind = "training" if kind == "training" else "workspace"
-    assert told(made, 0) == {}
-    assert rendezvous.files(made) == {}
+    (task,) = specs_of(made)
+    assert task.command == ("train",)
+    assert not {"RANK", "MASTER_ADDR", "CARREL_MEMBERS"} & set(task.environment)
+    assert (task.files, task.hosts, task.hostname, task.subdomain) == ({}, (), "", "")

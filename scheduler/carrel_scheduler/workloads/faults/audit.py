@@ -7,6 +7,7 @@ run finds it gone. It ends nothing: scheduling goes on.
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -39,8 +40,11 @@ class Audit:
     """See the module.
 
     Args:
-        clock: seconds; it may be set back without harm.
+        clock: seconds.
         invariants: what is checked, in turns.
+
+    Attributes:
+        due_at: when the next one is to be checked.
     """
 
     def __init__(
@@ -48,7 +52,7 @@ class Audit:
     ) -> None:
         self._clock, self._invariants = clock, list(invariants)
         self._next = 0
-        self._began = self._rests_until = -1.0
+        self.due_at = -math.inf
         self._counts = Counter({invariant.__name__: 0 for invariant in invariants})
         self._violated: dict[str, list[str]] = {}
 
@@ -63,10 +67,10 @@ class Audit:
         return self._violated
 
     def look(self, state: Columns) -> None:
-        """Check the next invariant if it is due."""
-        began = self._clock()
-        if not self._invariants or self._began <= began < self._rests_until:
+        """Check the next invariant."""
+        if not self._invariants:
             return
+        began = self._clock()
         self._next %= len(self._invariants)
         invariant = self._invariants[self._next]
         self._note(invariant.__name__, self._checked(invariant, state))
@@ -76,7 +80,11 @@ class Audit:
         else:
             del self._invariants[self._next]
             log.info("invariant %s took %.2f s and is no longer checked", invariant.__name__, took)
-        self._began, self._rests_until = began, began + max(LEAST_REST_SECONDS, REST * took)
+        self.due_at = began + max(LEAST_REST_SECONDS, REST * took)
+
+    def set_back(self, seconds: float) -> None:
+        """The clock was set back by so much."""
+        self.due_at -= seconds
 
     def _note(self, name: str, found: list[str]) -> None:
         before = self._violated.pop(name, None)

@@ -39,12 +39,15 @@ class DeletedProjects:
     Args:
         ledger: of their objects.
         quarantine, steps: guard what is done for one project or workload.
+
+    Attributes:
+        drained: nothing of them runs any more, and their objects are still there.
     """
 
     def __init__(self, ledger: Ledger, quarantine: Quarantine, steps: GuardedSteps) -> None:
         self._ledger, self._quarantine, self._steps = ledger, quarantine, steps
         self._kept: dict[str, Project] = {}
-        self._drained: list[Project] = []
+        self.drained: list[Project] = []
 
     def begin(self, changes: PassChanges, project: Project) -> None:
         """Handle the deletion of a project, begun or complete."""
@@ -65,16 +68,13 @@ class DeletedProjects:
 
     def settle(self, changes: PassChanges) -> None:
         """Stop what runs of such projects; those of which nothing runs any more leave the core."""
-        draining = changes.cache.draining
-        if not draining:
-            return
-        holding = self._settle_workloads(changes)
+        draining, holding = changes.cache.draining, self._settle_workloads(changes)
         for name in sorted(draining - holding):
             with self._steps.step(changes, "project", name):
                 changes.state.apply(QueueRemoved(name))
                 draining.discard(name)
                 if (project := self._kept.pop(name, None)) is not None:
-                    self._drained.append(project)
+                    self.drained.append(project)
 
     def _settle_workloads(self, changes: PassChanges) -> set[str]:
         """Stop the workloads of these projects; returns the projects that still hold resources."""
@@ -91,7 +91,7 @@ class DeletedProjects:
 
     async def delete_drained(self) -> None:
         """Delete the objects of drained projects, once the drain is recorded."""
-        drained, self._drained = self._drained, []
+        drained, self.drained = self.drained, []
         for project in drained:
             name = project.meta.name
             with self._quarantine.guard("project", name, fatal=FATAL):

@@ -165,11 +165,9 @@ def end_all(changes: PassChanges, entry: CachedWorkload) -> None:
 
 def expect_all(changes: PassChanges, entry: CachedWorkload) -> None:
     """All members run: each has to join within the join timeout from now on."""
-    spec = entry.workload.spec
-    # Of an MPI gang, who meets when is the business of its launcher.
-    expected = shape.is_gang(spec) and not shape.is_mpi(spec) and len(entry.alive) > 1
-    if expected and entry.meet_until is None:
-        entry.meet_until = changes.now + shape.rendezvous_of(spec).join_timeout_seconds
+    if len(entry.alive) > 1 and entry.meet_until is None:
+        seconds = shape.rendezvous_of(entry.workload.spec).join_timeout_seconds
+        entry.meet_until = changes.now + seconds
 
 
 def joined(entry: CachedWorkload, members: Collection[int]) -> None:

@@ -22,15 +22,16 @@ from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_schema.objects import WorkloadSpec
 
 OUR_PROGRAMS: Final = f"{Path(sys.executable).parent}/"
-_MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi.member")
+MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi.member")
+"""Of an MPI gang only the first member runs the command of the work; the others run this."""
 
 AddressOf = Callable[[CachedWorkload, int], str]
 """Where a member is for the others, by its index."""
 
 
 def subdomain(entry: CachedWorkload) -> str:
-    """The name, on a cluster, within which members have the names of ``member``; else empty."""
-    return f"gang-{entry.uid}" if shape.is_gang(entry.workload.spec) else ""
+    """The name, on a cluster, within which members have the names of ``member``."""
+    return f"gang-{entry.uid}"
 
 
 def member(entry: CachedWorkload, index: int) -> str:
@@ -41,14 +42,6 @@ def member(entry: CachedWorkload, index: int) -> str:
 def name_on_cluster(entry: CachedWorkload, index: int) -> str:
     """The DNS name of a member on a cluster; see ``AddressOf``."""
     return f"{member(entry, index)}.{subdomain(entry)}"
-
-
-def command(entry: CachedWorkload, index: int) -> tuple[str, ...]:
-    """The command of a member: of an MPI gang only the first runs it."""
-    spec = entry.workload.spec
-    if shape.is_mpi(entry.workload.spec) and index > 0:
-        return _MEMBER_COMMAND
-    return tuple(spec.command)
 
 
 def files(entry: CachedWorkload) -> dict[str, str]:
@@ -65,7 +58,7 @@ def hosts(entry: CachedWorkload, address_of: AddressOf) -> tuple[tuple[str, str]
     Not of an MPI gang: ``mpirun`` takes a name that leads to its own machine for itself.
     """
     spec = entry.workload.spec
-    if not shape.is_gang(spec) or shape.is_mpi(spec):
+    if shape.is_mpi(spec):
         return ()
     return tuple((address_of(entry, index), member(entry, index)) for index in entry.tasks)
 
@@ -73,14 +66,11 @@ def hosts(entry: CachedWorkload, address_of: AddressOf) -> tuple[tuple[str, str]
 def environment(
     entry: CachedWorkload, index: int, address_of: AddressOf, programs: str = OUR_PROGRAMS
 ) -> dict[str, str]:
-    """The variables of a member of a gang; none for other work.
+    """The variables of a member of a gang.
 
     ``programs``: the folder of our programs where it runs, with a slash; empty: on its path.
     """
-    spec = entry.workload.spec
-    if not shape.is_gang(spec):
-        return {}
-    members = entry.tasks
+    spec, members = entry.workload.spec, entry.tasks
     address, port = address_of(entry, 0), str(_port(entry, 0, shape.RENDEZVOUS))
     own: dict[str, str] = {
         "MASTER_ADDR": address,

@@ -47,12 +47,10 @@ def expected(kind: str, field: str) -> str:
 
 
 def sealed(spec: WorkloadSpec) -> WorkloadSpec:
-    """The specification to launch: a sealed kind always runs Carrel's own program.
+    """The specification to launch of a sealed kind, which always runs Carrel's own program.
 
     An object of a cluster can be changed after it was admitted.
     """
-    if spec.kind not in SEALED:
-        return spec
     return msgspec.structs.replace(
         spec,
         command=command_for(spec.kind),
@@ -93,19 +91,9 @@ def routes_for(kind: WorkloadKind, board: TensorBoardSpec | None = None) -> list
     return [Route(access="project", keep_prefix=True, idle_seconds=idle)]
 
 
-def events_of(uid: str, spec: WorkloadSpec) -> str:
-    """Where work writes its event files, see ``TaskSpec``: parts below what they are parts of.
-
-    Nowhere in a workspace, whose notebooks report to nobody.
-    """
-    if spec.kind == "workspace":
-        return ""
-    return f"{spec.owner}/{spec.part}" if spec.owner else uid
-
-
 def files_of(spec: WorkloadSpec) -> Mapping[str, str]:
-    """The files that the task finds: those that came along, and what our program has to do."""
-    found = dict(spec.files)
+    """The files of our programs: the one that fetches code, and what each has to do."""
+    found: dict[str, str] = {}
     if spec.code is not None or spec.repositories:
         found[FETCH] = FETCH_PROGRAM.read_text(encoding="utf-8")
         found[f"{ORDERS}/code.json"] = msgspec.json.encode(_sources_of(spec)).decode()

@@ -109,15 +109,14 @@ def git_secrets(workload: Workload) -> Iterator[GitSecret]:
 async def registry_logins(
     ledger: Ledger, workloads: Sequence[Workload]
 ) -> Mapping[str, tuple[RegistryLogin, ...]]:
-    """Credentials for the images of work, by its uid; of a registry those of the narrowest scope.
+    """Credentials for the images of this work, by uid; of a registry those of the narrowest scope.
 
     One that no key of this installation fits is left out: the pull says that there are none.
     """
-    asked = [one for one in workloads if one.spec.image]
-    known = await ledger.named_secrets.list() if asked else ()
+    known = await ledger.named_secrets.list()
     there = {one.scope for one in known if one.type == "registry"}
     found: dict[str, tuple[RegistryLogin, ...]] = {}
-    for workload in asked if there else ():
+    for workload in workloads if there else ():
         logins: dict[str, RegistryLogin] = {}
         for scope in await _scopes(ledger, workload):
             names = [one.name for one in known if (one.scope, one.type) == (str(scope), "registry")]

@@ -12,8 +12,9 @@ import msgspec
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound, ObjectStore
 from carrel_scheduler.workloads.controllers.dependencies import still_waits
-from carrel_scheduler.workloads.launch import builtin_programs, named_secrets
+from carrel_scheduler.workloads.launch import named_secrets
 from carrel_scheduler.workloads.launch.named_secrets import MissingSecret
+from carrel_scheduler.workloads.launch.task_specs import events_of
 from carrel_schema.objects import Workload
 
 MOST_LOOKED_AT = 500
@@ -134,7 +135,7 @@ async def _place(store: ObjectStore, project: str, name: str) -> str:
         job = await store.get(Workload, name, project)
     except NotFound:
         return ""
-    return builtin_programs.events_of(job.meta.uid, job.spec)
+    return events_of(job.meta.uid, job.spec)
 
 
 async def _near(store: ObjectStore, project: str, name: str, user: str | None = None) -> str:

@@ -33,7 +33,7 @@ from carrel_scheduler.workloads.state import ports, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload, Place, WorkloadCache
 from carrel_scheduler.workloads.state.pass_changes import Start
 from carrel_schema.governance.secrets import without_references
-from carrel_schema.objects import Resources, WorkloadSpec
+from carrel_schema.objects import Resources, Workload, WorkloadSpec
 from carrel_schema.shared_gpus import MEMORY, SHARE
 
 # The platform's own Python comes first, so that ``python train.py`` finds the libraries that a
@@ -148,7 +148,8 @@ async def get_ready(
     """The tasks of those starts whose workload is still live, in the same order."""
     secrets = await ledger.secrets_of([start.uid for start in starts])
     entries = [entry for start in starts if (entry := cache.get(start.uid)) is not None]
-    logins = await named_secrets.registry_logins(ledger, [one.workload for one in entries])
+    with_images = [one.workload for one in entries if one.workload.spec.image]
+    logins = await named_secrets.registry_logins(ledger, with_images) if with_images else {}
     posix = await identities.of_users(ledger, [one.workload.spec.user for one in entries])
     ready: list[Ready] = []
     for start in starts:
@@ -156,7 +157,7 @@ async def get_ready(
         if entry is None:
             continue
         try:
-            named = await named_secrets.environment_of(ledger, entry.workload)
+            named = await _named_secrets(ledger, entry.workload)
         except MissingSecret as error:
             ready.append(Ready(entry, start.tasks, (), str(error)))
             continue
@@ -173,6 +174,14 @@ async def get_ready(
         ]
         ready.append(dataclasses.replace(made, specs=specs))
     return ready
+
+
+async def _named_secrets(ledger: Ledger, workload: Workload) -> Mapping[str, str]:
+    """The variables with the named secrets of work that may refer to some."""
+    spec = workload.spec
+    if not (spec.environment or spec.code or spec.repositories):
+        return {}
+    return await named_secrets.environment_of(ledger, workload)
 
 
 def _ready(
@@ -196,14 +205,16 @@ def _task_spec(
     secrets: Mapping[str, str],
     settings: LaunchSettings,
 ) -> TaskSpec:
-    meta, spec = entry.workload.meta, builtin_programs.sealed(entry.workload.spec)
+    meta, spec = entry.workload.meta, entry.workload.spec
+    if spec.kind in builtin_programs.SEALED:
+        spec = builtin_programs.sealed(spec)
     place, contained = entry.wanted[index], bool(settings.python)
     node = facts.get(place.node)
     devices = {device.index: device for device in node.devices} if node else {}
     # In a container those devices are there that the cluster gives it, counted from 0.
     real = node is not None and not node.simulated and not contained
     own = [devices[device] for device in place.devices if device in devices]
-    return TaskSpec(
+    task = TaskSpec(
         id=entry.task_id(index),
         name=meta.name,
         project=meta.project,
@@ -219,19 +230,15 @@ def _task_spec(
         command=_command(entry, spec, index, settings),
         environment={**_share(spec, own), **_environment(entry, spec, index, settings)},
         secret_environment=_secret_environment(entry.uid, spec, secrets, settings),
-        files={**builtin_programs.files_of(spec), **rendezvous.files(entry)},
+        files=_files(spec),
         volumes=tuple(spec.volumes),
         read_only=tuple(spec.read_only),
         working_dir=spec.working_dir,
-        hosts=() if contained else rendezvous.hosts(entry, settings.address_of),
-        hostname=rendezvous.member(entry, index) if shape.is_gang(spec) else "",
-        subdomain=rendezvous.subdomain(entry),
-        seen_as=entry.task_id(0) if index and shape.is_mpi(spec) and not contained else None,
         checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}" if settings.checkpoint_root else "",
         artifacts=spec.kind not in WITHOUT_ARTIFACTS,
         continues=spec.continues,
         model=spec.model_uid,
-        events=builtin_programs.events_of(meta.uid, spec),
+        events=events_of(meta.uid, spec),
         reads_events=() if spec.tensorboard is None else spec.tensorboard.events,
         cpu_milli=spec.resources.cpu_milli,
         cpu_limit_milli=spec.resources.cpu_limit_milli,
@@ -241,6 +248,37 @@ def _task_spec(
         large_shm=spec.large_shm,
         grace_seconds=spec.grace_seconds,
     )
+    return _as_member(task, entry, settings) if shape.is_gang(spec) else task
+
+
+def _as_member(task: TaskSpec, entry: CachedWorkload, settings: LaunchSettings) -> TaskSpec:
+    """The task of a gang with what it needs to find the others."""
+    index, contained = task.id.index, bool(settings.python)
+    beside = index > 0 and shape.is_mpi(entry.workload.spec) and not contained
+    return msgspec.structs.replace(
+        task,
+        files={**task.files, **rendezvous.files(entry)},
+        hosts=() if contained else rendezvous.hosts(entry, settings.address_of),
+        hostname=rendezvous.member(entry, index),
+        subdomain=rendezvous.subdomain(entry),
+        seen_as=entry.task_id(0) if beside else None,
+    )
+
+
+def events_of(uid: str, spec: WorkloadSpec) -> str:
+    """Where work writes its event files, see ``TaskSpec``: parts below what they are parts of.
+
+    Nowhere in a workspace, whose notebooks report to nobody.
+    """
+    if spec.kind == "workspace":
+        return ""
+    return f"{spec.owner}/{spec.part}" if spec.owner else uid
+
+
+def _files(spec: WorkloadSpec) -> Mapping[str, str]:
+    """The files that the task finds: those that came along, and what our program has to do."""
+    ours = spec.kind in builtin_programs.MODULES or spec.code is not None or spec.repositories
+    return {**spec.files, **builtin_programs.files_of(spec)} if ours else dict(spec.files)
 
 
 def _mig_profile(spec: WorkloadSpec, place: Place, node: NodeFacts | None) -> str:
@@ -265,10 +303,11 @@ def _command(
     entry: CachedWorkload, spec: WorkloadSpec, index: int, settings: LaunchSettings
 ) -> tuple[str, ...]:
     """The command of a task; built-in programs run with the interpreter of its environment."""
-    given = rendezvous.command(entry, index)
-    if spec.kind in builtin_programs.SEALED:
-        given = tuple(spec.command)
-    asked = ports.filled_in(given, _ports(entry, index, settings))
+    asked = tuple(spec.command)
+    if index and shape.is_mpi(spec) and spec.kind not in builtin_programs.SEALED:
+        asked = rendezvous.MEMBER_COMMAND
+    if given := _ports(entry, index, settings):
+        asked = ports.filled_in(asked, given)
     python = settings.python or ("python3" if spec.image else sys.executable)
     if asked[:1] == (sys.executable,):
         asked = (python, *asked[1:])
@@ -301,10 +340,11 @@ def _environment(
         own["CARREL_GATEWAY_URL"] = settings.gateway_url
     if spec.checkpoint_every_seconds is not None:
         own["CARREL_CHECKPOINT_EVERY"] = f"{spec.checkpoint_every_seconds:g}"
-    programs = "" if settings.python else rendezvous.OUR_PROGRAMS
-    meeting = rendezvous.environment(entry, index, settings.address_of, programs)
-    plain = without_references(spec.environment)
-    given = {**plain, **own, **meeting, **_ports(entry, index, settings)}
+    if shape.is_gang(spec):
+        programs = "" if settings.python else rendezvous.OUR_PROGRAMS
+        own |= rendezvous.environment(entry, index, settings.address_of, programs)
+    plain = without_references(spec.environment) if spec.environment else {}
+    given = {**plain, **own, **_ports(entry, index, settings)}
     return given if settings.python or spec.image else {"PATH": SEARCH_PATH, **given}
 
 
@@ -332,8 +372,10 @@ def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:
 
 
 def _ports(entry: CachedWorkload, index: int, settings: LaunchSettings) -> dict[str, str]:
-    """The variables with a task's ports."""
+    """The variables with a task's ports; none without routes."""
     meta, spec = entry.workload.meta, entry.workload.spec
+    if not spec.routes:
+        return {}
     given = next((one.ports for one in entry.workload.status.tasks if one.index == index), {})
     name = meta.labels.get(OWNER_LABEL, meta.name) if spec.owner else meta.name
     return ports.told(given, spec.routes, f"{settings.gateway_prefix}/{meta.project}/{name}")

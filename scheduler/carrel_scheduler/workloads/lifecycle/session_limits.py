@@ -78,14 +78,18 @@ def resumed_work(entry: CachedWorkload, now: float) -> bool:
 
 def apply(changes: PassChanges, entry: CachedWorkload) -> float | None:
     """Stop a run whose time is up, else note what comes; returns when to look again."""
-    rule, run = rule_of(changes.cache, entry), run_of(entry, changes.now)
+    rule, status = rule_of(changes.cache, entry), entry.workload.status
+    limited = rule.time_limit_seconds is not None or rule.idle_timeout_seconds is not None
+    if not limited and status.limits is None and entry.workload.spec.kind != "workspace":
+        return None  # nothing will stop it, and nothing is to be told of that
+    run = run_of(entry, changes.now)
     coming = policy.upcoming(rule, run, changes.now)
     if policy.strikes(coming, changes.now):
         stop_for(changes, entry, _reason(entry, rule, coming, changes.now))
         return None
     told = _worth_telling(entry, coming)
-    if _differs(entry.workload.status.limits, told):
-        entry.workload.status.limits = told
+    if _differs(status.limits, told):
+        status.limits = told
         changes.mark(entry)
     again = policy.next_look(rule, run, changes.now)
     if again is not None and _unheard(entry, changes.now):

@@ -105,7 +105,9 @@ def _begun(changes: PassChanges, entry: CachedWorkload) -> None:
         status.rule = rule_for(project.spec, entry.workload.spec)
     changes.move(entry, "running")
     show_node_health(changes, entry)
-    membership.expect_all(changes, entry)
+    # Of an MPI gang, who meets when is the business of its launcher.
+    if shape.is_gang(entry.workload.spec) and not shape.is_mpi(entry.workload.spec):
+        membership.expect_all(changes, entry)
 
 
 def _not_begun_yet(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
@@ -173,8 +175,9 @@ def _settle(changes: PassChanges, entry: CachedWorkload) -> None:
     status.losses = result.losses
     if result.failed_node:
         _blame(changes, entry, result)
-    ended_at = max((task.ended_at for task in entry.ended.values()), default=0.0)
-    count_loss(entry, ended_at or changes.now, done=result.phase == "succeeded")
+    if status.last_preemption is not None:
+        ended_at = max((task.ended_at for task in entry.ended.values()), default=0.0)
+        count_loss(entry, ended_at or changes.now, done=result.phase == "succeeded")
     at_once = result.phase == "pending" and result.not_before is None
     changes.release_all(entry, waits=at_once and not entry.workload.spec.delete)
     changes.move(entry, result.phase, result.reason)
@@ -220,7 +223,8 @@ def _show(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None
         loss=task.loss,
         address=task.address or known.address,
     )
-    changes.ports.let_go(task.id)
+    if known.ports:
+        changes.ports.let_go(task.id)
     changes.put_tasks(entry, tasks.values())
 
 

@@ -103,7 +103,7 @@ def count_loss(entry: CachedWorkload, ended_at: float, *, done: bool) -> None:
     """Write down what a preemption cost in the end: its tasks may have saved their work since.
 
     Args:
-        entry: whose tasks have ended; one that was not preempted in this attempt is left alone.
+        entry: whose tasks have ended, preempted at some time; not in this attempt: left alone.
         ended_at: when the last of them ended, in epoch seconds.
         done: the work was done in spite of it, so nothing is lost.
     """

@@ -20,8 +20,8 @@ from carrel_scheduler.core.events import Link, NodeSet
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
-from carrel_scheduler.engines.core_state import place_of
 from carrel_scheduler.engines.external import ExternalPods
+from carrel_scheduler.engines.gpu_models import place_of
 from carrel_scheduler.node.contract import (
     Device,
     DeviceLink,
@@ -45,31 +45,32 @@ UNLIKE_HOPS = 9
 
 
 class WithheldDevices:
-    """Cordoned devices, and devices with a task that is not released yet."""
+    """Cordoned devices, and devices with a task that is not released yet.
+
+    ``tasks``: node and devices of each such task.
+    """
 
     def __init__(self) -> None:
         self.cordons = Cordons()
-        self._tasks: dict[TaskId, tuple[str, frozenset[int]]] = {}
+        self.tasks: dict[TaskId, tuple[str, frozenset[int]]] = {}
 
     def keep(self, task: TaskStatus, state: State) -> None:
         """Withhold the devices of a task."""
         if task.node and task.devices:
-            self._tasks[task.id] = (task.node, frozenset(task.devices))
+            self.tasks[task.id] = (task.node, frozenset(task.devices))
             self._tell(state, task.node, ())
 
     def ended(self, task: TaskId, state: State) -> None:
-        """Release the devices of a task that has ended."""
-        found = self._tasks.pop(task, None)
-        if found is not None:
-            self._tell(state, *found)
+        """Release the devices of one of these tasks, which has ended."""
+        self._tell(state, *self.tasks.pop(task))
 
     def on(self, node: str) -> frozenset[int]:
         """The withheld devices of a node."""
         cordoned = self.cordons.on(node)
-        if not self._tasks:
+        if not self.tasks:
             return cordoned
         return cordoned.union(
-            device for name, devices in self._tasks.values() if name == node for device in devices
+            device for name, devices in self.tasks.values() if name == node for device in devices
         )
 
     def check(

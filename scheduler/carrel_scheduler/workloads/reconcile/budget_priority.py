@@ -20,8 +20,6 @@ from carrel_schema.scopes import scopes_over
 def follow(changes: PassChanges) -> None:
     """Lower the priority of waiting work, or give it back, by the budgets that are used up."""
     cache = changes.cache
-    if not cache.used_up and not cache.some_lowered:
-        return
     cache.some_lowered = False
     scopes: dict[tuple[str, str], str] = {}
     for entry in cache:

@@ -149,7 +149,9 @@ class Executor:
             entry = ready.entry
             if changes.cache.get(entry.uid) is not entry:
                 continue
-            refusal = ready.refusal or changes.ports.refusal(entry.workload.spec.routes)
+            refusal, routes = ready.refusal, entry.workload.spec.routes
+            if routes and not refusal:
+                refusal = changes.ports.refusal(routes)
             if refusal:
                 for index in ready.tasks:
                     self._enqueue(StartRefused(entry.task_id(index), refusal))

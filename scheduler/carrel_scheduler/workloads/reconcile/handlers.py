@@ -238,7 +238,7 @@ class EventHandlers:
                 self._state.apply(project_event(project, self._cache.departments))
 
     def _task_seen(self, changes: PassChanges, task: TaskStatus) -> None:
-        if task.phase is TaskPhase.ENDED:
+        if task.phase is TaskPhase.ENDED and task.id in self._withheld.tasks:
             self._withheld.ended(task.id, self._state)
         task_events.on_task(changes, task)
         self._follow_up(changes, task.id.workload_uid)
@@ -350,7 +350,7 @@ class EventHandlers:
             self._apply_limits(changes, entry)
 
     def _apply_limits(self, changes: PassChanges, entry: CachedWorkload) -> None:
-        if not session_limits.watched(entry):
+        if entry.workload.status.phase != "running":
             return
         again = session_limits.apply(changes, entry)
         if again is not None and not changes.now < entry.look_at <= again:

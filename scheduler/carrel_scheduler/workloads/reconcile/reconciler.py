@@ -215,14 +215,17 @@ class Reconciler:
                     self.handlers.handle(changes, event)
             self.handlers.due(changes, self.timers.take_due(changes.now))
             # 3. Settle deleted projects and external pods.
-            self._deleted_projects.settle(changes)
+            if self.cache.draining:
+                self._deleted_projects.settle(changes)
             if self.external_pods.reconcile(changes.now):
                 self.decider.ask_again()
             self.handlers.follow_rules(changes)
-            with self.steps.step(changes, "decision", "budgets"):
-                budget_priority.follow(changes)
-            with self.steps.step(changes, "decision", "user limits"):
-                user_limits.follow(changes)
+            if self.cache.used_up or self.cache.some_lowered:
+                with self.steps.step(changes, "decision", "budgets"):
+                    budget_priority.follow(changes)
+            if self.cache.limits_users:
+                with self.steps.step(changes, "decision", "user limits"):
+                    user_limits.follow(changes)
             # 4. Ask the core for a plan and put it into the pass.
             self._decide(changes)
             # 5. Write reasons of pending workloads; 6. record everything; 7. carry it out.
@@ -232,9 +235,11 @@ class Reconciler:
                 self.rebuilds.damaged(uid)
             raise
         # 8. Delete drained projects, rebuild what failed, check an invariant.
-        await self._deleted_projects.delete_drained()
+        if self._deleted_projects.drained:
+            await self._deleted_projects.delete_drained()
         await self._rebuild_due()
-        self.audit.look(self.state)
+        if self.audit.due_at <= changes.now:
+            self.audit.look(self.state)
         self.metrics.end_pass(figures, self.state.asking)
 
     def begin(self) -> PassChanges:
@@ -324,7 +329,7 @@ class Reconciler:
         self.external_pods.clock_set_back(back)
         if self.reports.due_at is not None:
             self.reports.due_at -= back
-        for part in (self.timers, self.decider, self.rebuilds, self.composites):
+        for part in (self.timers, self.decider, self.rebuilds, self.composites, self.audit):
             part.set_back(back)
 
     def _decide(self, changes: PassChanges) -> None:
@@ -368,10 +373,10 @@ class Reconciler:
 
     async def _record_gpu_use(self, now: float) -> None:
         """Write measured GPU use every few minutes; what cannot be stored is lost."""
-        pieces = self.cache.gpu_account.take_due(now)
-        if pieces:
+        account = self.cache.gpu_account
+        if account.due_at is not None and account.due_at <= now:
             with self.quarantine.guard("record", "gpu use", fatal=FATAL):
-                await self.ledger.add_gpu_use(pieces)
+                await self.ledger.add_gpu_use(account.take())
 
     async def _record_devices(self) -> None:
         """Write the devices to be known after a restart; retried in the next pass."""

@@ -26,8 +26,6 @@ def follow(changes: PassChanges) -> None:
         for name, project in cache.projects.items()
         if (most := milli_of(project.spec)) is not None and name not in cache.draining
     }
-    if not limits:
-        return
     for project, entries in _by_user(cache, limits):
         _follow_user(changes, entries, limits[project])
 

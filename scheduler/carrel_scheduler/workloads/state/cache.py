@@ -232,6 +232,11 @@ class WorkloadCache:
         models = set(self._divided.values())
         return models.pop() if len(models) == 1 else ""
 
+    @property
+    def limits_users(self) -> bool:
+        """Whether some project limits the GPUs of each of its users."""
+        return any(one.spec.max_gpus_per_user is not None for one in self.projects.values())
+
     def divides(self, profile: str) -> bool:
         """Whether MIG instances of a profile are made on demand on some node."""
         return bool(profile) and any(has_profile(one, profile) for one in self._divided.values())

@@ -24,11 +24,15 @@ class _Sum:
 
 
 class GpuAccount:
-    """Sums by workload, and by GPU type and node group."""
+    """Sums by workload, and by GPU type and node group.
+
+    Attributes:
+        due_at: when they are to be written; ``None``: there are none.
+    """
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, tuple[str, str]], _Sum] = {}
-        self._due_at: float | None = None
+        self.due_at: float | None = None
 
     def add(
         self,
@@ -46,19 +50,17 @@ class GpuAccount:
         """
         if until <= since:
             return
-        if self._due_at is None:
-            self._due_at = until + WRITE_SECONDS
+        if self.due_at is None:
+            self.due_at = until + WRITE_SECONDS
         key = (workload.meta.uid, place)
         found = self._sums.setdefault(key, _Sum(workload, place, since, until))
         found.since, found.until = min(found.since, since), max(found.until, until)
         found.used += used_gpus * (until - since)
         found.idle += idle_gpus * (until - since)
 
-    def take_due(self, now: float) -> list[GpuUse]:
+    def take(self) -> list[GpuUse]:
         """The sums to write now; they start again at zero."""
-        if self._due_at is None or now < self._due_at:
-            return []
-        sums, self._sums, self._due_at = self._sums, {}, None
+        sums, self._sums, self.due_at = self._sums, {}, None
         return [
             GpuUse(
                 workload_uid=uid,

@@ -16,8 +16,8 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import LATE_SECONDS, TaskId
-from carrel_scheduler.engines.core_state import place_of
 from carrel_scheduler.engines.external import ExternalPods
+from carrel_scheduler.engines.gpu_models import place_of
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.state import reasons, shape
 from carrel_scheduler.workloads.state.cache import (
@@ -29,7 +29,8 @@ from carrel_scheduler.workloads.state.cache import (
 from carrel_scheduler.workloads.state.phases import (
     FINAL,
     HOLDING,
-    check_transition,
+    TRANSITIONS,
+    IllegalTransition,
 )
 from carrel_scheduler.workloads.state.ports import FixedPorts, PortAllocator
 from carrel_schema.history import PlaceUse
@@ -99,7 +100,8 @@ class PassChanges:
     def move(self, entry: CachedWorkload, to: Phase, reason: ReasonInfo | None = None) -> None:
         """Change the phase: check the table, write the row, keep the times."""
         status = entry.workload.status
-        check_transition(entry.uid, status.phase, to)
+        if to not in TRANSITIONS[status.phase]:
+            raise IllegalTransition(entry.uid, status.phase, to)
         before, status.phase, status.reason = status.phase, to, reason
         self.cache.moved(entry)
         if to == "running":

@@ -55,9 +55,3 @@ class IllegalTransition(Exception):  # noqa: N818
     def __init__(self, uid: str, old: Phase, new: Phase) -> None:
         super().__init__(f"workload {uid}: {old} -> {new} is not a transition")
         self.uid, self.old, self.new = uid, old, new
-
-
-def check_transition(uid: str, old: Phase, new: Phase) -> None:
-    """Refuse a change of phase that is not in the table."""
-    if new not in TRANSITIONS[old]:
-        raise IllegalTransition(uid, old, new)

@@ -147,17 +147,19 @@ def where_of(
         mixes: labels of nodes with GPUs of several models.
     """
     failed = status if status is not None and spec.avoid_failed_nodes else WorkloadStatus()
-    preferred = gpu_models.in_order(spec.gpu_types, {*models, *mixes})
     where = NodeConstraint(
-        preferred=preferred[:-1],
         avoided=frozenset(failed.failed_nodes),
         avoided_devices=tuple(map(_device_at, failed.failed_devices)),
         spread=spread,
     )
-    where = gpu_models.devices_in_order(where, spec.gpu_types, mixes)
+    if spec.gpu_types:
+        where = gpu_models.devices_in_order(where, spec.gpu_types, mixes)
     if spec.node_group:
         where = gpu_models.within_groups(where, NODE_GROUP, (spec.node_group,), mixes)
-    return replace(where, labels=(*where.labels, *preferred[-1:]))
+    if spec.gpu_types:
+        *earlier, last = gpu_models.in_order(spec.gpu_types, {*models, *mixes})
+        where = replace(where, preferred=tuple(earlier), labels=(*where.labels, last))
+    return where
 
 
 def _device_at(place: str) -> tuple[str, int]:

@@ -22,8 +22,8 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.engines.contract import LATE_SECONDS
-from carrel_scheduler.engines.core_state import place_of
 from carrel_scheduler.engines.external import ReconcilerAccess
+from carrel_scheduler.engines.gpu_models import place_of
 from carrel_scheduler.engines.kubernetes.external_pods import requests, usage
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Bind,

@@ -8,7 +8,8 @@ only.
 
 from collections.abc import Mapping
 
-from carrel_scheduler.engines.external import UNGROUPED, listed_groups
+from carrel_scheduler.engines.external import listed_groups
+from carrel_scheduler.engines.gpu_models import UNGROUPED
 from carrel_scheduler.engines.kubernetes.pods.nodes import node_group
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod, Requirement

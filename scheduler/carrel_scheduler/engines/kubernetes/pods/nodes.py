@@ -15,7 +15,8 @@ from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.requests import IN_GROUP
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines import gpu_models
-from carrel_scheduler.engines.external import UNGROUPED, NodeHealth
+from carrel_scheduler.engines.external import NodeHealth
+from carrel_scheduler.engines.gpu_models import UNGROUPED
 from carrel_scheduler.engines.kubernetes.pods.quantities import (
     NANO,
     PodRefused,
