@@ -83,7 +83,8 @@ class ClusterService:
                     await asyncio.sleep(0.2)
         except TimeoutError:
             log = self.scheduler.log.read_text()[-3000:]
-            raise AssertionError(f"{name} said {text!r}\n{log}") from None
+            status = await self.status(project, name)
+            raise AssertionError(f"{name} said {text!r}, it is {status}\n{log}") from None
 
     async def restart(self) -> None:
         """SIGKILL the scheduler and start it again."""

@@ -9,6 +9,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from k8s.test_node_agents import token_of
 __all__ = ["kubectl", "ours"]  # fixtures
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 UUIDS = ("GPU-one", "GPU-two")
+MODEL = "A100-80GB"
 PROJECT = "slices"
 SPACE = f"carrel-{PROJECT}"
 SAYS = ["sh", "-c", "echo has $NVIDIA_VISIBLE_DEVICES; sleep 600"]
@@ -41,9 +43,20 @@ SAYS = ["sh", "-c", "echo has $NVIDIA_VISIBLE_DEVICES; sleep 600"]
 @pytest.fixture(scope="module")
 def plugged(nodes_ground: Ground) -> Iterator[Node]:
     """A node of its own, whose two GPUs a device plugin offers and the scheduler divides."""
-    labels = {MIG_MODEL: "A100-80GB", "nvidia.com/gpu.memory": "81920"}
-    with plugged_node(nodes_ground, "worker-7", UUIDS, labels) as made:
+    labels = {MIG_MODEL: MODEL, "nvidia.com/gpu.memory": "81920"}
+    with plugged_node(nodes_ground, "worker-7", UUIDS, labels) as made, ExitStack() as around:
+        all_divided(made, around)
         yield made
+
+
+def all_divided(node: Node, around: ExitStack) -> None:
+    """Meanwhile GPUs of other nodes are of that model, too: else a share would be one of them."""
+    for other in node.plane.get("/api/v1/nodes")["items"]:
+        if other["metadata"]["name"] != node.name:
+            path = f"/api/v1/nodes/{other['metadata']['name']}"
+            node.plane.ask("PATCH", path, {"metadata": {"labels": {MIG_MODEL: MODEL}}})
+            without = {"metadata": {"labels": {MIG_MODEL: None}}}
+            around.callback(node.plane.ask, "PATCH", path, without)
 
 
 class Agent:
@@ -63,7 +76,7 @@ class Agent:
                 "CARREL_MIG_RECORD": str(folder / "instances.json"),
             }
         )
-        self.driver = SimulatedMig("A100-80GB")
+        self.driver = SimulatedMig(MODEL)
         self._ended = threading.Event()
 
     def start(self) -> None:

@@ -77,9 +77,10 @@ class Sharing:
             await feed.close()
 
     async def reservations(self) -> dict[str, Pod]:
-        """Those that there are."""
+        """Those of the node that there are."""
         found = await self.engines.client.list(PODS, Pod, namespace=RESERVATIONS_NAMESPACE)
-        return {pod.metadata.name: pod for pod in found.items}
+        own = (pod for pod in found.items if pod.spec.node_name in ("", self.engines.node))
+        return {pod.metadata.name: pod for pod in own}
 
 
 @pytest.fixture
