@@ -1,41 +1,63 @@
-"""Which tests wait for each other where several processes run them.
+"""Which tests wait for each other where several processes run them, and which begin first.
 
-Those that use the whole machine (its control groups and accounts) are one process's, as are those
-of the cluster, which share what they start. What has servers of its own on loopback, and perhaps a
-browser, goes by folder, so that they are started once; all others go by file. Told to the scheduler
-of pytest-xdist itself, as marks for its groups are lost with newer versions of pytest.
+Tests of a cluster share what they start: those whose pods run share one with nodes, all others one
+without. What has servers for a whole folder goes by folder, everything else by file. Whatever takes
+minutes begins first, or the last process would be left alone with it. Told to the scheduler of
+pytest-xdist itself, as marks for its groups are lost with newer versions of pytest.
 """
 
+from collections import Counter
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import pytest
 from typing_extensions import override
 
-PARTS: Final = {
-    "tests/contract": "machine",
-    "tests/attacks": "machine",
-    "tests/e2e": "machine",
-    "tests/hunts": "machine",
-    "tests/k8s": "cluster",
-}
-APART: Final = frozenset(
-    f"tests/contract/{name}" for name in ("api", "client", "console", "kube", "ledger", "notebook")
+ON_NODES: Final = frozenset(
+    f"test_{name}"
+    for name in (
+        *("backup", "device_driver", "device_driver_story", "engine", "engine_story", "execution"),
+        *("guide", "images", "kinds", "leavings", "mig_instances_story", "node", "node_agents"),
+        *("shared_gpus", "shared_gpus_story", "spawner_story"),
+    )
 )
+"""Of ``tests/k8s``, those with pods that run."""
+FIRST: Final = ("nodes", "control plane", "tests/e2e/", "tests/attacks", "tests/contract/")
+BY_FOLDER: Final = ("tests/attacks", "tests/contract", "tests/hunts")
 
 
 def turn_of(nodeid: str) -> str:
     """What tests that run one after the other, in one process, have in common."""
-    path = nodeid.partition("::")[0]
-    folders = path.split("/")
-    if (apart := "/".join(folders[:3])) in APART:
-        return apart
-    return PARTS.get("/".join(folders[:2]), path)
+    path = PurePosixPath(nodeid.partition("::")[0])
+    if path.is_relative_to("tests/k8s"):
+        return "nodes" if path.stem in ON_NODES else "control plane"
+    if any(path.is_relative_to(folder) for folder in BY_FOLDER):
+        return str(path.parent)
+    return str(path)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put turns into the order in which processes take them; of equals, the largest first."""
+    if not hasattr(config, "workerinput"):
+        return
+    turns = [turn_of(item.nodeid) for item in items]
+    sizes = Counter(turns)
+    places = {
+        turn: (next((n for n, begin in enumerate(FIRST) if turn.startswith(begin)), len(FIRST)),
+               -sizes[turn])
+        for turn in sizes
+    }  # fmt: skip
+    order = sorted(range(len(items)), key=lambda number: places[turns[number]])
+    items[:] = [items[number] for number in order]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out whole turns; the largest come first."""
+    """Hand out whole turns, in the order of the collection."""
     from xdist.scheduler import LoadScopeScheduling
+
+    config.option.loadscopereorder = False
 
     class ByTurn(LoadScopeScheduling):
         @override

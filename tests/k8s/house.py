@@ -238,7 +238,7 @@ class House:
             "CARREL_KEYS_DIR": str(self.folder / "keys"),
             "KUBECONFIG": str(self._access("hub")),
         }
-        return [sys.executable, "-m", "jupyterhub", "-f", config], told
+        return [sys.executable, "-m", "carrel_hub.hub_process", "-f", config], told
 
     def _scheduler(self) -> tuple[list[str], dict[str, str]]:
         state = self.folder / "scheduler"

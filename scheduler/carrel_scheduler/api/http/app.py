@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from tornado import web
@@ -41,7 +42,13 @@ def make_app(
     identity = JobIdentity(deps.identity, rules.lets_submit, deps.ledger, deps.task_tokens)
     accounts = ServiceAccountIdentity(identity, deps.ledger, deps.clock)
     deps = replace(deps, identity=RightsIdentity(accounts, rules), rules=rules)
-    services = Services.build(deps, openapi.document(operations, deps.prefix), accounts.last_uses)
+
+    @cache
+    def document() -> bytes:
+        """Make the OpenAPI document when it is first asked for: that takes longer than a start."""
+        return openapi.document(operations, deps.prefix)
+
+    services = Services.build(deps, document, accounts.last_uses)
 
     def log_request(handler: web.RequestHandler) -> None:
         if not isinstance(handler, ApiHandler) or handler.operation is None:

@@ -95,7 +95,7 @@ async def workspace_activity(call: Call) -> Answer:
 @Operation("GET", "/openapi.json", access=Access.USER, answers={200: dict})
 async def openapi(call: Call) -> Answer:
     """Answer this API as an OpenAPI 3.1 document."""
-    return Answer(call.services.document)
+    return Answer(call.services.document())
 
 
 @Operation(

@@ -1,5 +1,6 @@
 """The operations without HTTP. One ``Services`` belongs to one application."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from carrel_scheduler.api.dependencies import ApiDependencies
@@ -61,15 +62,17 @@ class Services:
     streams: EventStreams
     metrics: Metrics
     audit: AuditLog
-    document: bytes
+    document: Callable[[], bytes]
 
     @classmethod
-    def build(cls, deps: ApiDependencies, document: bytes, used: LastUses) -> "Services":
+    def build(
+        cls, deps: ApiDependencies, document: Callable[[], bytes], used: LastUses
+    ) -> "Services":
         """The services of one application.
 
         Args:
             deps: what they stand on.
-            document: the OpenAPI document.
+            document: makes the OpenAPI document.
             used: when tokens of service accounts were used last.
         """
         projects, control = Projects(deps), Control(deps.ledger)
