@@ -11,6 +11,7 @@ import aiohttp
 from benchmarks.ports import free_port
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from contract.schedulers import forked_scheduler
 
 PATIENCE_SECONDS = 400.0
 COME = "access:services!service=gateway"
@@ -160,7 +161,7 @@ async def cluster_service(
             "KUBECONFIG": str(kubeconfig),
             **settings,
         }
-        scheduler = SchedulerProcess(state_dir, hub.url, "ada", more=more)
+        scheduler = forked_scheduler(state_dir, hub.url, "ada", more=more)
         scheduler.url = f"http://{address}:{port}/services/carrel"
         scheduler.api = f"{scheduler.url}/api/v1"
         await scheduler.start()

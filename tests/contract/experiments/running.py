@@ -17,6 +17,7 @@ from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel import AsyncClient
 from carrel.models import Workload
 from carrel_schema.answers import TrialOut, Trials
+from contract.schedulers import forked_scheduler
 
 # For a machine many times slower than any that this is likely to run on.
 PATIENCE_SECONDS = 400.0
@@ -126,7 +127,7 @@ async def running(folder: Path, gpus: int) -> AsyncIterator[Lab]:
         StandInHub(accounts) as hub,
         aiohttp.ClientSession(headers={"Authorization": "token ada"}) as session,
     ):
-        scheduler = SchedulerProcess(folder / "state", hub.url, "ada", gpus=gpus)
+        scheduler = forked_scheduler(folder / "state", hub.url, "ada", gpus=gpus)
         await scheduler.start()
         # Where users are kept apart, a task sees only volumes that its user reaches.
         shared = Path(tempfile.mkdtemp(prefix="carrel-sweep-", dir="/var/tmp"))

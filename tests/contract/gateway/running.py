@@ -15,6 +15,7 @@ from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel_hub.gateway.app import running
 from carrel_hub.gateway.settings import Settings
+from contract.schedulers import forked_scheduler
 
 PATIENCE_SECONDS = 240.0
 COME = "access:services!service=gateway"
@@ -125,7 +126,7 @@ async def house(folder: Path, gpus: int = 2) -> AsyncIterator[House]:
     async with StandInHub(accounts()) as hub, aiohttp.ClientSession() as session:
         gateway = free_port()
         told = {"CARREL_GATEWAY_URL": f"http://127.0.0.1:{gateway}/services/gateway"}
-        scheduler = SchedulerProcess(folder, hub.url, "ada", gpus=gpus, more=told)
+        scheduler = forked_scheduler(folder, hub.url, "ada", gpus=gpus, more=told)
         await scheduler.start()
         try:
             async with aiohttp.ClientSession(headers={"Authorization": "token ada"}) as asking:

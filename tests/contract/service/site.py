@@ -10,6 +10,7 @@ import aiohttp
 
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from contract.schedulers import forked_scheduler
 
 PATIENCE_SECONDS = 480.0
 
@@ -90,7 +91,7 @@ async def site(
         StandInHub(accounts) as hub,
         aiohttp.ClientSession(headers={"Authorization": "token ada"}) as session,
     ):
-        scheduler = SchedulerProcess(state_dir, hub.url, "ada", gpus=gpus, more=more)
+        scheduler = forked_scheduler(state_dir, hub.url, "ada", gpus=gpus, more=more)
         await scheduler.start()
         try:
             await scheduler.ready(session)

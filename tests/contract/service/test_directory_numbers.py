@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import Account, StandInHub
 from carrel.client import AsyncClient
 from carrel_scheduler.api.principals.identity import ADMIN, SPAWN, USE
 from carrel_schema.governance.people import PosixIdentity
+from contract.schedulers import forked_scheduler
 from contract.service.test_after import ended, submit
 from contract.service.test_named_secrets import log_of
 from contract.service.test_results_of_cells import PATIENCE_SECONDS
@@ -27,7 +27,7 @@ async def client(tmp_path: Path) -> AsyncIterator[AsyncClient]:
     }
     (tmp_path / "service").mkdir()
     async with StandInHub(accounts) as hub:
-        scheduler = SchedulerProcess(tmp_path / "service", hub.url, "ada")
+        scheduler = forked_scheduler(tmp_path / "service", hub.url, "ada")
         url = scheduler.api.removesuffix("/api/v1")
         async with AsyncClient(url, "ada") as found:
             try:

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from contract.schedulers import forked_scheduler
 
 PATIENCE_SECONDS = 240.0
 Json = dict[str, Any]
@@ -71,7 +72,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         "grace": Account("grace", groups={"project-vision"}),
     }
     async with StandInHub(accounts) as hub, aiohttp.ClientSession() as session:
-        scheduler = SchedulerProcess(tmp_path, hub.url, "ada", gpus=1)
+        scheduler = forked_scheduler(tmp_path, hub.url, "ada", gpus=1)
         await scheduler.start()
         try:
             made = House(scheduler, session)

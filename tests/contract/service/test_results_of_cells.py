@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel.client import AsyncClient
@@ -20,6 +19,7 @@ from carrel.notebook.cell import capture, cell_body
 from carrel.options import RequestFields
 from carrel.results import NoResult
 from carrel_schema.sections import Target
+from contract.schedulers import forked_scheduler
 
 PATIENCE_SECONDS = 240.0
 
@@ -30,7 +30,7 @@ async def client(tmp_path: Path) -> AsyncIterator[AsyncClient]:
     accounts = {"ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
     (tmp_path / "service").mkdir()
     async with StandInHub(accounts) as hub:
-        scheduler = SchedulerProcess(tmp_path / "service", hub.url, "ada")
+        scheduler = forked_scheduler(tmp_path / "service", hub.url, "ada")
         url = scheduler.api.removesuffix("/api/v1")
         async with AsyncClient(url, "ada") as found:
             try:

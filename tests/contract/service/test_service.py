@@ -14,6 +14,7 @@ import pytest
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from contract.postgresql import PostgreSQL, postgresql
+from contract.schedulers import forked_scheduler
 
 __all__ = ["postgresql"]
 
@@ -110,7 +111,7 @@ async def test_a_job_lives_through_a_kill_of_the_scheduler(
         url = server.new_database()
     accounts = {"ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
     async with StandInHub(accounts) as hub:
-        scheduler = SchedulerProcess(tmp_path, hub.url, "ada", database_url=url)
+        scheduler = forked_scheduler(tmp_path, hub.url, "ada", database_url=url)
         try:
             await walk(scheduler, session)
         finally:
