@@ -122,6 +122,7 @@ def job(uid: str, **facts: Any) -> Falsify:
         (column("victim", "i", 1), {"job_columns_equal_recount"}),
         (column("victim", "j", -1), {"job_columns_equal_recount"}),
         (column("victim", "s", 1), {"job_columns_equal_recount"}),
+        (lambda s: s.tasks.victims.clear(), {"victims_equal_recount"}),
         (lambda s: s.jobs.gpu.__setitem__(s.job("j").slot, 1), {"job_columns_equal_recount"}),
         (lambda s: s.jobs.since.__setitem__(s.job("j").slot, 9.0), {"job_columns_equal_recount"}),
         (lambda s: s.jobs.queue.__setitem__(s.job("q").slot, 0), {"job_columns_equal_recount"}),

@@ -1,5 +1,6 @@
 """Columns lie side by side: as long as each other, with every slot in use or spare, never both."""
 
+import random
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from carrel_scheduler.core.events import (
     TaskReleasing,
     WorkloadRemoved,
 )
+from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.work.tasks import PreemptibleUsage, TaskColumns
 from unit.core.situations import asking, node, queue, running, state_of, training
 
 
@@ -90,7 +93,7 @@ def test_a_task_that_ends_leaves_an_empty_row() -> None:
     state = state_of(node("n", 2), queue("a"), *running(training("x", "a"), "n", 1, at=3.0))
     (row,) = state.job("x").rows.values()
     assert int(state.tasks.victim[row]) == state.queues.slots["a"]
-    assert state.tasks.victims == {state.queues.slots["a"]: {50: 1}}
+    assert state.tasks.victims == {state.queues.slots["a"]: {50: (1, 1000, 1000, 1024)}}
     state.apply(TaskReleasing("x", 0))
     assert int(state.tasks.victim[row]) == -1
     assert state.tasks.victims == {}
@@ -130,3 +133,27 @@ def test_tasks_that_were_listed_hold_what_those_told_one_by_one_hold() -> None:
         ]
         assert state.tasks.mask[rows].tolist() == [0, 1, 6, 0, 8, 48]
         assert [state.tasks.footprint(row).devices for row in rows] == list(devices)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_queues_could_give_on_nodes_follows_every_change(seed: int) -> None:
+    """Sums of many queues are kept from one question to the next: they equal a new count."""
+    rng, tasks, queues, nodes = random.Random(seed), TaskColumns(), 40, 6
+    assert tasks.preemptible_usage.of(np.ones(queues, np.bool_), nodes).shape == (2, nodes)
+    rows: list[int] = []
+    asked = np.ones(queues, np.bool_)
+    for _ in range(120):
+        for _ in range(rng.randrange(4)):
+            place = Footprint(rng.randrange(nodes), (0, 1), 500, (rng.randrange(9), 1))
+            row = tasks.put(place, cls=0, job=0, index=0, victim=-1, priority=50)
+            tasks.set_victim(row, rng.randrange(-1, queues))
+            rows.append(row)
+        if rows and rng.random() < 0.5:
+            tasks.drop(rows.pop(rng.randrange(len(rows))))
+        if rows:
+            tasks.set_victim(rng.choice(rows), rng.randrange(-1, queues))
+        asked[rng.randrange(queues)] ^= True
+        few = np.arange(queues) == rng.randrange(queues)
+        for mask in (asked, few, rng.choice([asked, ~asked])):
+            counted = PreemptibleUsage(tasks).of(mask, nodes)
+            assert tasks.preemptible_usage.of(mask, nodes).tolist() == counted.tolist()

@@ -5,7 +5,7 @@ it did not ask for this" is a minimum over the others. Resources are numbered as
 1 CPU, 2 memory), then extended ones: the host row plus one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -37,6 +37,10 @@ class CapacityView(Enum):
     """All of the nodes that take new work, if nobody held anything."""
     WHOLE = auto()
     """All that there is, broken, drained and switched off too."""
+
+
+LASTING = (CapacityView.EMPTY, CapacityView.WHOLE)
+"""What changes with the nodes only."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,9 +77,19 @@ class CapacityViews:
         classes: Classes,
         eligible: Eligible,
         free: FreeCapacity | None = None,
+        lasting: "Callable[[], CapacityViews] | None" = None,
     ) -> None:
-        """``free``: of the cycle; without it only the views ``EMPTY`` and ``WHOLE`` work."""
+        """Nothing is computed before it is asked for.
+
+        Args:
+            nodes: the nodes.
+            classes: of tasks.
+            eligible: which nodes will do for whom.
+            free: of the cycle; without it only the views ``EMPTY`` and ``WHOLE`` work.
+            lasting: these two views of the same nodes, where they outlast the cycle.
+        """
         self._nodes, self._classes, self._eligible, self._free = nodes, classes, eligible, free
+        self._lasting = lasting
         self._layers: dict[CapacityView, Layer] = {}
         self._parts: dict[tuple[CapacityView, int], FitCounts] = {}
         self._totals: dict[tuple[CapacityView, int, tuple[int, ...] | None], int] = {}
@@ -91,6 +105,8 @@ class CapacityViews:
 
     def layer(self, view: CapacityView) -> Layer:
         """The free in a view."""
+        if self._lasting is not None and view in LASTING:
+            return self._lasting().layer(view)
         view = self._plain(view)
         found = self._layers.get(view)
         if found is None:
@@ -99,6 +115,8 @@ class CapacityViews:
 
     def parts(self, view: CapacityView, cls: int) -> FitCounts:
         """Counts of one class in one view, by resource; computed on first use."""
+        if self._lasting is not None and view in LASTING:
+            return self._lasting().parts(view, cls)
         key = (self._plain(view), cls)
         found = self._parts.get(key)
         if found is None:
@@ -107,6 +125,8 @@ class CapacityViews:
 
     def total(self, view: CapacityView, cls: int, resources: tuple[int, ...] | None = None) -> int:
         """How many tasks of a class fit on all nodes, counting only these resources."""
+        if self._lasting is not None and view in LASTING:
+            return self._lasting().total(view, cls, resources)
         key = (self._plain(view), cls, resources)
         found = self._totals.get(key)
         if found is None:

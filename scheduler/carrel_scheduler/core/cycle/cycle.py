@@ -53,9 +53,6 @@ Not in a cluster of at most ``SMALL_CLUSTER`` tasks, and not for moves, which ev
 SMALL_CLUSTER = 2000
 """So many placed tasks are looked at as a whole."""
 
-SumsBelow = list[tuple[int, Triple]]
-"""Priorities, ascending, and what all lower ones hold."""
-
 
 @dataclass(frozen=True, slots=True)
 class FailedInCycle:
@@ -81,8 +78,6 @@ class Cycle:
         starving: see ``starving``; ``None`` before the first look.
         failed_searches: searches of this cycle that failed, by what was asked.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
-        victims_by_priority: queue -> rows of its tasks that could be evicted as the cycle began,
-            and their sums.
         places_of_victims: queue -> what it held and its ``victim_key`` then.
     """
 
@@ -107,7 +102,6 @@ class Cycle:
         self.failed_searches: dict[tuple[object, ...], FailedInCycle] = {}
         self.starving: tuple[Job, ...] | None = None
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        self.victims_by_priority: dict[int, tuple[Counts, SumsBelow]] = {}
         self._preemptible: dict[bytes, tuple[Counts, Counts]] = {}
         self._given: tuple[int, dict[int, Triple]] = (0, {})
         self._lowest: tuple[int, Counts | None] = (0, None)

@@ -8,6 +8,7 @@ queue that is shared between its users, only work of a user who holds least of t
 Reserved capacity stands idle, so few starve at a time, the oldest first.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 
@@ -51,21 +52,25 @@ def starving(cycle: Cycle) -> tuple[Job, ...]:
 
 def has_waited_long(cycle: Cycle, job: Job) -> bool:
     """Whether a job has waited longer than the patience of its queue."""
-    queues = np.array([job.queue])
-    patience = cycle.queue_usage.table.patience_s(queues, cycle.settings.patience_s)
-    return bool(cycle.waited_s(job) > patience[0])
+    patience = cycle.queue_usage.table.patience.item(job.queue)
+    if math.isnan(patience):
+        patience = cycle.settings.patience_s
+    return cycle.waited_s(job) > patience
 
 
 def held_back(cycle: Cycle, rows: Counts) -> Bools:
     """(r,) whether the jobs of these waiting rows wait for one who starves in their queue."""
     waiting = cycle.state.waiting
     found = np.zeros(len(rows), np.bool_)
+    queues = waiting.queue.take(rows)
     for job in starving(cycle):
+        places = (queues == job.queue).nonzero()[0]
+        if not len(places):
+            continue
         cycle.sync()
         if _fits(job, cycle.state.capacity.total):
             continue
         mine = job.waiting.id if job.waiting is not None else -1
-        places = (waiting.queue.take(rows) == job.queue).nonzero()[0]
         some = rows.take(places)
         priority, spec = waiting.priority.take(some), job.spec
         later = _served_later(cycle, job, some, waiting.since.take(some) > spec.created_at)
@@ -131,18 +136,21 @@ def _starving(cycle: Cycle) -> tuple[Job, ...]:
 
 def _late_rows(cycle: Cycle) -> Counts:
     """Rows of large work that has waited too long and is next in its queue; oldest first."""
-    waiting = cycle.state.waiting
+    waiting, slots = cycle.state.waiting, len(cycle.queue_usage.used)
     rows = waiting.used()
-    large = (waiting.demand[0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
-    patience = cycle.queue_usage.table.patience_s(
-        waiting.queue.take(rows), cycle.settings.patience_s
-    )
-    late = large & (waiting.since.take(rows) + patience < cycle.now)
+    patience = cycle.queue_usage.table.patience_s(np.arange(slots), cycle.settings.patience_s)
+    queues = waiting.queue.take(rows)
+    late = waiting.since.take(rows) + patience.take(queues) < cycle.now
+    late &= (waiting.demand[0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
     if not late.any():
         return rows[:0]
+    concerned = np.zeros(slots, np.bool_)
+    concerned[queues.compress(late)] = True
+    there = concerned.take(queues)
+    rows, late = rows.compress(there), late.compress(there)
     possible = ~rows_over_limit(cycle, rows, for_ever=True)
     rows, every = rows[late & possible], rows[possible]
-    highest = np.full(len(cycle.queue_usage.used), -LARGEST, np.int64)
+    highest = np.full(slots, -LARGEST, np.int64)
     np.maximum.at(highest, waiting.queue.take(every), waiting.priority.take(every))
     rows = rows[waiting.priority.take(rows) == highest.take(waiting.queue.take(rows))]
     rows = _of_least_users(cycle, rows, every)

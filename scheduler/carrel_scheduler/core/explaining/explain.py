@@ -8,12 +8,14 @@ for.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from carrel_scheduler.core.capacity.views import GPU, CapacityView, CapacityViews
 from carrel_scheduler.core.explaining import group_limits
 from carrel_scheduler.core.explaining.holders import Holders, held_places
 from carrel_scheduler.core.explaining.impossible import (
+    all_nodes,
     on_nodes,
     on_rules,
     resource_name,
@@ -107,7 +109,13 @@ class Explainer:
 
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle, state = cycle, cycle.state
-        self._views = CapacityViews(state.nodes, state.classes, state.eligible, cycle.free_capacity)
+        self._views = CapacityViews(
+            state.nodes,
+            state.classes,
+            state.eligible,
+            cycle.free_capacity,
+            lasting=partial(all_nodes, state),
+        )
         self._holders = Holders(cycle)
         self._reclaimable = Reclaimable(cycle)
         self._shortage = Shortage(cycle, self._views, self._holders, self._reclaimable)

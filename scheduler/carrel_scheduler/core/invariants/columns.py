@@ -5,13 +5,14 @@ that deciding need not count.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import numpy as np
 
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import Outcome, Preemptibility
 from carrel_scheduler.core.invariants.recount import (
+    TaskAllocation,
     Uses,
     all_held,
     core_of,
@@ -26,6 +27,7 @@ from carrel_scheduler.core.nodes.nodes import empty_slots_of
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import MILLI, added
 from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.tasks import Victims
 
 
 def layers_equal_recount(state: Columns) -> list[str]:
@@ -147,11 +149,31 @@ def job_columns_equal_recount(state: Columns) -> list[str]:
         if int(state.jobs.queue[job.slot]) != job.queue or state.jobs.at(job.slot) is not job:
             found.append(f"the slot of {job.uid} is somebody else's")
         for one in held:
-            free = job.spec.preemptible is not Preemptibility.NO and one.index not in core
-            victim = job.queue if free and not one.stopping else -1
+            victim = job.queue if _is_victim(job, one, core) else -1
             if int(state.tasks.victim[one.row]) != victim:
                 found.append(f"{one.name} is a possible victim, or not, differently")
     return found
+
+
+def victims_equal_recount(state: Columns) -> list[str]:
+    """How many tasks may be evicted of each queue and priority, and what they hold."""
+    counted: dict[int, dict[int, Victims]] = {}
+    for job in jobs_of(state):
+        core, by_priority = core_of(job), counted.setdefault(job.queue, {})
+        for one in held_by(state, job):
+            if _is_victim(job, one, core):
+                tasks, *held = by_priority.get(job.spec.priority, (0, 0, 0, 0))
+                gpu, cpu, memory = map(sum, zip(held, one.place.amounts, strict=True))
+                by_priority[job.spec.priority] = tasks + 1, gpu, cpu, memory
+    counted = {queue: victims for queue, victims in counted.items() if victims}
+    kept = state.tasks.victims
+    return [] if kept == counted else [f"by queue {kept}, counted {counted}"]
+
+
+def _is_victim(job: Job, one: TaskAllocation, core: Container[int]) -> bool:
+    """Whether a task of a job may be evicted; ``core``: the members of it that may not."""
+    free = job.spec.preemptible is not Preemptibility.NO and one.index not in core
+    return free and not one.stopping
 
 
 def class_counts_equal_recount(state: Columns) -> list[str]:
@@ -188,6 +210,7 @@ BOOKS: tuple[Callable[[Columns], list[str]], ...] = (
     indexes_equal_recount,
     waiting_rows_are_equal,
     job_columns_equal_recount,
+    victims_equal_recount,
     class_counts_equal_recount,
     capacity_rows_equal_recount,
 )

@@ -15,13 +15,15 @@ keeps: for the lowest priority of a queue that is beyond it itself, nothing coun
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from carrel_scheduler.core.cycle.cycle import Cycle, SumsBelow
-from carrel_scheduler.core.layers import LARGEST, Counts
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.layers import LARGEST
 from carrel_scheduler.core.queues.rules import RESOURCES, RuleTable
 from carrel_scheduler.core.resources import Triple
+from carrel_scheduler.core.work.tasks import Victims
 
+SumsBelow = list[tuple[int, Triple]]
+"""Priorities, ascending, and what all lower ones hold."""
+NONE_GONE: Victims = (0, 0, 0, 0)
 Amounts = Callable[[int], Triple]
 """By the slot of a queue."""
 
@@ -51,23 +53,20 @@ class PriorityGuarantees:
 
     def _sums_below(self, leaf: int) -> SumsBelow:
         """The priorities of a queue's victims, ascending, and what all lower ones hold."""
-        cycle = self._cycle
-        known = cycle.victims_by_priority.get(leaf)
-        if known is None:
-            rows = np.flatnonzero(cycle.state.tasks.victim == leaf)
-            known = cycle.victims_by_priority[leaf] = rows, self._sums_of(rows)
-        rows, sums = known
-        gone = cycle.moves.evicted.take(rows)
-        return self._sums_of(rows.compress(~gone)) if gone.any() else sums
-
-    def _sums_of(self, rows: Counts) -> SumsBelow:
-        """The priorities of these tasks, ascending, and what all lower ones hold."""
-        tasks = self._cycle.state.tasks
-        kinds, which = np.unique(tasks.priority.take(rows), return_inverse=True)
-        held = (tasks.gpu_of(rows), tasks.host[0].take(rows), tasks.host[1].take(rows))
-        sums = [np.bincount(which, amounts, len(kinds)).astype(np.int64) for amounts in held]
-        below = [(amounts.cumsum() - amounts).tolist() for amounts in sums]
-        return list(zip(kinds.tolist(), zip(*below, strict=True), strict=True))
+        tasks, evicted = self._cycle.state.tasks, self._cycle.moves.evicted.nonzero()[0]
+        gone: dict[tuple[int, int], Victims] = {}
+        if len(evicted):
+            gone = tasks.victims_of(evicted.compress(tasks.victim.take(evicted) == leaf))
+        found: SumsBelow = []
+        gpu = cpu = memory = 0
+        for priority, there in sorted(tasks.victims.get(leaf, {}).items()):
+            less = gone.get((leaf, priority), NONE_GONE)
+            if there[0] > less[0]:
+                found.append((priority, (gpu, cpu, memory)))
+                gpu += there[1] - less[1]
+                cpu += there[2] - less[2]
+                memory += there[3] - less[3]
+        return found
 
 
 def _is_covered(

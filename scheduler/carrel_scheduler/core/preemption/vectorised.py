@@ -81,6 +81,8 @@ def budgets_of(
 
 def _strict(cycle: Cycle, budgets: Budgets) -> Budgets:
     """``Budgets.by_excess`` for the tasks that there are."""
+    if not (budgets.most < NO_BOUND).any():
+        return budgets
     tasks = cycle.state.tasks
     gpus = tasks.share * np.bitwise_count(tasks.mask) + tasks.counted
     return budgets.by_excess((gpus.max(initial=0), *tasks.host[:2].max(axis=1, initial=0)))

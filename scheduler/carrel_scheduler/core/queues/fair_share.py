@@ -15,9 +15,12 @@ changed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.queues.queues import QueueColumns
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, RuleTable
 from carrel_scheduler.core.resources import MILLI, NONE, Triple
@@ -146,13 +149,11 @@ KnownKeys = dict[int, tuple[tuple[object, ...], tuple[int, ...]]]
 
 @dataclass(slots=True)
 class Family:
-    """The children of one parent, with the inputs of their last division."""
+    """The children of one parent, and what was last divided among them."""
 
     slots: tuple[int, ...]
     resources: tuple[SiblingQueues, SiblingQueues, SiblingQueues]
     total: Triple | None = None
-    demand: list[Row] = field(default_factory=list)
-    usage: list[Row] = field(default_factory=list)
 
 
 class Division:
@@ -171,6 +172,7 @@ class Division:
         self._k = usage_factor
         self._table: RuleTable | None = None
         self._total: Triple = NONE
+        self._inputs: Counts | None = None
         self._families: dict[int, Family] = {}
         self.known: KnownKeys = {}
         self.fair: list[Triple] = []
@@ -182,41 +184,36 @@ class Division:
         table = columns.table
         if table is not self._table or total != self._total:
             self._start(table, total)
-        demand: list[Row] = (columns.used + columns.waiting).tolist()
-        usage: list[Row] = columns.usage.tolist() if self._k else []
-        open_families = [(-1, total)]
-        while open_families:
-            parent, share = open_families.pop()
-            family = self._families[parent]
-            if self._changed(family, share, demand, usage):
-                self._divide(family)
-            open_families += [
-                (slot, self.fair[slot]) for slot in family.slots if slot in self._families
-            ]
+        inputs = columns.used + columns.waiting
+        if self._k:
+            inputs = np.hstack([inputs, columns.usage])
+        above: set[int] = set()
+        if self._inputs is not None:
+            changed = (inputs != self._inputs).any(axis=1).nonzero()[0]
+            above.update(map(table.parent.__getitem__, changed.tolist()))
+        self._inputs = inputs
+        for parent, family in self._families.items():
+            share = total if parent < 0 else self.fair[parent]
+            if parent in above or family.total != share:
+                family.total = share
+                self._divide(family, inputs)
 
     def _start(self, table: RuleTable, total: Triple) -> None:
-        self._table, self._total = table, total
-        self._families = {-1: _family(table, table.tops, total)}
-        for slot, children in enumerate(table.children):
-            if children:
+        self._table, self._total, self._inputs = table, total, None
+        self._families, below = {-1: _family(table, table.tops, total)}, list(table.tops)
+        for slot in below:
+            if children := table.children[slot]:
                 self._families[slot] = _family(table, children, total)
+                below += children
         self.known = {}
         self.fair, self.allocatable, self.measure = ([NONE] * len(table.names) for _ in range(3))
 
-    def _changed(self, family: Family, total: Triple, demand: list[Row], usage: list[Row]) -> bool:
-        """Note the inputs of a family; whether any differs from the last time."""
-        wants = [demand[slot] for slot in family.slots]
-        past = [usage[slot] for slot in family.slots] if usage else []
-        if family.total == total and family.demand == wants and family.usage == past:
-            return False
-        family.total, family.demand, family.usage = total, wants, past
-        return True
-
-    def _divide(self, family: Family) -> None:
+    def _divide(self, family: Family, inputs: Counts) -> None:
         if not family.slots:
             return
         total = family.total or NONE
-        demand, past = list(zip(*family.demand, strict=True)), list(zip(*family.usage, strict=True))
+        rows: list[Row] = inputs.take(family.slots, 0).T.tolist()
+        demand, past = rows[: len(UNITS)], rows[len(UNITS) :]
         fair: list[Row] = []
         keeps: list[Row] = []
         measure: list[Row] = []
@@ -233,7 +230,7 @@ class Division:
             for slot, row in zip(family.slots, zip(*columns, strict=True), strict=True):
                 by_slot[slot] = row
 
-    def _past(self, usage: list[tuple[int, ...]], resource: int) -> Past:
+    def _past(self, usage: list[Row], resource: int) -> Past:
         return Past(usage[resource], self._k) if self._k else NO_PAST
 
 

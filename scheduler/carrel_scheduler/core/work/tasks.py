@@ -5,7 +5,6 @@ What a task takes beside its devices follows from its class. A row belongs to on
 and queue the sum of what preemptible tasks hold, so that a preemptor need not look at all tasks.
 """
 
-from collections import Counter
 from functools import lru_cache
 
 import numpy as np
@@ -18,7 +17,12 @@ _OTHERS = ("priority", "stopping", "stuck")
 
 
 COLUMNS = 256
+FEW_COLUMNS = 8
+"""Sums over so many columns are not kept."""
 GPU, CPU = 0, 1
+
+Victims = tuple[int, int, int, int]
+"""A number of tasks, and the GPU thousandths, millicores and MiB that they hold together."""
 
 
 class PreemptibleUsage:
@@ -47,6 +51,8 @@ class PreemptibleUsage:
         ):
             sums = np.bincount(spot, amount, COLUMNS * width).astype(np.int32)
             self._held[kind] = sums.reshape(COLUMNS, width)
+        self._summed: Bools = np.zeros(COLUMNS, np.bool_)
+        self._sums: npt.NDArray[np.int32] = np.zeros((2, width), np.int32)
 
     def enter(self, row: int, node: int) -> None:
         """A task came to a node."""
@@ -63,15 +69,34 @@ class PreemptibleUsage:
         column = queue % COLUMNS
         self._held[GPU, column, node] += gpu
         self._held[CPU, column, node] += cpu
+        if self._summed.item(column):
+            self._sums[GPU, node] += gpu
+            self._sums[CPU, node] += cpu
 
     def of(self, queues: Bools, nodes: int) -> Counts:
         """(2, N) thousandths of GPUs and millicores that these queues, (Q,), could give at most."""
         found = np.zeros((2, nodes), np.int64)
-        columns = np.unique(np.flatnonzero(queues) % COLUMNS)
+        asked = np.zeros(COLUMNS, np.bool_)
+        asked[queues.nonzero()[0] % COLUMNS] = True
         width = min(nodes, self._held.shape[2])
-        if len(columns):
-            found[:, :width] = self._held[:, columns, :width].sum(axis=1, dtype=np.int32)
+        if np.count_nonzero(asked) > FEW_COLUMNS:
+            found[:, :width] = self._sum(asked)[:, :width]
+        else:
+            for column in asked.nonzero()[0].tolist():
+                found[:, :width] += self._held[:, column, :width]
         return found
+
+    def _sum(self, columns: Bools) -> npt.NDArray[np.int32]:
+        """(2, width) the sum of these columns, (COLUMNS,), from that of the last ones asked for."""
+        more, less = columns & ~self._summed, self._summed & ~columns
+        if np.count_nonzero(more | less) < np.count_nonzero(columns):
+            for kind in (GPU, CPU):
+                self._sums[kind] += self._held[kind, more].sum(axis=0, dtype=np.int32)
+                self._sums[kind] -= self._held[kind, less].sum(axis=0, dtype=np.int32)
+        else:
+            self._sums = self._held[:, columns].sum(axis=1, dtype=np.int32)
+        self._summed = columns
+        return self._sums
 
     def on(self, nodes: Counts) -> Counts:
         """Rows of the tasks on these nodes, ascending."""
@@ -83,6 +108,7 @@ class PreemptibleUsage:
         self.rows += [[] for _ in range(nodes - len(self.rows))]
         held = np.zeros((2, COLUMNS, nodes), np.int32)
         held[:, :, : self._held.shape[2]] = self._held
+        self._sums = np.pad(self._sums, ((0, 0), (0, nodes - self._sums.shape[1])))
         self._held = held
 
 
@@ -99,8 +125,9 @@ class TaskColumns:
         victim: (T,) slot of the queue while the task may be evicted (preemptible and not stopping
             already), else -1.
         priority: (T,) of its workload.
-        victims: slot of a queue -> priority -> how many tasks may be evicted; none where empty.
-        victims_in_all: the sum of these.
+        victims: slot of a queue -> priority -> how many tasks may be evicted, and what they hold
+            together; none where empty.
+        victims_in_all: how many these are.
         stopping: (T,) it is terminating and still holds its allocation; stuck: (T,) it did not
             end in time.
     """
@@ -120,7 +147,7 @@ class TaskColumns:
         self.stopping: Bools = np.zeros(0, np.bool_)
         self.stuck: Bools = np.zeros(0, np.bool_)
         self.hosts: dict[int, tuple[int, ...]] = {}
-        self.victims: dict[int, dict[int, int]] = {}
+        self.victims: dict[int, dict[int, Victims]] = {}
         self.victims_in_all = 0
         self._spare: list[int] = []
         self._usage: PreemptibleUsage | None = None
@@ -175,41 +202,48 @@ class TaskColumns:
         self.host[0, at] = [hosts[one][0] for one in cls]
         self.host[1, at] = [hosts[one][1] for one in cls]
         self.hosts |= {one: hosts[one] for one in hosts if one not in self.hosts}
-        pairs = zip(columns["victim"].tolist(), columns["priority"].tolist(), strict=True)
-        for (queue, priority), tasks in Counter(pairs).items():
-            if queue != NOBODY:
-                self._count_victim(queue, priority, tasks)
+        for (queue, priority), victims in self.victims_of(at).items():
+            self._count_victim(queue, priority, victims)
         return rows
+
+    def victims_of(self, rows: Counts) -> dict[tuple[int, int], Victims]:
+        """Those of these tasks that may be evicted, by slot of their queue and by priority."""
+        rows = rows.compress(self.victim.take(rows) != NOBODY)
+        if not len(rows):
+            return {}
+        pairs = np.stack([self.victim.take(rows), self.priority.take(rows)])
+        kinds, which, tasks = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
+        amounts = (self.gpu_of(rows), self.host[0].take(rows), self.host[1].take(rows))
+        held = [np.bincount(which, amount).astype(np.int64).tolist() for amount in amounts]
+        victims = zip(tasks.tolist(), *held, strict=True)
+        return dict(zip(zip(*kinds.tolist(), strict=True), victims, strict=True))
 
     def set_victim(self, row: int, queue: int) -> None:
         """Set whether a task may be evicted: the slot of its queue, or ``NOBODY``."""
         before = self.victim.item(row)
         if before == queue:
             return
-        priority = self.priority.item(row)
-        if before != NOBODY:
-            self._count_victim(before, priority, -1)
-        if queue != NOBODY:
-            self._count_victim(queue, priority, 1)
+        priority, cpu = self.priority.item(row), self.host.item(0, row)
+        gpu = self.share.item(row) * self.mask.item(row).bit_count() + self.counted.item(row)
+        for slot, sign in ((before, -1), (queue, 1)):
+            if slot != NOBODY:
+                held = sign * gpu, sign * cpu, sign * self.host.item(1, row)
+                self._count_victim(slot, priority, (sign, *held))
+                if self._usage is not None:
+                    self._usage.add(slot, self.node.item(row), sign * gpu, sign * cpu)
         self.victim[row] = queue
-        if self._usage is not None:
-            self._count_preemptible(row, before, -1)
-            self._count_preemptible(row, queue, 1)
 
-    def _count_preemptible(self, row: int, queue: int, sign: int) -> None:
-        if queue != NOBODY and self._usage is not None:
-            gpu = self.share.item(row) * self.mask.item(row).bit_count() + self.counted.item(row)
-            node, cpu = self.node.item(row), self.host.item(0, row)
-            self._usage.add(queue, node, sign * gpu, sign * cpu)
-
-    def _count_victim(self, queue: int, priority: int, change: int) -> None:
-        self.victims_in_all += change
-        counts = self.victims.setdefault(queue, {})
-        counts[priority] = counts.get(priority, 0) + change
-        if not counts[priority]:
-            del counts[priority]
-            if not counts:
-                del self.victims[queue]
+    def _count_victim(self, queue: int, priority: int, more: Victims) -> None:
+        self.victims_in_all += more[0]
+        of_queue = self.victims.setdefault(queue, {})
+        tasks, gpu, cpu, memory = of_queue.get(priority, (0, 0, 0, 0))
+        if tasks + more[0]:
+            now = tasks + more[0], gpu + more[1], cpu + more[2], memory + more[3]
+            of_queue[priority] = now
+            return
+        del of_queue[priority]
+        if not of_queue:
+            del self.victims[queue]
 
     def drop(self, row: int) -> None:
         """Forget a task."""
