@@ -196,9 +196,9 @@ def test_only_what_changed_is_divided_anew(monkeypatch: pytest.MonkeyPatch) -> N
     division, divided = Division(), []
     run = Division._divide
 
-    def noted(self: Division, family: Any) -> None:
+    def noted(self: Division, family: Any, inputs: Any) -> None:
         divided.append(family.slots)
-        run(self, family)
+        run(self, family, inputs)
 
     monkeypatch.setattr(Division, "_divide", noted)
     total = gpus(8, *TOTAL_HOST)
