@@ -180,7 +180,7 @@ def test_the_department_s_administrator_writes_a_policy_and_a_template(
 
 def test_the_researcher_is_told_the_rule_and_works_by_the_template(ada: Page, stack: Stack) -> None:
     ada.goto(f"{stack.url}{CONSOLE}submit?project=vision")
-    expect(ada.locator("#gpus-note")).to_contain_text("At most 1, says policy `small`")
+    expect(ada.locator("#gpus-note")).to_contain_text("At most 1, says policy small")
     assert ada.locator("#priority").is_disabled()
     ada.fill("#gpus", "3")
     ada.fill("#command", "sleep 300")

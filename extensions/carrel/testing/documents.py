@@ -269,5 +269,6 @@ class DocumentRoutes(Routes):
         return web.json_response(self._state.usage_facts)
 
     async def _effective(self, request: web.Request) -> web.Response:
-        found = {"project": request.query["project"], "rules": self._state.effective_rules}
-        return web.json_response(found)
+        project = request.query["project"]
+        rules = self._state.effective_rules | self._state.project_rules.get(project, {})
+        return web.json_response({"project": project, "rules": rules})

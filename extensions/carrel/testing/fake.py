@@ -206,6 +206,11 @@ class FakeScheduler:
         return self._state.effective_rules
 
     @property
+    def project_rules(self) -> dict[str, Json]:
+        """What it answers that policies say of the work of a project, instead; change it."""
+        return self._state.project_rules
+
+    @property
     def requests(self) -> list[tuple[str, str]]:
         """The requests so far."""
         return self._do(lambda: list(self._server.requests))

@@ -87,6 +87,7 @@ class SchedulerState:
         self.directory_groups: dict[str, Json] = {}
         self.directory_groups_away = False
         self.effective_rules: Json = {}
+        self.project_rules: dict[str, Json] = {}
         self.usage_facts: Json = {}
         self.audit: list[Json] = []
         self.audit_settings: Json = {"retention_days": None, "syslog": ""}

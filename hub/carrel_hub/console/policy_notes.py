@@ -43,6 +43,18 @@ def fill(form: Form, notes: Mapping[str, PolicyNote]) -> None:
     form.values |= {flag: note.first for flag, note in notes.items() if note.first}
 
 
+def refill(form: Form, before: Mapping[str, PolicyNote], notes: Mapping[str, PolicyNote]) -> None:
+    """Fill in another project's defaults where nobody changed those of the project before."""
+    for flag in before.keys() | notes.keys():
+        old, first = before.get(flag, PolicyNote("")), notes.get(flag, PolicyNote("")).first
+        if (
+            old.locked
+            or form.value(flag) == old.first
+            or (old.first == "yes" and form.checked(flag))
+        ):
+            form.values[flag] = first
+
+
 def fill_locked(form: Form, notes: Mapping[str, PolicyNote]) -> None:
     """Fill locked fields, which browsers do not send, and which no template changes."""
     form.values |= {flag: note.first for flag, note in notes.items() if note.locked}

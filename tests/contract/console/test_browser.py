@@ -286,3 +286,20 @@ async def test_the_columns_of_projects_are_a_choice_that_the_browser_keeps(
     await page.get_by_text("Columns", exact=True).click()
     await page.get_by_label("GPU limit", exact=True).uncheck()
     await expect(limit).to_be_hidden()
+
+
+async def test_the_form_follows_the_project_that_is_chosen(chrome: Browser, site: Site) -> None:
+    bound = {"policy": "small", "scope": "project/vision", "message": "", "value": 2.0}
+    site.scheduler.project_rules["vision"] = {"gpus": {"locked": bound}}
+    site.scheduler.project_rules["speech"] = {"gpus": {"default": bound | {"value": 1.0}}}
+    page = await opened(chrome, site, "submit?kind=training&project=vision", "cyd")
+    errors = complaints(page)
+    gpus = page.locator("#gpus")
+    await expect(gpus).to_be_disabled()
+    await page.fill("#command", "python train.py")
+    await page.select_option("#project", "speech")
+    await expect(gpus).to_have_value("1")
+    await expect(gpus).to_be_enabled()
+    await expect(page.locator("#command")).to_have_value("python train.py")
+    await expect(page.locator("#forecast")).to_contain_text("speech")
+    assert errors == []

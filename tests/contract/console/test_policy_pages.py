@@ -81,12 +81,37 @@ async def test_the_form_shows_rules_first_values_and_locked_fields(
         }
     )
     page = await ada.get("submit?kind=training")
-    assert "At most 2, says policy `small` of platform. Ask Grace." in page.words
-    assert "Fixed at 2G, says policy `tight` of platform." in page.words
+    assert "At most 2, says policy small of platform. Ask Grace." in page.words
+    assert "Fixed at 2G, says policy <b>tight</b> of platform." in page.text
     gpus = page.text.partition('<input id="gpus"')[2].partition(">")[0]
     memory = page.text.partition('<input id="memory"')[2].partition(">")[0]
     assert ('value="2"' in gpus, "disabled" in gpus) == (True, False)
     assert ('value="2G"' in memory, "disabled" in memory) == (True, True)
+
+
+async def test_another_project_has_its_own_defaults_and_locked_fields(
+    site: Site, ada: Visitor
+) -> None:
+    default = {"default": BOUND | {"value": 2.0}}
+    site.scheduler.project_rules["vision"] = {
+        "gpus": default,
+        "time_limit_seconds": default | {"default": BOUND | {"value": 3600.0}},
+        "memory_bytes": {"locked": BOUND | {"value": 2**31}},
+    }
+    site.scheduler.project_rules["speech"] = {"gpus": {"default": BOUND | {"value": 1.0}}}
+    typed = {"kind": "training", "project": "speech", "filled-for": "vision", "action": "check"}
+    page = await ada.post("submit", typed | {"gpus": "2", "time-limit": "7h"})
+    fields = {
+        name: page.text.partition(f'<input id="{name}"')[2].partition(">")[0]
+        for name in ("gpus", "memory", "time-limit")
+    }
+    assert 'value="1"' in fields["gpus"], "the default of the other project"
+    assert ('value=""' in fields["memory"], "disabled" in fields["memory"]) == (True, False)
+    assert 'value="7h"' in fields["time-limit"], "what was typed stays"
+    assert 'name="filled-for" value="speech"' in page.text
+    again = await ada.post("submit", typed | {"filled-for": "speech", "gpus": ""})
+    gpus = again.text.partition('<input id="gpus"')[2].partition(">")[0]
+    assert 'value=""' in gpus, "who emptied a field of this project left it empty"
 
 
 async def test_a_form_is_saved_as_a_template_and_filled_from_it(site: Site, ada: Visitor) -> None:

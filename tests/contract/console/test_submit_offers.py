@@ -134,9 +134,9 @@ async def test_assets_that_policies_name_are_filled_in_with_the_reason(
     }
     page = await ada.get("submit?project=vision")
     assert re.search(r'<option value="half" selected>', page.text)
-    assert "Filled in with half, says policy `usual` of platform." in page.words
+    assert "Filled in with half, says policy usual of platform." in page.words
     assert ticked(page.text, "data") == ["cells", "nuclei"]
-    told = "Filled in with cells, nuclei, says policy `usual` of project/vision."
+    told = "Filled in with cells, nuclei, says policy usual of project/vision."
     assert told in page.words
     typed = {"project": "vision", "command": "x", "name": "own", "compute": "", "data": "words"}
     assert (await ada.post("submit", typed)).status == 200
@@ -156,7 +156,7 @@ async def test_a_locked_asset_is_shown_and_cannot_be_changed(site: Site, ada: Vi
         assert " disabled>" in field.partition("\n")[0]
         assert re.search(r'<option value="torch" selected>torch: PyTorch of the platform', field)
         assert "my own" not in field
-        assert "Fixed at torch, says policy `usual` of platform." in page.words
+        assert "Fixed at torch, says policy usual of platform." in page.words
         assert re.search(r'name="data" value="hidden" checked disabled>', page.text)
 
 
@@ -166,5 +166,5 @@ async def test_an_asset_that_has_to_be_named_is_asked_for_though_none_is_there(
     site.scheduler.effective_rules["assets.compute"] = {"required": default(value=True)}
     page = await ada.get("submit")
     assert '<select id="compute"' in page.text
-    assert "Has to be given, says policy `usual` of platform." in page.words
+    assert "Has to be given, says policy usual of platform." in page.words
     assert '<select id="environment-asset"' not in page.text

@@ -1,7 +1,8 @@
 """The form that submits work: what it offers, what would happen now, and the submission.
 
 While it is filled in, the page asks again what would happen: the same form with the action
-``check``, which writes nothing.
+``check``, which writes nothing. The form says for which project its fields were filled in
+(``filled-for``): once another one is chosen they are filled in again.
 """
 
 import asyncio
@@ -74,6 +75,7 @@ class SubmitPage(SignedInPage):
     async def post(self) -> None:
         """Submit and show the job, say what would happen, or show what is wrong at its field."""
         form = Form(self.typed())
+        await self._refill(form)
         if form.value("action") == "check":
             forecast = await self._forecast(form)
             await self._show(form, (await self.client.whoami()).projects, forecast=forecast)
@@ -100,6 +102,14 @@ class SubmitPage(SignedInPage):
             self.set_status(422)
         identity = await self.client.whoami()
         await self._show(form, identity.projects, saved=saved)
+
+    async def _refill(self, form: Form) -> None:
+        """Fill in the defaults of the project, if the fields have those of another one."""
+        before = form.value("filled-for")
+        if form.value("action") != "check" or not before or before == form.value("project"):
+            return
+        theirs = Form(form.values | {"project": before})
+        policy_notes.refill(form, *await asyncio.gather(self._notes(theirs), self._notes(form)))
 
     async def _save_template(self, name: str, body: dict[str, Any]) -> None:
         if name:
