@@ -139,7 +139,7 @@ class _Served:
     async def _stream(
         self, request: web.Request, result: Iterator[Any] | AsyncIterator[Any]
     ) -> web.StreamResponse:
-        """Lines of JSON, or server-sent events for whoever asks for these.
+        """Lines of JSON, or server-sent events where the request accepts these.
 
         What fails before the first piece is refused like any other call.
         """

@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
 
 
 def stall_rule(restart: bool | None, after_seconds: float | None) -> str:
-    """What a workload asks for when it stands still: ``restarted after 10 min``."""
+    """What happens to a workload that stalls: ``restarted after 10 min``."""
     if restart is None and after_seconds is None:
         return ""
     words = {None: "as on the cluster", True: "restarted", False: "only told of"}

@@ -121,7 +121,7 @@ def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
 
 
 def carrel_environment(settings: Places, service: str) -> dict[str, str]:
-    """What we tell a service beyond what the Hub tells every service."""
+    """Environment variables of a service beyond those that the Hub gives every service."""
     shared = {
         "CARREL_URL": settings.api_url,
         "CARREL_API_URL": settings.api_url,

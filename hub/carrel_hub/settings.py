@@ -1,4 +1,4 @@
-"""What one installation is: where it lies, where it listens, what its scheduler is told."""
+"""The settings of one installation: folders, addresses, and the scheduler's options."""
 
 from pathlib import Path
 from typing import Final, Self

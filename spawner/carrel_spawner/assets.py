@@ -1,4 +1,4 @@
-"""Assets of a workspace: what is offered, and what the scheduler put together from those chosen.
+"""Assets of a workspace: the form's choices, and what the scheduler made of them.
 
 The scheduler alone finds assets, checks who may use them, and applies policies to the result. Its
 answer to a dry run is checked here against what the spawner offers; the sizes that were checked are

@@ -1,4 +1,4 @@
-"""The start form: what one may choose, with what is free now and what each project has left.
+"""The start form: its choices, what is free now, and what each project has left.
 
 Rendered on the server from the scheduler's answers; when it does not answer, the form says so and
 still lets one try.
@@ -24,7 +24,7 @@ from carrel_spawner.options import BadOption, Choice, Offer
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What the scheduler said about the cluster; empty when it said nothing."""
+    """The scheduler's answer about the cluster; empty when there was none."""
 
     projects: Sequence[Project] = ()
     nodes: Sequence[Node] = ()

@@ -226,7 +226,7 @@ class Choice:
         return chosen | {name: value for name, value in more.items() if value}
 
     def sizes(self) -> dict[str, Any]:
-        """The sizes that the scheduler is told: those that no compute resource says."""
+        """The sizes to send to the scheduler: those that no compute resource sets."""
         told = {
             "gpus": self.gpus,
             "gpu_memory_bytes": self.gpu_memory_bytes,

@@ -45,7 +45,7 @@ async def changes(
 async def snapshots(
     client: AsyncClient, project: str, name: str, arrived: Arrived, tick_seconds: float
 ) -> AsyncGenerator[Workload, None]:
-    """What arrives, and after each tick without news what the scheduler says, for ever."""
+    """Yield each event, and after each interval without one the scheduler's state, for ever."""
     while True:
         try:
             async with asyncio.timeout(tick_seconds):

@@ -149,7 +149,7 @@ class LaunchSpec(Protocol):
     """The command and environment of a workspace, once its place is known."""
 
     def fields(self) -> dict[str, Any]:
-        """What the scheduler is told of it, when it is asked for a place and at the claim."""
+        """The fields sent to the scheduler, at the request for a placement and at the claim."""
         ...
 
 
@@ -319,7 +319,7 @@ class Workspace:
 
 
 def _with_assets(choice: Choice) -> dict[str, Any]:
-    """What names the assets; what runs is the spawner's to say, also where they say a command."""
+    """Add the assets' names; the command is always the spawner's, not that of an asset."""
     return {"assets": choice.assets.fields(), "command": []} if choice.assets else {}
 
 

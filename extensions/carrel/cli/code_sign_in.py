@@ -31,7 +31,7 @@ LONGEST_HOST: Final = 64
 
 
 class PendingSignIn(msgspec.Struct, frozen=True):
-    """What the Hub says of a sign-in that waits."""
+    """The Hub's answer about a pending sign-in."""
 
     secret: str
     code: str

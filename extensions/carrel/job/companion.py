@@ -177,7 +177,7 @@ def packed(value: Any) -> bytes | None:
 
 
 def execute(shell: Any, cell: Cell) -> bytes:
-    """Run a cell; returns what goes back: its variables, its exception, and what cannot go."""
+    """Run a cell; returns its variables, its exception, and the names that cannot be sent back."""
     space: dict[str, Any] = shell.user_ns
     before: dict[str, bytes | None] = {}
     error: BaseException | None = None

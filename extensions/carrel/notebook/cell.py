@@ -136,7 +136,7 @@ def capture(
 def _names(
     source: str, inputs: Sequence[str], namespace: Mapping[str, Any], given: Container[str]
 ) -> list[str]:
-    """What goes along: what was asked for, and what the cell reads of this notebook."""
+    """The names to send: those asked for, and those of this notebook that the cell reads."""
     unknown = [name for name in inputs if name not in namespace]
     if unknown:
         raise CannotSend(f"--in: this notebook has no variable {_listed(unknown)}.")

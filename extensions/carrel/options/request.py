@@ -21,7 +21,7 @@ ALL_KINDS: Final = tuple(one.name for one in KINDS)
 
 @dataclass(frozen=True, slots=True)
 class RequestFields:
-    """What was asked for.
+    """The fields of a request.
 
     Attributes:
         kind: of work.

@@ -53,7 +53,7 @@ def sentence(same_flag: Sequence[Option]) -> str:
 
 
 def spellings(found: Iterable[Option]) -> list[str]:
-    """The flags to name to somebody who looks for one."""
+    """The flags to suggest for a misspelt one."""
     shown = [row for row in found if not row.hidden]
     return [f"--{flag}" for row in shown for flag in (row.flag, row.off) if flag]
 

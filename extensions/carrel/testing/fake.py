@@ -98,7 +98,7 @@ class FakeScheduler:
 
     @property
     def alerts(self) -> list[Json]:
-        """What needs attention, as tests say."""
+        """The firing alerts, as tests set them."""
         return self._state.alerts
 
     @property

@@ -1,4 +1,4 @@
-"""The base of the fake scheduler's endpoints: who asks, and what they may see and do."""
+"""The base of the fake scheduler's endpoints: the caller, and the caller's rights."""
 
 from collections.abc import Awaitable, Callable
 

@@ -277,7 +277,7 @@ class Server(Routes):
                 await state.changed.wait()
 
     def _whose(self, key: tuple[str, str], index: str) -> list[str]:
-        """What stands before a line: every task prints the same."""
+        """The prefix of a line of the log: every task prints the same."""
         if index != "all":
             return [""]
         tasks = self._state.find(*key)["spec"].get("tasks", 1)

@@ -27,7 +27,7 @@ _HASHED: Final = re.compile(r"^(?:\./)?(static/)remoteEntry\.[0-9a-f]{8,}\.js$")
 
 
 def install(web_app: Any, base_url: str) -> None:
-    """Have a Jupyter server tell browsers what they may keep.
+    """Set the cache headers of a Jupyter server's static files.
 
     Args:
         web_app: the server's Tornado application.

@@ -157,7 +157,7 @@ class Work(msgspec.Struct, kw_only=True):
 
 
 class WorkloadSpec(Work, kw_only=True):
-    """What a user asks for.
+    """The specification of a workload.
 
     Attributes:
         user: whose work it is (may differ from the creator when the spawner asks).

@@ -70,7 +70,7 @@ class AuditReports:
         self._refused_at = 0.0
 
     def add(self, verb: str, name: str, *, user: str = "", **more: str) -> None:
-        """Tell what was done; ``user`` is who did it, ``name`` whose account it is about."""
+        """Report a change of an account: ``user`` made it, ``name`` is the account."""
         self._waiting.append(self._report(verb, name, user=user, **more))
 
     def refused(self, name: str, reason: str, *, address: str, agent: str) -> None:

@@ -13,7 +13,7 @@ from carrel_hub.scopes import DISABLED_GROUP
 
 
 def is_disabled(row: Any) -> bool:
-    """Whether a user's row is one of somebody who is disabled; ``None`` is not."""
+    """Whether a user's row is that of a disabled account; ``None`` is not."""
     return row is not None and any(group.name == DISABLED_GROUP for group in row.groups)
 
 

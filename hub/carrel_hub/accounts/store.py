@@ -163,7 +163,7 @@ class Accounts:
         self._change(change)
 
     def set_admin(self, name: str, *, admin: bool) -> None:
-        """Say who manages everything. Raises ``AccountError``, also for the last one who does."""
+        """Give or take the administrator's right; raises ``AccountError``, also for the last."""
 
         def change(file: _File) -> None:
             account = _known(file, name)
@@ -205,7 +205,7 @@ class Accounts:
         self._change(change)
 
     def applied(self, name: str, seen: Account) -> None:
-        """The Hub did what an account asked for; it is asked for no more unless it changed since.
+        """Mark an account as applied by the Hub, unless it was changed since.
 
         Raises ``AccountError``.
         """

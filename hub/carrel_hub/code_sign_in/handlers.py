@@ -28,7 +28,7 @@ class NewSignIn(msgspec.Struct):
 
 
 class SecretFields(msgspec.Struct):
-    """With what a command line asks for its token."""
+    """The fields with which a command line fetches its token."""
 
     secret: Annotated[str, msgspec.Meta(max_length=200)]
 
@@ -93,7 +93,7 @@ class TokenHandler(_SignInHandler):
 
 
 class CodeHandler(BaseHandler):
-    """``/hub/sign-in``: type the code, see who asks, say yes or no."""
+    """``/hub/sign-in``: enter the code, see which computer asks, allow or deny."""
 
     @override
     def initialize(self, sign_ins: SignIns) -> None:
@@ -109,7 +109,7 @@ class CodeHandler(BaseHandler):
     @web.authenticated
     @override
     async def post(self) -> None:
-        """Show who asks; with a decision, carry it out."""
+        """Show which computer asks; carry out a decision."""
         untyped: Any = self
         person: str = untyped.current_user.name
         try:

@@ -1,4 +1,4 @@
-"""What policies say of the fields of a submission form: notes, first values, what is locked."""
+"""Policies in a submission form: notes, defaults and locked fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What both ways to sign in with a directory share: names, who may come, rights, being asked again.
+"""What OIDC and LDAP sign-in share: user names, admission, rights, and repeated checks.
 
 The Hub's own refreshing is off (``auth_refresh_age`` 0), since it would let requests wait for the
 directory: ``DirectoryController`` asks beside them.
@@ -71,7 +71,7 @@ class DirectoryAuthenticator(Authenticator):
         raise NotImplementedError
 
     async def report_numbers(self, name: str, identity: PosixIdentity) -> None:
-        """Tell the scheduler under which numbers somebody's work runs, before they come in.
+        """Send the POSIX numbers of a user's work to the scheduler, before the sign-in.
 
         Raises ``HTTPError`` 503 when it does not answer.
         """
@@ -80,7 +80,7 @@ class DirectoryAuthenticator(Authenticator):
             raise web.HTTPError(503, "The scheduler does not answer; try again.")
 
     async def report_again(self, name: str, identity: PosixIdentity) -> None:
-        """The same for who was told before; tried again in the next round."""
+        """Report a user's POSIX numbers again; a failure is tried again in the next round."""
         if not await self._numbers_told(name, identity):
             self.log.warning("the POSIX numbers of %s could not be sent to the scheduler", name)
 

@@ -28,7 +28,7 @@ def set_(
     admin: Annotated[bool, typer.Option("--admin", help="Its members manage everything.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Say what the members of a group may do, in place of what was said before."""
+    """Replace the projects and roles that a directory group brings."""
     with _told():
         _rules(state_dir).put(GroupRule(group=group, projects=project or [], admin=admin))
     typer.echo(f"Members of {group} {_may(project or [], admin=admin)}, within some minutes.")

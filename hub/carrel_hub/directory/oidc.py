@@ -153,7 +153,7 @@ class OidcAuthenticator(DirectoryAuthenticator, GenericOAuthenticator):
 
 
 def groups_in(about: dict[str, Any], claim: str) -> list[str]:
-    """The groups in what the provider says; none when it says nothing or no list of names."""
+    """The groups in a provider's claims; none where the claim is missing or no list of names."""
     found: Any = about
     for part in claim.split("."):
         found = found.get(part) if isinstance(found, dict) else None

@@ -167,7 +167,7 @@ def _without(headers: Headers, dropped: frozenset[str]) -> CIMultiDict[str]:
 
 
 def _forwarded(headers: Headers, remote: str | None, scheme: str) -> list[tuple[str, str]]:
-    """``X-Forwarded-*``: who asked at which address, after what proxies before us said."""
+    """``X-Forwarded-*``: the client and its address, after the headers of trusted proxies."""
     host = headers.get("Host", "")
     _, colon, port = host.rpartition(":")
     if not colon or not port.isdecimal():

@@ -31,7 +31,7 @@ CONFIGURATION: Final = Path("/tmp/traefik.yaml")  # noqa: S108 - a volume of the
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A command, what it is told beyond what the container has, and files that it reads."""
+    """A command, environment variables beyond the container's, and files that it reads."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)

@@ -1,4 +1,4 @@
-"""What people are told of their own work, if they asked for it: by mail or at a hook of theirs.
+"""Notifications of users about their own work, where they subscribed: by mail or webhook.
 
 Ends and preemptions are read from the ledger, as far as was read before, so that nothing is told
 twice; long waiting and idle GPUs are alerts of the work. It runs beside the scheduler, and each

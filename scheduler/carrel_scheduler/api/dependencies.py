@@ -1,4 +1,4 @@
-"""What the API stands on, handed in by whoever starts it. Nothing is global."""
+"""The dependencies of the API, passed in at its start. Nothing is global."""
 
 import time
 from collections.abc import Callable

@@ -51,7 +51,7 @@ WAITS_FOR_NODES: Final = "WaitsForNodes"
 
 @dataclass(frozen=True, slots=True)
 class NodeRequestNote:
-    """What is said about nodes that are asked for, beside why work waits.
+    """The note about requested nodes, beside the reason why work is pending.
 
     Attributes:
         sentence: for people.
@@ -307,7 +307,7 @@ class NoExternalPods(ExternalPods):
         return frozenset(name for one in told for name in one.split(gpu_models.SEVERAL))
 
     def _labels(self) -> list[dict[str, str]]:
-        """What the core is told of each node."""
+        """The labels of each node for the core."""
         if self._state is None:
             return []
         nodes = self._state.nodes

@@ -39,7 +39,7 @@ def matching(asked: str, models: Iterable[str]) -> frozenset[str]:
 
 
 def of_node(names: Iterable[str]) -> frozenset[str]:
-    """The models of a node's GPUs, but of those that do not answer; empty where nobody tells."""
+    """The models of a node's responding GPUs; empty where they are not known."""
     models = frozenset(name for name in names if name)
     return frozenset() if UNTOLD in models else models
 

@@ -143,7 +143,7 @@ class Reporter:
         self._post("report", report, SEND_SECONDS)
 
     def ask(self, report: MigReport) -> MigOrders:
-        """Tell what was done, and hear what is wanted; the answer takes a while where nothing is.
+        """Report results and fetch orders; the request waits a while where there are none.
 
         Raises ``OSError`` and ``MsgspecError``.
         """
@@ -188,7 +188,7 @@ def _with_instances(device: Device, worker: MigWorker) -> Device:
 
 
 def find_worker(settings: AgentSettings) -> MigWorker | None:
-    """What makes MIG instances; ``None`` where nobody asked for it, or while it cannot."""
+    """The worker that makes MIG instances; ``None`` where it is off, or while it cannot."""
     if not settings.mig:
         return None
     try:

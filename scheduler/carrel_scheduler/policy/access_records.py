@@ -78,7 +78,7 @@ async def read_all(ledger: Ledger) -> KnownRules:
 
 
 def rules_of_directory(records: Iterable[ScopedRecord]) -> Iterator[tuple[str, AccessRuleFields]]:
-    """Roles that groups of the directory bring, each with an id that goes with what it says.
+    """The access rules of directory groups, each with an id made from its content.
 
     The Hub has a group of its own for each.
     """

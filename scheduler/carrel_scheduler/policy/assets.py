@@ -1,4 +1,4 @@
-"""Assets put together into work: what those that a request, a template or a policy names say.
+"""Merges the assets that a request, a template or a policy names into a specification.
 
 Pure but for ``AssetRecords``. Requests are filled before they are validated, manifests when they
 are taken on; both ask here which asset a name means and what it adds. A policy's default is the
@@ -30,7 +30,7 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 class AssetRefused(Exception):  # noqa: N818 - an outcome to tell
-    """An asset cannot be used; ``right`` says what could be, ``unknown`` that there is none."""
+    """An asset cannot be used; ``right`` names allowed ones, ``unknown``: it does not exist."""
 
     def __init__(self, where: str, name: str, right: str, *, unknown: bool = False) -> None:
         super().__init__(f"{where} is `{name}`: {right} is right")

@@ -29,7 +29,7 @@ def included() -> Mapping[str, TemplateFields]:
 
 
 def entries(templates: Iterable[TemplateOut], nodes: Sequence[NodeView]) -> list[CatalogueEntry]:
-    """The catalogue for somebody who may use these templates; of a name the narrowest counts.
+    """The catalogue for a user of these templates; of equal names the narrowest scope counts.
 
     Args:
         templates: from the widest scope to the narrowest.

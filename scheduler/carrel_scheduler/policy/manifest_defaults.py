@@ -51,7 +51,7 @@ def fill_assets(
     scopes: Sequence[Scope],
     rules: Mapping[str, EffectiveRule],
 ) -> Given:
-    """Set what the assets say that its author or a policy names; returns what is given then.
+    """Set the fields of the assets that the author or a policy names; returns what is set.
 
     Args:
         workload: of a manifest.
@@ -81,7 +81,7 @@ def fill_assets(
 
 
 def _data_of(spec: WorkloadSpec, named: Mapping[str, Any]) -> dict[str, Any]:
-    """What data sources add to, as a request says it."""
+    """The fields that data sources add to, in the form of a request."""
     volumes = [
         {"source": source, "destination": where, "read_only": source in spec.read_only}
         for source, where in spec.volumes

@@ -51,7 +51,7 @@ NO_RIGHTS = Rights()
 
 
 class RightsUnknown(Exception):  # noqa: N818 - an outcome to handle
-    """What somebody may do cannot be told now: the Hub does not answer."""
+    """The rights of a user are not known now: the Hub does not answer."""
 
 
 def permission_for(permission: str, kind: str) -> str:

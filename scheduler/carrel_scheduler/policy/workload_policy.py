@@ -102,7 +102,7 @@ def _narrowed(before: EffectiveRule, policy: ScopedPolicy, rule: FieldRule) -> E
 
 
 def conflicts(policy: ScopedPolicy, wider: Sequence[ScopedPolicy]) -> list[tuple[str, Any, str]]:
-    """What a policy says that wider ones refuse: path with the part, value, what is right.
+    """Rules of a policy that wider policies refuse: path with the part, value, allowed values.
 
     A rule of a narrower scope may tighten what a wider one says, never loosen it.
     """

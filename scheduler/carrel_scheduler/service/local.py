@@ -43,7 +43,7 @@ def task_key(state_dir: Path) -> bytes:
 
 
 class NotedProvider:
-    """A provider whose looks somebody else hears of at once, in the same thread.
+    """A provider that passes each of its readings on at once, in the same thread.
 
     ``fractions`` is what is said of fractions of real GPUs.
     """

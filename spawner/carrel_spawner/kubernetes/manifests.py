@@ -88,7 +88,7 @@ def volume_claim(storage: Storage, labels: Mapping[str, str]) -> dict[str, Any]:
 def volumes_for_jobs(
     places: Mapping[str, tuple[str, Sequence[str]]], *, beside: bool = False
 ) -> str:
-    """What a workspace tells of those of its volumes that jobs may see, too.
+    """The volumes of a workspace that its jobs may mount, too.
 
     Args:
         places: claim and access modes, by where the workspace has it.
@@ -198,7 +198,7 @@ OF_GPUS: Final = (shared_gpus.VISIBLE, shared_gpus.MEMORY, shared_gpus.SHARE)
 
 
 def _of_gpus(additions: PodAdditions) -> list[dict[str, Any]]:
-    """What it sees: no GPU, those of the device plugin, or what its binding names."""
+    """Variables of the pod's GPUs: none, those of the device plugin or of its binding."""
     if additions.shares_gpu:
         share = {"name": shared_gpus.SHARE, "value": f"{additions.choice.gpus:g}"}
         return [*shared_gpus.variables(), share]
@@ -208,7 +208,7 @@ def _of_gpus(additions: PodAdditions) -> list[dict[str, Any]]:
 
 
 def _shown(variables: list[Any], *, hidden: Collection[str]) -> list[Any]:
-    """Variables that may stand in the pod: those by reference, and those that open no door."""
+    """Variables that the pod may contain: references, and values that are no secrets."""
     variables = [one for one in variables if one.name not in hidden]
     shown, _ = split_secrets({one.name: one.value for one in variables if one.value is not None})
     return [one for one in variables if one.value is None or one.name in shown]

@@ -414,7 +414,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
                 raise
 
     async def _tell_news(self) -> None:
-        """Put what the cluster tells of the pod behind what the scheduler said."""
+        """Append the pod's events in the cluster to the scheduler's message."""
         told = 0
         while True:
             await asyncio.sleep(self.news_seconds)
@@ -427,7 +427,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
 
 
 def size_of(workload: Workload) -> Choice:
-    """What the scheduler gave, which need not be what a form said since."""
+    """The size that the scheduler granted, which may differ from a later form."""
     spec = workload.spec
     gib = spec.memory_bytes / 1024**3
     return Choice(workload.project, spec.gpus, spec.cpu_millicores / 1000, gib)

@@ -118,7 +118,7 @@ def share(
 
 
 def _value(data: str) -> Any:
-    """What stands behind ``--data``. Raises ``BadSetting``."""
+    """The value of ``--data``. Raises ``BadSetting``."""
     import msgspec
 
     from carrel.errors import BadSetting

@@ -346,7 +346,7 @@ def update(
 
 
 def show_impact(name: str, impact: "ProjectImpact") -> None:
-    """Say what a change would start and preempt at once."""
+    """Print which work a change would start and preempt at once."""
     say(f"Nothing was changed in {name}.")
     say(f"Would start at once: {', '.join(impact.would_start) or 'no job'}")
     say(f"Would be preempted at once: {', '.join(impact.would_give_way) or 'no job'}")

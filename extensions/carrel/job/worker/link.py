@@ -1,4 +1,4 @@
-"""What a trial says, while a worker runs it: kept here, and told by the worker at its end.
+"""Reports of a trial that runs in a worker: collected here, sent by the worker at its end.
 
 So a short trial costs no request. One that reports for longer is heard of every second; one that
 asks (``should_prune``, ``suggest_float``) gets its answer at once.

@@ -1,4 +1,4 @@
-"""What the two processes of a worker tell each other."""
+"""Messages between the two processes of a worker."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

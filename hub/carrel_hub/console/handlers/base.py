@@ -177,7 +177,7 @@ class SignedInPage(HubOAuthenticated, SafePage):
 
     @override
     async def prepare(self) -> None:
-        """Ask the Hub who this is; send browsers that nobody is signed in with to sign in."""
+        """Identify the user by the Hub; redirect browsers without a session to the sign-in page."""
         user = await self.console.hub_auth.get_user(self, sync=False)
         if user is None:
             if self.request.method == "GET" and self._is_navigation():

@@ -1,4 +1,4 @@
-"""Notifications: where and of what somebody is told of their own work."""
+"""Notifications: where users are notified of their own work, and of which events."""
 
 from typing import Final
 from urllib.parse import urlencode

@@ -43,7 +43,7 @@ def fill(form: Form, job: Workload) -> None:
 
 
 def about(form: Form) -> str:
-    """What is said of the folder that is known already; empty when there is none."""
+    """The summary of the folder that is known already; empty when there is none."""
     if not form.value(CODE):
         return ""
     return form.value(ABOUT)[:LONGEST_ABOUT] or "The folder that was sent"

@@ -175,7 +175,7 @@ def changes_of(body: dict[str, Any], job: Workload) -> dict[str, Any]:
 
 
 def spelt(row: Option, asked: dict[str, Any]) -> str:
-    """An option as it would be typed for what was asked; empty for what is usual or not shown."""
+    """A request's value of an option as typed; empty for defaults and hidden options."""
     if len(row.fields) != 1 or row.flag in OWN_FIELDS | {"secret"} or "[" in row.fields[0]:
         return ""
     found: Any = asked

@@ -1,4 +1,4 @@
-"""What the form of a submission offers to choose, and what it says that is taken otherwise.
+"""The choices of a submission form, and the defaults that it shows.
 
 Assets, groups of nodes and models of GPUs are offered by name as they are there; a field that
 nothing could be chosen for is left out. What an administrator's default templates say is told as

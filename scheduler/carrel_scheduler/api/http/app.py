@@ -97,7 +97,7 @@ def routes(operations: Sequence[Operation], services: Services) -> list[URLSpec]
 
 
 def check_operation(operation: Operation) -> None:
-    """Refuse an operation that nobody could be kept out of, or that says nothing of itself."""
+    """Refuse an operation without required rights or without documentation."""
     if not (operation.id and operation.summary):
         msg = f"{operation.method} {operation.path} {operation.id}: no id or no summary"
         raise ValueError(msg)

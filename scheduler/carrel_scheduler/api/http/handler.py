@@ -101,7 +101,7 @@ class ApiHandler(web.RequestHandler):
             await self.services.audit.note(self.actor, self.visitor, Details(self.path, more))
 
     def _tell_refusal(self, problem: Problem) -> None:
-        """Count in the audit log what is refused to somebody, not what is merely wrong."""
+        """Record refusals for missing rights in the audit log, not invalid requests."""
         operation = self.operation
         if operation is None or (problem.status not in (401, 403) and problem.code not in TOLD):
             return
@@ -233,7 +233,7 @@ class OperationHandler(ApiHandler):
             self._send(answer)
 
     async def _note_change(self, operation: Operation, call: Call, answer: Answer | Stream) -> None:
-        """Tell of what changed no object of the ledger: those changes are recorded there."""
+        """Record a change of no object of the ledger; those are recorded there."""
         actor = self.actor
         refused = isinstance(answer, Answer) and answer.status >= 400
         if actor is None or actor.recorded or operation.method == "GET" or refused:
@@ -246,7 +246,7 @@ class OperationHandler(ApiHandler):
             log.exception("%s is not in the audit log", operation.id)
 
     async def _watch_caller(self, stream: Stream, sender: Sender) -> None:
-        """Break off what is sent to somebody whose token is revoked, or who left the project."""
+        """End the stream of a caller whose token was revoked, or who left the project."""
         principal, deps = self.visitor.principal, self.services.deps
         if principal is None or stream.looks_up:
             return
@@ -286,7 +286,7 @@ class NothingHere(OperationHandler):
 
 
 def _given(content: Any) -> dict[str, Any]:
-    """What of a query or a body can stand in the audit log, without what was left out."""
+    """The fields of a query or body for the audit log, without those that were not given."""
     if isinstance(content, bytes):
         return {"bytes": len(content)}
     found = msgspec.to_builtins(content)

@@ -53,7 +53,7 @@ class AccessRules:
         return known.rights(principal.name, principal.kind, principal.groups)
 
     async def rights_of_user(self, user: str) -> Rights:
-        """What rules give somebody who does not call; the Hub is asked for groups if need be."""
+        """The rights of a user other than the caller, by access rules; the Hub knows groups."""
         known = await self._known.get()
         groups: Collection[str] = ()
         if any(one.subject_kind == "group" for one in known.rules.values()):

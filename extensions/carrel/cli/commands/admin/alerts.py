@@ -1,4 +1,4 @@
-"""``carrel alert``: what needs attention, and who is told; ``carrel notify``: oneself."""
+"""``carrel alert``: alerts, silences and channels; ``carrel notify``: one's own notifications."""
 
 import time
 from typing import Annotated, Any, get_args
@@ -115,7 +115,7 @@ def silence(
     ] = "*",
     comment: Annotated[str, typer.Option("--comment", help="For people.")] = "",
 ) -> None:
-    """Tell nobody of some alerts for a time."""
+    """Silence some alerts for a time."""
     with connected() as client:
         made = client.create_silence(
             time.time() + units.seconds(lasts, "--for"), rule, subject, comment
@@ -144,7 +144,7 @@ def unsilence(
 
 
 def channels(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
-    """List who is told of alerts, and how sending goes."""
+    """List the channels that alerts are sent to, and whether sending works."""
     with connected() as client:
         found = client.list_channels()
     rows = ([one.name, one.kind, one.url, ", ".join(one.severities) or "all",
@@ -174,7 +174,7 @@ def set_channel(
         typer.Option("--people-domain", help="People may be sent mail here; may be repeated."),
     ] = None,
 ) -> None:
-    """Tell somebody of alerts: make a channel, or replace it."""
+    """Create a channel that alerts are sent to, or replace it."""
     fields: dict[str, Any] = {"kind": kind, "url": url, "secret": secret, "sender": sender}
     fields |= {"weekly_report": weekly_report, "people_domains": people_domain or []}
     with connected() as client:
@@ -197,7 +197,7 @@ def delete_channel(name: Channel) -> None:
 
 
 def show_own(*, output: OutputOption = Output.TABLE) -> None:
-    """Show how you are told of your own work, and how sending goes."""
+    """Show where you are notified of your own work, and whether sending works."""
     with connected() as client:
         found = client.own_notifications()
     if for_programs(output):
@@ -225,7 +225,7 @@ def set_own(
         ),
     ] = None,
 ) -> None:
-    """Be told of your own work: say where and of what."""
+    """Set where you are notified of your own work, and of which events."""
     events = event or list(get_args(WorkEvent))
     with connected() as client:
         client.put_own_notifications(

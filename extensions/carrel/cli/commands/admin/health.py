@@ -1,4 +1,4 @@
-"""``carrel health``: what of the platform is well, what is not, and what to do."""
+"""``carrel health``: the state of each part of the platform, and what to do about it."""
 
 from typing import Annotated
 

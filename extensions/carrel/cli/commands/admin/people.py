@@ -109,7 +109,7 @@ def disable(name: Name) -> None:
 
 
 def enable(name: Name) -> None:
-    """Let somebody who is disabled sign in again."""
+    """Enable a disabled account again."""
     _act(name, "enable")
     say(f"{name} may sign in again.")
 
@@ -131,7 +131,7 @@ def update(
         bool | None, typer.Option("--admin/--no-admin", help="Administers the platform, or not.")
     ] = None,
 ) -> None:
-    """Say which projects somebody has by hand, in place of those before, and who administers."""
+    """Replace the projects that were assigned to a user by hand, or the administrator's right."""
     projects = [] if no_projects else project
     if projects is None and admin is None:
         raise BadSetting("What should change? --project, --no-projects, --admin or --no-admin.")
@@ -187,7 +187,7 @@ def map_group(
         str, typer.Option("--scope", help="project/NAME, department/NAME or platform.")
     ] = "",
 ) -> None:
-    """Say what members of a group are here, in place of what was said; within some minutes."""
+    """Replace the projects and roles that a directory group brings; takes effect within minutes."""
     with connected() as client:
         client.map_directory_group(
             group, projects=project or [], admin=admin, role=role, scope=scope

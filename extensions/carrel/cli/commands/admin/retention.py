@@ -43,7 +43,7 @@ def set_retention(
     output: OutputOption = Output.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Say how long the ledger keeps what; what is not named stays, none is for ever."""
+    """Set how long the ledger keeps each kind of record; those not named stay, none is for ever."""
     import msgspec
 
     changes: dict[str, Any] = {}

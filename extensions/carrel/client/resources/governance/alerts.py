@@ -27,7 +27,7 @@ class AlertMethods:
     _transport: Transport
 
     async def health(self) -> HealthReport:
-        """What of the platform is well, what is not, and what to do (administrators)."""
+        """The state of each part of the platform, and what to do about it (administrators)."""
         return await self._transport.ask("GET", "/health", HealthReport)
 
     async def put_directory_sync(self, succeeded_at: float, error: str = "") -> None:
@@ -90,7 +90,7 @@ class AlertMethods:
         return await self._transport.ask("GET", OWN, SubscriptionOut)
 
     async def put_own_notifications(self, fields: Mapping[str, Any]) -> SubscriptionOut:
-        """Say where (``kind``, ``address`` or ``url``) and of what (``events``) to be told."""
+        """Set where (``kind``, ``address`` or ``url``) and of which ``events`` to be notified."""
         return await self._transport.ask("PUT", OWN, SubscriptionOut, body=dict(fields))
 
     async def delete_own_notifications(self) -> None:

@@ -57,7 +57,7 @@ class AuditMethods:
     async def put_retention(
         self, settings: Mapping[str, Any], *, dry_run: bool = False
     ) -> RetentionReport:
-        """Say how long the ledger keeps what, in days; a dry run tells what that would free."""
+        """Set how long the ledger keeps records, in days; a dry run says what that frees."""
         parameters = {"dry_run": "true"} if dry_run else {}
         return await self._transport.ask(
             "PUT", "/retention", RetentionReport, parameters=parameters, body=dict(settings)

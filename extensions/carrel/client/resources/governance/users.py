@@ -30,7 +30,7 @@ class UserMethods:
         limit: int = 50,
         first: int = 0,
     ) -> UserPage:
-        """People who may sign in; ``first`` of how many are left out before those that are told."""
+        """Users who may sign in, without the first ``first`` of them."""
         parameters = {
             "search": search or None,
             "state": state or None,
@@ -48,7 +48,7 @@ class UserMethods:
     async def invite_user(
         self, name: str, *, projects: Sequence[str] = (), admin: bool = False, days: float = 3.0
     ) -> Invitation:
-        """Make a link by which somebody chooses a password, once; it is told this once."""
+        """Create a link by which a user chooses a password, once; it is shown only now."""
         body = {"projects": list(projects), "admin": admin, "days": days}
         path = f"/users/{segment(name)}/invitation"
         return await self._transport.ask("PUT", path, Invitation, body=body)
@@ -116,7 +116,7 @@ class UserMethods:
         role: str = "",
         scope: str = "",
     ) -> DirectoryGroupOut:
-        """Say what members of a group of the directory are here, in place of what was said."""
+        """Replace the projects and roles that a directory group brings."""
         body = {"projects": list(projects), "admin": admin, "role": role, "scope": scope}
         return await self._transport.ask(
             "PUT", "/directory-groups", DirectoryGroupOut, parameters={"group": group}, body=body

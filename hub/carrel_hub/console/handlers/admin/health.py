@@ -1,4 +1,4 @@
-"""Health: what of the platform is well, what is not, and what to do."""
+"""Health: the state of each part of the platform, and what to do about it."""
 
 from typing import Final
 

@@ -60,7 +60,7 @@ class Assets:
         return self._documents.departments.get(project, "")
 
     def usable(self, scopes: Sequence[Scope], bounds: Mapping[str, Bound]) -> UsableAssets:
-        """Those that work in these scopes may use, see ``policy.assets``."""
+        """The assets that work in these scopes may use, see ``policy.assets``."""
         return UsableAssets(self._documents.known, scopes, bounds)
 
 

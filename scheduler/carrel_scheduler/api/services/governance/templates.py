@@ -81,7 +81,7 @@ class Templates:
         await self._documents.delete(KIND, name, scope, principal)
 
     async def expand(self, content: bytes, principal: Principal) -> bytes:
-        """A request's body (or a batch's) with what its templates say where it says nothing.
+        """A request's body (or a batch's), completed by the fields of its templates.
 
         A body that is no JSON object is returned as it is: validation tells what is wrong.
         """

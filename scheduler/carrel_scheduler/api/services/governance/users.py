@@ -269,7 +269,7 @@ def _out(record: ScopedRecord) -> DirectoryGroupOut:
 
 
 def _told(content: Any) -> bytes:
-    """What the audit log tells of somebody: not what changes by itself."""
+    """The fields of a user for the audit log: not those that change by themselves."""
     found = msgspec.to_builtins(content)
     if isinstance(content, UserOut):
         for name in ("last_seen_at", "workspaces", "created_at"):

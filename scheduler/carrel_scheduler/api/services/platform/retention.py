@@ -55,7 +55,7 @@ class RetentionTimes:
         self._deps = deps
 
     async def report(self, wanted: RetentionFields | None = None) -> RetentionReport:
-        """What there is, and what goes by these settings; by those that hold without any."""
+        """The stored records, and those that these settings (or those in force) would delete."""
         settings = wanted or retention_of(await self._deps.ledger.settings())
         kinds = [await self._kind(name, kind, settings) for name, kind in KINDS.items()]
         told = RetentionSettings(**msgspec.structs.asdict(settings))

@@ -135,7 +135,7 @@ class PendingRequests:
             self._follow[task] = workload
 
     def _count_bound(self, task: ExternalTask, pod: Pod) -> None:
-        """A pod that runs holds what its containers ask for, whatever else it says."""
+        """A bound pod holds the requests of its containers, whatever its annotations say."""
         bare = msgspec.structs.replace(pod.metadata, annotations={})
         try:
             claimed = self._places.devices.access(pod)

@@ -85,7 +85,7 @@ class NodeGroups:
         return name
 
     def selectors(self, names: frozenset[str]) -> list[tuple[Requirement, ...]]:
-        """What new nodes in one of these groups have for labels: one of these terms holds.
+        """The label terms of new nodes in these groups: one of them holds.
 
         Nodes without a group are those that no closed group selects by a single label. A group of
         named nodes gets no new ones.

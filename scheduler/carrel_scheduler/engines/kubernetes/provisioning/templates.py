@@ -1,4 +1,4 @@
-"""The pods that nodes are asked for, as specifications that nobody ever runs: pure.
+"""Pod templates of provisioning requests, which are never run: pure.
 
 They have what decides on which node a pod fits and nothing else: no program, no variables, no
 volumes. Of Carrel's own work there is no pod yet, so they follow from what the core knows of it.

@@ -24,7 +24,7 @@ def not_asked(why: str) -> NodeRequestNote:
 
 
 def beyond(found: LimitViolation) -> NodeRequestNote:
-    """It goes beyond a quota or limit, with what is held and what nodes are asked for already."""
+    """The work exceeds a quota or limit, together with what is held and nodes requested already."""
     resource = RESOURCE_NAMES[found.resource]
     rule = "limit" if found.token is Token.OVER_LIMIT else "quota"
     queue = found.queue.removeprefix("department/")

@@ -125,7 +125,7 @@ def _rule(
 
 
 def machine_chains(network: Network, nameservers: Sequence[IPv4Address]) -> list[Chain]:
-    """The machine's rules: what tasks reach, and who reaches them."""
+    """The machine's rules: what tasks may reach, and from where they are reached."""
     links, block = network.links, IPv4Network(network.block)
     carrel = [_rule(_ACCEPT, by=links, to=LOCALHOST, port=port) for port in network.ports]
     if network.public is not None:
