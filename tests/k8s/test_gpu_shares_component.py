@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from carrel_schema import shared_gpus
+from carrel_schema.names import MIG_PROFILE
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import DEPLOY, MARKS, Kubectl, kubectl, until
 
@@ -106,6 +107,21 @@ def test_what_is_said_already_and_who_asks_for_no_share_stay_as_they_are(
     elsewhere = a_pod()
     elsewhere["spec"]["schedulerName"] = "default-scheduler"
     assert "initContainers" not in made(component, elsewhere)
+
+
+@pytest.mark.parametrize("asks", [{MIG_PROFILE: "3g.40gb"}, {"nvidia.com/mig-3g.40gb": "1"}])
+def test_who_asks_for_an_instance_is_told_which_one_and_has_no_limiter(
+    component: Kubectl, asks: dict[str, str]
+) -> None:
+    one = a_pod()
+    one["metadata"]["annotations"] = asks
+    spec = made(component, one)
+    assert within(shared_gpus.visible(), spec["containers"][0]["env"])
+    assert "env" not in spec["containers"][1]
+    assert not {"initContainers", "volumes"} & spec.keys()
+    own = a_pod({"resources": {"limits": {"nvidia.com/mig-3g.40gb": "1"}}})
+    own["metadata"]["annotations"] = {"nvidia.com/mig-3g.40gb": "1"}
+    assert "env" not in made(component, own)["containers"][0], "the device plugin gives that one"
 
 
 def test_the_component_goes_with_the_installation(kubectl: Kubectl, tmp_path: Path) -> None:

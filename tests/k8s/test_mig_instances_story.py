@@ -20,7 +20,13 @@ from carrel_scheduler.node.agent import AgentSettings, Reporter
 from carrel_scheduler.node.mig import SimulatedMig
 from carrel_scheduler.node.mig_records import InstanceRecords
 from carrel_scheduler.node.mig_worker import MigWorker, serve
-from carrel_schema.names import GPU_UUIDS, MIG_MODEL, RESERVATIONS_NAMESPACE
+from carrel_schema.names import (
+    GPU_UUIDS,
+    MIG_MODEL,
+    MIG_PROFILE,
+    MIG_SLOTS,
+    RESERVATIONS_NAMESPACE,
+)
 from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
@@ -30,6 +36,7 @@ from k8s.device_plugin import plugged_node
 from k8s.ours import DEPLOY, Kubectl, kubectl, ours
 from k8s.served import served
 from k8s.test_node_agents import token_of
+from k8s.test_shared_gpus_story import brought
 
 __all__ = ["kubectl", "ours"]  # fixtures
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
@@ -152,8 +159,29 @@ async def told(service: ClusterService, name: str, **query: str) -> str:
     return text.splitlines()[0].split()[1]
 
 
+async def somebodys_pod_has_one(kubectl: Kubectl, image: str, others: set[str]) -> None:
+    """One that asks by annotation for what is left is given an instance, and gives it back."""
+    made = brought(image, SPACE, MIG_PROFILE, "2g.20gb")
+    await asyncio.to_thread(kubectl.apply, made)
+    ready = ("wait", "--for=condition=Ready", "--timeout=120s", "pod/brought", "-n", SPACE)
+    await asyncio.to_thread(kubectl, *ready)
+    found = json.loads(kubectl("get", "pod", "brought", "-n", SPACE, "-o", "json"))["metadata"]
+    notes = found["annotations"]
+    assert notes[GPU_UUIDS].startswith("MIG-")
+    assert notes[GPU_UUIDS] not in others
+    assert notes[MIG_SLOTS].isdecimal()
+    said = await asyncio.to_thread(kubectl, "logs", "brought", "-n", SPACE)
+    assert notes[GPU_UUIDS] in said
+    await asyncio.to_thread(kubectl, "delete", "pod", "brought", "-n", SPACE, "--timeout=60s")
+
+
 async def test_instances_are_made_as_work_asks_whatever_happens_to_who_makes_them(
-    service: ClusterService, token: str, kubectl: Kubectl, plugged: Node, tmp_path: Path
+    service: ClusterService,
+    token: str,
+    kubectl: Kubectl,
+    plugged: Node,
+    images: Images,
+    tmp_path: Path,
 ) -> None:
     async def submit(name: str, **fields: Any) -> None:
         await service.submit(PROJECT, name, command=SAYS, grace_seconds=2, **fields)
@@ -181,12 +209,14 @@ async def test_instances_are_made_as_work_asks_whatever_happens_to_who_makes_the
     await submit("three", mig_profile="1g.10gb")
     third = await told(service, "three")
     assert third not in seen
+    await somebodys_pod_has_one(kubectl, images.on(plugged, "trainer").name, {*seen, third})
     pods = json.loads(kubectl("get", "pods", "-n", SPACE, "-o", "json"))["items"]
     assert {one["metadata"]["annotations"][GPU_UUIDS] for one in pods} == {*seen, third}
 
     await service.end_all([PROJECT])
     left = agent.there()
-    assert set().union(*left.values()) == {"3g.40gb", "4g.40gb", "1g.10gb"}, "idle ones stay"
+    made = {"3g.40gb", "4g.40gb", "1g.10gb", "2g.20gb"}
+    assert set().union(*left.values()) == made, "idle ones stay"
     for name in ("large", "larger"):
         await submit(name, mig_profile="7g.80gb")
     assert len({await told(service, name) for name in ("large", "larger")}) == 2

@@ -56,8 +56,10 @@ def reservations(kubectl: Kubectl) -> dict[str, str]:
     return {one["metadata"]["name"]: one["status"]["phase"] for one in found["items"]}
 
 
-def brought(image: str) -> dict[str, Any]:
-    """A pod of somebody else that asks as for Run:ai."""
+def brought(
+    image: str, space: str = SPACE, key: str = "gpu-fraction", value: str = "0.5"
+) -> dict[str, Any]:
+    """A pod of somebody else, that asks by annotation for a part of a GPU."""
     secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     container = {
         "name": "main",
@@ -70,7 +72,7 @@ def brought(image: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "brought", "namespace": SPACE, "annotations": {"gpu-fraction": "0.5"}},
+        "metadata": {"name": "brought", "namespace": space, "annotations": {key: value}},
         "spec": {
             "schedulerName": "carrel",
             "terminationGracePeriodSeconds": 1,

@@ -8,7 +8,7 @@ quota, its limit, its fair share and the history of its use.
 from collections.abc import Iterable
 from typing import Final
 
-from carrel_scheduler.core.mig import milli_of_profile
+from carrel_scheduler.core.mig import MEDIA, milli_of_profile
 
 PREFIX: Final = "nvidia.com/mig-"
 
@@ -16,6 +16,11 @@ PREFIX: Final = "nvidia.com/mig-"
 def resource_of(profile: str) -> str:
     """By which name a node offers instances of a profile (``1g.10gb+me``: ``...1g.10gb.me``)."""
     return PREFIX + profile.replace("+", ".")
+
+
+def profile_of(written: str) -> str:
+    """A profile as the driver names it, from its own name or from a resource's."""
+    return f"{written.removesuffix('.me')}{MEDIA}" if written.endswith(".me") else written
 
 
 def milli_of(resource: str) -> int:

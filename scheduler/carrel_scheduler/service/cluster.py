@@ -257,6 +257,7 @@ class Cluster:
             instance=self._lead.instance,
             now=time.time,
             gpus=self._gpus,
+            instances=self._instances,
         )
         loop.executor.announcer = self._work.announcer
         tasks = [

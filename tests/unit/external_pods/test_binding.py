@@ -13,6 +13,7 @@ from carrel_scheduler.engines.kubernetes.binding import (
     bind,
     devices_text,
     read_devices,
+    read_slots,
 )
 from carrel_scheduler.engines.kubernetes.eviction import Protected, evict
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
@@ -157,5 +158,6 @@ async def test_what_an_eviction_s_answer_means() -> None:
 def test_devices_are_read_as_they_are_written() -> None:
     for devices in ((), (0,), (1, 5, 7)):
         assert read_devices(devices_text(devices)) == devices
+    assert [read_slots(text) for text in ("15", "", "-1", "0b11", "9" * 40)] == [15, 0, 0, 0, 0]
     assert read_devices(None) is None
     assert read_devices("one") is None

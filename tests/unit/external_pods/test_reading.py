@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
 from carrel_scheduler.engines.kubernetes.pods import labels
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_schema.names import COUNTED
+from carrel_schema.names import COUNTED, DEVICES, MIG_SLOTS
 from unit.pods.making import pod
 from unit.pods.owners import World
 
@@ -76,3 +76,11 @@ async def test_only_in_namespaces_of_projects_a_label_says_that_a_pod_is_our_own
 async def test_without_a_word_about_it_what_cannot_be_understood_is_a_strangers() -> None:
     labels = {"carrel.dev/preemptible": "perhaps"}
     assert isinstance(await read(running({}, labels=labels)), UnmanagedPodSeen)
+
+
+async def test_the_binding_says_which_gpu_and_which_slots_of_it_a_pod_has() -> None:
+    notes = {COUNTED: BOUND, DEVICES: "1", MIG_SLOTS: "240"}
+    bound = (await read(running(notes))).pod
+    assert (bound.devices, bound.slots) == ((1,), 0b11110000)
+    made_up = pod(schedulerName="carrel", annotations=notes)
+    assert (await read(made_up)).pod.slots == 0, "nobody has a place before it is bound"

@@ -3,7 +3,7 @@
 The loop's part is the real one: core, guests, plans; only the API server is played.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,14 +31,15 @@ from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import Externa
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+from carrel_schema.names import MIG_MODEL
 
 GPU = "nvidia.com/gpu"
 
 
-def node(name: str, gpus: int = 4, *, ready: bool = True) -> Node:
+def node(name: str, gpus: int = 4, *, ready: bool = True, mig_model: str = "") -> Node:
     amounts = {GPU: str(gpus), "cpu": "64", "memory": "256Gi", "pods": "50"}
     told = {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": {MIG_MODEL: mig_model} if mig_model else {}},
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
@@ -48,11 +49,13 @@ def node(name: str, gpus: int = 4, *, ready: bool = True) -> Node:
     return msgspec.convert(told, Node)
 
 
-def pod(name: str, gpus: int = 1, **spec: Any) -> Pod:
+def pod(name: str, gpus: int = 1, notes: Mapping[str, str] | None = None, **spec: Any) -> Pod:
+    """A pod; ``notes`` are its annotations."""
     amounts = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {GPU: str(gpus)}}
     amounts["requests"][GPU] = str(gpus)
+    meta = {"name": name, "namespace": "carrel-a", "uid": f"uid-{name}"}
     told = {
-        "metadata": {"name": name, "namespace": "carrel-a", "uid": f"uid-{name}"},
+        "metadata": {**meta, "annotations": dict(notes or {})},
         "spec": {"containers": [{"name": "main", "resources": amounts}], **spec},
     }
     return msgspec.convert(told, Pod)
@@ -76,6 +79,7 @@ class World:
 
     nodes: int = 3
     gpus: int = 4
+    mig_model: str = ""
     stale_grace_s: float = 5.0
     now: float = 1000.0
     pods: dict[str, Real] = field(default_factory=dict)
@@ -101,7 +105,8 @@ class World:
         self.evictions.clear()
         self.news.clear()
         for number in range(self.nodes):
-            self.news.append(NodeSeen(node(f"n{number}", self.gpus)))
+            seen = node(f"n{number}", self.gpus, mig_model=self.mig_model)
+            self.news.append(NodeSeen(seen))
         self.news += [ExternalPodSeen(real.pod) for real in self.pods.values()]
         self.news.append(Ready())
 
@@ -187,13 +192,16 @@ class World:
             spec=msgspec.structs.replace(real.pod.manifest.spec, node_name=order.node),
         )
         self._check_free(order)
-        self.see(uid, node=order.node, devices=order.devices, manifest=bound)
+        where = {"node": order.node, "devices": order.devices, "slots": order.slots}
+        self.see(uid, manifest=bound, **where)
 
     def _check_free(self, order: Bind) -> None:
-        """No device is given away that a live pod has."""
+        """No device is given away that a live pod has, nor a slot of it."""
         for uid, real in self.pods.items():
             if uid != order.pod.uid and real.alive and real.pod.node == order.node:
-                assert not set(real.pod.devices or ()) & set(order.devices), (order, real)
+                both = set(real.pod.devices or ()) & set(order.devices)
+                apart = order.slots and real.pod.slots and not order.slots & real.pod.slots
+                assert not both or apart, (order, real)
 
     def _evict(self, order: Evict) -> None:
         if order.pod.uid in self.pods:

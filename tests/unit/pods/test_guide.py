@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from carrel_scheduler.engines.kubernetes.pods import labels, resource_requests, scheduling_groups
+from carrel_scheduler.engines.kubernetes.pods import gpu_annotations, labels, scheduling_groups
 from carrel_scheduler.engines.kubernetes.pods.grouping_rules import POD_GROUPS, RULES
 from carrel_schema import names
 
@@ -28,9 +28,10 @@ def test_the_page_names_every_label() -> None:
         labels.PRIORITY,
         labels.PREEMPTIBLE,
         labels.MIN_MEMBERS,
-        resource_requests.GPU_MEMORY,
-        *resource_requests.GPU_SHARE,
-        *resource_requests.GPU_DEVICES,
+        gpu_annotations.GPU_MEMORY,
+        *gpu_annotations.GPU_SHARE,
+        *gpu_annotations.GPU_DEVICES,
+        names.MIG_PROFILE,
     } - {"scheduling.volcano.sh/queue-name"}
     assert {key for key in keys if f"`{key}`" not in PAGE} == set()
 

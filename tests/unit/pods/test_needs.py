@@ -124,6 +124,53 @@ def test_shares_that_mean_nothing_are_refused(code: str, annotations: dict[str, 
     assert refused.value.code == code
 
 
+@pytest.mark.parametrize(
+    ("annotations", "profile"),
+    [
+        ({"carrel.dev/mig-profile": "3g.40gb"}, "3g.40gb"),
+        ({"carrel.dev/mig-profile": "1g.10gb.me"}, "1g.10gb+me"),
+        ({"carrel.dev/mig-profile": "1g.10gb+me"}, "1g.10gb+me"),
+        ({"nvidia.com/mig-3g.40gb": "1"}, "3g.40gb"),
+        ({"nvidia.com/mig-3g.40gb": "1", "carrel.dev/mig-profile": "1g.10gb"}, "1g.10gb"),
+        ({"nvidia.com/mig-parted": "all-balanced"}, ""),
+    ],
+)
+def test_mig_instances_by_annotation(annotations: dict[str, str], profile: str) -> None:
+    found = needs_of(pod(annotations=annotations))
+    request = request_of(found, ANYWHERE)
+    assert (request.mig_profile, request.gpus, request.counted_milli) == (profile, 0, 0)
+
+
+def test_who_asks_for_a_nodes_own_instance_gets_that_one() -> None:
+    own = [container(requests={"nvidia.com/mig-3g.40gb": "1"})]
+    found = needs_of(pod(annotations={"nvidia.com/mig-3g.40gb": "1"}, containers=own))
+    assert (found.mig_profile, request_of(found, ANYWHERE).counted_milli) == ("", 500)
+
+
+@pytest.mark.parametrize(
+    ("code", "annotations", "asked"),
+    [
+        ("bad_mig_profile", {"carrel.dev/mig-profile": "half"}, {}),
+        ("bad_mig_profile", {"carrel.dev/mig-profile": ""}, {}),
+        ("bad_mig_profile", {"carrel.dev/mig-profile": "3g.40gb,1g.10gb"}, {}),
+        ("bad_mig_profile", {"nvidia.com/mig-1g.10gb": "2"}, {}),
+        ("two_instances", {"nvidia.com/mig-1g.10gb": "1", "nvidia.com/mig-2g.20gb": "1"}, {}),
+        ("two_instances", {"carrel.dev/mig-profile": "1g.10gb"}, {"nvidia.com/mig-1g.10gb": "1"}),
+        ("mig_and_gpus", {"carrel.dev/mig-profile": "1g.10gb"}, {"nvidia.com/gpu": "1"}),
+        ("mig_and_share", {"carrel.dev/mig-profile": "1g.10gb", "gpu-fraction": "0.5"}, {}),
+        ("mig_and_share", {"nvidia.com/mig-1g.10gb": "1", "gpu-memory": "100"}, {}),
+    ],
+)
+def test_instances_that_mean_nothing_are_refused(
+    code: str, annotations: dict[str, str], asked: dict[str, str]
+) -> None:
+    with pytest.raises(PodRefused) as refused:
+        needs_of(pod(annotations=annotations, containers=[container(requests=asked)]))
+    assert refused.value.code == code
+    assert refused.value.value not in (None, code)
+    assert refused.value.expected
+
+
 def test_two_kinds_of_gpu_are_refused() -> None:
     with pytest.raises(PodRefused, match="two_kinds_of_gpu"):
         needs_of(pod(containers=[container(requests={"nvidia.com/gpu": "1", "amd.com/gpu": "1"})]))

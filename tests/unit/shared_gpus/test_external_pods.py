@@ -14,8 +14,10 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import PodRef
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.kube.resources import PODS
-from carrel_schema.names import RESERVATIONS_NAMESPACE
+from carrel_scheduler.node.contract import MigReport, MigResult
+from carrel_schema.names import GPU_UUIDS, MIG_SLOTS, RESERVATIONS_NAMESPACE
 from unit.shared_gpus.pod_server import GPU, PodServer
 from unit.shared_gpus.sharing import PROJECT, Scheduler
 from unit.shared_gpus.virtual_loop import in_virtual_time
@@ -30,6 +32,7 @@ class Bench:
         self.server = PodServer({"n1": list(uuids)}, Random(0), silent=silent)
         self.scheduler = Scheduler(self.server, 1, len(uuids))
         self.heard: list[ExternalEvents] = []
+        self.instances = MigInstances(self.scheduler.gpus.in_use)
         client: Any = self.server
         nobody: Any = None
         self.execute = PodExecutor(
@@ -40,6 +43,7 @@ class Bench:
             instance="one",
             limits=Limits(bindings=1),
             gpus=self.scheduler.gpus,
+            instances=self.instances,
         )
         self.execute.epoch = 1
 
@@ -50,8 +54,14 @@ class Bench:
         while self.execute.counts.bound + self.execute.counts.failed == done:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
-    async def order(self, name: str, devices: tuple[int, ...], **annotations: str) -> None:
-        """Order a binding."""
+    async def order(
+        self,
+        name: str,
+        devices: tuple[int, ...],
+        instance: tuple[str, int] = ("", 0),
+        **annotations: str,
+    ) -> None:
+        """Order a binding; ``instance`` is a profile with its slots."""
         limits = {} if annotations else {GPU: str(len(devices))}
         body = {
             "metadata": {"name": name, "annotations": annotations},
@@ -64,7 +74,9 @@ class Bench:
         client: Any = self.server
         pod = await client.create(PODS, body, PROJECT, Pod)
         ref = PodRef(PROJECT, name, pod.metadata.uid)
-        self.execute(PodOrders(binds=[Bind(ref, "n1", devices, pod)]))
+        profile, slots = instance
+        order = Bind(ref, "n1", devices, pod, mig_profile=profile, slots=slots)
+        self.execute(PodOrders(binds=[order]))
 
     def notes(self, name: str) -> dict[str, str]:
         return dict(self.server.pods[PROJECT, name]["metadata"]["annotations"])
@@ -113,6 +125,42 @@ async def _slow_node(bench: Bench) -> None:
     assert (bench.execute.counts.bound, bench.execute.counts.failed) == (2, 0)
     await asyncio.sleep(60.0)
     assert bench.execute.counts.failed == 1, "it is given up in time"
+
+
+async def _instance(bench: Bench) -> None:
+    await bench.order("first", (0,), ("3g.40gb", 0b1111), note="an instance")
+    wanted = (await bench.instances.exchange("n1", MigReport())).orders
+    [order] = wanted
+    assert (order.profile, order.slots, order.device) == ("3g.40gb", 0b1111, "GPU-a")
+    made = MigResult(id=order.id, uuid="MIG-one")
+    answering = asyncio.create_task(bench.instances.exchange("n1", MigReport(results=(made,))))
+    while not bench.execute.counts.bound:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    notes = bench.notes("first")
+    assert (notes[GPU_UUIDS], notes[MIG_SLOTS]) == ("MIG-one", "15")
+    await answering
+    assert bench.scheduler.gpus.in_use("n1") == {"MIG-one"}
+
+    await bench.order("second", (0,), ("4g.40gb", 0b1111), note="an instance")
+    [order] = (await bench.instances.exchange("n1", MigReport())).orders
+    assert order.held == ("MIG-one",), "nobody touches the one of the first pod"
+    refused = MigResult(id=order.id, error="the driver refuses")
+    answering = asyncio.create_task(bench.instances.exchange("n1", MigReport(results=(refused,))))
+    while not bench.execute.counts.failed:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    [news] = [one for told in bench.heard for one in told.events]
+    assert isinstance(news, BindingFailed)
+    assert (news.final, "the driver refuses" in news.text) == (False, True)
+    await answering
+
+    bench.server.succeed(bench.server.pods[PROJECT, "first"])
+    while any(key[0] == RESERVATIONS_NAMESPACE for key in bench.server.pods):  # noqa: ASYNC110
+        await asyncio.sleep(1.0)
+    assert bench.scheduler.gpus.in_use("n1") == frozenset()
+
+
+def test_a_mig_instance_is_made_before_the_pod_is_bound_and_given_back_with_it() -> None:
+    in_virtual_time(lambda: Bench("GPU-a").run(_instance))
 
 
 def test_a_node_that_gives_no_gpu_holds_up_no_other_pod() -> None:

@@ -164,6 +164,11 @@ def read_devices(text: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts)
 
 
+def read_slots(text: str) -> int:
+    """The slots of a MIG instance from the annotation; 0 if it is missing or invalid."""
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0
+
+
 def annotations(target: Target, epoch: int) -> dict[str, str]:
     """The annotations that the binding adds to the pod."""
     return {

@@ -32,9 +32,13 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import ReleaseClaim
-from carrel_scheduler.engines.kubernetes.pods.resource_requests import share_of
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import binding_annotations
-from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
+from carrel_scheduler.engines.kubernetes.pods.gpu_annotations import Share, share_of
+from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
+    binding_annotations,
+    instance_annotations,
+)
+from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations, HeldGpus
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, KubeError, TooManyRequests, Unavailable
 from carrel_scheduler.ledger.records import Ledger, Transition
@@ -91,6 +95,7 @@ class PodExecutor:
         instance: the name of this process, for events.
         limits: see ``Limits``.
         gpus: holds the GPUs that pods share; ``None``: none are shared.
+        instances: makes MIG instances; ``None``: none are made.
         scales_up: autoscalers may add nodes for each pod that waits.
     """
 
@@ -104,13 +109,14 @@ class PodExecutor:
         instance: str,
         limits: Limits = Limits(),
         gpus: GpuReservations | None = None,
+        instances: MigInstances | None = None,
         scales_up: bool = True,
     ) -> None:
         self.counts = Counts()
         self.epoch = 0
         self._client, self._ledger, self._deliver = client, ledger, deliver
         self._now, self._instance, self._limits = now, instance, limits
-        self._gpus, self._scales_up = gpus, scales_up
+        self._gpus, self._instances, self._scales_up = gpus, instances, scales_up
         self._group: asyncio.TaskGroup | None = None
         self._sharing = asyncio.Semaphore(limits.bindings)
         self._binds: deque[Bind] = deque()
@@ -192,8 +198,8 @@ class PodExecutor:
         """Whether GPUs of its node are to be held, or to become free, before a pod is bound."""
         if self._gpus is None:
             return False
-        shared = share_of(order.seen.metadata.annotations) is not None
-        return shared or bool(order.devices and not self._gpus.is_free(order.node))
+        shared = order.slots or share_of(order.seen.metadata.annotations) is not None
+        return bool(shared or (order.devices and not self._gpus.is_free(order.node)))
 
     async def _carry_out(self, order: Bind) -> None:
         pod = order.pod
@@ -225,15 +231,27 @@ class PodExecutor:
     async def _bind(self, order: Bind) -> None:
         """Bind a pod to the node of its GPUs, after preparing shared ones."""
         share, gpus = share_of(order.seen.metadata.annotations), self._gpus
-        if share is None or gpus is None:
+        if gpus is None or not (share or order.slots):
             if order.devices and gpus is not None:
                 await gpus.make_room(order.node)
             await bind(self._client, _target(order, {}), self.epoch)
             return
-        async with gpus.hold(order.node, order.devices) as hold, self._sharing:
-            said = binding_annotations(hold.gpus, share.milli, share.memory_mib)
-            await bind(self._client, _target(order, said), self.epoch)
+        async with gpus.hold(order.node, order.devices) as hold:
+            said = await self._part(order, hold, share or Share())
+            async with self._sharing:
+                await bind(self._client, _target(order, said), self.epoch)
             hold.pod = order.seen.metadata
+
+    async def _part(self, order: Bind, hold: HeldGpus, share: Share) -> Mapping[str, str]:
+        """The annotations of a pod's part of the held GPUs: a share, or the MIG instance made."""
+        if not order.slots:
+            return binding_annotations(hold.gpus, share.milli, share.memory_mib)
+        if self._instances is None:
+            raise EngineError("GPUs are not divided here: whole GPUs are right")
+        [gpu] = hold.gpus
+        uuid = await self._instances.take(order.node, gpu, order.mig_profile, order.slots)
+        hold.visible = (uuid,)
+        return instance_annotations(gpu, uuid, order.slots)
 
     async def _release_all(self) -> None:
         """Take claims back from pods that were not bound; the first that fails is tried again."""

@@ -131,7 +131,8 @@ class Bind:
     """Bind a pod to a node, with devices, after what was decided about its claims is written.
 
     ``first`` is about its volumes, ``claims`` about devices; ``seen`` is the pod as it was decided
-    on, ``counted`` whom it counts for (``pods.counted``).
+    on, ``counted`` whom it counts for (``pods.counted``). With ``slots`` it has the MIG instance of
+    that profile there.
     """
 
     pod: PodRef
@@ -141,6 +142,8 @@ class Bind:
     first: tuple[Decision, ...] = ()
     counted: str = ""
     claims: tuple[AllocateClaim, ...] = ()
+    mig_profile: str = ""
+    slots: int = 0
 
 
 @dataclass(frozen=True, slots=True)

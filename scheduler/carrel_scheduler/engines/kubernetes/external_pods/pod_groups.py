@@ -34,6 +34,7 @@ class ExternalPod:
         role: its role in a gang.
         node: where it was bound to; empty while it waits.
         devices: which GPUs of the node its binding names; ``None`` where it names none.
+        slots: of the MIG instance that its binding names, as bits; 0 where it names none.
         gated: it has scheduling gates.
         ending: it is terminating.
         outcome: how it ended; ``None`` while it may still run.
@@ -50,6 +51,7 @@ class ExternalPod:
     role: str = ""
     node: str = ""
     devices: tuple[int, ...] | None = None
+    slots: int = 0
     gated: bool = False
     ending: bool = False
     outcome: Outcome | None = None
@@ -62,10 +64,11 @@ class ExternalPod:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The allocation of a task in the core."""
+    """The allocation of a task in the core; ``slots`` are those of its MIG instance, as bits."""
 
     node: str
     devices: tuple[int, ...]
+    slots: int = 0
 
 
 @dataclass(slots=True, eq=False)

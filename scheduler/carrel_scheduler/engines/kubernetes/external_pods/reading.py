@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.core.events import Outcome
-from carrel_scheduler.engines.kubernetes.binding import read_devices
+from carrel_scheduler.engines.kubernetes.binding import read_devices, read_slots
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     ExternalPodSeen,
     PodDeleted,
@@ -29,7 +29,14 @@ from carrel_scheduler.engines.kubernetes.pods.types import Namespace, Owned, Own
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Forbidden, NotFound
 from carrel_scheduler.kube.resources import Resource
-from carrel_schema.names import DEVICES, NAMESPACE_PREFIX, PROJECT, SCHEDULER_NAME, TASK
+from carrel_schema.names import (
+    DEVICES,
+    MIG_SLOTS,
+    NAMESPACE_PREFIX,
+    PROJECT,
+    SCHEDULER_NAME,
+    TASK,
+)
 
 
 class _Kind(msgspec.Struct):
@@ -194,6 +201,7 @@ def _external_pod(pod: Pod, grouped: Grouped, refusal: str = "") -> ExternalPod:
         role=grouped.role,
         node=spec.node_name,
         devices=read_devices(meta.annotations.get(DEVICES)) if spec.node_name else None,
+        slots=read_slots(meta.annotations.get(MIG_SLOTS, "")) if spec.node_name else 0,
         gated=bool(spec.scheduling_gates),
         ending=meta.deletion_timestamp is not None,
         outcome=_ENDED.get(status.phase),

@@ -123,8 +123,7 @@ def bind_pod(current: "ReconcilePass", workload: ExternalWorkload, task: Externa
         current.index.touch(workload)
         return
     task.sent = True
-    parts_milli = task.counted.counted_milli
-    current.order_binding(task.pod, workload.grouping, task.allocation, parts_milli)
+    current.order_binding(task.pod, workload.grouping, task.allocation, task.counted)
 
 
 def _finish(current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
@@ -255,14 +254,14 @@ def _allocate(current: "ReconcilePass", workload: ExternalWorkload, task: Extern
     if task.allocation is not None:
         release(current, workload, task, Outcome.AGAIN)
     at = min(one.started_at or current.now, current.now)
-    devices = requests.place_found(current.state, workload.uid, task.index, one, task.request, at)
-    if devices is None:
+    found = requests.place_found(current.state, workload.uid, task.index, one, task.request, at)
+    if found is None:
         log.warning(
             "no capacity is known on %s for pod %s, which runs there", one.node, one.ref.name
         )
         current.count_as_unmanaged(workload, task)
         return
-    task.allocation, task.since = Allocation(one.node, devices), current.now
+    task.allocation, task.since = found, current.now
     current.row(workload, task, "running")
     _track_termination(current, workload, task)
 
@@ -327,14 +326,13 @@ class ReconcilePass:
         """Write the row of what a task holds from now on."""
         nodes, place = self.state.nodes, task.allocation
         slot = None if place is None else nodes.slots.get(place.node)
-        memory = 0 if slot is None else nodes.fact(slot).gpu_memory_mib
         row = usage.row(
             workload,
             task,
             phase,
             now=self.now,
             epoch=self.epoch,
-            gpu_memory_mib=memory,
+            fact=None if slot is None else nodes.fact(slot),
             place_of=partial(place_of, self.state),
         )
         self.orders.rows.append(row)
@@ -379,16 +377,28 @@ class ReconcilePass:
         self.index.touch(workload)
 
     def order_binding(
-        self, pod: ExternalPod, grouping: Grouping, place: Allocation, parts_milli: int
+        self, pod: ExternalPod, grouping: Grouping, place: Allocation, counted: Request
     ) -> None:
         """Order a binding; placement constraints count the pod there from now on."""
         self.places.put_pod(pod.manifest, place.node)
         first = self.places.decide(pod.manifest, place.node)
         devices = self.places.devices
-        claims = devices.decide(pod.manifest, place.node, len(place.devices), parts_milli)
+        gpus, parts_milli = len(place.devices), counted.counted_milli
+        claims = devices.decide(pod.manifest, place.node, gpus, parts_milli)
         whom = labels.counted_annotation(grouping)
+        profile = requests.profile_at(self.state, place.node, counted) if place.slots else None
         self.orders.binds.append(
-            Bind(pod.ref, place.node, place.devices, pod.manifest, first, whom, claims)
+            Bind(
+                pod.ref,
+                place.node,
+                place.devices,
+                pod.manifest,
+                first,
+                whom,
+                claims,
+                mig_profile="" if profile is None else profile.name,
+                slots=place.slots,
+            )
         )
 
     def left(self, task: ExternalTask) -> None:

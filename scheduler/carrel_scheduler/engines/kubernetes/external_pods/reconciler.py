@@ -243,10 +243,10 @@ class ExternalPodReconciler:
             return False
         task = workload.at(binding.index)
         self.current.notify()
-        self.current.state.apply(
-            TaskPlaced(workload.uid, binding.index, binding.node, binding.devices, self.current.now)
-        )
-        task.allocation, task.since = Allocation(binding.node, binding.devices), self.current.now
+        now, place = self.current.now, Allocation(binding.node, binding.devices, binding.slots)
+        where = (place.node, place.devices, now, place.slots)
+        self.current.state.apply(TaskPlaced(workload.uid, binding.index, *where))
+        task.allocation, task.since = place, now
         self.current.row(workload, task, "running")
         if task not in workload.tasks:
             reconcile_pass.release(self.current, workload, task, Outcome.GONE)

@@ -10,14 +10,18 @@ from dataclasses import replace
 
 import msgspec
 
+from carrel_scheduler.core.devices.classes import gpu_kind
+from carrel_scheduler.core.devices.device_choice import profile_on
 from carrel_scheduler.core.devices.shares import share_of_memory
 from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.events import TaskPlaced, WorkloadQueued
+from carrel_scheduler.core.events import NodeSet, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.mig import Profile, model_of
 from carrel_scheduler.core.requests import ANYWHERE, Request
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
+    Allocation,
     ExternalPod,
     ExternalTask,
     ExternalWorkload,
@@ -40,45 +44,63 @@ def knows_node(state: State, node: str) -> bool:
 
 def place_found(
     state: State, uid: str, index: int, pod: ExternalPod, request: Request, at: float
-) -> tuple[int, ...] | None:
-    """Allocate what a bound pod uses; returns its devices, ``None`` when there are too few.
+) -> Allocation | None:
+    """Allocate what a bound pod uses; returns the allocation, ``None`` when there is too little.
 
     Bindings by others name no devices, and two of them may claim the same; then any free ones do:
-    a device that is counted wrongly is better than one that is counted twice.
+    a device that is counted wrongly is better than one that is counted twice. A MIG instance has
+    the place that its binding names, or none.
     """
-    for devices in _choices(state, pod, request):
+    for devices, slots in _choices(state, pod, request):
         try:
-            state.apply(TaskPlaced(uid, index, pod.node, devices, at))
+            state.apply(TaskPlaced(uid, index, pod.node, devices, at, slots))
         except InvalidEvent:
             continue
-        return devices
+        return Allocation(pod.node, devices, slots)
     return None
 
 
-def _choices(state: State, pod: ExternalPod, request: Request) -> list[tuple[int, ...]]:
-    choices = [] if pod.devices is None else [pod.devices]
+def _choices(state: State, pod: ExternalPod, request: Request) -> list[tuple[tuple[int, ...], int]]:
+    named = [] if pod.devices is None else [(pod.devices, pod.slots)]
+    if profile_at(state, pod.node, request) is not None:
+        return named
     others = free_devices(state, pod.node, request)
-    return choices if others is None else [*choices, others]
+    return named if others is None else [*named, (others, 0)]
 
 
 def free_devices(state: State, node: str, request: Request) -> tuple[int, ...] | None:
     """The first free devices of a node for a request; ``None`` when there are too few."""
     slot = state.nodes.slots[node]
-    count, share = devices_wanted(request, state.nodes.fact(slot).gpu_memory_mib)
+    count, share = devices_wanted(request, state.nodes.fact(slot))
     free = state.nodes.free.devices[: int(state.nodes.devices[slot]), slot]
     found = tuple(index for index, left in enumerate(free.tolist()) if left >= share)
     return found[:count] if len(found) >= count else None
 
 
-def devices_wanted(request: Request, memory_mib: int) -> tuple[int, int]:
-    """How many devices, and how much of each in thousandths.
+def profile_at(state: State, node: str, request: Request) -> Profile | None:
+    """The profile of the MIG instance that serves a request on a node; ``None``: none does."""
+    slot = state.nodes.slots.get(node)
+    return None if slot is None else _profile_on(state.nodes.fact(slot), request)
 
-    A share that is asked for in memory is one of GPUs with so much of it; all of each where nobody
-    knows how much they have.
+
+def _profile_on(fact: NodeSet | None, request: Request) -> Profile | None:
+    if fact is None or not fact.mig_model:
+        return None
+    return profile_on(gpu_kind(request), model_of(fact.mig_model))
+
+
+def devices_wanted(request: Request, fact: NodeSet | None) -> tuple[int, int]:
+    """How many devices of a node, and how much of each in thousandths.
+
+    A share that is asked for in memory is one of GPUs with so much of it, or the MIG instance with
+    so much; all of each where nobody knows how much they have.
     """
+    if (profile := _profile_on(fact, request)) is not None:
+        return 1, profile.milli
     if request.share_milli:
         return request.devices, request.share_milli
     if request.gpu_memory_mib:
+        memory_mib = 0 if fact is None else fact.gpu_memory_mib
         return request.devices, share_of_memory(request.gpu_memory_mib, memory_mib) or MILLI
     return (1 if request.mig_profile else request.gpus), MILLI
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
@@ -33,17 +34,17 @@ def row(
     *,
     now: float,
     epoch: int,
-    gpu_memory_mib: int,
+    fact: NodeSet | None,
     place_of: Callable[[str], tuple[str, str]],
 ) -> Transition:
     """The row of a task after a change; each task of a gang has a history of its own.
 
-    ``gpu_memory_mib`` is that of its node's GPUs; ``place_of`` tells the GPU type and the group of
+    ``fact`` is what the core knows of its node; ``place_of`` tells the GPU type and the group of
     a node.
     """
     place = task.allocation if phase == HOLDS else None
     asked = task.request
-    count, share = devices_wanted(asked, gpu_memory_mib)
+    count, share = devices_wanted(asked, fact)
     gpu_type, node_group = place_of(place.node) if place else ("", "")
     held = PlaceUse(
         gpu_type=gpu_type,

@@ -66,6 +66,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import (
     Topology,
 )
 from carrel_scheduler.engines.kubernetes.provisioning.writing import RequestWriter
+from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError, NotFound
@@ -398,6 +399,7 @@ class ExternalPodRunner:
         now: epoch seconds.
         limits: how much at once.
         gpus: holds the GPUs that pods share.
+        instances: makes MIG instances.
     """
 
     def __init__(
@@ -414,6 +416,7 @@ class ExternalPodRunner:
         now: Callable[[], float],
         limits: Limits = Limits(),  # noqa: B008 - frozen
         gpus: GpuReservations | None = None,
+        instances: MigInstances | None = None,
     ) -> None:
         self._client, self._feeds, self._pods, self._now = client, feeds, pods, now
         self._ledger, self._deliver = ledger, deliver
@@ -427,6 +430,7 @@ class ExternalPodRunner:
             instance=instance,
             limits=limits,
             gpus=gpus,
+            instances=instances,
             scales_up=not pods.asks_for_nodes,
         )
         self.executor.epoch = epoch

@@ -11,106 +11,29 @@ or what the pod as a whole requests, where it says so; and its runtime's ``overh
 Amounts are rounded up in steps, so that requests that differ by little are one class: CPU to 10
 millicores, memory to MiB, from 1 GiB on to 16 MiB.
 
-Shares of GPUs are asked for by annotations, since no resource of Kubernetes is a part of a GPU:
-
-| ours | elsewhere | means |
-|---|---|---|
-| ``carrel.dev/gpu-share: "0.5"`` | ``gpu-fraction`` | that part of a GPU, above 0 and below 1 |
-| ``carrel.dev/gpu-memory: 10Gi`` | ``gpu-memory: "10240"`` (MiB) | that much memory of a GPU |
-| ``carrel.dev/gpu-devices: "2"`` | ``gpu-fraction-num-devices`` | so many GPUs of one node |
+Parts of GPUs are asked for by annotations (``gpu_annotations``).
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Final
 
 from carrel_scheduler.core.requests import NodeConstraint, Request
-from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.engines.kubernetes.pods.gpu_annotations import (
+    Share,
+    mig_profile_of,
+    share_of,
+)
 from carrel_scheduler.engines.kubernetes.pods.quantities import (
     NANO,
     PodRefused,
     milli,
-    nanos,
     parsed,
     pieces,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Container, Pod, Resources
 from carrel_scheduler.engines.mig_resources import held_milli
-from carrel_schema.names import GROUP
-
-GPU_SHARE: Final = (f"{GROUP}/gpu-share", "gpu-fraction")
-GPU_MEMORY: Final = f"{GROUP}/gpu-memory"
-GPU_MEMORY_MIB: Final = "gpu-memory"
-GPU_DEVICES: Final = (f"{GROUP}/gpu-devices", "gpu-fraction-num-devices")
-_SUFFIX_OF_MIB: Final = "Mi"
-_MOST_SHARED: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A part of each of ``devices`` GPUs: thousandths of it, or MiB of its memory."""
-
-    milli: int = 0
-    memory_mib: int = 0
-    devices: int = 1
-
-
-def share_of(annotations: Mapping[str, str]) -> Share | None:
-    """The shared GPU request of a pod; ``None`` without one.
-
-    Raises:
-        PodRefused: the annotations mean nothing, or both a part and an amount of memory.
-    """
-    if not annotations:
-        return None
-    part, part_key = _first_annotation(annotations, GPU_SHARE)
-    memory = _share_memory_mib(annotations)
-    count, count_key = _first_annotation(annotations, GPU_DEVICES)
-    if part and memory:
-        raise PodRefused("two_shares", part_key, part, "left out, or the GPU memory left out")
-    if not part and not memory:
-        return None
-    devices = _share_devices(count, count_key) if count else 1
-    if memory:
-        return Share(memory_mib=memory, devices=devices)
-    return Share(milli=_share_milli(part, part_key), devices=devices)
-
-
-def _first_annotation(annotations: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str, str]:
-    return next(((annotations[key], key) for key in keys if key in annotations), ("", keys[0]))
-
-
-def _share_milli(written: str, key: str) -> int:
-    expected = "a part of a GPU above 0 and below 1, such as 0.5"
-    try:
-        part = Decimal(written)
-    except InvalidOperation as error:
-        raise PodRefused("bad_share", key, written, expected) from error
-    if not part.is_finite() or not 0 < part < 1:
-        raise PodRefused("bad_share", key, written, expected)
-    return min(MILLI - 1, int((part * MILLI).to_integral_value(ROUND_CEILING)))
-
-
-def _share_memory_mib(annotations: Mapping[str, str]) -> int:
-    """MiB of GPU memory; 0 without a request."""
-    key = GPU_MEMORY if GPU_MEMORY in annotations else GPU_MEMORY_MIB
-    written = annotations.get(key, "")
-    if not written:
-        return 0
-    if key == GPU_MEMORY_MIB and written.isdecimal():
-        written += _SUFFIX_OF_MIB
-    mib = -(-pieces(nanos(written, key)) // MIB)
-    if mib <= 0:
-        raise PodRefused("bad_share", key, written, "an amount of memory such as 10Gi")
-    return mib
-
-
-def _share_devices(written: str, key: str) -> int:
-    if not written.isdecimal() or not 1 <= int(written) <= _MOST_SHARED:
-        raise PodRefused("bad_share", key, written, f"a number from 1 to {_MOST_SHARED}")
-    return int(written)
-
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -140,6 +63,7 @@ class Needs:
         cpu_milli: millicores; ``memory_bytes``: bytes.
         gpus: whole GPUs; ``gpu_resource``: by which name it asks for them, or for a share.
         share: a part of GPUs, ``None`` where it asks for none.
+        mig_profile: of the MIG instance that its annotations ask for; empty: for none.
         extended: other resources by name, sorted: pieces; MiB of what is measured in bytes.
             The pod itself is one of ``pods``.
         parts_milli: so much of GPUs its claims ask for in parts, in thousandths.
@@ -150,6 +74,7 @@ class Needs:
     gpus: int = 0
     gpu_resource: str = ""
     share: Share | None = None
+    mig_profile: str = ""
     extended: tuple[tuple[str, int], ...] = ((PODS, 1),)
     parts_milli: int = 0
 
@@ -175,18 +100,24 @@ def needs_of(
         total[CLAIMED_GPUS] = claimed_gpus * NANO
     _refuse_too_much(total)
     share = share_of(pod.metadata.annotations)
+    profile = mig_profile_of(pod.metadata.annotations, total)
     gpu = [name for name in GPU_RESOURCES if total.get(name)]
     if len(gpu) > 1:
         raise PodRefused("two_kinds_of_gpu", "resources", " and ".join(gpu), "one kind of GPU")
     if share is not None and gpu:
         expected = "left out where a share of a GPU is asked for"
         raise PodRefused("share_and_gpus", gpu[0], pieces(total[gpu[0]]), expected)
+    if profile and (gpu or parts_milli):
+        expected = "left out where a MIG instance is asked for by annotation"
+        asked = pieces(total[gpu[0]]) if gpu else parts_milli
+        raise PodRefused("mig_and_gpus", gpu[0] if gpu else CLAIMED_GPUS, asked, expected)
     return Needs(
         cpu_milli=milli(total.pop(CPU, 0)),
         memory_bytes=pieces(total.pop(MEMORY, 0)),
         gpus=pieces(total[gpu[0]]) if gpu else 0,
         gpu_resource=gpu[0] if gpu else "",
         share=share,
+        mig_profile=profile,
         extended=counted(total),
         parts_milli=parts_milli,
     )
@@ -291,6 +222,7 @@ def request_of(needs: Needs, where: NodeConstraint) -> Request:
         share_milli=share.milli,
         gpu_memory_mib=share.memory_mib,
         devices=share.devices,
+        mig_profile=needs.mig_profile,
         extended=needs.extended,
         counted_milli=held_milli(needs.extended) + needs.parts_milli,
         where=where,

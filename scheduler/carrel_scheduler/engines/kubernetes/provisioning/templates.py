@@ -87,8 +87,7 @@ def _alike(made: Iterable[_One]) -> tuple[PodSet, ...]:
 
 def _of_request(request: Request, groups: NodeGroups) -> _One:
     """A pod for a task of Carrel's own work."""
-    if request.mig_profile:
-        raise NoNewNodes("MIG instances are made on nodes that an admin has set up for them")
+    _refuse_instance(request)
     asked = {"cpu": f"{request.cpu_milli}m"}
     if request.memory_mib:
         asked["memory"] = f"{request.memory_mib}Mi"
@@ -109,6 +108,11 @@ def _of_request(request: Request, groups: NodeGroups) -> _One:
     )
 
 
+def _refuse_instance(request: Request) -> None:
+    if request.mig_profile:
+        raise NoNewNodes("MIG instances are made on nodes that an admin has set up for them")
+
+
 def _gpus_of(request: Request) -> dict[str, str]:
     """A share takes a whole GPU of a new node."""
     shares = request.devices if request.share_milli or request.gpu_memory_mib else 0
@@ -118,6 +122,7 @@ def _gpus_of(request: Request) -> dict[str, str]:
 
 def _of_pod(pod: Pod, request: Request, groups: NodeGroups) -> _One:
     """A pod that somebody else made, as far as it decides where it fits."""
+    _refuse_instance(request)
     if claims_of(pod) and request.where.nodes is not None:
         raise NoNewNodes("its volumes are on nodes that are there")
     if pod.spec.resource_claims:

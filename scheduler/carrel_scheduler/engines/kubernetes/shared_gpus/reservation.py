@@ -30,6 +30,7 @@ from carrel_schema.names import (
     GPU_UUIDS,
     MADE_BY,
     MADE_BY_US,
+    MIG_SLOTS,
     RESERVATIONS_NAMESPACE,
     SCHEDULER_NAME,
 )
@@ -214,9 +215,13 @@ def binding_annotations(
     }
 
 
-def instance_annotations(gpu: HeldGpu, uuid: str) -> Mapping[str, str]:
-    """The annotations that tell a pod at its binding which MIG instance of a held GPU it has."""
-    return {GPU_UUIDS: uuid, GPU_RESERVATIONS: gpu.reservation}
+def instance_annotations(gpu: HeldGpu, uuid: str, slots: int = 0) -> Mapping[str, str]:
+    """The annotations that tell a pod at its binding which MIG instance of a held GPU it has.
+
+    ``slots`` are those of an external pod's, of which the binding is the only record.
+    """
+    place = {MIG_SLOTS: str(slots)} if slots else {}
+    return {GPU_UUIDS: uuid, GPU_RESERVATIONS: gpu.reservation, **place}
 
 
 def visible_of(pod: Pod) -> frozenset[str]:

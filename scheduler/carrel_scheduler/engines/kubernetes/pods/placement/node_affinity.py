@@ -220,11 +220,12 @@ def node_terms(
 def _for_needs(needs: Needs, index: NodeIndex, *, by_role: bool) -> Labels:
     """GPUs of the right vendor, where there are several; and the role that serves such work."""
     found: list[tuple[str, frozenset[str]]] = []
-    resource = needs.gpu_resource or (GPU_RESOURCES[0] if needs.share else "")
+    part = needs.share or needs.mig_profile
+    resource = needs.gpu_resource or (GPU_RESOURCES[0] if part else "")
     if resource and (resource != GPU_RESOURCES[0] or index.mixes_gpus):
         found.append((GPU_RESOURCE, frozenset({resource})))
     if by_role:
-        gpus = needs.gpus or needs.share or held_milli(needs.extended) or needs.parts_milli
+        gpus = needs.gpus or part or held_milli(needs.extended) or needs.parts_milli
         found.append(role_for(gpus=bool(gpus)))
     return tuple(found)
 
