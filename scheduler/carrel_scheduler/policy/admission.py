@@ -15,8 +15,10 @@ from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.mig_resources import PREFIX
 from carrel_scheduler.workloads.contract import Live, UnsupportedField
+from carrel_scheduler.workloads.launch.fitting import ONE_INSTANCE
+from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.reasons import OVER_USER_LIMIT
-from carrel_schema.objects import ReasonInfo, Resources, Workload, WorkloadSpec
+from carrel_schema.objects import ReasonInfo, Workload, WorkloadSpec
 
 _CODES: Final[dict[str, str]] = {
     Token.OVER_LIMIT: "limit_never_met",
@@ -79,6 +81,9 @@ class Admission:
             self._known[request] = self._live.never(workload)
         reason = self._known[request]
         if reason is not None and reason.token not in _WAITS:
+            several = spec.resources.gpu_milli > MILLI or shape.resizes(spec)
+            if several and self._live.only_instances():
+                raise _more_than_an_instance(workload)
             raise _never(workload, reason)
 
 
@@ -86,14 +91,15 @@ def find_share(spec: WorkloadSpec, live: Live) -> None:
     """Set the share of the smallest GPU that has the memory which is asked for.
 
     Where GPUs are divided, a share becomes the smallest MIG instance of that size, and an instance
-    is told what part of these GPUs it is.
+    is told what part of these GPUs it is. Where nodes give out instances only, a whole GPU becomes
+    the largest one.
 
     Raises:
         NotAdmitted: no GPU has that memory.
     """
     asked, milli = spec.resources.gpu_memory_mib, spec.resources.gpu_milli
     divided = live.mig_model()
-    found = _instance_for(spec.resources, mig.model_of(divided)) if divided else None
+    found = _instance_for(spec, mig.model_of(divided), live) if divided else None
     if found is not None:
         spec.resources = msgspec.structs.replace(
             spec.resources,
@@ -120,8 +126,11 @@ def find_share(spec: WorkloadSpec, live: Live) -> None:
     spec.resources = msgspec.structs.replace(spec.resources, gpu_milli=max(shares))
 
 
-def _instance_for(resources: Resources, model: mig.Model) -> mig.Profile | None:
-    """The MIG instance that a share is on a divided GPU, or that is asked for by name."""
+def _instance_for(spec: WorkloadSpec, model: mig.Model, live: Live) -> mig.Profile | None:
+    """The MIG instance that a share, or a GPU, is on divided GPUs, or that is asked for by name."""
+    resources = spec.resources
+    if resources.gpu_milli == MILLI and not shape.resizes(spec) and live.only_instances():
+        return mig.whole_device(model)
     if resources.gpu_memory_mib:
         return mig.smallest_profile(model, resources.gpu_memory_mib)
     if 0 < resources.gpu_milli < MILLI:
@@ -146,6 +155,11 @@ def check_priority(priority: str | int) -> None:
 def _misplaced(misfit: UnsupportedField) -> NotAdmitted:
     detail = f"{misfit.field} is {misfit.value!r}: {misfit.expected}"
     return NotAdmitted(misfit.code, misfit.field, misfit.value, misfit.expected, detail)
+
+
+def _more_than_an_instance(workload: Workload) -> NotAdmitted:
+    gpus = workload.spec.resources.gpu_milli / MILLI
+    return _misplaced(UnsupportedField("no_mig", "gpus", gpus, ONE_INSTANCE))
 
 
 def _never(workload: Workload, reason: ReasonInfo) -> NotAdmitted:

@@ -144,6 +144,10 @@ class Live(Protocol):
         """The GPU model that is divided into MIG instances on demand; empty without one."""
         ...
 
+    def only_instances(self) -> bool:
+        """Whether no node gives out whole GPUs: all of a cluster are divided, of one model."""
+        ...
+
     def gpu_use(self, uid: str) -> GpuUseSeries | None:
         """The measured GPU use of a workload; ``None`` for an unknown workload."""
         ...

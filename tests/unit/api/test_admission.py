@@ -20,7 +20,10 @@ def asks(priority: str | int = "") -> Workload:
 
 def says(reason: ReasonInfo | None) -> Any:
     return SimpleNamespace(
-        never=lambda workload: reason, misfit=lambda workload: None, mig_model=lambda: ""
+        never=lambda workload: reason,
+        misfit=lambda workload: None,
+        mig_model=lambda: "",
+        only_instances=lambda: False,
     )
 
 

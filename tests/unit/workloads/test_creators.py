@@ -45,6 +45,9 @@ class Room:
     def mig_model(self) -> str:
         return ""
 
+    def only_instances(self) -> bool:
+        return False
+
     def misfit(self, _: Workload) -> None:
         return None
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeSeen, Ready
 from carrel_scheduler.engines.kubernetes.external_pods.nodes import facts_of
@@ -182,3 +183,43 @@ async def test_what_a_share_is_depends_on_what_nodes_there_are(desk: Desk) -> No
     external = work(resources=Resources(gpu_milli=250), external=True)
     admit(external, live)
     assert external.spec.resources.mig_profile == "2g.20gb"
+
+
+@pytest.mark.parametrize("external", [False, True], ids=["a job", "a pod of the Hub"])
+async def test_a_whole_gpu_is_the_largest_instance_where_nodes_give_nothing_else(
+    desk: Desk, *, external: bool
+) -> None:
+    whole = Resources(gpu_milli=1000)
+    await see(desk, divided(), divided("", 4, "plain"))
+    await desk.project("vision", 6)
+    live = LiveView(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    beside = work(resources=whole, external=external)
+    admit(beside, live)
+    assert beside.spec.resources == whole, "another node has whole ones"
+    desk.facts = facts_of(divided(), node_set(divided()))
+    await desk.recover()
+    await see(desk, divided())
+    live = LiveView(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    only = work(resources=whole, external=external)
+    admit(only, live)
+    found = only.spec.resources
+    assert (found.mig_profile, found.gpu_milli, counted_gpu_milli(found)) == ("7g.80gb", 0, 1000)
+    with pytest.raises(NotAdmitted) as refused:
+        admit(work(resources=Resources(gpu_milli=2000), external=external), live)
+    assert (refused.value.code, refused.value.field, refused.value.value) == ("no_mig", "gpus", 2)
+    assert "one only" in refused.value.detail
+
+
+async def test_a_whole_gpu_of_divided_nodes_runs_as_an_instance(desk: Desk) -> None:
+    desk.facts = facts_of(divided(), node_set(divided()))
+    await desk.recover()
+    await see(desk, divided())
+    await desk.project("vision", 6)
+    live = LiveView(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    job = work(resources=Resources(gpu_milli=1000))
+    admit(job, live)
+    asked = msgspec.structs.replace(job.spec.resources, cpu_milli=100, memory_bytes=1 << 20)
+    uids = [await desk.submit("vision", name, resources=asked) for name in ("one", "two", "three")]
+    placed = [desk.engine.specs[task] for uid in uids for task in desk.tasks_of(uid)]
+    assert [(one.mig_profile, one.mig_slots) for one in placed] == [("7g.80gb", 0xFF)] * 2
+    assert len({one.devices for one in placed}) == 2

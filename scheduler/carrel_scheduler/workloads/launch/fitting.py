@@ -23,7 +23,7 @@ _NO_MIG: Final = (
     "left out: this machine's GPUs are not divided; `gpus` below 1 is a share (an admin divides"
     " them with `carrel up --mig`)"
 )
-_ONE_INSTANCE: Final = (
+ONE_INSTANCE: Final = (
     "at most 1: GPUs are divided into MIG instances here, and a program can use one only"
 )
 _NO_IMAGE: Final = (
@@ -66,9 +66,9 @@ def _instance_misfit(workload: Workload, mig: Model | None) -> UnsupportedField 
         right = f"one of {', '.join(f'`{name}`' for name in mig.profiles)} ({mig.name})"
         return UnsupportedField("no_mig", "mig_profile", resources.mig_profile, right)
     if resources.gpu_devices > 1:
-        return UnsupportedField("no_mig", "gpu_devices", resources.gpu_devices, _ONE_INSTANCE)
+        return UnsupportedField("no_mig", "gpu_devices", resources.gpu_devices, ONE_INSTANCE)
     if resources.gpu_milli > MILLI or shape.resizes(workload.spec):
-        return UnsupportedField("no_mig", "gpus", resources.gpu_milli / MILLI, _ONE_INSTANCE)
+        return UnsupportedField("no_mig", "gpus", resources.gpu_milli / MILLI, ONE_INSTANCE)
     return None
 
 
@@ -86,7 +86,7 @@ def on_cluster(
         resources = workload.spec.resources
         profile = resources.mig_profile
         if profile and resources.gpu_devices > 1:
-            return UnsupportedField("no_mig", "gpu_devices", resources.gpu_devices, _ONE_INSTANCE)
+            return UnsupportedField("no_mig", "gpu_devices", resources.gpu_devices, ONE_INSTANCE)
         if workload.spec.external:  # somebody else makes its pod, which names no instance
             if profile and not divides(profile):
                 return UnsupportedField("no_mig", "mig_profile", profile, _NO_POD_OF_OURS)

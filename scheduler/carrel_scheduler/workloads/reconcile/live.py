@@ -77,6 +77,11 @@ class LiveView:
         """The GPU model that is divided into MIG instances on demand; empty without one."""
         return self._loop.cache.mig_model
 
+    def only_instances(self) -> bool:
+        """Whether no node gives out whole GPUs: all of a cluster are divided, of one model."""
+        cache = self._loop.cache
+        return bool(cache.mig_model and cache.counted_nodes)
+
     def faults(self) -> Faults:
         """Inputs that are set aside, and violated invariants."""
         quarantine, audit = self._loop.quarantine, self._loop.audit
