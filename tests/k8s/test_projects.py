@@ -47,6 +47,9 @@ class Fits:
 
     largest_gpu_milli = 1_000_000
 
+    def only_instances(self) -> bool:
+        return False
+
     def mig_model(self) -> str:
         return ""
 

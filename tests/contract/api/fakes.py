@@ -259,6 +259,9 @@ class FakeLive:
         self.divided_gpus = ""
         self.node_group = ""
 
+    def only_instances(self) -> bool:
+        return False
+
     def mig_model(self) -> str:
         return self.divided_gpus
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.requests import ANYWHERE, NodeConstraint
+from carrel_scheduler.engines.kubernetes.pods.gpu_annotations import Share
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     CLAIMED_GPUS,
     Needs,
-    Share,
     needs_of,
     request_of,
 )

@@ -50,21 +50,17 @@ class Bench:
     async def bind(self, name: str, devices: tuple[int, ...], **annotations: str) -> None:
         """Order a binding, and wait for what becomes of it."""
         done = self.execute.counts.bound + self.execute.counts.failed
-        await self.order(name, devices, **annotations)
+        await self.order(name, devices, "", 0, **annotations)
         while self.execute.counts.bound + self.execute.counts.failed == done:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
     async def order(
-        self,
-        name: str,
-        devices: tuple[int, ...],
-        instance: tuple[str, int] = ("", 0),
-        **annotations: str,
+        self, name: str, devices: tuple[int, ...], profile: str = "", slots: int = 0, **notes: str
     ) -> None:
-        """Order a binding; ``instance`` is a profile with its slots."""
-        limits = {} if annotations else {GPU: str(len(devices))}
+        """Order a binding; ``notes`` are the pod's annotations."""
+        limits = {} if notes else {GPU: str(len(devices))}
         body = {
-            "metadata": {"name": name, "annotations": annotations},
+            "metadata": {"name": name, "annotations": notes},
             "spec": {
                 "schedulerName": "carrel",
                 "terminationGracePeriodSeconds": 5,
@@ -74,7 +70,6 @@ class Bench:
         client: Any = self.server
         pod = await client.create(PODS, body, PROJECT, Pod)
         ref = PodRef(PROJECT, name, pod.metadata.uid)
-        profile, slots = instance
         order = Bind(ref, "n1", devices, pod, mig_profile=profile, slots=slots)
         self.execute(PodOrders(binds=[order]))
 
@@ -117,7 +112,7 @@ async def _no_gpu_there(bench: Bench) -> None:
 
 
 async def _slow_node(bench: Bench) -> None:
-    await bench.order("first", (0,), **{"gpu-fraction": "0.5"})
+    await bench.order("first", (0,), "", 0, **{"gpu-fraction": "0.5"})
     await asyncio.sleep(1.0)
     await bench.bind("plain", ())
     assert bench.execute.counts.bound == 1
@@ -128,7 +123,7 @@ async def _slow_node(bench: Bench) -> None:
 
 
 async def _instance(bench: Bench) -> None:
-    await bench.order("first", (0,), ("3g.40gb", 0b1111), note="an instance")
+    await bench.order("first", (0,), "3g.40gb", 0b1111, note="an instance")
     wanted = (await bench.instances.exchange("n1", MigReport())).orders
     [order] = wanted
     assert (order.profile, order.slots, order.device) == ("3g.40gb", 0b1111, "GPU-a")
@@ -141,7 +136,7 @@ async def _instance(bench: Bench) -> None:
     await answering
     assert bench.scheduler.gpus.in_use("n1") == {"MIG-one"}
 
-    await bench.order("second", (0,), ("4g.40gb", 0b1111), note="an instance")
+    await bench.order("second", (0,), "4g.40gb", 0b1111, note="an instance")
     [order] = (await bench.instances.exchange("n1", MigReport())).orders
     assert order.held == ("MIG-one",), "nobody touches the one of the first pod"
     refused = MigResult(id=order.id, error="the driver refuses")
