@@ -156,11 +156,18 @@ class MigOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an order: the UUID of the instance, or why there is none."""
+    """What became of an order: the UUID of the instance, or why there is none.
+
+    Attributes:
+        made: it was not there before.
+        removed: profiles of the idle instances that went for it.
+    """
 
     id: Text
     uuid: Annotated[str, Constraint(pattern=r"^(MIG-[0-9A-Za-z/-]{1,120})?$")] = ""
     error: Annotated[str, Constraint(max_length=1024)] = ""
+    made: bool = False
+    removed: Annotated[tuple[Text, ...], Constraint(max_length=16)] = ()
 
 
 class MigReport(msgspec.Struct, frozen=True, kw_only=True):

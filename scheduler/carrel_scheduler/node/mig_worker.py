@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from typing_extensions import override
 
 from carrel_scheduler.node.contract import (
     HealthCondition,
@@ -51,6 +53,33 @@ class _DeviceState:
     error: str = ""
     at: float = 0.0
     call: "Future[Instance] | None" = None
+
+
+@dataclass(slots=True)
+class _Changes(InstanceOwner):
+    """What one order changes, noted beside whose instances they are."""
+
+    owner: InstanceOwner
+    made: bool = False
+    gone: list[str] = field(default_factory=list)
+
+    @override
+    def seen(self, device: str, there: Sequence[Instance]) -> None:
+        self.owner.seen(device, there)
+
+    @override
+    def is_ours(self, device: str, instance: Instance) -> bool:
+        return self.owner.is_ours(device, instance)
+
+    @override
+    def making(self, wanted: InstanceRequest) -> None:
+        self.made = True
+        self.owner.making(wanted)
+
+    @override
+    def removed(self, device: str, instance: Instance) -> None:
+        self.gone.append(instance.profile)
+        self.owner.removed(device, instance)
 
 
 class MigWorker:
@@ -102,18 +131,20 @@ class MigWorker:
 
     def _result(self, order: MigOrder) -> MigResult:
         known = self._known.setdefault(order.device, _DeviceState())
+        changes = _Changes(self._ownership)
         try:
-            made = self._take(known, order)
+            found = self._take(known, order, changes)
         except InstanceInUseError as error:
-            return MigResult(id=order.id, error=str(error)[:LONGEST_ERROR])
+            return _failed(order, error, changes)
         except Exception as error:  # noqa: BLE001 - told to the scheduler, whatever it is
             known.failures, known.error, known.at = known.failures + 1, str(error), self._clock()
             log.warning("GPU %s: %s", order.device, error)
-            return MigResult(id=order.id, error=str(error)[:LONGEST_ERROR])
+            return _failed(order, error, changes)
         known.failures = 0
-        return MigResult(id=order.id, uuid=made.uuid)
+        gone = tuple(changes.gone)
+        return MigResult(id=order.id, uuid=found.uuid, made=changes.made, removed=gone)
 
-    def _take(self, known: _DeviceState, order: MigOrder) -> Instance:
+    def _take(self, known: _DeviceState, order: MigOrder, changes: _Changes) -> Instance:
         if known.call is not None and not known.call.done():
             raise MigError(f"the driver of GPU {order.device} has not answered an earlier call yet")
         call = known.call = Future[Instance]()
@@ -121,7 +152,7 @@ class MigWorker:
 
         def work() -> None:
             try:
-                call.set_result(take(self._devices, wanted, order.held, self._ownership))
+                call.set_result(take(self._devices, wanted, order.held, changes))
             except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 call.set_exception(error)
 
@@ -132,6 +163,11 @@ class MigWorker:
             raise MigError(
                 f"the driver of GPU {order.device} did not answer within {self._driver_seconds:g} s"
             ) from error
+
+
+def _failed(order: MigOrder, error: Exception, changes: _Changes) -> MigResult:
+    text = str(error)[:LONGEST_ERROR]
+    return MigResult(id=order.id, error=text, removed=tuple(changes.gone))
 
 
 def serve(

@@ -34,6 +34,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.inventory import Inventory
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.shared_gpus.events import EventWriter
 from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import ReservationSettings
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuReservations
@@ -166,7 +167,8 @@ class Cluster:
         self._devices = DeviceClaims(
             Inventory(cluster.gpu_drivers), task_class=cluster.gpu_device_class
         )
-        self._instances = MigInstances(self._gpus.in_use)
+        self._events = EventWriter(client, time.time, lead.instance)
+        self._instances = MigInstances(self._gpus.in_use, self._events.tell)
         self.engine = KubernetesEngine(
             client,
             cluster.pods,
@@ -267,6 +269,7 @@ class Cluster:
             group.create_task(self._namespaces.run()),
             group.create_task(self.engine.listen()),
             group.create_task(self._gpus.run()),
+            group.create_task(self._events.run()),
         ]
         await began.wait()
         live = LiveView(loop, self.fits)

@@ -70,11 +70,14 @@ def test_an_instance_is_made_once_and_kept_until_another_profile_needs_its_place
     gpu = uuid(gpus)
     first = agent.make("3g.40gb", LOW, gpu)
     assert first.uuid.startswith("MIG-")
-    assert agent.make("3g.40gb", LOW, gpu) == first, "asked again it is found"
+    again = agent.make("3g.40gb", LOW, gpu)
+    assert again.uuid == first.uuid, "asked again it is found"
+    assert (first.made, first.removed, again.made) == (True, (), False)
     other = agent.make("1g.10gb", 0b1_0000, gpu)
     assert agent.there(gpu) == {("3g.40gb", LOW), ("1g.10gb", 0b1_0000)}
     large = agent.make("7g.80gb", 0xFF, gpu, held=())
     assert (large.error, agent.there(gpu)) == ("", {("7g.80gb", 0xFF)})
+    assert (large.made, sorted(large.removed)) == (True, ["1g.10gb", "3g.40gb"])
     assert len({first.uuid, other.uuid, large.uuid}) == 3
 
 
@@ -110,7 +113,7 @@ def test_an_agent_that_starts_again_knows_what_it_made(gpus: GpuState, agent: Ag
     gpu = uuid(gpus)
     made = agent.make("3g.40gb", LOW, gpu)
     agent.restart()
-    assert agent.make("3g.40gb", LOW, gpu) == made
+    assert agent.make("3g.40gb", LOW, gpu).uuid == made.uuid
     assert agent.make("4g.40gb", LOW, gpu).uuid, "and may remove it"
 
 
@@ -128,7 +131,8 @@ def test_one_that_ended_between_making_and_telling_leaves_nothing_foreign(
 ) -> None:
     gpu = uuid(gpus)
     agent.restart(Ending(pynvml))
-    assert agent.make("2g.20gb", 0b11, gpu).error == "killed"
+    killed = agent.make("2g.20gb", 0b11, gpu)
+    assert (killed.error, killed.made) == ("killed", False)
     agent.restart()
     assert agent.make("7g.80gb", 0xFF, gpu).uuid, "it is ours, and makes room"
 

@@ -1,4 +1,4 @@
-"""Conditions and events of pods: why a pod waits, and what happened to it.
+"""Conditions and events of pods, why one waits and what happened to it; and events of nodes.
 
 Both are bounded: so many in a second for the whole cluster, only the latest reason of a pod, and
 never the same twice. A reason that is outdated before it is written is left out.
@@ -35,6 +35,41 @@ class PodNotice:
     uid: str
     token: str
     message: str
+
+    @property
+    def regarding(self) -> dict[str, Any]:
+        """The pod as an event names it."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNotice:
+    """An event about a node, named as kubelets name theirs, so that describing it shows both."""
+
+    name: str
+    token: str
+    message: str
+
+    @property
+    def uid(self) -> str:
+        """The node's name, as kubelets have it in their events."""
+        return self.name
+
+    @property
+    def namespace(self) -> str:
+        """Where events of objects without a namespace are."""
+        return "default"
+
+    @property
+    def regarding(self) -> dict[str, Any]:
+        """The node as an event names it."""
+        return {"apiVersion": "v1", "kind": "Node", "name": self.name, "uid": self.uid}
 
 
 async def report_pending(
@@ -75,9 +110,14 @@ async def _condition(client: KubeClient, notice: PodNotice, now: float, reason: 
 
 
 async def record_event(
-    client: KubeClient, notice: PodNotice, *, now: float, instance: str, warning: bool = True
+    client: KubeClient,
+    notice: PodNotice | NodeNotice,
+    *,
+    now: float,
+    instance: str,
+    warning: bool = True,
 ) -> None:
-    """Write an event about a pod; the same reason again counts up the event that is there."""
+    """Write an event; the same reason again counts up the event that is there."""
     name = _event_name(notice)
     at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     body: dict[str, Any] = {
@@ -89,13 +129,7 @@ async def record_event(
         "reportingInstance": instance[:128],
         "action": "Scheduling",
         "reason": notice.token,
-        "regarding": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": notice.namespace,
-            "name": notice.name,
-            "uid": notice.uid,
-        },
+        "regarding": notice.regarding,
         "note": notice.message[:NOTE_LENGTH],
         "type": "Warning" if warning else "Normal",
     }
@@ -105,11 +139,11 @@ async def record_event(
         again = {"series": {"count": 2, "lastObservedTime": at}}
         await client.patch(EVENTS, name, again, notice.namespace, how=PatchKind.MERGE)
     except KubeError as error:
-        log.info("no event was written for pod %s: %s", notice.name, error)
+        log.info("no event was written for %s: %s", notice.name, error)
 
 
-def _event_name(notice: PodNotice) -> str:
-    """The same for the same pod and sentence, so that nothing is notice twice."""
+def _event_name(notice: PodNotice | NodeNotice) -> str:
+    """The same for the same object and sentence, so that nothing is notice twice."""
     digest = hashlib.sha256(f"{notice.uid} {notice.token} {notice.message}".encode()).hexdigest()
     return f"{notice.name[:200]}.{digest[:16]}"
 

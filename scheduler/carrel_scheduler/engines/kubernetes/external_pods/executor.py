@@ -249,7 +249,8 @@ class PodExecutor:
         if self._instances is None:
             raise EngineError("GPUs are not divided here: whole GPUs are right")
         [gpu] = hold.gpus
-        uuid = await self._instances.take(order.node, gpu, order.mig_profile, order.slots)
+        pod, profile = order.seen.metadata, order.mig_profile
+        uuid = await self._instances.take(order.node, gpu, profile, order.slots, pod)
         hold.visible = (uuid,)
         return instance_annotations(gpu, uuid, order.slots)
 

@@ -20,6 +20,14 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.contract import NotOnThisNode
+from carrel_scheduler.engines.kubernetes.pods.types import Meta
+from carrel_scheduler.engines.kubernetes.shared_gpus.events import (
+    Tell,
+    failed_for,
+    failed_on,
+    nobody,
+    notices_of,
+)
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HeldGpu
 from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport
 
@@ -52,19 +60,32 @@ class MigInstances:
 
     Args:
         in_use: UUIDs of what pods of a node were told to see.
+        tell: takes events about nodes and pods.
     """
 
-    def __init__(self, in_use: Callable[[str], Collection[str]]) -> None:
-        self._in_use = in_use
+    def __init__(self, in_use: Callable[[str], Collection[str]], tell: Tell = nobody) -> None:
+        self._in_use, self._tell = in_use, tell
         self._nodes: dict[str, _NodeOrders] = {}
         self._numbers = itertools.count(1)
 
-    async def take(self, node: str, gpu: HeldGpu, profile: str, slots: int) -> str:
+    async def take(
+        self, node: str, gpu: HeldGpu, profile: str, slots: int, pod: Meta | None = None
+    ) -> str:
         """The UUID of an instance of a GPU, found or made by the agent of its node.
+
+        ``pod`` is told when there is none.
 
         Raises:
             NotOnThisNode: there is none; the message says why.
         """
+        try:
+            return await self._take(node, gpu, profile, slots)
+        except NotOnThisNode as error:
+            if pod is not None:
+                self._tell(failed_for(pod, str(error)))
+            raise
+
+    async def _take(self, node: str, gpu: HeldGpu, profile: str, slots: int) -> str:
         there = self._nodes.setdefault(node, _NodeOrders())
         number = f"{gpu.reservation}-{next(self._numbers)}"
         order = MigOrder(id=number, device=gpu.uuid, profile=profile, slots=slots)
@@ -75,9 +96,11 @@ class MigInstances:
             async with asyncio.timeout(ORDER_SECONDS):
                 return await done
         except TimeoutError as error:
+            why = self._silence(there)
+            self._tell(failed_on(node, order, why))
             raise NotOnThisNode(
                 f"the MIG instance {profile} on GPU {gpu.uuid} of {node} was not made within"
-                f" {ORDER_SECONDS:g} s: {self._silence(there)}"
+                f" {ORDER_SECONDS:g} s: {why}"
             ) from error
         finally:
             del there.open[number]
@@ -90,6 +113,8 @@ class MigInstances:
             order = there.open.get(result.id)
             if order is None or order.done.done():
                 continue
+            for notice in notices_of(node, order.order, result):
+                self._tell(notice)
             if result.uuid:
                 order.done.set_result(result.uuid)
             else:

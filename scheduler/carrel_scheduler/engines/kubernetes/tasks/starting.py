@@ -177,18 +177,19 @@ class Starter:
             raise EngineError("GPUs are not shared here: whole GPUs are right")
         async with self._gpus.hold(task.node, task.devices) as hold:
             if task_pods.has_instance(task):
-                said = await self._instance(task, hold)
+                said = await self._instance(task, pod, hold)
             else:
                 said = binding_annotations(hold.gpus, task.gpu_milli, task.gpu_memory_mib)
             await self._bind_with(task, pod, said)
             hold.pod = pod.metadata
 
-    async def _instance(self, task: TaskSpec, hold: HeldGpus) -> Mapping[str, str]:
+    async def _instance(self, task: TaskSpec, pod: TaskPod, hold: HeldGpus) -> Mapping[str, str]:
         """The annotations of the task's MIG instance, once its node has made it."""
         if self._instances is None:
             raise EngineError("GPUs are not divided here: whole GPUs are right")
         [gpu] = hold.gpus
-        uuid = await self._instances.take(task.node, gpu, task.mig_profile, task.mig_slots)
+        profile, slots = task.mig_profile, task.mig_slots
+        uuid = await self._instances.take(task.node, gpu, profile, slots, pod.metadata)
         hold.visible = (uuid,)
         return instance_annotations(gpu, uuid)
 
