@@ -19,12 +19,11 @@ from carrel_scheduler.core.devices.classes import Classes
 from carrel_scheduler.core.devices.device_choice import Hardware
 from carrel_scheduler.core.errors import UnknownWorkload
 from carrel_scheduler.core.events import NodeSet
-from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.mig.instances import WarmInstances
 from carrel_scheduler.core.nodes.nodes import NodeColumns
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns
-from carrel_scheduler.core.resources import MILLI, Triple
+from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.scoring.chooser import Chooser
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.topology.topology import Topologies
@@ -66,7 +65,6 @@ class DecisionCache:
         behind: slot of a queue -> what ``starving`` found to run behind someone there.
         largest: resource and key of nodes -> what was running, and who held most of it there.
         hardware: slot of a node -> what was told of it, and its hardware.
-        total: version of the nodes, and what they have in all; ``None`` while some take no work.
         empty: class -> how many of its tasks empty nodes would hold, as of ``empty_version``.
         views: which nodes there were, and views of them as if nobody held anything.
     """
@@ -79,7 +77,6 @@ class DecisionCache:
         default_factory=dict
     )
     hardware: dict[int, tuple[NodeSet, Hardware]] = field(default_factory=dict)
-    total: tuple[int, Triple] | None = None
     empty: dict[int, int] = field(default_factory=dict)
     empty_version: int = -1
     views: tuple[Hashable, CapacityViews] | None = None
@@ -91,7 +88,7 @@ class DecisionCache:
         self.largest.clear()
         self.empty.clear()
         self.hardware.clear()
-        self.total = self.views = None
+        self.views = None
 
     def note(self, key: Hashable, found: FailedSearch, as_of: int) -> None:
         """Remember a failed search; results from another count of queue changes are dropped."""
@@ -148,33 +145,3 @@ class Columns:
         if job is None:
             raise UnknownWorkload(uid)
         return job
-
-    def cluster_total(self) -> Triple:
-        """GPU thousandths, millicores and MiB of the cluster, which fair shares divide.
-
-        Of schedulable nodes all, of others what tasks hold there. Counted anew when nodes changed,
-        or some take no work.
-        """
-        nodes, cache = self.nodes, self.cache
-        version = nodes.version + nodes.amounts_version
-        if cache.total is not None and cache.total[0] == version:
-            return cache.total[1]
-        closed = ~nodes.schedulable
-        total = self._counted(closed)
-        some = bool((nodes.capacity * closed).any() or (nodes.usable & closed).any())
-        cache.total = None if some else (version, total)
-        return total
-
-    def _counted(self, closed: Bools) -> Triple:
-        nodes, tasks = self.nodes, self.tasks
-        healthy = int((nodes.usable.sum(axis=0) * ~closed).sum()) * MILLI
-        healthy += int((nodes.counted * ~closed).sum())
-        cpu, memory = (nodes.capacity[:2] * ~closed).sum(axis=1)
-        if closed.any():
-            used = (nodes.capacity[:2] - nodes.free.host[:2]) * closed
-            cpu, memory = cpu + used[0].sum(), memory + used[1].sum()
-            held = nodes.usable & closed & (nodes.free.devices < MILLI)
-            rows = tasks.used()
-            counted = tasks.counted.take(rows)[closed.take(tasks.node.take(rows))]
-            healthy += int(held.sum()) * MILLI + int(counted.sum())
-        return healthy, int(cpu), int(memory)

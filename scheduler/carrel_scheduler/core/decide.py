@@ -9,6 +9,7 @@ places for a workload that has waited too long.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from carrel_scheduler.core.actions.allocate import allocate
 from carrel_scheduler.core.actions.evictions import drain, evict_stale
@@ -22,19 +23,43 @@ from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_
 
 Action = Callable[[Cycle], None]
 
-ACTIONS: Sequence[Action] = (
-    start_reserved,
-    allocate,
-    replace_reserved,
-    CONSOLIDATE_FOR_ENTITLED.run,
-    RECLAIM.run,
-    RECLAIM_IN_GROUP.run,
-    PREEMPT.run,
-    PREEMPT_AND_RECLAIM.run,
-    CONSOLIDATE.run,
-    evict_stale,
-    drain,
-    reserve,
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """An action with what has to be so for it to have anything to do.
+
+    Attributes:
+        needed: asked when its turn comes.
+        action: the action.
+    """
+
+    needed: Callable[[Cycle], object]
+    action: Action
+
+    def __call__(self, cycle: Cycle) -> None:
+        """Run the action, if it is needed."""
+        if self.needed(cycle):
+            self.action(cycle)
+
+
+def _evicts(cycle: Cycle) -> bool:
+    """Whether somebody asks, and somebody may be evicted."""
+    return cycle.asks and cycle.has_victims
+
+
+ACTIONS: Sequence[When] = (
+    When(lambda cycle: cycle.state.reserved, start_reserved),
+    When(lambda cycle: cycle.asks, allocate),
+    When(lambda cycle: cycle.state.reserved, replace_reserved),
+    When(_evicts, CONSOLIDATE_FOR_ENTITLED.run),
+    When(_evicts, RECLAIM.run),
+    When(_evicts, RECLAIM_IN_GROUP.run),
+    When(_evicts, PREEMPT.run),
+    When(_evicts, PREEMPT_AND_RECLAIM.run),
+    When(_evicts, CONSOLIDATE.run),
+    When(lambda cycle: cycle.state.stale, evict_stale),
+    When(lambda cycle: cycle.state.nodes.draining, drain),
+    When(lambda cycle: cycle.asks and len(cycle.late), reserve),
 )
 
 

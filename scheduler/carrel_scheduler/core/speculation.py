@@ -13,13 +13,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.core.changes.cluster import queue_set, renew_rows
-from carrel_scheduler.core.changes.reservations import (
+from carrel_scheduler.core.changes.workloads import (
     ask,
+    check_workload,
+    enter,
+    forget,
     release_reservation,
     reserve,
     stop_asking,
 )
-from carrel_scheduler.core.changes.workloads import check_workload, enter, forget
 from carrel_scheduler.core.cycle.group_usage import GroupUsage
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.decide import ACTIONS, Action, decide

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from carrel_scheduler.core import events, views
-from carrel_scheduler.core.changes import cluster, reservations, tasks, workloads
+from carrel_scheduler.core.changes import cluster, tasks, workloads
 from carrel_scheduler.core.columns import Columns
 
 HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
@@ -26,7 +26,7 @@ HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
     events.TaskReleasing: tasks.told_to_stop,
     events.TaskStuck: tasks.found_stuck,
     events.TaskReleased: tasks.released,
-    events.CapacityReserved: reservations.reserve_capacity,
+    events.CapacityReserved: workloads.reserve_capacity,
 }
 
 

@@ -34,17 +34,17 @@ def held(state: State, queue: str) -> int:
 
 def test_they_are_the_cluster_s_gpus_too() -> None:
     state = state_of(divided(gpus=2))
-    assert state.cluster_total()[0] == 2875
+    assert state.nodes.total(state.tasks.counted_on)[0] == 2875
     state.apply(divided(gpus=2, instances=14))
-    assert state.cluster_total()[0] == 3750
+    assert state.nodes.total(state.tasks.counted_on)[0] == 3750
     state.apply(replace(divided(gpus=2), schedulable=False))
-    assert state.cluster_total()[0] == 0
+    assert state.nodes.total(state.tasks.counted_on)[0] == 0
 
 
 def test_what_runs_on_a_closed_node_is_still_shared_out() -> None:
     state = state_of(divided(), queue("a"), small("w"), TaskPlaced("w", 0, "n", (), 1.0))
     state.apply(replace(divided(), schedulable=False))
-    assert state.cluster_total()[0] == 125
+    assert state.nodes.total(state.tasks.counted_on)[0] == 125
 
 
 def test_one_by_one_or_loaded_at_once_they_count_alike() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.starvation import rows_over_limit
 from carrel_scheduler.core.events import (
     NodeSet,
     Outcome,
@@ -113,7 +112,7 @@ def test_rows_are_barred_where_their_first_job_is(seed: int) -> None:
     state = lived(seed)
     cycle = Cycle(state, 1000.0)
     rows = np.flatnonzero(state.waiting.need)
-    found = rows_over_limit(cycle, rows).tolist()
+    found = state.waiting.over_limit(rows, cycle.queue_columns).tolist()
     for number, is_barred in zip(rows.tolist(), found, strict=True):
         row = state.waiting.rows[number]
         assert row is not None

@@ -9,8 +9,7 @@ from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.scoring import value as value_module
-from carrel_scheduler.core.scoring.typical_requests import FADE_EVERY, ShapesSeen
-from carrel_scheduler.core.scoring.value import FIRST, Value
+from carrel_scheduler.core.scoring.value import FADE_EVERY, FIRST, ShapesSeen, Value
 from carrel_scheduler.core.scoring.value_states import QUANTUM
 from unit.core.clusters import Cluster, cluster, node
 

@@ -8,8 +8,13 @@ import pytest
 from carrel_scheduler.core.layers import Counts, Milli
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.scoring.typical_requests import CPU_STEP, TypicalNeed
-from carrel_scheduler.core.scoring.value_tables import FEW, NeedTables, Single
+from carrel_scheduler.core.scoring.value_tables import (
+    CPU_STEP,
+    FEW,
+    NeedTables,
+    Single,
+    TypicalNeed,
+)
 
 NEEDS = (
     TypicalNeed(2000, 1, MILLI, Request(gpus=1), 0.3),

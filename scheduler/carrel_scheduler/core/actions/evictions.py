@@ -34,12 +34,8 @@ def drain(cycle: Cycle) -> None:
     node is drained to become empty. Non-preemptible work stays until it ends by itself.
     """
     state = cycle.state
-    shut = np.flatnonzero(~state.nodes.schedulable).tolist()
-    facts = state.nodes.facts
-    draining = [slot for slot in shut if slot < len(facts) and (f := facts[slot]) and f.draining]
-    if not draining:
-        return
-    rows = np.flatnonzero(np.isin(state.tasks.node, draining) & ~state.tasks.stopping)
+    draining = np.isin(state.tasks.node, sorted(state.nodes.draining))
+    rows = np.flatnonzero(draining & ~state.tasks.stopping)
     by_job: dict[int, list[int]] = {}
     for row in rows.tolist():
         if not cycle.moves.evicted[row]:

@@ -197,7 +197,7 @@ class Eligible:
             if old is not new:
                 self._facts[slot] = new
                 self._taints.put(slot, None if new is None else new.taints)
-                self._models[slot] = model_code(new.mig_model) if new is not None else 0
+                self._models[slot] = model_code(new.mig_model) if new and new.mig_model else 0
                 for key, codes in self._labels.items():
                     codes.put(slot, _label(new, key))
 

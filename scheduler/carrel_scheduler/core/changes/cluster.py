@@ -4,7 +4,7 @@ When the kinds of GPUs in the cluster change, requests for GPU memory and MIG pr
 again: they count as what they take at most on the known nodes.
 """
 
-from carrel_scheduler.core.changes.reservations import (
+from carrel_scheduler.core.changes.workloads import (
     ask,
     release_reservation,
     row_user,

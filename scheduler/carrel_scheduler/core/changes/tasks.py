@@ -1,13 +1,19 @@
-"""Tasks are placed, evicted, released."""
+"""Tasks are placed, evicted, released; and which of them are protected.
 
-from carrel_scheduler.core.changes.reservations import (
+The *core* of elastic semi-preemptible work is its minimum, which is protected. It never counts
+for more than before, except through tasks placed to fill the minimum, which had to be within
+quota. When members end, surplus replaces them if it asks for no more. Where only larger members
+are left, the workload is ``uncovered``: preemptible as a whole until it starts anew.
+"""
+
+from collections.abc import Iterable
+
+from carrel_scheduler.core.changes.workloads import (
     ask,
-    check_free,
     follow_minimum,
     footprint_of,
     next_is_fixed,
     release_reservation,
-    settle_core,
     stop_asking,
 )
 from carrel_scheduler.core.columns import Columns
@@ -19,10 +25,18 @@ from carrel_scheduler.core.events import (
     TaskReleasing,
     TaskStuck,
 )
+from carrel_scheduler.core.layers import Footprint, Layer
 from carrel_scheduler.core.queues.queues import Sum
-from carrel_scheduler.core.resources import added
-from carrel_scheduler.core.work.gang_steps import is_stale
-from carrel_scheduler.core.work.jobs import NOTHING, Job, leaf_states, protected_members
+from carrel_scheduler.core.resources import Triple, added
+from carrel_scheduler.core.work.gang_steps import is_stale, satisfied
+from carrel_scheduler.core.work.jobs import (
+    NOTHING,
+    Job,
+    has_core,
+    leaf_states,
+    minimum_of,
+    protected_members,
+)
 from carrel_scheduler.core.work.tasks import NOBODY
 
 
@@ -33,7 +47,7 @@ def placed(state: Columns, event: TaskPlaced) -> None:
     cls = job.shape.classes[event.index]
     where = (event.node, event.devices, event.slots)
     place = footprint_of(state.nodes, state.classes, cls, where)
-    check_free(state.nodes.free, place)
+    _check_free(state.nodes.free, place)
     new = frozenset((event.index,)) if next_is_fixed(job) else NOTHING
     stop_asking(state, job)
     release_reservation(state, job)
@@ -142,7 +156,7 @@ def _settle(state: Columns, job: Job, at: float | None, new: frozenset[int] = NO
 
     ``new``: a task that was placed as non-preemptible.
     """
-    settle_core(state, job, new)
+    _settle_core(state, job, new)
     protected = protected_members(job)
     amounts = state.tasks.footprint
     fixed = added(amounts(job.rows[i]).amounts for i in protected if i not in job.halted)
@@ -163,6 +177,55 @@ def _settle(state: Columns, job: Job, at: float | None, new: frozenset[int] = NO
     else:
         job.stale_since = None
         state.stale.pop(job.spec.uid, None)
+
+
+def _settle_core(state: Columns, job: Job, new: frozenset[int] = NOTHING) -> None:
+    """Set the core after a change of a job's tasks; ``new`` was placed to fill the minimum."""
+    if not has_core(job):
+        return
+    if not job.rows:
+        job.core, job.uncovered = NOTHING, False
+        return
+    before, job.core = job.core | new, NOTHING
+    rights = added((job.fixed, _sum(state, job, new)))
+    if job.uncovered:
+        return
+    minimum = minimum_of(job)
+    if _within(_sum(state, job, minimum), rights):
+        job.core = minimum
+        return
+    rest = before.intersection(job.running())
+    if _suffices(job, rest):
+        job.core = rest
+    else:
+        job.uncovered = True
+
+
+def _suffices(job: Job, members: frozenset[int]) -> bool:
+    """Whether these running tasks alone satisfy the gang's minimum."""
+    others = [index for index in job.running() if index not in members]
+    there = [state.there for state in leaf_states(job, stopped=others)]
+    return satisfied(job.shape.structure, there)
+
+
+def _sum(state: Columns, job: Job, indices: Iterable[int]) -> Triple:
+    footprint = state.tasks.footprint
+    return added(footprint(job.rows[index]).amounts for index in indices)
+
+
+def _within(amounts: Triple, most: Triple) -> bool:
+    return all(amount <= bound for amount, bound in zip(amounts, most, strict=True))
+
+
+def _check_free(free: Layer, place: Footprint) -> None:
+    """Refuse a place whose devices are not free.
+
+    CPU and memory are not refused: a node may report less than it had, and what runs, runs.
+    """
+    for device in place.devices:
+        taken = place.slots & ~int(free.slots[device, place.node])
+        if int(free.devices[device, place.node]) < place.share or taken:
+            raise InvalidEvent("device_taken", "devices", place.devices, "devices that are free")
 
 
 def _check_index(job: Job, index: int) -> None:

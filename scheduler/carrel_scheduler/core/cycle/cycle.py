@@ -21,6 +21,7 @@ from carrel_scheduler.core.devices.device_choice import (
     Choice,
     DeviceCapacity,
     Hardware,
+    choose,
     hardware_of,
 )
 from carrel_scheduler.core.devices.preferred_devices import Preferences, choose_preferred
@@ -28,7 +29,7 @@ from carrel_scheduler.core.events import NodeSet, Preemptibility
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts, Footprint, Layer
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.queues.usage import LimitViolation, QueueUsage, QueueUsageColumns
-from carrel_scheduler.core.resources import NONE, Triple, added
+from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.core.scoring.chooser import NOWHERE
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.work.gang_steps import LeafState, next_step, satisfied, stale_tasks
@@ -90,11 +91,13 @@ class Cycle:
         state.capacity.forget_tried()
         self.asked = None if asked is None else state.job(asked)
         self._now, self.time_asked = now, False
-        self.queue_usage = QueueUsage(state.queues, state.division, state.cluster_total())
+        total, table = state.nodes.total(state.tasks.counted_on), state.queues.table
+        self.queue_usage = QueueUsage(state.queues, state.division, total)
         self.queue_columns = QueueUsageColumns(self.queue_usage, state.queues)
-        self.group_usage = GroupUsage(state) if GroupUsage.needed(state) else None
+        in_groups = any(table.group_limits) or any(table.group_quotas)
+        self.group_usage = GroupUsage(state) if in_groups else None
         self.confined: dict[int, Bools] = {}
-        self.user_usage = UserUsage(state) if any(state.queues.table.fair_users) else None
+        self.user_usage = UserUsage(state) if any(table.fair_users) else None
         self.moves = Moves(state, self.free_capacity, self.queue_usage, self.group_usage)
         self.moves.user_usage = self.user_usage
         self.settings: Settings = state.settings
@@ -281,6 +284,27 @@ class Cycle:
         return delay
 
     @property
+    def asks(self) -> bool:
+        """Whether anything that asks for capacity got none, or may still grow."""
+        state, moves = self.state, self.moves
+        given = (moves.started, moves.reserved, moves.reserved_many)
+        if state.partial or state.waiting.count > sum(map(len, given)):
+            return True
+        jobs = [state.jobs.get(uid) for uid in {*chain(*given)}]
+        whole = (job for job in jobs if job.waiting is not None and not job.shape.elastic)
+        return state.waiting.count > sum(1 for _ in whole)
+
+    @cached_property
+    def late(self) -> Counts:
+        """Numbers of the rows of large work that has waited longer than its queue's patience."""
+        waiting, default = self.state.waiting, self.settings.patience_s
+        rows = waiting.used() if default >= 0 else waiting.used()[:0]
+        patience = self.queue_usage.table.patience_s(default).take(waiting.queue.take(rows))
+        late = waiting.since.take(rows) + patience < self.now
+        late &= (waiting.demand[0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
+        return rows.compress(late)
+
+    @property
     def has_victims(self) -> bool:
         """Whether any running or starting work may be evicted."""
         if self.state.tasks.victims:
@@ -446,15 +470,14 @@ class Cycle:
         valued = NOWHERE
         if not soon and kind.form is Form.SHARE:
             valued = state.chooser.device(cls, view, node)
-        return choose_preferred(
-            kind,
-            self._hardware(node, fact),
-            DeviceCapacity(view.devices[:, node], view.slots[:, node]),
-            Preferences.of(where, fact, valued),
-            idle=DeviceCapacity(idle.devices[:, node], idle.slots[:, node]) if soon else None,
-            warm=state.warm.by_device(node, fact.devices) if fact.mig_model else (),
-            tasks=tasks,
-        )
+        hardware = self._hardware(node, fact)
+        there = DeviceCapacity(view.devices[:, node], view.slots[:, node])
+        now = DeviceCapacity(idle.devices[:, node], idle.slots[:, node]) if soon else None
+        warm = state.warm.by_device(node, fact.devices) if fact.mig_model else ()
+        if valued < 0 and not where.avoided_devices and where.device_types is None:
+            return choose(kind, hardware, there, idle=now, warm=warm, tasks=tasks)
+        wishes = Preferences.of(where, fact, valued)
+        return choose_preferred(kind, hardware, there, wishes, idle=now, warm=warm, tasks=tasks)
 
     def _hardware(self, node: int, fact: NodeSet) -> Hardware:
         """``hardware_of`` a node, cached until the node changes."""

@@ -64,12 +64,6 @@ class GroupUsage:
         usage._lay_out_quotas(state, usage._used)
         return usage
 
-    @staticmethod
-    def needed(state: "Columns") -> bool:
-        """Whether any queue has a limit or a quota in a group of nodes."""
-        table = state.queues.table
-        return any(table.group_limits) or any(table.group_quotas)
-
     def _lay_out(self, state: "Columns") -> None:
         table = state.queues.table
         self._table, size = table, len(table.names)

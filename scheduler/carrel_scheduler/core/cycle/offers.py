@@ -15,7 +15,7 @@ import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import REFUSED, SEARCHED, Answer
-from carrel_scheduler.core.cycle.starvation import held_back, rows_over_limit
+from carrel_scheduler.core.cycle.starvation import held_back
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts
 from carrel_scheduler.core.queues.order import Service
 from carrel_scheduler.core.queues.user_order import Key, UserOrder
@@ -41,7 +41,10 @@ class FeasibleRows:
         self.has_coming = bool(len(self._coming))
         self._of_node = {node: place for place, node in enumerate(self._coming.tolist())}
         used = waiting.used()
-        self._rows = used.compress(~(rows_over_limit(cycle, used) | held_back(cycle, used)))
+        barred = waiting.over_limit(used, cycle.queue_columns)
+        if len(cycle.late):
+            barred |= held_back(cycle, used)
+        self._rows = used.compress(~barred)
         cycle.sync()
         self._classes = capacity.classes
         self._column = capacity.columns_of(waiting.cls)

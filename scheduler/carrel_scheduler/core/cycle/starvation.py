@@ -24,29 +24,10 @@ LOOKS = 8
 """So many of those who have waited longest are looked at in a cycle."""
 
 
-def rows_over_limit(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
-    """(r,) whether the first step of these rows breaks a bound of its queue or of one above.
-
-    The same as ``QueueUsage.barrier``: a resource that is not asked for never stands in the way.
-    With ``for_ever`` as if nobody held anything.
-    """
-    if not len(rows):
-        return np.zeros(0, np.bool_)
-    waiting, table, columns = cycle.state.waiting, cycle.queue_usage.table, cycle.queue_columns
-    left = table.caps if for_ever else table.caps - columns.used
-    found = ~waiting.within(rows, table.tree.least_on_paths(np.maximum(left, 0)))
-    some = waiting.fixed.take(rows).nonzero()[0]
-    if len(some):
-        left = table.quotas if for_ever else table.quotas - columns.fixed
-        left = table.tree.least_on_paths(np.maximum(left, 0))
-        found[some] |= ~waiting.within(rows.take(some), left)
-    return found
-
-
 def starving(cycle: Cycle) -> tuple[Job, ...]:
     """Starving jobs, the oldest first; computed once in a cycle."""
     if cycle.starving is None:
-        cycle.starving = _starving(cycle) if cycle.settings.patience_s >= 0 else ()
+        cycle.starving = _starving(cycle) if len(cycle.late) else ()
     return cycle.starving
 
 
@@ -136,21 +117,13 @@ def _starving(cycle: Cycle) -> tuple[Job, ...]:
 
 def _late_rows(cycle: Cycle) -> Counts:
     """Rows of large work that has waited too long and is next in its queue; oldest first."""
-    waiting, slots = cycle.state.waiting, len(cycle.queue_usage.used)
-    rows = waiting.used()
-    patience = cycle.queue_usage.table.patience_s(np.arange(slots), cycle.settings.patience_s)
-    queues = waiting.queue.take(rows)
-    late = waiting.since.take(rows) + patience.take(queues) < cycle.now
-    late &= (waiting.demand[0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
-    if not late.any():
-        return rows[:0]
-    concerned = np.zeros(slots, np.bool_)
-    concerned[queues.compress(late)] = True
-    there = concerned.take(queues)
-    rows, late = rows.compress(there), late.compress(there)
-    possible = ~rows_over_limit(cycle, rows, for_ever=True)
-    rows, every = rows[late & possible], rows[possible]
-    highest = np.full(slots, -LARGEST, np.int64)
+    waiting, every = cycle.state.waiting, cycle.state.waiting.used()
+    concerned = np.zeros(len(cycle.queue_usage.used), np.bool_)
+    concerned[waiting.queue.take(cycle.late)] = True
+    every = every.compress(concerned.take(waiting.queue.take(every)))
+    every = every.compress(~waiting.over_limit(every, cycle.queue_columns, for_ever=True))
+    rows = cycle.late.compress(np.isin(cycle.late, every))
+    highest = np.full(len(concerned), -LARGEST, np.int64)
     np.maximum.at(highest, waiting.queue.take(every), waiting.priority.take(every))
     rows = rows[waiting.priority.take(rows) == highest.take(waiting.queue.take(rows))]
     rows = _of_least_users(cycle, rows, every)

@@ -57,13 +57,13 @@ class Hardware:
     Attributes:
         gpu_memory_mib: of each device, 0 when unknown.
         model: its GPU model where MIG instances are made, else ``None``.
-        links: how its devices are connected.
+        links: how its devices are connected; ``None``: each to each equally well.
         undivided: bits of the devices without MIG, where others are divided.
     """
 
     gpu_memory_mib: int
     model: mig.Model | None
-    links: Links
+    links: Links | None
     undivided: int = 0
 
 
@@ -74,12 +74,12 @@ def hardware_of(node: NodeSet) -> Hardware:
         InvalidEvent: links of devices that are not there, or an unknown MIG model.
     """
     undivided = sum(1 << device for device in node.undivided) if node.mig_model else 0
-    links = links_of(node.links, node.devices)
+    links = links_of(node.links, node.devices) if node.links else None
     return _interned(node.gpu_memory_mib, node.mig_model, links, undivided)
 
 
 @lru_cache(maxsize=1024)
-def _interned(memory_mib: int, model: str, links: Links, undivided: int) -> Hardware:
+def _interned(memory_mib: int, model: str, links: Links | None, undivided: int) -> Hardware:
     return Hardware(memory_mib, mig.model_of(model) if model else None, links, undivided)
 
 
@@ -155,11 +155,23 @@ def _whole(
         if few.bit_count() >= wanted:
             available = few
             break
-    devices = hardware.links.choose(available, wanted, free)
+    if hardware.links is None:
+        devices = _first(available & free, available & ~free, wanted)
+    else:
+        devices = hardware.links.choose(available, wanted, free)
     if devices is None:
         return None
     divided = hardware.model is not None and not hardware.undivided >> devices[0] & 1
     return Choice(devices, MILLI, hardware.model.full if hardware.model and divided else 0)
+
+
+@lru_cache(maxsize=1 << 15)
+def _first(free: int, coming: int, wanted: int) -> Devices | None:
+    """The first devices, free ones before those that are being released; ascending."""
+    found: list[int] = []
+    for bits in (free, coming):
+        found += (device for device in range(bits.bit_length()) if bits >> device & 1)
+    return tuple(sorted(found[:wanted])) if len(found) >= wanted else None
 
 
 def _bits_of(devices: Milli) -> int:

@@ -36,12 +36,10 @@ class Links:
 
     Attributes:
         hops: (d, d) hops between two devices, 0 on the diagonal; ``array`` is the same.
-        alike: all pairs are equally far apart, so any choice is as good.
         groups: the devices, together where they have equal links to all others.
     """
 
     hops: tuple[tuple[int, ...], ...]
-    alike: bool
     groups: tuple[Devices, ...]
     array: Ints = field(repr=False)
 
@@ -57,19 +55,17 @@ class Links:
             ``None`` when there are not enough.
         """
         count = available.bit_count()
-        if count < wanted:
-            return None
-        free &= available
-        if self.alike or count == wanted:
-            return _first(free, available & ~free, wanted)
-        return _best(self, available, wanted, free)
+        if count <= wanted:
+            return tuple(_bits(available)) if count == wanted else None
+        return _best(self, available, wanted, free & available)
 
 
 @lru_cache(maxsize=4096)
-def links_of(links: tuple[Link, ...], devices: int) -> Links:
+def links_of(links: tuple[Link, ...], devices: int) -> Links | None:
     """The links of a node with so many devices; equal ones give the same object.
 
-    Of a pair that is named twice the better link counts.
+    ``None`` where all pairs are equally far apart, so that any choice is as good. Of a pair that is
+    named twice the better link counts.
 
     Raises:
         InvalidEvent: ``unknown_device`` or ``bad_amount`` in ``links``.
@@ -89,21 +85,16 @@ def _directed(link: Link) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _interned(pairs: tuple[tuple[int, int, int], ...], devices: int) -> Links:
+def _interned(pairs: tuple[tuple[int, int, int], ...], devices: int) -> Links | None:
     hops = np.full((devices, devices), FAR, np.int64)
     np.fill_diagonal(hops, 0)
     for first, second, distance in reversed(pairs):
         hops[first, second] = hops[second, first] = distance
     between = hops[~np.eye(devices, dtype=np.bool_)]
-    alike = not between.size or bool((between == between[0]).all())
+    if not between.size or bool((between == between[0]).all()):
+        return None
     rows = tuple(tuple(row) for row in hops.tolist())
-    return Links(rows, alike, _groups(rows), hops)
-
-
-@lru_cache(maxsize=1 << 15)
-def _first(free: int, coming: int, wanted: int) -> Devices:
-    """The first ``wanted`` devices, free ones before those that are being released; ascending."""
-    return tuple(sorted((_bits(free) + _bits(coming))[:wanted]))
+    return Links(rows, _groups(rows), hops)
 
 
 @lru_cache(maxsize=1 << 15)

@@ -6,7 +6,7 @@ decides where tasks may run (names, labels, taints, devices), so that masks may 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.layers import CPU, HOST_ROWS, MEMORY, Bools, Counts, Layer, Milli, Slots
 from carrel_scheduler.core.mig import full_slots
-from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.resources import MILLI, Triple
 
 MOST_DEVICES = 64
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -36,6 +36,7 @@ class NodeColumns:
         usable: (D, N) the device exists and is not broken.
         types: (D, N) the number of the device's type, 0 on nodes whose devices are alike.
         schedulable: (N,) may take new work: neither switched off nor draining.
+        draining: slots of the nodes that are being drained.
         mig: (N,) MIG instances are made here as needed.
         instances_only: (N,) whole devices are not given out here.
         free, releasing, reserved: the three layers of capacity. ``free.slots`` has a bit set for
@@ -48,6 +49,7 @@ class NodeColumns:
         self.names: list[str] = []
         self.facts: list[NodeSet | None] = []
         self.hardware: Counter[tuple[int, str]] = Counter()
+        self.draining: set[int] = set()
         self.extended: dict[str, int] = {}
         self.devices: Counts = np.zeros(0, np.int64)
         self.gpu_memory: Counts = np.zeros(0, np.int64)
@@ -64,6 +66,7 @@ class NodeColumns:
         self.reserved = Layer.empty(1, 0)
         self._spare: list[int] = []
         self._rank: Counts | None = None
+        self._total: tuple[int, Triple] | None = None
 
     @property
     def rank(self) -> Counts:
@@ -88,6 +91,32 @@ class NodeColumns:
         if fact is None:
             raise KeyError(slot)
         return fact
+
+    def total(self, counted_on: Callable[[Bools], int]) -> Triple:
+        """GPU thousandths, millicores and MiB of the cluster, which fair shares divide.
+
+        Of schedulable nodes all, of others what tasks hold there. Counted anew when nodes changed,
+        or some take no work.
+
+        Args:
+            counted_on: thousandths of GPUs beside devices that tasks hold on some nodes, (N,).
+        """
+        version = self.version + self.amounts_version
+        if self._total is not None and self._total[0] == version:
+            return self._total[1]
+        closed = ~self.schedulable
+        gpu = int((self.usable.sum(axis=0) * ~closed).sum()) * MILLI
+        gpu += int((self.counted * ~closed).sum())
+        cpu, memory = (self.capacity[:2] * ~closed).sum(axis=1)
+        if closed.any():
+            used = (self.capacity[:2] - self.free.host[:2]) * closed
+            cpu, memory = cpu + used[0].sum(), memory + used[1].sum()
+            held = self.usable & closed & (self.free.devices < MILLI)
+            gpu += int(held.sum()) * MILLI + counted_on(closed)
+        total = gpu, int(cpu), int(memory)
+        some = bool((self.capacity * closed).any() or (self.usable & closed).any())
+        self._total = None if some else (version, total)
+        return total
 
     def empty_slots(self) -> Slots:
         """(D, N) bits of memory slots when nothing runs; 0 where no MIG instances are made."""
@@ -138,6 +167,9 @@ class NodeColumns:
         if old is not None:
             self.hardware = +self.hardware
         self.facts[slot] = fact
+        self.draining.discard(slot)
+        if fact is not None and fact.draining:
+            self.draining.add(slot)
 
     def _set_devices(self, event: NodeSet, slot: int) -> None:
         before = int(self.devices[slot])

@@ -17,7 +17,7 @@ import numpy as np
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_failed_before
 from carrel_scheduler.core.cycle.offers import Offers
-from carrel_scheduler.core.cycle.starvation import held_back, rows_over_limit
+from carrel_scheduler.core.cycle.starvation import held_back
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.group_quotas import with_headroom
 from carrel_scheduler.core.preemption.node_prefilter import looks_at_all
@@ -44,7 +44,7 @@ def for_reclaim(cycle: Cycle) -> Counts:
     allowed = ~waiting.fixed.take(rows)
     allowed |= waiting.within(rows, quota - columns.fixed)
     rows = rows.compress(allowed)
-    rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
+    rows = _in_their_turn(cycle, rows)
     return _in_turns(cycle, rows, waiting.within(rows, quota - columns.used))
 
 
@@ -54,8 +54,8 @@ def for_reclaim_in_group(cycle: Cycle) -> Counts:
     rows = with_headroom(cycle, _looked_at(cycle))
     quota = cycle.queue_usage.table.quotas
     allowed = ~waiting.fixed.take(rows) | waiting.within(rows, quota - columns.fixed)
-    rows = rows.compress(allowed & ~rows_over_limit(cycle, rows))
-    rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
+    rows = rows.compress(allowed & ~waiting.over_limit(rows, columns))
+    rows = _in_their_turn(cycle, rows)
     return _in_turns(cycle, rows, np.ones(len(rows), np.bool_))
 
 
@@ -85,18 +85,20 @@ def for_combine(cycle: Cycle) -> Counts:
     quota = cycle.queue_usage.table.quotas
     allowed = ~waiting.fixed.take(rows) | waiting.within(rows, quota - columns.fixed)
     rows = rows.compress(allowed)
-    rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
+    rows = _in_their_turn(cycle, rows)
     first = waiting.within(rows, quota)
     return _in_turns(cycle, rows, first, None if cycle.is_small else FEW)
 
 
-def _too_new(cycle: Cycle, rows: Counts) -> Bools:
-    """(r,) whether all jobs of these rows came too lately to take from other queues."""
+def _in_their_turn(cycle: Cycle, rows: Counts) -> Counts:
+    """These rows without those that wait for one who starves, or came too lately to reclaim."""
     waiting, delay = cycle.state.waiting, cycle.settings.reclaim_delay_s
-    if delay <= 0:
-        return np.zeros(len(rows), np.bool_)
-    late: Bools = waiting.since.take(rows) + delay > cycle.now
-    return late & ~waiting.fixed.take(rows)
+    if len(cycle.late):
+        rows = rows.compress(~held_back(cycle, rows))
+    if delay > 0:
+        late: Bools = waiting.since.take(rows) + delay > cycle.now
+        rows = rows.compress(~late | waiting.fixed.take(rows))
+    return rows
 
 
 def singles(cycle: Cycle) -> list[Job]:
@@ -136,10 +138,10 @@ def _above_some(cycle: Cycle, rows: Counts) -> Counts:
 
 def for_consolidate(cycle: Cycle) -> Counts:
     """Numbers of the rows whose first step would fit into all free capacity together."""
-    rows, waiting = _looked_at(cycle), cycle.state.waiting
+    rows, waiting, columns = _looked_at(cycle), cycle.state.waiting, cycle.queue_columns
     for demand, free in zip(waiting.demand, cycle.free_in_all(), strict=True):
         rows = rows.compress(demand.take(rows) <= free)
-    rows = rows.compress(~rows_over_limit(cycle, rows))
+    rows = rows.compress(~waiting.over_limit(rows, columns))
     return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
 
 
@@ -198,10 +200,12 @@ class Rule:
 
     def run(self, cycle: Cycle) -> None:
         """Free capacity for the preemptors, in the order of service."""
-        if not (cycle.has_victims and self.applies(cycle)):
+        if not self.applies(cycle):
             return
-        rows = self.rows(cycle)
-        Offers(cycle, rows, self.singles(cycle)).run(
+        rows, singles = self.rows(cycle), self.singles(cycle)
+        if not (len(rows) or singles):
+            return
+        Offers(cycle, rows, singles).run(
             lambda job, step: self.attempt(cycle, job, step),
             touches_all=True,
             most=self.most(cycle, len(rows)),

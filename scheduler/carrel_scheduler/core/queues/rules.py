@@ -77,10 +77,9 @@ class RuleTable:
         self.caps: Counts = np.array(self.cap, np.int64).reshape(-1, 3)
         self.patience = np.array([self._patience(path) for path in self.path], np.float64)
 
-    def patience_s(self, queues: Counts, default: float) -> npt.NDArray[np.float64]:
-        """(q,) the patience of these queues; ``default`` where it is not set."""
-        found = self.patience.take(queues)
-        return np.where(np.isnan(found), default, found)
+    def patience_s(self, default: float) -> npt.NDArray[np.float64]:
+        """(Q,) the patience of each queue; ``default`` where it is not set."""
+        return np.where(np.isnan(self.patience), default, self.patience)
 
     def guaranteed_in(self, group: str) -> list[int]:
         """By slot, thousandths of GPUs that are guaranteed to each queue in a group of nodes.

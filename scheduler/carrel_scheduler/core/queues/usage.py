@@ -300,6 +300,17 @@ class QueueUsageColumns:
         self._follow()
         return self._fixed
 
+    def left(self, *, fixed: bool = False, for_ever: bool = False) -> Counts:
+        """How much more each queue may hold, by the bounds of all queues on its way up.
+
+        Args:
+            fixed: of what may not be stopped.
+            for_ever: if nobody held anything.
+        """
+        table = self._usage.table
+        bounds, held = (table.quotas, self.fixed) if fixed else (table.caps, self.used)
+        return table.tree.least_on_paths(np.maximum(bounds if for_ever else bounds - held, 0))
+
     def _follow(self) -> None:
         queue_usage = self._usage
         if queue_usage.touched:

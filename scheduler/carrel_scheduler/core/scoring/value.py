@@ -15,8 +15,8 @@ below one step are left to bin packing. Packing and a smaller a matter only wher
 back, so both follow the part of arrivals that have ended.
 
 CPU is counted in steps here, so V is a sum of table look-ups: one per distinct size of share and
-one for all whole needs. Needs are learned from arrivals (``typical_requests``); prices and tables
-are computed again after 32, 64, ... and every ``REFRESH`` arrivals (later, with every sixteenth
+one for all whole needs. Needs are learned from arrivals (``ShapesSeen``); prices and tables are
+computed again after 32, 64, ... and every ``REFRESH`` arrivals (later, with every sixteenth
 more), from the present state. Losses are kept per need and node until one of them changes.
 """
 
@@ -29,10 +29,16 @@ from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.devices.classes import Classes, Form
 from carrel_scheduler.core.layers import CPU, Bools, Counts, Layer
 from carrel_scheduler.core.nodes.nodes import NodeColumns
+from carrel_scheduler.core.requests import NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.scoring.typical_requests import ShapesSeen
 from carrel_scheduler.core.scoring.value_states import States
-from carrel_scheduler.core.scoring.value_tables import Floats, Need, NeedTables
+from carrel_scheduler.core.scoring.value_tables import (
+    CPU_STEP,
+    Floats,
+    Need,
+    NeedTables,
+    TypicalNeed,
+)
 
 FIRST = 32
 REFRESH = 1_000
@@ -42,7 +48,96 @@ SLOTS_PART, SLOTS_PART_RETURNING = 0.7, 0.4
 PACK_RETURNING = 0.07
 STRENGTH = 3.0
 BOUND = 0.0005
+COVER = 0.98
+HALF_LIFE = 20_000
+FADE_EVERY = 1_000
+FADE = 0.5 ** (FADE_EVERY / HALF_LIFE)
 Memory = tuple[tuple[int, tuple[float, ...]], int, int, "_Prices | None"]
+
+
+class ShapesSeen:
+    """Counts of arrivals by need: CPU, whole devices, thousandths per device, where it may run.
+
+    CPU is rounded up to a step, so that look-alikes are one. Counts fade: a need that came
+    ``HALF_LIFE`` arrivals ago counts half. Typical are the needs with the most GPU demand that
+    make up ``COVER`` of it, so rare large ones stay and the long tail does not cost. Work without
+    GPUs is not among them: it is GPUs that must stay useful.
+    """
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self._of_class: dict[int, tuple[int, int]] = {}
+        self._numbers: dict[tuple[int, int, int, Request], int] = {}
+        self._needs: list[tuple[int, int, int, Request]] = []
+        self._counts: list[float] = []
+        self.arrivals = 0
+
+    def seen(self, class_id: int, tasks: int) -> None:
+        """So many tasks of a class were queued, which is one decision each."""
+        found = self._of_class.get(class_id)
+        if found is None:
+            found = self._of_class[class_id] = self._need(class_id)
+        number, times = found
+        if number >= 0:
+            self._counts[number] += tasks * times
+        before = self.arrivals
+        self.arrivals += tasks
+        for _ in range(self.arrivals // FADE_EVERY - before // FADE_EVERY):
+            self._counts = [count * FADE for count in self._counts]
+
+    def typical(self) -> list[TypicalNeed]:
+        """The needs with the most demand, sorted by size of share, then in order of appearance."""
+        demand = [
+            count * max(need[1], 1) * need[2]
+            for need, count in zip(self._needs, self._counts, strict=True)
+        ]
+        wanted, covered = COVER * sum(demand), 0.0
+        kept: list[int] = []
+        for number in sorted(range(len(demand)), key=lambda n: (-demand[n], n)):
+            if covered >= wanted:
+                break
+            kept.append(number)
+            covered += demand[number]
+        total = sum(self._counts[number] for number in kept)
+        kept.sort(key=lambda number: (self._needs[number][2], self._needs[number][1], number))
+        return [
+            TypicalNeed(*self._needs[number], part=self._counts[number] / total) for number in kept
+        ]
+
+    def memory(self) -> tuple[int, tuple[float, ...]]:
+        """A snapshot of the counts, for ``recall``."""
+        return self.arrivals, tuple(self._counts)
+
+    def recall(self, memory: tuple[int, tuple[float, ...]]) -> None:
+        """Restore a snapshot; needs that were added since keep their numbers."""
+        self.arrivals, counts = memory
+        self._counts = [*counts, *[0.0] * (len(self._needs) - len(counts))]
+
+    def _need(self, class_id: int) -> tuple[int, int]:
+        """The number of the need of a class, -1 without GPUs, and how many of it a task is."""
+        kind = self._classes.kinds[class_id]
+        if kind.form is Form.NONE:
+            return -1, 0
+        request = self._classes.request(class_id)
+        cpu = -(-request.cpu_milli // CPU_STEP) * CPU_STEP
+        each = self._classes.amounts(class_id)[0] // kind.devices
+        whole, share = (kind.amount, MILLI) if kind.form is Form.WHOLE else (0, each)
+        if share == MILLI and not whole:
+            whole = 1
+        where = NodeConstraint(labels=request.where.labels, tolerations=request.where.tolerations)
+        place = Request(
+            share_milli=int(kind.form is Form.SHARE),
+            gpu_memory_mib=request.gpu_memory_mib,
+            mig_profile=request.mig_profile,
+            where=where,
+        )
+        key = (cpu // kind.devices, whole, share, place)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._needs)
+            self._needs.append(key)
+            self._counts.append(0.0)
+        return number, kind.devices
 
 
 @dataclass(frozen=True, slots=True, eq=False)

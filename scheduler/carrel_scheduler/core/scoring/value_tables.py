@@ -11,6 +11,7 @@ entries from left to right (``cumsum`` here), so they agree to the last bit.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,14 +19,39 @@ import numpy.typing as npt
 
 from carrel_scheduler.core.devices.shares import share_table
 from carrel_scheduler.core.layers import Bools, Counts, Milli
+from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.scoring.typical_requests import CPU_STEP, TypicalNeed
 
+CPU_STEP = 500
 MOST_STEPS = 512
 FEW = 32
 """Up to so many nodes, few large operations cost less than many small ones."""
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalNeed:
+    """A frequent need.
+
+    Attributes:
+        cpu_milli: rounded up to ``CPU_STEP``.
+        whole: whole devices; 0 for a share.
+        share: thousandths of one device; 1000 for whole ones.
+        request: one with the same conditions on nodes.
+        part: its part of the arrivals, all typical needs together 1.
+    """
+
+    cpu_milli: int
+    whole: int
+    share: int
+    request: Request
+    part: float
+
+    @property
+    def milli(self) -> int:
+        """GPU thousandths in all."""
+        return max(self.whole, 1) * self.share
 
 
 class Sums(NamedTuple):

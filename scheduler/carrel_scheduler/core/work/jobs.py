@@ -316,7 +316,7 @@ def protected_members(job: Job) -> frozenset[int]:
     """Indices of the placed tasks that are never evicted for others.
 
     All tasks of a non-preemptible workload, none of a preemptible one, and the core of a
-    semi-preemptible one (``changes.reservations``).
+    semi-preemptible one (``changes.tasks``).
     """
     if job.spec.preemptible is Preemptibility.YES or not job.rows:
         return NOTHING

@@ -256,6 +256,11 @@ class TaskColumns:
         self.stopping[row] = self.stuck[row] = False
         self._spare.append(row)
 
+    def counted_on(self, nodes: Bools) -> int:
+        """Thousandths of GPUs beside devices that the tasks of some nodes, (N,), hold."""
+        rows = self.used()
+        return int(self.counted.take(rows)[nodes.take(self.node.take(rows))].sum())
+
     def footprint(self, row: int) -> Footprint:
         """The resources that the task of this row takes."""
         node = self.node.item(row)

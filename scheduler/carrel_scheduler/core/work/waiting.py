@@ -15,6 +15,7 @@ import numpy.typing as npt
 from carrel_scheduler.core.devices.classes import Classes
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.queues.usage import QueueUsageColumns
 from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
 Times = npt.NDArray[np.float64]
@@ -94,6 +95,21 @@ class WaitingRows:
         for demand, bound in zip(self.demand, bounds.T, strict=True):
             if len(bound) and bound.min() < demand.max(initial=0):
                 found &= demand.take(rows) <= bound.take(queue)
+        return found
+
+    def over_limit(
+        self, rows: Counts, usage: QueueUsageColumns, *, for_ever: bool = False
+    ) -> Bools:
+        """(r,) whether the first step of these rows breaks a bound of its queue or of one above.
+
+        The same as ``QueueUsage.over_limit``: a resource that is not asked for never stands in the
+        way. With ``for_ever`` as if nobody held anything.
+        """
+        found = ~self.within(rows, usage.left(for_ever=for_ever))
+        some = self.fixed.take(rows).nonzero()[0]
+        if len(some):
+            left = usage.left(fixed=True, for_ever=for_ever)
+            found[some] |= ~self.within(rows.take(some), left)
         return found
 
     def add(self, job: Job, user: str = "") -> None:

@@ -115,7 +115,7 @@ class ReconcilerMetrics:
         for watch in get_args(Watch):
             ages.labels(watch).set_function(partial(self._age, watch))
         self.actions: Sequence[Action] = [
-            self._timed(action, decide.labels(LABELS.get(action, "other")).observe)
+            self._timed(action, decide.labels(LABELS.get(action.action, "other")).observe)
             for action in ACTIONS
         ]
 

@@ -82,7 +82,7 @@ class PastUse:
 
 def take(state: State, used: Mapping[str, tuple[float, float, float]]) -> None:
     """Send every queue's past use, including that of its projects, to the core."""
-    total, rules = state.cluster_total(), state.queues.rules
+    total, rules = state.nodes.total(state.tasks.counted_on), state.queues.rules
     sums: dict[str, list[float]] = {}
     for name, amounts in used.items():
         above = name

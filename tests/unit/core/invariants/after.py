@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from carrel_scheduler.core.changes.reservations import footprint_of
+from carrel_scheduler.core.changes.workloads import footprint_of
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.plan import Eviction, Plan
