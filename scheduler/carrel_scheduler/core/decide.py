@@ -25,7 +25,7 @@ Action = Callable[[Cycle], None]
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class NeededAction:
     """An action with what has to be so for it to have anything to do.
 
     Attributes:
@@ -47,19 +47,19 @@ def _evicts(cycle: Cycle) -> bool:
     return cycle.asks and cycle.has_victims
 
 
-ACTIONS: Sequence[When] = (
-    When(lambda cycle: cycle.state.reserved, start_reserved),
-    When(lambda cycle: cycle.asks, allocate),
-    When(lambda cycle: cycle.state.reserved, replace_reserved),
-    When(_evicts, CONSOLIDATE_FOR_ENTITLED.run),
-    When(_evicts, RECLAIM.run),
-    When(_evicts, RECLAIM_IN_GROUP.run),
-    When(_evicts, PREEMPT.run),
-    When(_evicts, PREEMPT_AND_RECLAIM.run),
-    When(_evicts, CONSOLIDATE.run),
-    When(lambda cycle: cycle.state.stale, evict_stale),
-    When(lambda cycle: cycle.state.nodes.draining, drain),
-    When(lambda cycle: cycle.asks and len(cycle.late), reserve),
+ACTIONS: Sequence[NeededAction] = (
+    NeededAction(lambda cycle: cycle.state.reserved, start_reserved),
+    NeededAction(lambda cycle: cycle.asks, allocate),
+    NeededAction(lambda cycle: cycle.state.reserved, replace_reserved),
+    NeededAction(_evicts, CONSOLIDATE_FOR_ENTITLED.run),
+    NeededAction(_evicts, RECLAIM.run),
+    NeededAction(_evicts, RECLAIM_IN_GROUP.run),
+    NeededAction(_evicts, PREEMPT.run),
+    NeededAction(_evicts, PREEMPT_AND_RECLAIM.run),
+    NeededAction(_evicts, CONSOLIDATE.run),
+    NeededAction(lambda cycle: cycle.state.stale, evict_stale),
+    NeededAction(lambda cycle: cycle.state.nodes.draining, drain),
+    NeededAction(lambda cycle: cycle.asks and len(cycle.late), reserve),
 )
 
 

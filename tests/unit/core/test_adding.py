@@ -206,8 +206,8 @@ def test_the_page_lists_the_actions_in_their_order() -> None:
     found = re.findall(r"^\d+\. \*\*([\w ]+)\*\*", section("A cycle"), re.MULTILINE)
     named = [name.replace(" ", "_") for name in found]
     short = [
-        rule.name if (rule := getattr(when.action, "__self__", None)) else when.action.__name__
-        for when in ACTIONS
+        rule.name if (rule := getattr(one.action, "__self__", None)) else one.action.__name__
+        for one in ACTIONS
     ]
     assert named == short
 

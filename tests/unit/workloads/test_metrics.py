@@ -94,4 +94,4 @@ def test_the_page_names_every_metric_and_action() -> None:
 
 
 def test_every_action_has_a_name_in_the_metrics() -> None:
-    assert {when.action for when in ACTIONS} == set(LABELS)
+    assert {one.action for one in ACTIONS} == set(LABELS)
