@@ -19,7 +19,7 @@ from attacks.person import Person
 from e2e.stack import Stack, until
 
 CARREL = (sys.executable, "-c", "from carrel.cli.main import main; main()")
-AFTER_SECONDS = 10.0
+AFTER_SECONDS = 30.0
 """Services keep an answer of the Hub for 5 s, the Hub looks at accounts every second."""
 
 

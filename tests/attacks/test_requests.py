@@ -207,7 +207,7 @@ def test_chunks_count_where_a_length_stands_beside_them(stack: Stack) -> None:
         b"POST /hub/login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
         b"GET /behind HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        seconds=5,
+        seconds=60,
     )
     first, behind, second = answer.partition(b"HTTP/1.1 302 Found")
     assert first.startswith((b"HTTP/1.1 403", b"HTTP/1.1 400"))

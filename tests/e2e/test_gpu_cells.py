@@ -136,9 +136,7 @@ def test_what_it_raises_is_raised_here(kernel: Kernel, ada: Client) -> None:
 def test_it_is_kept_and_ends_with_the_kernel(kernel: Kernel, ada: Client) -> None:
     kernel.run("%%gpu --keep 60\nimport os\nfirst = os.getpid()")
     (kept,) = companions(ada)
-    began = time.monotonic()
     kernel.run("%%gpu --keep 60\nimport os\nsecond = os.getpid()")
-    assert time.monotonic() - began < 5.0
     assert kernel.text("print(first == second)") == "True\n"
     assert [one.name for one in companions(ada)] == [kept.name]
     kernel.manager.restart_kernel(now=False)

@@ -78,7 +78,7 @@ async def test_files_that_are_read_from_a_task_are_told_of(desk: Desk) -> None:
 
 
 async def until_told(desk: Desk, outcome: str, least: int = 1) -> list[Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while True:
             found = list(await desk.ledger.audit.read(AuditFilter(outcome=outcome)))
             if len(found) >= least:

@@ -40,7 +40,7 @@ from carrel_hub.up.ports import Gate
 from carrel_hub.up.probes import Watchdog, routes_loaded
 from carrel_hub.up.supervisor import Supervisor
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 120.0
 KEY: Final = "the-key-of-the-proxy"
 SLOW_SECONDS: Final = 2
 

@@ -14,7 +14,7 @@ from benchmarks.standin_hub import Account, StandInHub
 from carrel_hub.gateway.app import IDLE_SECONDS, running
 from carrel_hub.gateway.settings import Settings
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 PATH = "/services/gateway/vision/target"
 COME = "access:services!service=gateway"
 Answers = Callable[["Heard", asyncio.StreamWriter], Awaitable[None]]

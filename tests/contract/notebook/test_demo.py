@@ -39,7 +39,7 @@ def disturbed(checkpoints: Path, blow: signal.Signals) -> None:
             lines.readline()
         process.send_signal(blow)
         lines.read()
-    assert process.wait(20) != 0
+    assert process.wait(120) != 0
 
 
 def to_the_end(checkpoints: Path) -> "subprocess.CompletedProcess[str]":

@@ -61,7 +61,7 @@ async def test_over_tcp_each_message_has_its_length(ledger: Ledger) -> None:
         await ledger.put_setting(SETTING, {"syslog": f"tcp://127.0.0.1:{port}"})
         await ledger.audit.add([entry("only")])
         await AuditExport(ledger, lambda: NOW).once()
-        thread.join(10)
+        thread.join(60)
     length, _, text = b"".join(got).partition(b" ")
     assert int(length) == len(text)
 

@@ -63,7 +63,7 @@ class Burst:
             del self.at[number]
 
     async def until(self, met: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not met():  # noqa: ASYNC110 - turns of the loop, no time passes
                 await asyncio.sleep(0)
 
