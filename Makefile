@@ -21,9 +21,9 @@ up: $(VENV)/.installed ## Install into .venv and start everything on this machin
 	@exec $(BIN)/carrel up $(ARGS)
 
 test: $(VENV)/.installed-dev browser directory cluster ## Run every check and test
-	@export PATH="$(CURDIR)/$(BIN):$$PATH"
+	@export PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE=
 	PYTHONPATH=tests $(BIN)/python -m e2e.open_mpi
-	$(MAKE) --no-print-directory lint types contracts
+	$(MAKE) --no-print-directory --jobs=2 --output-sync lint types contracts
 	exec $(BIN)/pytest tests --numprocesses=3 --dist=loadscope $(ARGS)
 
 test-torch: $(VENV)/.installed-dev ## The examples of PyTorch and TensorFlow, and the recipes; installs some gigabytes
@@ -31,7 +31,8 @@ test-torch: $(VENV)/.installed-dev ## The examples of PyTorch and TensorFlow, an
 	exec $(BIN)/pytest tests/e2e/test_examples.py tests/e2e/test_recipes.py -m torch $(ARGS)
 
 check: $(VENV)/.installed-dev ## Lint, types, layers and unit tests: the quick round
-	@$(MAKE) --no-print-directory lint types contracts unit
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types contracts
+	$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.installed-dev ## Style, spelling, dead code
 	@$(BIN)/ruff check $(SOURCES)

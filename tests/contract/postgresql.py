@@ -57,7 +57,8 @@ def programs() -> Path:
     found = _installed()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        command = ["apt-get", "install", "-y", "--no-install-recommends", "postgresql"]
+        waits = ("-o", "DPkg::Lock::Timeout=300")  # another process of the tests may be at it
+        command = ["apt-get", "install", "-y", *waits, "--no-install-recommends", "postgresql"]
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
         found = _installed()
     if found is None:

@@ -2,42 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
 
-import pytest
-
-from benchmarks.stacks import end_all_below
-from benchmarks.standin_hub import Account, StandInHub
 from carrel.client import AsyncClient
-from carrel_scheduler.api.principals.identity import ADMIN, SPAWN, USE
 from carrel_schema.governance.people import PosixIdentity
-from contract.schedulers import forked_scheduler
 from contract.service.test_after import ended, submit
 from contract.service.test_named_secrets import log_of
-from contract.service.test_results_of_cells import PATIENCE_SECONDS
+from contract.service.test_results_of_cells import PATIENCE_SECONDS, client
 
-
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[AsyncClient]:
-    """A client of ada's, with a scheduler that knows the Hub by the token ``hub``."""
-    accounts = {
-        "ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"}),
-        "hub": Account("hub", scopes=(USE, SPAWN)),
-    }
-    (tmp_path / "service").mkdir()
-    async with StandInHub(accounts) as hub:
-        scheduler = forked_scheduler(tmp_path / "service", hub.url, "ada")
-        url = scheduler.api.removesuffix("/api/v1")
-        async with AsyncClient(url, "ada") as found:
-            try:
-                await scheduler.start()
-                await scheduler.ready(found._transport.session)
-                await found.create_project({"name": "vision", "quota": {"gpus": 2}})
-                yield found
-            finally:
-                await scheduler.stop()
-                end_all_below(tmp_path)
+__all__ = ["client"]  # a fixture
 
 
 async def test_a_job_runs_under_them_or_says_why_not(client: AsyncClient) -> None:

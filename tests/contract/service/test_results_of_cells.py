@@ -18,6 +18,7 @@ from carrel.models import Workload
 from carrel.notebook.cell import capture, cell_body
 from carrel.options import RequestFields
 from carrel.results import NoResult
+from carrel_scheduler.api.principals.identity import SPAWN
 from carrel_schema.sections import Target
 from contract.schedulers import forked_scheduler
 
@@ -26,8 +27,11 @@ PATIENCE_SECONDS = 240.0
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[AsyncClient]:
-    """A client of ada's, with a scheduler and a project `vision`."""
-    accounts = {"ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
+    """A client of ada's, with a scheduler that knows the Hub by the token ``hub``."""
+    accounts = {
+        "ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"}),
+        "hub": Account("hub", scopes=(USE, SPAWN)),
+    }
     (tmp_path / "service").mkdir()
     async with StandInHub(accounts) as hub:
         scheduler = forked_scheduler(tmp_path / "service", hub.url, "ada")
