@@ -121,7 +121,10 @@ class Templates:
         department = self._documents.departments.get(project, "") or self._assets.department(
             project
         )
-        scopes = scopes_over(project=project, department=department, user=user)
+        try:
+            scopes = scopes_over(project=project, department=department, user=user)
+        except ValueError:
+            return body  # refused soon, for the name of the project or user
         there = [one for one in self._documents.known if one.scope in scopes]
         named = _named(body.get("template"), there)
         kind = str(body.get("kind") or _kind_of(named))
