@@ -1,8 +1,8 @@
 """What a pod with a share of a GPU contains, whoever makes it: the engine, the Hub, an admission.
 
-It asks for no GPU: a pod of the scheduler holds the GPU, and this pod is told which one that is
-when it is bound. The binding writes annotations, and variables of the container read them, so no
-pod has a GPU before it has its place, and none chooses one.
+It asks for no GPU: a pod of the scheduler holds the GPU, or a claim for a part of it, and this pod
+is told which one that is when it is bound. The binding writes annotations, and variables of the
+container read them, so no pod has a GPU before it has its place, and none chooses one.
 
 An init container prepares the limiter of GPU memory in a volume. The container sees what it may not
 change read-only: its limit, the library, and the list of libraries that every program loads.
@@ -12,13 +12,21 @@ This module imports nothing but names, so that a Hub and a policy take the same 
 
 from typing import Any, Final
 
-from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS
+from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS, GROUP
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 MEMORY: Final = "CARREL_GPU_MEMORY_MIB"
 SHARE: Final = "CARREL_GPU_SHARE"
 FROM_BINDING: Final = {VISIBLE: GPU_UUIDS, MEMORY: GPU_MEMORY_MIB}
 """Variables of a container, by the annotation that says them."""
+
+RESOURCE: Final = f"{GROUP}/gpu-share"
+"""What its container asks for: no node offers it, and a kubelet admits the pod all the same.
+
+Where a driver of dynamic resource allocation offers the GPUs, the claim that is made for the pod
+serves the container by this name.
+"""
+AMOUNT: Final = {RESOURCE: "1"}
 
 VOLUME: Final = "carrel-gpu"
 LIMITER: Final = "carrel-gpu-limiter"

@@ -190,6 +190,8 @@ def _resources(given: Any, additions: PodAdditions) -> dict[str, dict[str, str]]
         amounts.pop(additions.gpu_resource, None)
         if choice.gpus >= 1:
             amounts[additions.gpu_resource] = str(round(choice.gpus))
+        if additions.shares_gpu:
+            amounts.update(shared_gpus.AMOUNT)
     return {"requests": requests, "limits": limits}
 
 

@@ -1,13 +1,14 @@
 """GPUs that a task's pod is given by a claim: before it is bound, and taken back if it is not."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 import pytest
 
 from carrel_scheduler.backoff import Pauses
-from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
+from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.types import RESOURCE_CLAIMS, ResourceClaim
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
@@ -15,8 +16,15 @@ from carrel_scheduler.engines.kubernetes.tasks import device_claims
 from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.resources import PODS
-from carrel_schema.names import TASK
-from unit.devices.making_devices import DRIVER, claim, device_class, gpus
+from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS, TASK
+from unit.devices.making_devices import (
+    DRIVER,
+    claim,
+    device,
+    device_class,
+    device_slice,
+    gpus,
+)
 from unit.external_pods.world import pod
 
 
@@ -138,6 +146,82 @@ async def test_nothing_is_claimed_where_a_device_plugin_offers_gpus() -> None:
     cluster.claims.task_class = ""
     await start(cluster, "a1", bound)
     assert (bound, cluster.made, cluster.told) == (["a1"], {}, [])
+
+
+def sharing() -> Cluster:
+    """The node has one GPU of 80 GiB, which claims share."""
+    cluster = Cluster()
+    shared = device("gpu-0", allowMultipleAllocations=True)
+    shared["attributes"]["uuid"] = {"string": "GPU-0"}
+    cluster.claims.inventory.set_slice(device_slice("n0", shared))
+    return cluster
+
+
+def with_part(uid: str, milli: int, memory_mib: int = 0) -> TaskSpec:
+    made = task(uid, 1)
+    return msgspec.structs.replace(made, gpu_milli=milli, gpu_memory_mib=memory_mib)
+
+
+async def begin(cluster: Cluster, what: TaskSpec) -> Mapping[str, str]:
+    """What the pod of a task is told of its GPUs."""
+    devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
+    assert devices.gives(what)
+    meta = Meta(name=what.name, namespace="carrel-a", uid=f"uid-{what.name}")
+    async with devices.given(what, meta) as said:
+        return said
+
+
+async def test_a_pod_with_a_part_of_a_gpu_is_told_which_and_how_much() -> None:
+    cluster = sharing()
+    told = await begin(cluster, with_part("a1", 500))
+    assert told == {GPU_UUIDS: "GPU-0", GPU_MEMORY_MIB: str(40 * 1024)}
+    told = await begin(cluster, with_part("b1", 110, 8000))
+    assert told == {GPU_UUIDS: "GPU-0", GPU_MEMORY_MIB: "8000"}
+    results = [
+        one
+        for made in cluster.made.values()
+        if made.status.allocation is not None
+        for one in made.status.allocation.devices.results
+    ]
+    consumed = [int(one.consumed_capacity["memory"]) // 2**20 for one in results]
+    assert (sorted(consumed), len({one.share_id for one in results})) == ([8000, 40 * 1024], 2)
+    assert sorted(cluster.told) == sorted(cluster.made)
+
+
+async def test_all_of_a_shared_gpu_needs_no_telling_and_waits_until_nobody_has_a_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(device_claims, "PAUSES", Pauses(0.0, 0.0, 2))
+    cluster = sharing()
+    await begin(cluster, with_part("a1", 500))
+    with pytest.raises(EngineError, match="are not free yet"):
+        await begin(cluster, with_part("b1", 1000))
+    cluster.claims.drop_claim(cluster.made.popitem()[1])
+    assert await begin(cluster, with_part("b1", 1000)) == {}
+
+
+async def test_a_part_that_the_driver_does_not_give_is_looked_for_elsewhere() -> None:
+    cluster = sharing()
+    policy = {"default": "40Gi", "validValues": ["40Gi", "80Gi"]}
+    shared = device("gpu-0", allowMultipleAllocations=True)
+    shared["attributes"]["uuid"] = {"string": "GPU-0"}
+    shared["capacity"]["memory"]["requestPolicy"] = policy
+    cluster.claims.inventory.set_slice(device_slice("n0", shared))
+    with pytest.raises(NotOnThisNode, match=r"gives no such part of a GPU: 0\.25"):
+        await begin(cluster, with_part("a1", 250))
+
+
+async def test_a_pod_that_asks_for_no_part_by_name_is_refused() -> None:
+    cluster = sharing()
+    with pytest.raises(EngineError, match="asks for carrel"):
+        await begin(cluster, with_part("a0", 500))
+
+
+def test_parts_of_gpus_that_are_given_whole_are_no_matter_of_claims() -> None:
+    cluster = Cluster()
+    devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
+    assert not devices.gives(with_part("a1", 500))
+    assert devices.gives(with_part("a1", 1000))
 
 
 def test_a_pod_of_others_with_a_tasks_name_is_no_task() -> None:

@@ -182,11 +182,13 @@ class EventHandlers:
 
     def follow_devices(self) -> None:
         """Devices of nodes, or their use, changed; our own work keeps off GPUs it cannot claim."""
+        devices = self._pass.places.devices
+        devices.follow_held()
         for node in self._pass.nodes.follow_devices():
             self._pass.places.set_node(node)
-        devices = self._pass.places.devices
         claimed, by_tasks = devices.has_gpus, bool(devices.task_class)
-        if self._pass.places.groups.set_claimed_gpus(there=claimed, by_tasks=by_tasks):
+        groups, terms = self._pass.places.groups, devices.all_terms
+        if groups.set_claimed_gpus(there=claimed, by_tasks=by_tasks, terms=terms):
             self._regroup()
 
     def allow_groups(

@@ -217,7 +217,7 @@ class ClusterNodes:
         name = known.object.metadata.name
         slot = state.nodes.slots.get(name)
         before = None if slot is None else state.nodes.fact(slot)
-        taken = () if slot is None else _taken(state, slot)
+        taken = () if slot is None else taken_gpus(state, slot)
         broken = () if before is None else before.broken_devices
         group = self._groups.of(known.object)
         used = dict(self._unmanaged.of(name))
@@ -266,7 +266,8 @@ def _as_divided_before(fact: NodeSet, before: NodeSet) -> NodeSet:
     )
 
 
-def _taken(state: State, slot: int) -> list[int]:
+def taken_gpus(state: State, slot: int) -> list[int]:
+    """The GPUs of a node that the core has given away or promised."""
     devices = int(state.nodes.devices[slot])
     free = state.nodes.free.devices[:devices, slot].tolist()
     promised = state.nodes.reserved.devices[:devices, slot].tolist()

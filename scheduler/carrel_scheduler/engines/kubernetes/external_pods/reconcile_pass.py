@@ -31,7 +31,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     PodOrders,
     ReportPending,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.nodes import ClusterNodes
+from carrel_scheduler.engines.kubernetes.external_pods.nodes import ClusterNodes, taken_gpus
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
     Allocation,
     ExternalPod,
@@ -300,6 +300,7 @@ class ReconcilePass:
         self.nodes = ClusterNodes(
             self.places.groups, access.withheld, self.places.devices, self.holds
         )
+        self.places.devices.held = self._held_gpus
         self.pending_requests = PendingRequests(self.places)
         self.volumes = WorkloadVolumes(self.places, storage_claim)
         self.node_requests: NodeRequests | None = None
@@ -316,6 +317,10 @@ class ReconcilePass:
         self.node_changed, self._queued = access.node_changed, access.queued
         self.timers: list[tuple[float, int, ExternalWorkload]] = []
         self.numbers = itertools.count()
+
+    def _held_gpus(self, node: str) -> int:
+        slot = self.state.nodes.slots.get(node)
+        return 0 if slot is None else len(taken_gpus(self.state, slot))
 
     def notify(self) -> None:
         """Groups may have another status by now."""

@@ -34,7 +34,7 @@ from carrel_schema.names import namespace_of
 from carrel_schema.objects import Workload, WorkloadSpec
 
 Labels = tuple[tuple[str, frozenset[str]], ...]
-_BY_CLAIMS: Final = (Form.NONE, Form.WHOLE)
+_WHOLE: Final = (Form.NONE, Form.WHOLE)
 _OURS: Final = (IN_GROUP, GPU_RESOURCE, TASK_GPUS, GPU_WORKER, CPU_WORKER)
 """Labels that only this module adds to workloads."""
 
@@ -46,7 +46,7 @@ def confined(event: WorkloadQueued, groups: NodeGroups) -> WorkloadQueued:
         return event
     labels: Labels = () if found is None else ((IN_GROUP, found),)
     if groups.claimed_gpus and _takes_devices(event):
-        labels = (*labels, _gpus_for(event, by_claims=groups.tasks_claim))
+        labels = (*labels, _gpus_for(event, groups))
     if groups.by_role:
         labels = (*labels, role_for(gpus=_has_gpus(event)))
     gang = None if event.gang is None else _labelled_gang(event.gang, labels)
@@ -66,11 +66,15 @@ def confine_waiting(state: State, groups: NodeGroups, external: Container[str]) 
             state.apply(replace(event, evicted_at=job.evicted_at))
 
 
-def _gpus_for(event: WorkloadQueued, *, by_claims: bool) -> tuple[str, frozenset[str]]:
-    """The label of nodes that give their GPUs to this work; claims give whole ones."""
-    if by_claims and all(gpu_kind(one).form in _BY_CLAIMS for one in _requests_of(event)):
-        return TASK_GPUS, frozenset({BY_CLAIMS, BY_PLUGIN})
-    return GPU_RESOURCE, frozenset(GPU_RESOURCES) - {CLAIMED_GPUS}
+def _gpus_for(event: WorkloadQueued, groups: NodeGroups) -> tuple[str, frozenset[str]]:
+    """The label of nodes that give their GPUs to this work, by device plugins or by claims."""
+    kinds = [gpu_kind(one) for one in _requests_of(event)]
+    if not groups.tasks_claim or any(kind.form is Form.MIG for kind in kinds):
+        return GPU_RESOURCE, frozenset(GPU_RESOURCES) - {CLAIMED_GPUS}
+    found = {one.label for one in groups.terms if all(map(one.gives, kinds))}
+    if all(kind.form in _WHOLE for kind in kinds):
+        found.add(BY_CLAIMS)
+    return TASK_GPUS, frozenset({BY_PLUGIN, *found})
 
 
 def _takes_devices(event: WorkloadQueued) -> bool:

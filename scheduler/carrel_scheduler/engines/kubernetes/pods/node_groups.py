@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from carrel_scheduler.engines.external import listed_groups
 from carrel_scheduler.engines.gpu_models import UNGROUPED
+from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import SharingTerms
 from carrel_scheduler.engines.kubernetes.pods.nodes import node_group
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod, Requirement
@@ -24,7 +25,7 @@ class NodeGroups:
 
     ``version`` changes with them. A group without a resource is open to all. ``claimed_gpus`` says
     whether the GPUs of some nodes are asked for by claims: only pods with claims can use those, and
-    whole GPUs of tasks where ``tasks_claim``.
+    GPUs of tasks where ``tasks_claim``: whole ones, and those that are shared on these ``terms``.
 
     Args:
         by_role: nodes take only work of their roles, beside that.
@@ -34,6 +35,7 @@ class NodeGroups:
         self.version = 0
         self.by_role = by_role
         self.claimed_gpus = self.tasks_claim = False
+        self.terms: frozenset[SharingTerms] = frozenset()
         self._labelled: set[str] = set()
         self._groups: dict[str, NodeGroupSpec] = {}
         self._allowed: Mapping[str, NodeGroupLists] = {}
@@ -47,11 +49,17 @@ class NodeGroups:
         self.version += 1
         return True
 
-    def set_claimed_gpus(self, *, there: bool, by_tasks: bool = False) -> bool:
+    def set_claimed_gpus(
+        self,
+        *,
+        there: bool,
+        by_tasks: bool = False,
+        terms: frozenset[SharingTerms] = frozenset(),
+    ) -> bool:
         """Set whether claims ask for GPUs, and for those of tasks; whether that changed."""
-        if (self.claimed_gpus, self.tasks_claim) == (there, by_tasks):
+        if (self.claimed_gpus, self.tasks_claim, self.terms) == (there, by_tasks, terms):
             return False
-        self.claimed_gpus, self.tasks_claim = there, by_tasks
+        self.claimed_gpus, self.tasks_claim, self.terms = there, by_tasks, terms
         self.version += 1
         return True
 

@@ -1,28 +1,36 @@
 """GPUs that the pods of tasks are given by claims, where a driver offers them.
 
-The pod asks for GPUs by name as ever. On a node whose GPUs a driver of dynamic resource allocation
-offers, a claim is made for it, as for extended resources that devices serve: allocated and
-reserved before the pod is bound, freed by Kubernetes' controller when it has ended, and gone with
-it. The core counts a GPU as free once its task has ended; a start waits for the controller.
+The pod asks for GPUs by name as ever, and for a part of one by a name that no node offers. On a
+node whose GPUs a driver of dynamic resource allocation offers, a claim is made for it, as for
+extended resources that devices serve: allocated and reserved before the pod is bound, freed by
+Kubernetes' controller when it has ended, and gone with it. The core counts a GPU as free once its
+task has ended; a start waits for the controller.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
 from carrel_scheduler.backoff import Pauses
-from carrel_scheduler.engines.contract import EngineError, TaskSpec
+from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskSpec
 from carrel_scheduler.engines.kubernetes import device_claims
 from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.place_claims import PlacedGpus, decide_places
+from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import SharingTerms
+from carrel_scheduler.engines.kubernetes.pods.quantities import NANO
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
+from carrel_scheduler.engines.kubernetes.tasks import task_pods
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.resources import PODS
+from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS
 
 PAUSES: Final = Pauses(0.1, 1.0, 40)
 """Between looks for free devices: some half a minute together."""
+NOTHING: Final[Mapping[str, str]] = {}
 
 
 class TaskDevices:
@@ -36,29 +44,45 @@ class TaskDevices:
     def __init__(self, client: KubeClient, claims: DeviceClaims) -> None:
         self._client, self._claims = client, claims
 
+    def gives(self, task: TaskSpec) -> bool:
+        """Whether a task gets its GPUs, or its part of one, by a claim."""
+        if not task.devices or task_pods.has_instance(task):
+            return False
+        if self._claims.terms(task.node) is not None:
+            return True
+        return not task_pods.has_share(task) and self._claims.serves_tasks(task.node)
+
     @asynccontextmanager
-    async def given(self, task: TaskSpec, pod: Meta) -> AsyncIterator[None]:
+    async def given(self, task: TaskSpec, pod: Meta) -> AsyncIterator[Mapping[str, str]]:
         """Give a pod its GPUs, and take them back if it is not bound after all.
+
+        It begins with annotations that tell the pod which part of which GPUs it has.
 
         Raises:
             EngineError: they are not free.
             KubeError: as the API server says.
         """
-        if not task.devices or not self._claims.serves_tasks(task.node):
-            yield
+        if not self.gives(task):
+            yield NOTHING
             return
         seen = await self._client.get(PODS, pod.name, pod.namespace, type=Pod)
+        terms = self._claims.terms(task.node)
         try:
-            await self._allocate(task, seen)
-            yield
+            if terms is None:
+                await self._allocate(task, await self._decided(task, seen))
+                yield NOTHING
+            else:
+                found = await self._placed(task, seen, terms)
+                await self._allocate(task, (found.order,))
+                yield _told(task, found)
         except BaseException:
             self._claims.undo(pod.uid)
             raise
 
-    async def _allocate(self, task: TaskSpec, pod: Pod) -> None:
+    async def _allocate(self, task: TaskSpec, orders: tuple[AllocateClaim, ...]) -> None:
         """Write the allocations. Raises ``EngineError``, ``KubeError``."""
         try:
-            for order in await self._decided(task, pod):
+            for order in orders:
                 await device_claims.allocate(self._client, order)
         except NotAllocated as error:
             raise EngineError(f"task {task.id}: {error}") from error
@@ -70,12 +94,43 @@ class TaskDevices:
                 return found
             await self._take_back(pod)
             await asyncio.sleep(pause)
-        raise EngineError(
-            f"node {task.node}: GPUs of claims that have ended are not free yet; it is tried again"
-        )
+        raise _not_free(task)
+
+    async def _placed(self, task: TaskSpec, pod: Pod, terms: SharingTerms) -> PlacedGpus:
+        """The parts of the GPUs at the task's places, once so much is free of them."""
+        milli = min(task.gpu_milli, MILLI)
+        asked = terms.amounts(milli, task.gpu_memory_mib if milli < MILLI else 0)
+        if asked is None:
+            raise NotOnThisNode(
+                f"node {task.node}: its driver gives no such part of a GPU: {milli / MILLI:g}"
+            )
+        for pause in PAUSES:
+            try:
+                found = decide_places(self._claims, pod, task.node, task.devices, asked)
+            except LookupError as error:
+                raise EngineError(f"task {task.id}: {error.args[0]}") from error
+            if found is not None:
+                return found
+            await self._take_back(pod)
+            await asyncio.sleep(pause)
+        raise _not_free(task)
 
     async def _take_back(self, pod: Pod) -> None:
         """Release what an interrupted start left to the pod."""
         release = self._claims.take_release(pod.metadata.uid)
         if release is not None:
             await device_claims.release(self._client, release)
+
+
+def _told(task: TaskSpec, found: PlacedGpus) -> Mapping[str, str]:
+    """The annotations of a pod with a part of a GPU; one that has all of it needs none."""
+    if not task_pods.has_share(task):
+        return NOTHING
+    memory = found.memory_bytes // NANO // MIB
+    return {GPU_UUIDS: ",".join(found.uuids), GPU_MEMORY_MIB: str(memory)}
+
+
+def _not_free(task: TaskSpec) -> EngineError:
+    return EngineError(
+        f"node {task.node}: GPUs of claims that have ended are not free yet; it is tried again"
+    )

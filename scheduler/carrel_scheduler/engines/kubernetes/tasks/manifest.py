@@ -188,6 +188,9 @@ def _resources(task: TaskSpec) -> dict[str, dict[str, str]]:
         requests["memory"] = limits["memory"] = f"{task.memory_mib}Mi"
     if task.devices and not task_pods.shares_gpus(task):
         requests[GPU] = limits[GPU] = str(len(task.devices))
+    if task_pods.has_share(task):
+        requests |= shared_gpus.AMOUNT
+        limits |= shared_gpus.AMOUNT
     if task.mig_profile and not task_pods.has_instance(task):
         instance = resource_of(task.mig_profile)
         requests[instance] = limits[instance] = "1"

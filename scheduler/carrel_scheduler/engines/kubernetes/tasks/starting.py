@@ -6,8 +6,8 @@ a pod of this task without a node goes on where the other one was interrupted.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,7 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, annotations, bind
 from carrel_scheduler.engines.kubernetes.eviction import unless_gone
+from carrel_scheduler.engines.kubernetes.pods.types import Meta
 from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
     binding_annotations,
@@ -165,13 +166,13 @@ class Starter:
 
     async def _bind(self, task: TaskSpec, pod: TaskPod) -> None:
         """Bind the pod to the node of its GPUs, after preparing shared ones."""
-        if not task_pods.shares_gpus(task):
+        by_claim = self._devices is not None and self._devices.gives(task)
+        if by_claim or not task_pods.shares_gpus(task):
             if task.devices and self._gpus is not None:
                 await self._gpus.make_room(task.node)
-            async with (
-                nullcontext() if self._devices is None else self._devices.given(task, pod.metadata)
-            ):
-                await self._bind_with(task, pod, {})
+            given = _by_plugin if self._devices is None else self._devices.given
+            async with given(task, pod.metadata) as said:
+                await self._bind_with(task, pod, said)
             return
         if self._gpus is None:
             raise EngineError("GPUs are not shared here: whole GPUs are right")
@@ -300,3 +301,9 @@ class Starter:
             if pod is not None and pod.metadata.namespace == names.namespace_of(task.project):
                 return pod
             await self._records.next_change()
+
+
+@asynccontextmanager
+async def _by_plugin(_task: TaskSpec, _pod: Meta) -> AsyncIterator[Mapping[str, str]]:
+    """Its node's device plugin gives it its GPUs, and tells it which."""
+    yield {}

@@ -107,9 +107,13 @@ func devices(names, memory string, shared bool) []resourceapi.Device {
 	model := "Fake GPU"
 	var found []resourceapi.Device
 	for _, name := range strings.Split(names, ",") {
+		uuid := "GPU-" + name
 		one := resourceapi.Device{
-			Name:       name,
-			Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"productName": {StringValue: &model}},
+			Name: name,
+			Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+				"productName": {StringValue: &model},
+				"uuid":        {StringValue: &uuid},
+			},
 			Capacity:   map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{"memory": {Value: resource.MustParse(memory)}},
 		}
 		if shared {

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
@@ -14,6 +13,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
     given_to,
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import Key
+from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import place_of, share_id
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     AllocatedDevice,
     DeviceClass,
@@ -39,18 +39,18 @@ def allocation_of(
         classes: by name.
         pod_uid: of the pod that it is for: shares of devices are named by it.
     """
-    name = f"{pod_uid}/{claim.metadata.namespace}/{claim.metadata.name}"
+    of = pod_uid, claim.metadata.namespace, claim.metadata.name
     results = [
         {"request": ask.request, "driver": one.id[0], "pool": one.id[1], "device": one.id[2]}
         | ({"tolerations": msgspec.to_builtins(ask.tolerations)} if ask.tolerations else {})
-        | (_share(ask, one, f"{name}/{number}") if one.shared else {})
+        | (_share(ask, one, of, number) if one.shared else {})
         for number, (ask, one) in enumerate(matched)
     ]
     config: list[dict[str, Any]] = []
     for ask in dict.fromkeys(ask for ask, _ in matched):
-        of = classes[_class_of(claim, ask.request)]
+        its = classes[_class_of(claim, ask.request)]
         config += [
-            {"source": "FromClass", "requests": [ask.request], **one} for one in of.spec.config
+            {"source": "FromClass", "requests": [ask.request], **one} for one in its.spec.config
         ]
     config += [{"source": "FromClaim", **one} for one in claim.spec.devices.config]
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
@@ -60,11 +60,13 @@ def allocation_of(
     }
 
 
-def _share(ask: RequestedDevices, device: NodeDevice, name: str) -> dict[str, Any]:
+def _share(
+    ask: RequestedDevices, device: NodeDevice, of: tuple[str, str, str], number: int
+) -> dict[str, Any]:
     """The share of a device that others may have shares of, too."""
     consumed = dict(given_to(ask, device).consumed)
     return {
-        "shareID": str(uuid5(NAMESPACE_OID, name)),
+        "shareID": share_id(*of, str(number) if ask.place is None else ask.request),
         "consumedCapacity": {key: written(nano) for key, nano in consumed.items()},
     }
 
@@ -86,15 +88,19 @@ def allocated_to(claim: ResourceClaim) -> Iterable[DeviceUse]:
     """The devices allocated to a claim; of one of which it has several shares, each of them."""
     if claim.status.allocation is None:
         return ()
-    return [_given(one) for one in claim.status.allocation.devices.results if not one.admin_access]
+    given = claim.status.allocation.devices.results
+    return [_given(one, claim) for one in given if not one.admin_access]
 
 
-def _given(one: AllocatedDevice) -> DeviceUse:
+def _given(one: AllocatedDevice, claim: ResourceClaim) -> DeviceUse:
     try:
         consumed = asked_of(one.consumed_capacity, one.device)
     except PodRefused:
         consumed = ()
-    return DeviceUse((one.driver, one.pool, one.device), consumed)
+    owner, place = claim.metadata.controller, None
+    if owner is not None:
+        place = place_of(one.request, one.share_id, owner.uid, *key_of(claim))
+    return DeviceUse((one.driver, one.pool, one.device), consumed, place)
 
 
 def claim_name(pod: Pod, use: PodResourceClaim) -> str | None:

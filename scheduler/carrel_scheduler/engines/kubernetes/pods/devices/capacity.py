@@ -40,6 +40,15 @@ class SharedCapacity:
             return None
         return found
 
+    def floor(self, most: int) -> int | None:
+        """The largest amount up to ``most`` that may be consumed; ``None`` where there is none."""
+        if self.values:
+            return max((one for one in self.values if one <= most), default=None)
+        found = most if self.most is None else min(most, self.most)
+        if found < self.least:
+            return None
+        return found - (found - self.least) % self.step if self.step else found
+
     def _raised(self, asked: int) -> int | None:
         if self.values:
             return min((one for one in self.values if one >= asked), default=None)

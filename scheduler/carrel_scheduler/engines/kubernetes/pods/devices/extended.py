@@ -9,7 +9,7 @@ need more, the largest number counts. Names are those that Kubernetes' own sched
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,7 +75,7 @@ def special_claim(pod: Pod, backed: Mapping[str, str]) -> ExtendedClaim | None:
         PodRefused: ``bad_quantity``.
     """
     containers = (*pod.spec.init_containers, *pod.spec.containers)
-    asked = [_amounts(one, backed) for one in containers]
+    asked = [amounts_of(one, backed) for one in containers]
     names = sorted({name for amounts in asked for name in amounts})
     if not names:
         return None
@@ -87,17 +87,22 @@ def special_claim(pod: Pod, backed: Mapping[str, str]) -> ExtendedClaim | None:
         mappings += one.mappings
     requests.sort(key=lambda request: request.name)
     devices = ClaimDevices(requests=tuple(requests))
-    claim = ResourceClaim(metadata=_metadata(pod), spec=ResourceClaimSpec(devices=devices))
+    claim = claim_of_pod(pod, ResourceClaimSpec(devices=devices))
     return ExtendedClaim(claim, tuple(mappings), frozenset(names))
 
 
-def _amounts(container: Container, backed: Mapping[str, str]) -> dict[str, int]:
-    """How many devices a container asks for, by resource."""
+def claim_of_pod(pod: Pod, spec: ResourceClaimSpec) -> ResourceClaim:
+    """The claim that is made for a pod's extended resources."""
+    return ResourceClaim(metadata=_metadata(pod), spec=spec)
+
+
+def amounts_of(container: Container, names: Collection[str]) -> dict[str, int]:
+    """How many devices a container asks for by these names."""
     given = (*container.resources.requests, *container.resources.limits)
-    if not any(name in backed for name in given):
+    if not any(name in names for name in given):
         return {}
     found = requested(container.resources, f"{container.name}.resources")
-    return {name: nano // NANO for name, nano in found.items() if name in backed and nano >= NANO}
+    return {name: nano // NANO for name, nano in found.items() if name in names and nano >= NANO}
 
 
 class _Resource:

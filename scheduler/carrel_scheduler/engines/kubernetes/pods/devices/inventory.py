@@ -34,10 +34,14 @@ _PoolId = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """A device that was given to a claim, with what that consumes of it if it is shared."""
+    """A device that was given to a claim, with what that consumes of it if it is shared.
+
+    ``place``: of a share that a task of Carrel's own has, the number by which the core knows it.
+    """
 
     id: DeviceId
     consumed: Asked = ()
+    place: int | None = None
 
 
 @dataclass(eq=False)

@@ -43,6 +43,7 @@ class RequestedDevices:
         expressions: all hold for each of its ``count`` devices.
         agree: full names of attributes that have one value within the claim.
         capacity: asked of each of its devices.
+        place: the number by which the core knows the device; ``None``: it knows none.
     """
 
     claim: int
@@ -52,6 +53,7 @@ class RequestedDevices:
     tolerations: tuple[Toleration, ...] = ()
     agree: tuple[str, ...] = ()
     capacity: Asked = ()
+    place: int | None = None
 
 
 Match = list[tuple[RequestedDevices, NodeDevice]]
@@ -62,7 +64,7 @@ def given_to(ask: RequestedDevices, device: NodeDevice) -> DeviceUse:
     given = device.given(ask.capacity)
     if given is None:
         raise ValueError(f"{device.id} does not serve the request {ask.request}")
-    return given
+    return replace(given, place=ask.place)
 
 
 def choices(

@@ -11,7 +11,6 @@ from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import NodeDevice
 from carrel_scheduler.engines.kubernetes.pods.devices.types import DeviceClass
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
-    BY_CLAIMS,
     BY_PLUGIN,
     GPU_MEMORY,
     GPU_MODELS,
@@ -36,16 +35,16 @@ def are_of(gpus: Sequence[NodeDevice], device_class: DeviceClass | None) -> bool
 
 
 def labels_with_gpus(
-    labels: Mapping[str, str], gpus: Sequence[NodeDevice], *, for_tasks: bool
+    labels: Mapping[str, str], gpus: Sequence[NodeDevice], for_tasks: str
 ) -> dict[str, str]:
     """A node's labels with those that its driver's devices stand for, unless it has them.
 
-    ``for_tasks``: tasks get its GPUs by claims.
+    ``for_tasks``: by which claims tasks get its GPUs; empty: they get none.
     """
     found = dict(labels)
     found.pop(TASK_GPUS, None)
     if for_tasks:
-        found[TASK_GPUS] = BY_CLAIMS
+        found[TASK_GPUS] = for_tasks
     models = {_model(one) for one in gpus}
     if len(models) == 1 and (model := models.pop()) and not any(key in found for key in GPU_MODELS):
         found[GPU_MODELS[0]] = model
