@@ -1,17 +1,20 @@
 """Jobs on a node whose GPUs a driver of dynamic resource allocation offers, with the whole service.
 
 They get GPUs by claims that the scheduler makes, with the installation's rights and policies; the
-kubelet has the driver prepare them. Counted once, and known again after a restart.
+kubelet has the driver prepare them. Counted once, and known again after a restart. So are parts of
+GPUs, where the driver lets claims share them.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
 from carrel_schema.names import namespace_of
 from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
@@ -69,6 +72,11 @@ def claims(kubectl: Kubectl) -> list[dict[str, Any]]:
     return list(json.loads(kubectl("get", "resourceclaims", "-n", SPACE, "-o", "json"))["items"])
 
 
+async def all_is_free(kubectl: Kubectl, driver: DeviceDriver) -> bool:
+    found = await asyncio.to_thread(claims, kubectl)
+    return not driver.prepared() and not any("allocation" in one["status"] for one in found)
+
+
 async def test_jobs_get_gpus_by_claims_and_give_them_back(
     service: ClusterService, kubectl: Kubectl, driver: DeviceDriver
 ) -> None:
@@ -95,9 +103,79 @@ async def test_jobs_get_gpus_by_claims_and_give_them_back(
 
     await service.ask("POST", f"/workloads/{PROJECT}/next/suspend")
 
-    async def all_is_free() -> bool:
-        found = await asyncio.to_thread(claims, kubectl)
-        return not driver.prepared() and not any("allocation" in one["status"] for one in found)
+    await until(partial(all_is_free, kubectl, driver))
+    assert await on_node(service, name) == (2000, 0)
 
-    await until(all_is_free)
+
+SHARES = [
+    "sh",
+    "-c",
+    """
+env | grep ^FAKE_GPU | sort
+echo has $NVIDIA_VISIBLE_DEVICES $CARREL_GPU_MEMORY_MIB
+cat /dev/carrel-gpu/limits
+echo .
+sleep 600
+""",
+]
+
+
+@pytest.fixture
+def sharing(driver: DeviceDriver) -> Iterator[DeviceDriver]:
+    """The node's driver lets claims share its two GPUs of 80 GiB."""
+    driver.close()
+    driver.options = ("--shared", "--memory=80Gi")
+    driver.start()
+    yield driver
+    driver.close()
+    driver.options = ()
+    driver.start()
+
+
+async def has(service: ClusterService, name: str) -> tuple[list[tuple[str, int]], list[str]]:
+    """The devices and parts, in GiB, that a job's container was given; what it says and limits."""
+    text = await service.said(PROJECT, name, "\n.\n")
+    lines = text.splitlines()[:-1]
+    given = [line.partition("=")[2] for line in lines if line.startswith("FAKE_GPU")]
+    parts = [one.partition(" memory=") for one in given]
+    told = [line for line in lines if not line.startswith("FAKE_GPU")]
+    return [(device, nanos(memory) // nanos("1Gi")) for device, _, memory in parts], told
+
+
+async def test_jobs_get_parts_of_gpus_by_claims_and_give_them_back(
+    sharing: DeviceDriver, service: ClusterService, kubectl: Kubectl
+) -> None:
+    name = sharing.node.name
+
+    async def submit(job: str, **asked: Any) -> None:
+        await service.submit(PROJECT, job, command=SHARES, grace_seconds=1, **asked)
+
+    await submit("half", gpus=0.5)
+    [(device, gib)], told = await has(service, "half")
+    assert (device in ("gpu-0", "gpu-1"), gib) == (True, 40)
+    assert told == [f"has GPU-{device} 40960", f"GPU-{device} {40 * 2**30}"]
+    await submit("memory", gpu_memory_bytes=8 * 2**30)
+    [(where, gib)], told = await has(service, "memory")
+    assert (where, gib, told[0]) == (device, 8, f"has GPU-{device} 8192")
+    await submit("whole", gpus=1)
+    [(other, gib)], _ = await has(service, "whole")
+    assert (other != device, gib) == (True, 80)
+    assert await on_node(service, name) == (2000, 1000 + 500 + 110), "counted once"
+
+    await submit("pair", gpus=0.25, gpu_devices=2)
+    await service.restart()
+    assert await on_node(service, name) == (2000, 1000 + 500 + 110), "after a restart, too"
+    assert (await service.status(PROJECT, "pair"))["phase"] == "pending"
+    await submit("more", gpus=0.25)
+    [(where, gib)], _ = await has(service, "more")
+    assert (where, gib) == (device, 20), "its place stands for the same device"
+    await service.ask("POST", f"/workloads/{PROJECT}/whole/suspend")
+    await service.ask("POST", f"/workloads/{PROJECT}/half/suspend")
+    found, told = await has(service, "pair")
+    assert sorted(found) == [("gpu-0", 20), ("gpu-1", 20)]
+    assert told[0].endswith(" 20480")
+    assert (await service.status(PROJECT, "pair"))["failures"] == 0
+    assert len({one["metadata"]["uid"] for one in claims(kubectl)}) >= 3
+    await service.end_all([PROJECT])
+    await until(partial(all_is_free, kubectl, sharing))
     assert await on_node(service, name) == (2000, 0)

@@ -15,6 +15,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
 from carrel_scheduler.engines.kubernetes.tasks import device_claims
 from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import Unavailable
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS, TASK
 from unit.devices.making_devices import (
@@ -146,6 +147,44 @@ async def test_nothing_is_claimed_where_a_device_plugin_offers_gpus() -> None:
     cluster.claims.task_class = ""
     await start(cluster, "a1", bound)
     assert (bound, cluster.made, cluster.told) == (["a1"], {}, [])
+
+
+async def free(cluster: Cluster, *pods: str) -> None:
+    devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
+    for uid in pods:
+        devices.ended(uid)
+        devices.ended(uid)
+    async with asyncio.timeout(5):
+        while cluster.made:  # noqa: ASYNC110 - nobody tells when it is done
+            await asyncio.sleep(0)
+    await devices.close()
+
+
+async def test_what_an_ended_pod_had_is_free_at_once() -> None:
+    cluster, bound = Cluster(), list[str]()
+    await start(cluster, "a2", bound)
+    [made] = cluster.made
+    await free(cluster, "uid-a2", "uid-of-nobody")
+    assert cluster.deleted == [made]
+    await start(cluster, "b2", bound)
+    assert bound == ["a2", "b2"]
+
+
+async def test_freeing_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_claims, "FREEING", Pauses(0.0, 0.0, 3))
+    cluster, bound = Cluster(), list[str]()
+    await start(cluster, "a2", bound)
+    delete, tries = cluster.delete, list[str]()
+
+    async def refused(resource: Any, name: str, *_: Any, **__: Any) -> None:
+        tries.append(name)
+        if len(tries) < 3:
+            raise Unavailable(503, "ServiceUnavailable", "not now")
+        await delete(resource, name)
+
+    monkeypatch.setattr(cluster, "delete", refused)
+    await free(cluster, "uid-a2")
+    assert len(tries) == 3
 
 
 def sharing() -> Cluster:

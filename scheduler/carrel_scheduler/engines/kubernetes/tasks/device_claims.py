@@ -2,12 +2,14 @@
 
 The pod asks for GPUs by name as ever, and for a part of one by a name that no node offers. On a
 node whose GPUs a driver of dynamic resource allocation offers, a claim is made for it, as for
-extended resources that devices serve: allocated and reserved before the pod is bound, freed by
-Kubernetes' controller when it has ended, and gone with it. The core counts a GPU as free once its
-task has ended; a start waits for the controller.
+extended resources that devices serve: allocated and reserved before the pod is bound, and gone with
+it. The core counts a GPU as free once its task has ended, which is when its node has nothing
+prepared for the pod any more, so the claim is deleted at once. Kubernetes' controller does the same
+later, where nobody could; a start waits for it.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -18,19 +20,23 @@ from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskSp
 from carrel_scheduler.engines.kubernetes import device_claims
 from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
-from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim
+from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim, ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.devices.place_claims import PlacedGpus, decide_places
 from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import SharingTerms
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
 from carrel_scheduler.engines.kubernetes.tasks import task_pods
 from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS
 
 PAUSES: Final = Pauses(0.1, 1.0, 40)
 """Between looks for free devices: some half a minute together."""
+FREEING: Final = Pauses(0.5, 15.0, 8)
+"""Between tries to free what an ended task had."""
 NOTHING: Final[Mapping[str, str]] = {}
+log = logging.getLogger(__name__)
 
 
 class TaskDevices:
@@ -43,6 +49,32 @@ class TaskDevices:
 
     def __init__(self, client: KubeClient, claims: DeviceClaims) -> None:
         self._client, self._claims = client, claims
+        self._freeing: dict[str, asyncio.Task[None]] = {}
+
+    def ended(self, pod: str) -> None:
+        """A pod has ended, by its uid: what its claim has is free for others."""
+        order = self._claims.deletion_of(pod)
+        if order is not None and pod not in self._freeing:
+            self._freeing[pod] = asyncio.create_task(self._free(pod, order))
+
+    async def _free(self, pod: str, order: ReleaseClaim) -> None:
+        try:
+            for pause in FREEING:
+                try:
+                    await device_claims.release(self._client, order)
+                except KubeError as error:
+                    log.debug("the claim %s is not freed yet: %s", order.claim, error)
+                    await asyncio.sleep(pause)
+                else:
+                    return
+        finally:
+            del self._freeing[pod]
+
+    async def close(self) -> None:
+        """Leave what is not freed yet to Kubernetes' controller."""
+        for task in (tasks := list(self._freeing.values())):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def gives(self, task: TaskSpec) -> bool:
         """Whether a task gets its GPUs, or its part of one, by a claim."""

@@ -94,10 +94,6 @@ async def no_owner(_task: TaskSpec) -> dict[str, Any] | None:
     return None
 
 
-def _nothing_follows(_pod: str) -> None:
-    """No GPU was shared."""
-
-
 class KubernetesEngine:
     """Runs tasks as pods.
 
@@ -127,9 +123,9 @@ class KubernetesEngine:
         self._client = client
         self._streams = Streams()
         self._opened_once = False
-        ended = _nothing_follows if gpus is None else gpus.ended
+        self._gpus, self._devices = gpus, devices
         self._records = Records(
-            client, clock, settings.begin_seconds, self._changed, self._give_up, ended
+            client, clock, settings.begin_seconds, self._changed, self._give_up, self._pod_ended
         )
         self._starter = Starter(
             client, settings, self._records, epoch, owner_of, gpus, devices, instances
@@ -149,6 +145,12 @@ class KubernetesEngine:
     def _changed(self, status: TaskStatus) -> None:
         if self._opened_once:  # what was found while opening is no change
             self._streams.publish(status)
+
+    def _pod_ended(self, pod: str) -> None:
+        """Nothing runs of a pod any more: what it held is free for others."""
+        for held in (self._gpus, self._devices):
+            if held is not None:
+                held.ended(pod)
 
     def _give_up(self, task: TaskId, why: str) -> None:
         errand = asyncio.create_task(self._ender.give_up(task, why))
@@ -276,3 +278,5 @@ class KubernetesEngine:
         await asyncio.gather(*(terminal.close() for terminal in self._terminals), *self._errands)
         await self._ender.close()
         await self._records.close()
+        if self._devices is not None:
+            await self._devices.close()

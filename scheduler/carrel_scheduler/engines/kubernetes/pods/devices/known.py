@@ -363,12 +363,20 @@ class KnownDevices:
         key = self._special.get(uid)
         if key is None or key in self._decided.get(uid, {}):
             return ""
+        release = self.deletion_of(uid)
+        if release is not None:
+            self.releases[key] = release
+        return key[1]
+
+    def deletion_of(self, uid: str) -> ReleaseClaim | None:
+        """The order to delete the claim that was made for a pod; ``None``: there is none."""
+        key = self._special.get(uid)
+        if key is None:
+            return None
         meta = self._claims[key].metadata
-        if meta.deletion_timestamp is None:
-            self.releases[key] = ReleaseClaim(
-                meta.namespace, meta.name, meta.resource_version, meta.uid
-            )
-        return meta.name
+        if meta.deletion_timestamp is not None:
+            return None
+        return ReleaseClaim(meta.namespace, meta.name, meta.resource_version, meta.uid)
 
     def take_release(self, uid: str) -> ReleaseClaim | None:
         """The order to take back the claim that was made for a pod, if there is one."""
