@@ -16,7 +16,8 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     RESOURCE_SLICES,
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
-from carrel_scheduler.kube.resources import PODS, Resource
+from carrel_scheduler.kube.errors import Invalid
+from carrel_scheduler.kube.resources import NAMESPACES, PODS, Resource
 from k8s.cluster.control_plane import ControlPlane
 from k8s.scheduling import Site, running, site
 from k8s.test_scheduling import comes_to_be
@@ -344,3 +345,36 @@ async def test_parts_of_a_shared_device_are_given_until_no_more_is_left(here: Si
             await here.until(lambda: "n" in here.bound("a"), "the third, in the room of the first")
     finally:
         await here.client.delete(RESOURCE_SLICES, name)
+
+
+async def add_claiming(here: Site, word: str, name: str, **spec: Any) -> None:
+    """A pod with a claim of this specification."""
+    body = {"metadata": {"name": name}, "spec": {"devices": spec}}
+    await here.client.create(RESOURCE_CLAIMS, body, here.namespace(word))
+    await add_pod(here, word, name, resourceClaimName=name)
+
+
+async def test_all_devices_unlike_ones_and_those_of_administrators(here: Site) -> None:
+    """As the API server takes them; access as an administrator only where a namespace has it."""
+    every = {"deviceClassName": here.name, "allocationMode": "All"}
+    look = {"deviceClassName": here.name, "allocationMode": "All", "adminAccess": True}
+    async with running(here.scheduler()):
+        await add_claiming(here, "b", "all", requests=[{"name": "gpu", "exactly": every}])
+        await here.until(lambda: "all" in here.bound("b"), "the pod with all of a node")
+        assert len(set(await given(here, "b"))) == 2
+        requests = [{"name": "gpu", "exactly": look}]
+        with pytest.raises(Invalid, match="admin"):
+            await add_claiming(here, "a", "look", requests=requests)
+        labels = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        await here.client.patch(NAMESPACES, here.namespace("a"), labels)
+        await add_claiming(here, "a", "look", requests=requests)
+        await here.until(lambda: "look" in here.bound("a"), "the administrator's pod")
+        [claim] = (await claims(here, "a")).values()
+        results = claim["status"]["allocation"]["devices"]["results"]
+        assert [one["adminAccess"] for one in results] == [True, True]
+        unlike = [{"distinctAttribute": f"{DRIVER}/type"}]
+        two = [{"name": "gpu", "exactly": {"deviceClassName": here.name, "count": 2}}]
+        await add_claiming(here, "a", "unlike", requests=two, constraints=unlike)
+        await here.until(told_words(here, "a", "unlike"), "why two of one type wait")
+        await add_claiming(here, "a", "own", requests=two)
+        await here.until(lambda: "own" in here.bound("a"), "the GPUs that nobody else has")

@@ -43,7 +43,8 @@ def allocation_of(
     results = [
         {"request": ask.request, "driver": one.id[0], "pool": one.id[1], "device": one.id[2]}
         | ({"tolerations": msgspec.to_builtins(ask.tolerations)} if ask.tolerations else {})
-        | (_share(ask, one, of, number) if one.shared else {})
+        | ({"adminAccess": True} if ask.admin else {})
+        | (_share(ask, one, of, number) if one.shared and not ask.admin else {})
         for number, (ask, one) in enumerate(matched)
     ]
     config: list[dict[str, Any]] = []

@@ -27,8 +27,8 @@ from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
     MOST_DEVICES,
     Match,
     choices,
-    given_to,
     match,
+    taken_by,
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import (
     NO_CLAIMS,
@@ -116,10 +116,7 @@ class DeviceClaims(KnownDevices):
             claims[special.claim.metadata.name] = special.claim
         for ask, device in found:
             by_claim.setdefault(names[ask.claim] or "", []).append((ask, device))
-        given = {
-            (namespace, name): tuple(given_to(ask, device) for ask, device in matched)
-            for name, matched in by_claim.items()
-        }
+        given = {(namespace, name): taken_by(matched) for name, matched in by_claim.items()}
         self.note_decided(pod.metadata.uid, node, given)
         return tuple(
             AllocateClaim(
@@ -156,7 +153,7 @@ class DeviceClaims(KnownDevices):
         except (_Waits, PodRefused):
             return None
         for asks in options:
-            found = match(asks, self.free(node), self.left(node))
+            found = match(asks, self.free(node), self.left(node), self.offered(node))
             if found is None or self._serving.parts(found) > parts_milli:
                 continue
             if gpus in (None, self._serving.count(found)):

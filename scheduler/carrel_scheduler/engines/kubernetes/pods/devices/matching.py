@@ -2,7 +2,9 @@
 
 A request for several devices is several slots; slots and devices are matched along augmenting
 paths, so a choosy request gets its device from one that could have another. Constraints that
-devices agree in an attribute are tried value by value.
+devices agree in an attribute are tried value by value. A request for all devices has a slot for
+each that it selects on the node, be it free or not. One with access as an administrator looks at
+devices whoever has them, and takes nothing of them.
 """
 
 import itertools
@@ -42,8 +44,11 @@ class RequestedDevices:
         request: its name as allocations have it, ``gpu`` or ``gpu/large``.
         expressions: all hold for each of its ``count`` devices.
         agree: full names of attributes that have one value within the claim.
+        differ: full names of those that have another value for each device.
         capacity: asked of each of its devices.
         place: the number by which the core knows the device; ``None``: it knows none.
+        every: all devices of a node are asked for, ``count`` is 0.
+        admin: as an administrator, beside whoever has them.
     """
 
     claim: int
@@ -54,6 +59,9 @@ class RequestedDevices:
     agree: tuple[str, ...] = ()
     capacity: Asked = ()
     place: int | None = None
+    differ: tuple[str, ...] = ()
+    every: bool = False
+    admin: bool = False
 
 
 Match = list[tuple[RequestedDevices, NodeDevice]]
@@ -65,6 +73,11 @@ def given_to(ask: RequestedDevices, device: NodeDevice) -> DeviceUse:
     if given is None:
         raise ValueError(f"{device.id} does not serve the request {ask.request}")
     return replace(given, place=ask.place)
+
+
+def taken_by(matched: Match) -> tuple[DeviceUse, ...]:
+    """What a match takes of devices; an administrator takes nothing."""
+    return tuple(given_to(ask, device) for ask, device in matched if not ask.admin)
 
 
 def choices(
@@ -82,10 +95,6 @@ def choices(
         KeyError: no class of this name.
     """
     devices = claim.spec.devices
-    for constraint in devices.constraints:
-        if constraint.distinct_attribute:
-            field = f"{claim.metadata.name}.constraints.distinctAttribute"
-            raise PodRefused("claim", field, constraint.distinct_attribute, "left out")
     options = [
         [replace(ask, claim=number) for ask in _options(claim, request, classes)]
         for request in devices.requests
@@ -110,33 +119,33 @@ def _ask(
     claim: ResourceClaim, name: str, request: DeviceRequest, classes: Mapping[str, DeviceClass]
 ) -> RequestedDevices:
     field = f"{claim.metadata.name}.requests[{name}]"
-    if request.allocation_mode != "ExactCount":
-        expected = "ExactCount: devices are given by number"
+    every = request.allocation_mode == "All"
+    if not every and request.allocation_mode != "ExactCount":
+        expected = "ExactCount or All"
         raise PodRefused("claim", f"{field}.allocationMode", request.allocation_mode, expected)
-    if request.admin_access:
-        expected = "false: devices are given to one claim each"
-        raise PodRefused("claim", f"{field}.adminAccess", "true", expected)
     asked = {} if request.capacity is None else request.capacity.requests
-    if not 1 <= request.count <= MOST_DEVICES:
+    if not every and not 1 <= request.count <= MOST_DEVICES:
         expected = f"from 1 to {MOST_DEVICES}"
         raise PodRefused("claim", f"{field}.count", request.count, expected)
     selectors = (*classes[request.device_class_name].spec.selectors, *request.selectors)
     for selector in selectors:
         program_of(selector.cel.expression)
-    parent = name.partition("/")[0]
+    constraints = [
+        one
+        for one in claim.spec.devices.constraints
+        if not one.requests or {name, name.partition("/")[0]} & set(one.requests)
+    ]
     return RequestedDevices(
         claim=0,
         request=name,
         expressions=tuple(selector.cel.expression for selector in selectors),
-        count=request.count,
+        count=0 if every else request.count,
         tolerations=request.tolerations,
         capacity=asked_of(asked, f"{field}.capacity.requests"),
-        agree=tuple(
-            constraint.match_attribute
-            for constraint in claim.spec.devices.constraints
-            if constraint.match_attribute
-            and (not constraint.requests or {name, parent} & set(constraint.requests))
-        ),
+        agree=tuple(one.match_attribute for one in constraints if one.match_attribute),
+        differ=tuple(one.distinct_attribute for one in constraints if one.distinct_attribute),
+        every=every,
+        admin=request.admin_access,
     )
 
 
@@ -145,7 +154,10 @@ MOST_STEPS: Final = 2_000
 
 
 def match(
-    asks: Sequence[RequestedDevices], devices: Sequence[NodeDevice], left: Amounts = counters.NONE
+    asks: Sequence[RequestedDevices],
+    devices: Sequence[NodeDevice],
+    left: Amounts = counters.NONE,
+    there: Sequence[NodeDevice] = (),
 ) -> Match | None:
     """An assignment of devices to all requests; ``None`` if there is none, or none was found.
 
@@ -153,20 +165,49 @@ def match(
         asks: the requests.
         devices: that may be given.
         left: what is left of the counters that devices share, and of devices that claims share.
+        there: all devices of the node; none: those that may be given.
     """
-    devices = [one for one in devices if counters.enough(left, one.takes)]
-    slots = [ask for ask in asks for _ in range(ask.count)]
-    if len(slots) > len(devices) and not any(one.shared for one in devices):
+    there = there or devices
+    free = [one for one in devices if counters.enough(left, one.takes)]
+    slots = _slots(asks, free, there)
+    if slots is None or len(slots) > MOST_DEVICES:
         return None
-    fitting = {ask: [one for one in devices if _serves(one, ask)] for ask in asks}
-    for agreed in _agreements(asks, devices):
-        allowed = [[one for one in fitting[ask] if _agrees(one, ask, agreed)] for ask in slots]
-        there = [one for few in allowed for one in few]
-        counted = any(one.shared or (one.takes and len(slots) > 1) for one in there)
-        found = _Counted(slots, allowed, left).assigned() if counted else _assign(allowed)
+    one_by_one = any(ask.admin or ask.differ for ask in asks)
+    for agreed in _agreements(asks, there if one_by_one else free):
+        allowed = [[one for one in few if _agrees(one, ask, agreed)] for ask, few in slots]
+        counted = one_by_one or any(
+            one.shared or (one.takes and len(slots) > 1) for few in allowed for one in few
+        )
+        wanted = [ask for ask, _ in slots]
+        found = _Counted(wanted, allowed, left).assigned() if counted else _assign(allowed)
         if found is not None:
-            return list(zip(slots, found, strict=True))
+            return list(zip(wanted, found, strict=True))
     return None
+
+
+_Slots = list[tuple[RequestedDevices, Sequence[NodeDevice]]]
+
+
+def _slots(
+    asks: Sequence[RequestedDevices], free: Sequence[NodeDevice], there: Sequence[NodeDevice]
+) -> _Slots | None:
+    """The devices that each slot may have; ``None`` where that cannot be."""
+    count = sum(ask.count for ask in asks if not ask.admin)
+    if count > len(free) and not any(one.shared for one in free):
+        return None
+    found: _Slots = []
+    for ask in asks:
+        of = there if ask.admin else free
+        if not ask.every:
+            fitting = [one for one in of if _serves(one, ask)]
+            found += [(ask, fitting)] * ask.count
+            continue
+        wanted = [one for one in there if one.is_selected(ask.expressions)]
+        may = {one.id for one in of if _serves(one, ask)}
+        if not wanted or any(one.id not in may for one in wanted):
+            return None
+        found += [(ask, [one]) for one in wanted]
+    return found
 
 
 def _serves(device: NodeDevice, ask: RequestedDevices) -> bool:
@@ -223,6 +264,7 @@ def _assign(allowed: Sequence[Sequence[NodeDevice]]) -> list[NodeDevice] | None:
 class _Counted:
     """A device for each slot where devices take from the same counters: tried one by one.
 
+    So are those that have to differ in an attribute, and those of administrators.
     Devices that take least come first, so that of equal choices the one is made that leaves most;
     before them those that are shared, the one of which least is left first.
     """
@@ -258,12 +300,29 @@ class _Counted:
             self._steps += 1
             if self._steps > MOST_STEPS:
                 return False
-            takes = device.takes_for(given_to(self._asks[slot], device))
-            again = not device.shared and device in self._chosen.values()
-            if again or not counters.enough(left, takes):
+            if self._is_taken(slot, device):
+                continue
+            ask = self._asks[slot]
+            takes = counters.NONE if ask.admin else device.takes_for(given_to(ask, device))
+            if not counters.enough(left, takes):
                 continue
             self._chosen[slot] = device
             if self._place(at + 1, counters.less(left, takes)):
                 return True
             del self._chosen[slot]
         return False
+
+    def _is_taken(self, slot: int, device: NodeDevice) -> bool:
+        """Whether another slot has the device, or one that has to differ from it."""
+        ask = self._asks[slot]
+        values = [(name, _attribute(device, name)) for name in ask.differ]
+        for at, other in self._chosen.items():
+            theirs = self._asks[at]
+            same = other is device and theirs.admin == ask.admin
+            if same and (ask.admin or not device.shared):
+                return True
+            if theirs.claim == ask.claim and any(
+                name in theirs.differ and _attribute(other, name) == value for name, value in values
+            ):
+                return True
+        return any(value is None for _, value in values)

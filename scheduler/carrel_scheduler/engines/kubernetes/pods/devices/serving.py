@@ -16,8 +16,8 @@ from carrel_scheduler.engines.kubernetes.pods.devices.inventory import (
 from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
     Match,
     RequestedDevices,
-    given_to,
     match,
+    taken_by,
 )
 
 MOST_KEPT: Final = 1000
@@ -85,9 +85,8 @@ class ServingNodes:
         return kept.served
 
     def _find(self, asks: Asks, kept: _Kept) -> ServingResult:
-        now: set[str] = set()
-        later: set[str] = set()
-        most = parts = 0
+        now: dict[str, tuple[int, int]] = {}
+        later: dict[str, tuple[int, int]] = {}
         for node in self._inventory.nodes():
             version = self._uses[node], self._inventory.versions[node]
             known = kept.nodes.get(node)
@@ -95,8 +94,12 @@ class ServingNodes:
                 known = kept.nodes[node] = version, self._find_on(node, asks)
             gpus, part, free = known[1]
             if gpus is not None:
-                most, parts = max(most, gpus), max(parts, part)
-                (now if free else later).add(node)
+                (now if free else later)[node] = gpus, part
+        if any(ask.every for ask in asks):
+            _keep_largest(now, later)
+        found = [*now.values(), *later.values()]
+        most = max((gpus for gpus, _ in found), default=0)
+        parts = max((part for _, part in found), default=0)
         return ServingResult(most, parts, frozenset(now), frozenset(later))
 
     def _find_on(self, node: str, asks: Asks) -> tuple[int | None, int, bool]:
@@ -105,10 +108,11 @@ class ServingNodes:
         ``None``: the node does not serve them, or not as long as other GPUs are free there.
         """
         free = self._free(node)
-        found = match(asks, free, self._left(node))
+        offered = self._offered(node)
+        found = match(asks, free, self._left(node), offered)
         if found is not None:
             return self.count(found), self.parts(found), True
-        found = match(asks, self._offered(node), self._inventory.left(node, ()))
+        found = match(asks, offered, self._inventory.left(node, ()))
         count = 0 if found is None else self.count(found)
         if found is not None and self.gpus(DeviceUse(one.id) for one in free) < count:
             return count, self.parts(found), False
@@ -116,11 +120,11 @@ class ServingNodes:
 
     def count(self, found: Match) -> int:
         """How many of the devices are whole GPUs."""
-        return self.gpus(given_to(ask, device) for ask, device in found)
+        return self.gpus(taken_by(found))
 
     def parts(self, found: Match) -> int:
         """How much the others are of GPUs, in thousandths."""
-        return self.parts_of(given_to(ask, device) for ask, device in found)
+        return self.parts_of(taken_by(found))
 
     def parts_of(self, devices: Iterable[DeviceUse]) -> int:
         """How much of GPUs those of these are that are parts."""
@@ -130,3 +134,11 @@ class ServingNodes:
     def gpus(self, devices: Iterable[DeviceUse]) -> int:
         """How many of these are whole GPUs."""
         return sum(self._inventory.is_whole_gpu(one) for one in devices)
+
+
+def _keep_largest(now: dict[str, tuple[int, int]], later: dict[str, tuple[int, int]]) -> None:
+    """Of nodes that have unlike numbers of GPUs those with most: a pod asks for one number."""
+    most = max((now or later).values(), default=(0, 0))
+    for nodes in (now, later):
+        for name in [name for name, found in nodes.items() if found != most]:
+            del nodes[name]
