@@ -55,7 +55,7 @@ class DeviceDriver:
             *self.options,
         ]
         self._process = self.ground.record.start(command, log)
-        wait_for(lambda: self.offered() == sorted(self.names), self._process, log)
+        wait_for(lambda: set(self.names) <= set(self.offered()), self._process, log)
 
     def kill(self) -> None:
         """End it without notice."""

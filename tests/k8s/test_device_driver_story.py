@@ -47,7 +47,7 @@ async def service(
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
     body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "spec": spec}
     kubectl.apply({**body, "metadata": {"name": CLASS}})
-    chosen = {"CARREL_GPU_DEVICE_CLASS": CLASS}
+    chosen = {"CARREL_GPU_DEVICE_CLASS": CLASS, "CARREL_MIG_DEVICE_CLASS": CLASS}
     async with served(
         driver.node, images, kubectl, tmp_path, (PROJECT,), gpus=2, settings=chosen
     ) as made:
@@ -179,3 +179,41 @@ async def test_jobs_get_parts_of_gpus_by_claims_and_give_them_back(
     await service.end_all([PROJECT])
     await until(partial(all_is_free, kubectl, sharing))
     assert await on_node(service, name) == (2000, 0)
+
+
+@pytest.fixture
+def halving(driver: DeviceDriver) -> Iterator[DeviceDriver]:
+    """The node's driver offers one GPU, as a whole and as two halves of it."""
+    driver.close()
+    driver.names, driver.options = ("gpu-0",), ("--halves",)
+    driver.start()
+    yield driver
+    driver.close()
+    driver.names, driver.options = ("gpu-0", "gpu-1"), ()
+    driver.start()
+
+
+async def test_jobs_get_instances_that_the_driver_makes_of_a_gpu(
+    halving: DeviceDriver, service: ClusterService, kubectl: Kubectl
+) -> None:
+    node = halving.node.name
+
+    async def submit(job: str, **asked: Any) -> None:
+        await service.submit(PROJECT, job, command=SAYS, grace_seconds=1, **asked)
+
+    for job in ("left", "right"):
+        await submit(job, mig_profile="3g.40gb")
+    halves = [*await given(service, "left"), *await given(service, "right")]
+    assert sorted(halves) == ["gpu-0-half-0", "gpu-0-half-4"]
+    await submit("third", mig_profile="3g.40gb")
+    await submit("whole", gpus=1)
+    await service.restart()
+    for job in ("third", "whole"):
+        assert (await service.status(PROJECT, job))["phase"] == "pending"
+    await service.ask("POST", f"/workloads/{PROJECT}/third/suspend")
+    for job in ("left", "right"):
+        await service.ask("POST", f"/workloads/{PROJECT}/{job}/suspend")
+    assert await given(service, "whole") == ["gpu-0"]
+    assert await on_node(service, node) == (1000, 1000)
+    await service.end_all([PROJECT])
+    await until(partial(all_is_free, kubectl, halving))

@@ -165,7 +165,9 @@ class Cluster:
             now=time.time,
         )
         self._devices = DeviceClaims(
-            Inventory(cluster.gpu_drivers), task_class=cluster.gpu_device_class
+            Inventory(cluster.gpu_drivers),
+            task_class=cluster.gpu_device_class,
+            mig_class=cluster.mig_device_class,
         )
         self._events = EventWriter(client, time.time, lead.instance)
         self._instances = MigInstances(self._gpus.in_use, self._events.tell)

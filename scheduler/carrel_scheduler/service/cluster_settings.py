@@ -31,6 +31,8 @@ variable                        meaning
 ``CARREL_GPU_DEVICE_CLASS``     DeviceClass of the GPUs that tasks and workspaces get by claims,
                                 where such a driver offers them, as gpu.nvidia.com; empty (default):
                                 they get GPUs of device plugins only
+``CARREL_MIG_DEVICE_CLASS``     DeviceClass of the MIG instances that tasks get by claims, as
+                                mig.nvidia.com; empty (default): they get none so
 ``CARREL_PROVISIONING_CLASS``   class of the ProvisioningRequests by which nodes are asked for that
                                 waiting work fits on, as
                                 best-effort-atomic-scale-up.autoscaling.x-k8s.io; empty (default):
@@ -87,6 +89,7 @@ class ClusterSettings:
         by_role: nodes take only work of their roles.
         gpu_drivers: drivers of dynamic resource allocation whose devices are GPUs.
         gpu_device_class: class of the GPUs that tasks get by claims; empty: they get none so.
+        mig_device_class: the same of MIG instances.
         stale_gang_s: so long a gang of other people's pods may run with too few of them.
         closed_networks: that pods of projects do not reach.
         access: how people reach the API server; ``None``: nobody said.
@@ -100,6 +103,7 @@ class ClusterSettings:
     by_role: bool = False
     gpu_drivers: tuple[str, ...] = GPU_DRIVERS
     gpu_device_class: str = ""
+    mig_device_class: str = ""
     stale_gang_s: float = STALE_SECONDS
     closed_networks: tuple[str, ...] = ()
     access: ClusterAccess | None = None
@@ -125,7 +129,8 @@ def read_cluster_settings(
         storage=_storage(env, wanted=claim == CHECKPOINTS_CLAIM),
         by_role=_by_role(env),
         gpu_drivers=_gpu_drivers(env),
-        gpu_device_class=_gpu_device_class(env),
+        gpu_device_class=_device_class(env, "CARREL_GPU_DEVICE_CLASS"),
+        mig_device_class=_device_class(env, "CARREL_MIG_DEVICE_CLASS"),
         closed_networks=_closed_networks(env),
         access=_cluster_access(env),
         provisioning=_provisioning(env),
@@ -211,11 +216,11 @@ def _gpu_drivers(env: Mapping[str, str]) -> tuple[str, ...]:
     return names or GPU_DRIVERS
 
 
-def _gpu_device_class(env: Mapping[str, str]) -> str:
-    name = env.get("CARREL_GPU_DEVICE_CLASS", "").strip()
+def _device_class(env: Mapping[str, str], variable: str) -> str:
+    name = env.get(variable, "").strip()
     if name and not (len(name) <= LONGEST_CLASS and _CLASS.fullmatch(name)):
         right = "the name of a DeviceClass such as gpu.nvidia.com"
-        raise BadSetting("CARREL_GPU_DEVICE_CLASS", name, right)
+        raise BadSetting(variable, name, right)
     return name
 
 

@@ -207,10 +207,11 @@ def test_what_means_nothing_about_nodes_is_refused(name: str, value: str) -> Non
         Settings.from_environment(ACCESS | {name: value})
 
 
-def test_the_class_of_gpus_that_tasks_claim() -> None:
-    assert Settings.from_environment(ACCESS).need_cluster().gpu_device_class == ""
-    more = {"CARREL_GPU_DEVICE_CLASS": "gpu.nvidia.com"}
-    found = Settings.from_environment(ACCESS | more).need_cluster()
-    assert found.gpu_device_class == "gpu.nvidia.com"
-    with pytest.raises(BadSetting, match="CARREL_GPU_DEVICE_CLASS"):
-        Settings.from_environment(ACCESS | {"CARREL_GPU_DEVICE_CLASS": "GPU class"}).need_cluster()
+@pytest.mark.parametrize("kind", ["gpu", "mig"])
+def test_the_class_of_devices_that_tasks_claim(kind: str) -> None:
+    variable, name = f"CARREL_{kind.upper()}_DEVICE_CLASS", f"{kind}_device_class"
+    assert getattr(Settings.from_environment(ACCESS).need_cluster(), name) == ""
+    found = Settings.from_environment(ACCESS | {variable: f"{kind}.nvidia.com"}).need_cluster()
+    assert getattr(found, name) == f"{kind}.nvidia.com"
+    with pytest.raises(BadSetting, match=variable):
+        Settings.from_environment(ACCESS | {variable: "GPU class"}).need_cluster()

@@ -26,6 +26,7 @@ from unit.devices.making_devices import (
     device_slice,
     gpus,
 )
+from unit.external_pods.test_instances_of_tasks import divided
 from unit.external_pods.world import pod
 
 
@@ -50,11 +51,13 @@ class Cluster:
         self.made: dict[str, ResourceClaim] = {}
         self.deleted: list[str] = []
         self.told: list[str] = []
+        self.asks: dict[str, str] = {}
 
     async def get(self, resource: Any, name: str, *_: Any, **__: Any) -> Any:
         if resource is RESOURCE_CLAIMS:
             return self.made[name]
-        made = pod(name, int(name[-1]))
+        container = {"name": "main", "resources": {"requests": self.asks, "limits": self.asks}}
+        made = pod(name, containers=[container]) if self.asks else pod(name, int(name[-1]))
         meta = msgspec.structs.replace(made.metadata, labels={TASK: f"{name}-0-0"})
         return msgspec.structs.replace(made, metadata=meta)
 
@@ -254,6 +257,21 @@ async def test_a_pod_that_asks_for_no_part_by_name_is_refused() -> None:
     cluster = sharing()
     with pytest.raises(EngineError, match="asks for carrel"):
         await begin(cluster, with_part("a0", 500))
+
+
+async def test_an_instance_is_given_where_the_driver_offers_its_profile() -> None:
+    cluster = Cluster()
+    cluster.claims.mig_class = DRIVER
+    for one in divided(0):
+        cluster.claims.inventory.set_slice(one)
+    asking = msgspec.structs.replace(task("i0", 0), mig_profile="3g.40gb")
+    devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
+    assert devices.gives(asking)
+    assert not devices.gives(msgspec.structs.replace(asking, mig_profile="4g.40gb"))
+    assert not devices.gives(msgspec.structs.replace(asking, mig_slots=4)), "one that Carrel makes"
+    cluster.asks = {"nvidia.com/mig-3g.40gb": "1"}
+    assert await begin(cluster, asking) == {}
+    assert cluster.given() == ["gpu-0-mig-3g40gb-0"]
 
 
 def test_parts_of_gpus_that_are_given_whole_are_no_matter_of_claims() -> None:

@@ -68,6 +68,18 @@ def test_an_instance_is_asked_for_by_the_name_that_nodes_offer_it_by() -> None:
     assert "nvidia.com/gpu" not in asked["limits"]
 
 
+def test_an_instance_that_its_node_gives_is_not_hidden_from_it() -> None:
+    told = shown(a_task(mig_profile="1g.10gb"))
+    assert not {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"} & told.keys()
+
+
+def test_a_share_is_asked_for_by_a_name_that_no_node_offers() -> None:
+    asked = container_of(a_task(gpu_milli=500, devices=(0,)))["resources"]
+    assert asked["limits"]["carrel.dev/gpu-share"] == asked["requests"]["carrel.dev/gpu-share"]
+    assert not any("nvidia" in name for name in asked["limits"])
+    assert "carrel.dev/gpu-share" not in container_of(a_task())["resources"]["limits"]
+
+
 def test_nothing_of_the_platform_is_in_reach() -> None:
     spec = spec_of(a_task())
     assert spec["automountServiceAccountToken"] is False

@@ -28,6 +28,7 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import (
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO, PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import CLAIMED_GPUS
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.quarantine import Quarantine
 
@@ -132,7 +133,8 @@ class ClusterNodes:
 
     def claims_of_task_changed(self, pod: Pod) -> None:
         """What was given to the claim of a task's pod is known to be the task's from now on."""
-        if self._devices.task_class and self._devices.asks(pod):
+        ours = self._devices.task_class or self._devices.mig_class
+        if ours and self._devices.asks(pod):
             self._changed.add(pod.spec.node_name)
 
     def described(self, name: str) -> Node:
@@ -223,8 +225,14 @@ class ClusterNodes:
         used = dict(self._unmanaged.of(name))
         if claimed := self._devices.used_by_others(name, self._holds):
             used[CLAIMED_GPUS] = claimed * NANO
+        instances = self._devices.instances(name)
+        used |= {key: (most - left) * NANO for key, (most, left) in instances.items()}
         fact = node_set(known.object, used, taken, broken, group)
-        fact = replace(fact, counted_milli=fact.counted_milli + self._devices.shared_milli(name))
+        counted = fact.counted_milli + self._devices.shared_milli(name)
+        if instances:  # they are made of GPUs of the node, which are counted
+            made = held_milli((key, left) for key, (_, left) in instances.items())
+            counted += self._devices.divided_milli(name) - made
+        fact = replace(fact, counted_milli=counted)
         fact = self._withheld(fact)
         if before is not None and taken and fact.mig_model != before.mig_model:
             self._short.add(name)

@@ -301,6 +301,7 @@ class ReconcilePass:
             self.places.groups, access.withheld, self.places.devices, self.holds
         )
         self.places.devices.held = self._held_gpus
+        self.places.devices.is_task = self._is_placed_task
         self.pending_requests = PendingRequests(self.places)
         self.volumes = WorkloadVolumes(self.places, storage_claim)
         self.node_requests: NodeRequests | None = None
@@ -358,11 +359,14 @@ class ReconcilePass:
         """Whether the devices of a pod's claims are counted as its workload's."""
         home = self.index.task_of(uid)
         if home is None:
-            own = self.task_pods.task_of(uid)
-            job = None if own is None else self.state.jobs.by_uid.get(own.workload_uid)
-            return own is not None and job is not None and own.index in job.rows
+            return self._is_placed_task(uid)
         task = home[1]
         return task.allocation is not None or (task.pod is not None and bool(task.pod.node))
+
+    def _is_placed_task(self, uid: str) -> bool:
+        own = self.task_pods.task_of(uid)
+        job = None if own is None else self.state.jobs.by_uid.get(own.workload_uid)
+        return own is not None and job is not None and own.index in job.rows
 
     def requeue_changed(self, workload: ExternalWorkload, task: ExternalTask) -> None:
         """Requeue a task whose pod requests other resources than were allocated.

@@ -26,6 +26,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import Sharing
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
 from carrel_scheduler.engines.kubernetes.tasks import task_pods
+from carrel_scheduler.engines.mig_resources import resource_of
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.resources import PODS
@@ -78,7 +79,11 @@ class TaskDevices:
 
     def gives(self, task: TaskSpec) -> bool:
         """Whether a task gets its GPUs, or its part of one, by a claim."""
-        if not task.devices or task_pods.has_instance(task):
+        if task_pods.has_instance(task):
+            return False
+        if task.mig_profile:
+            return self._claims.serves_instance(task.node, resource_of(task.mig_profile))
+        if not task.devices:
             return False
         if self._claims.terms(task.node) is not None:
             return True
@@ -98,7 +103,7 @@ class TaskDevices:
             yield NOTHING
             return
         seen = await self._client.get(PODS, pod.name, pod.namespace, type=Pod)
-        terms = self._claims.terms(task.node)
+        terms = None if task.mig_profile else self._claims.terms(task.node)
         try:
             if terms is None:
                 await self._allocate(task, await self._decided(task, seen))

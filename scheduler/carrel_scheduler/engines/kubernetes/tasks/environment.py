@@ -129,7 +129,7 @@ def _devices(task: TaskSpec) -> dict[str, str]:
     """
     if task_pods.has_share(task):
         return {shared_gpus.SHARE: f"{task.gpu_milli / task_pods.WHOLE:g}"}
-    if task_pods.has_instance(task):
+    if task.mig_profile:
         return {}
     if not task.devices:
         return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}

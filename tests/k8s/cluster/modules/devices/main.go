@@ -61,16 +61,17 @@ func main() {
 	names := flag.String("devices", "", "names of the devices, with commas")
 	memory := flag.String("memory", "80Gi", "memory of each of them")
 	shared := flag.Bool("shared", false, "several claims may have parts of a device's memory")
+	halves := flag.Bool("halves", false, "each device is offered as a whole and as two halves, of which it has counters")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, &driver{*name, *node, *specs, stop}, *access, *kubelet, devices(*names, *memory, *shared)); err != nil {
+	if err := run(ctx, &driver{*name, *node, *specs, stop}, *access, *kubelet, slices(*names, *memory, *shared, *halves)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, d *driver, access, kubelet string, offered []resourceapi.Device) error {
+func run(ctx context.Context, d *driver, access, kubelet string, offered []resourceslice.Slice) error {
 	config, err := clientcmd.BuildConfigFromFlags("", access)
 	if err != nil {
 		return err
@@ -94,13 +95,44 @@ func run(ctx context.Context, d *driver, access, kubelet string, offered []resou
 		return err
 	}
 	defer helper.Stop()
-	pool := resourceslice.Pool{Slices: []resourceslice.Slice{{Devices: offered}}}
+	pool := resourceslice.Pool{Slices: offered}
 	pools := map[string]resourceslice.Pool{d.node: pool}
 	if err := helper.PublishResources(ctx, resourceslice.DriverResources{Pools: pools}); err != nil {
 		return err
 	}
 	<-ctx.Done()
 	return nil
+}
+
+func slices(names, memory string, shared, halves bool) []resourceslice.Slice {
+	offered := devices(names, memory, shared)
+	if !halves {
+		return []resourceslice.Slice{{Devices: offered}}
+	}
+	var sets []resourceapi.CounterSet
+	var all []resourceapi.Device
+	for _, one := range offered {
+		sets = append(sets, resourceapi.CounterSet{Name: one.Name, Counters: slots(0, 8)})
+		one.ConsumesCounters = []resourceapi.DeviceCounterConsumption{{CounterSet: one.Name, Counters: slots(0, 8)}}
+		all = append(all, one)
+		for first := 0; first < 8; first += 4 {
+			profile := "3g.40gb"
+			all = append(all, resourceapi.Device{
+				Name:             fmt.Sprintf("%s-half-%d", one.Name, first),
+				Attributes:       map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"profile": {StringValue: &profile}},
+				ConsumesCounters: []resourceapi.DeviceCounterConsumption{{CounterSet: one.Name, Counters: slots(first, 4)}},
+			})
+		}
+	}
+	return []resourceslice.Slice{{SharedCounters: sets}, {Devices: all}}
+}
+
+func slots(first, count int) map[string]resourceapi.Counter {
+	found := map[string]resourceapi.Counter{}
+	for slot := first; slot < first+count; slot++ {
+		found[fmt.Sprintf("memory-slice-%d", slot)] = resourceapi.Counter{Value: resource.MustParse("1")}
+	}
+	return found
 }
 
 func devices(names, memory string, shared bool) []resourceapi.Device {

@@ -38,12 +38,14 @@ from carrel_scheduler.engines.kubernetes.pods.devices.orders import (
     ReleaseClaim,
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.serving import Asks, ServingNodes
+from carrel_scheduler.engines.kubernetes.pods.devices.task_gpus import instance_selector
 from carrel_scheduler.engines.kubernetes.pods.devices.types import ResourceClaim
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     GPU_RESOURCES,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Pod, PodResourceClaim
+from carrel_scheduler.engines.mig_resources import PREFIX
 from carrel_schema.names import TASK
 
 
@@ -94,10 +96,14 @@ class DeviceClaims(KnownDevices):
 
     def _special_of(self, pod: Pod) -> ExtendedClaim | None:
         """The claim for what a pod asks for by name; a task's GPUs are those of the task class."""
-        backed = self.backed
-        if self.task_class and TASK in pod.metadata.labels:
-            backed = dict.fromkeys(GPU_RESOURCES, self.task_class)
-        return special_claim(pod, backed) if backed else None
+        if not (self.task_class or self.mig_class) or TASK not in pod.metadata.labels:
+            return special_claim(pod, self.backed) if self.backed else None
+        backed = dict.fromkeys(GPU_RESOURCES, self.task_class) if self.task_class else {}
+        named = (name for one in pod.spec.containers for name in one.resources.requests)
+        instances = [name for name in named if name.startswith(PREFIX)] if self.mig_class else []
+        backed |= dict.fromkeys(instances, self.mig_class)
+        selectors = {name: (instance_selector(name),) for name in instances}
+        return special_claim(pod, backed, selectors) if backed else None
 
     def decide(
         self, pod: Pod, node: str, gpus: int, parts_milli: int = MILLI * MOST_DEVICES

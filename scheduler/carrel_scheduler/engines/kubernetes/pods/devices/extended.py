@@ -11,6 +11,7 @@ need more, the largest number counts. Names are those that Kubernetes' own sched
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     ClaimRequest,
     DeviceClass,
     DeviceRequest,
+    DeviceSelector,
     ResourceClaim,
     ResourceClaimSpec,
 )
@@ -64,12 +66,18 @@ def _created(one: DeviceClass) -> float:
     return 0.0 if at is None else at.timestamp()
 
 
-def special_claim(pod: Pod, backed: Mapping[str, str]) -> ExtendedClaim | None:
+Selectors = Mapping[str, tuple[DeviceSelector, ...]]
+
+
+def special_claim(
+    pod: Pod, backed: Mapping[str, str], selectors: Selectors = MappingProxyType({})
+) -> ExtendedClaim | None:
     """The claim for a pod's extended resources; ``None`` if it asks for none of these.
 
     Args:
         pod: the pod.
         backed: the class of each extended resource that devices serve.
+        selectors: which devices of it serve a resource; none: all.
 
     Raises:
         PodRefused: ``bad_quantity``.
@@ -82,7 +90,8 @@ def special_claim(pod: Pod, backed: Mapping[str, str]) -> ExtendedClaim | None:
     requests: list[ClaimRequest] = []
     mappings: list[Mapping[str, str]] = []
     for name in names:
-        one = _Resource(name, backed[name], containers, len(pod.spec.init_containers), asked)
+        exactly = DeviceRequest(device_class_name=backed[name], selectors=selectors.get(name, ()))
+        one = _Resource(name, exactly, containers, len(pod.spec.init_containers), asked)
         requests += one.requests()
         mappings += one.mappings
     requests.sort(key=lambda request: request.name)
@@ -111,12 +120,12 @@ class _Resource:
     def __init__(
         self,
         name: str,
-        device_class: str,
+        exactly: DeviceRequest,
         containers: Sequence[Container],
         inits: int,
         asked: Sequence[Mapping[str, int]],
     ) -> None:
-        self._name, self._class = name, device_class
+        self._name, self._exactly = name, exactly
         self._containers, self._inits, self._asked = containers, inits, asked
         self.mappings: list[dict[str, str]] = []
 
@@ -156,7 +165,7 @@ class _Resource:
         )
 
     def _request(self, name: str, count: int) -> ClaimRequest:
-        exactly = DeviceRequest(device_class_name=self._class, count=count)
+        exactly = msgspec.structs.replace(self._exactly, count=count)
         return ClaimRequest(name=name, exactly=exactly)
 
     def _request_name(self, index: int) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from carrel_scheduler.core.mig.models import is_profile
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.engines.kubernetes.pods.devices import capacity, counters
 from carrel_scheduler.engines.kubernetes.pods.devices.capacity import Asked, SharedCapacity
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 GPU_DRIVERS: Final = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com")
 """Drivers whose devices are GPUs, unless the installation names others."""
+PROFILE: Final = "profile"
+"""Attribute of devices that are MIG instances."""
 DeviceId = tuple[str, str, str]
 """Driver, pool and name."""
 _PoolId = tuple[str, str]
@@ -66,6 +69,18 @@ class NodeDevice:
     def shared(self) -> bool:
         """Whether several claims may have parts of it at once."""
         return self.device.allow_multiple_allocations
+
+    @property
+    def profile(self) -> str:
+        """The profile of a MIG instance; empty for other devices."""
+        attribute = self.device.attributes.get(PROFILE)
+        found = "" if attribute is None else attribute.string or ""
+        return found if is_profile(found) else ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether a taint keeps all work away."""
+        return any(taint.effect in HARD for taint in self.device.taints)
 
     def given(self, asked: Asked) -> DeviceUse | None:
         """The device as a request gets it; ``None``: it has not so much."""
@@ -163,8 +178,8 @@ class Inventory:
     def is_whole_gpu(self, given: DeviceUse) -> bool:
         """Whether what was given is a GPU that nobody else can have a part of."""
         found = self._by_id.get(given.id)
-        shared = bool(given.consumed) if found is None else found.shared
-        return not shared and self.gpu_milli(given) == MILLI
+        part = bool(given.consumed) if found is None else found.shared or bool(found.profile)
+        return not part and self.gpu_milli(given) == MILLI
 
     def left(self, node: str, given: Iterable[DeviceUse]) -> Amounts:
         """What is left of a node's counters and shared devices beside what was given."""
@@ -191,7 +206,7 @@ class Inventory:
         return [
             one
             for one in self.of_node(node)
-            if self.is_whole_gpu(DeviceUse(one.id)) and not _is_closed(one)
+            if self.is_whole_gpu(DeviceUse(one.id)) and not one.closed
         ]
 
     def shared_gpus(self, node: str) -> list[NodeDevice]:
@@ -199,7 +214,15 @@ class Inventory:
         return [
             one
             for one in self.of_node(node)
-            if one.shared and self.is_gpu(one.id) and not _is_closed(one)
+            if one.shared and self.is_gpu(one.id) and not one.closed
+        ]
+
+    def instances(self, node: str) -> list[NodeDevice]:
+        """The MIG instances that may be made of a node's GPUs, or are there, and take work."""
+        return [
+            one
+            for one in self.of_node(node)
+            if one.profile and one.takes and self.is_gpu(one.id) and not one.closed
         ]
 
     def _update(self, pool: _PoolId) -> None:
@@ -219,11 +242,6 @@ class Inventory:
         self.changed |= nodes
         self.versions.update(nodes)
         self.version += 1
-
-
-def _is_closed(device: NodeDevice) -> bool:
-    """Whether a taint keeps all work away."""
-    return any(taint.effect in HARD for taint in device.device.taints)
 
 
 def _current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:

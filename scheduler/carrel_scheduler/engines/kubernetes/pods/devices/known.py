@@ -30,8 +30,10 @@ from carrel_scheduler.engines.kubernetes.pods.devices.inventory import (
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import NOTHING, Key, ReleaseClaim
 from carrel_scheduler.engines.kubernetes.pods.devices.task_gpus import (
     are_of,
+    instance_counts,
     labels_with_gpus,
     labels_with_plugin,
+    whole_of,
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import (
     SharingTerms,
@@ -44,11 +46,17 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import BY_CLAIMS, gpu_resour
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import CLAIMED_GPUS
 from carrel_scheduler.engines.kubernetes.pods.types import Node
+from carrel_scheduler.engines.mig_resources import PREFIX, resource_of
 
 
 def _none(_node: str) -> int:
     """The core holds nothing."""
     return 0
+
+
+def _nobody(_pod: str) -> bool:
+    """The core placed nothing."""
+    return False
 
 
 @dataclass(slots=True)
@@ -60,15 +68,19 @@ class KnownDevices:
         changed: nodes whose devices, or their use, changed.
         backed: the class of each extended resource that devices serve and no device plugin.
         task_class: of the devices that serve tasks of Carrel's own; empty: none do.
+        mig_class: of the MIG instances that do; empty: none do.
         held: how many GPUs of a node the core has given away or promised.
+        is_task: whether a pod, by its uid, is of a task of Carrel's own that the core placed.
     """
 
     inventory: Inventory = field(default_factory=lambda: Inventory(GPU_DRIVERS))
     task_class: str = ""
+    mig_class: str = ""
     version: int = 0
     releases: dict[Key, ReleaseClaim] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     held: Callable[[str], int] = _none
+    is_task: Callable[[str], bool] = _nobody
     classes: dict[str, DeviceClass] = field(default_factory=dict)
     backed: dict[str, str] = field(default_factory=dict)
     backed_version: int = 0
@@ -129,7 +141,7 @@ class KnownDevices:
     def _class_changed(self, one: DeviceClass) -> None:
         self.version += 1
         self._follow_resources()
-        if one.metadata.name == self.task_class:
+        if one.metadata.name in (self.task_class, self.mig_class):
             self._terms.clear()
             self.changed.update(self.inventory.nodes())
 
@@ -174,11 +186,13 @@ class KnownDevices:
         gpus, terms = self._gpus(name), self.terms(name)
         if terms is not None:
             gpus = self.inventory.shared_gpus(name)
-        if not gpus:
+        offered = {key: str(most) for key, (most, _) in self.instances(name).items()}
+        if not gpus and not offered:
             return node
         by = BY_CLAIMS if self.serves_tasks(name) else ""
         labels = labels_with_gpus(meta.labels, gpus, by if terms is None else terms.label)
-        offered = {CLAIMED_GPUS: str(len(gpus))}
+        if gpus:
+            offered[CLAIMED_GPUS] = str(len(gpus))
         status = msgspec.structs.replace(
             node.status,
             capacity={**node.status.capacity, **offered},
@@ -219,9 +233,9 @@ class KnownDevices:
         """The shared GPUs of which nobody has a part whom the core knows at a place."""
         used: set[DeviceId] = set()
         ours: set[DeviceId] = set()
-        for use, key in self._uses_with_holders(node):
+        for use, users, decided in self._uses_with_users(node):
             used.add(use.id)
-            if use.place is not None and (key is None or self._is_held(key, holds)):
+            if use.place is not None and (decided or any(map(holds, users))):
                 ours.add(use.id)
         return (used - ours) & {one.id for one in self.inventory.shared_gpus(node)}
 
@@ -248,6 +262,47 @@ class KnownDevices:
         if self.terms(node) is not None:
             shared &= of_others(self.uses(node))
         return MILLI * len(shared)
+
+    def instances(self, node: str) -> dict[str, tuple[int, int]]:
+        """MIG instances that tasks get by claims, by the names of resources.
+
+        How many there may be at once, and how many of these tasks have or could have now.
+        """
+        devices = self._instances(node)
+        if not devices:
+            return {}
+        most = instance_counts(devices, self.inventory.left(node, ()))
+        now = instance_counts(devices, self.left(node))
+        by_id = {one.id: one for one in devices}
+        for use, users, _ in self._uses_with_users(node):
+            if use.id in by_id and any(map(self.is_task, users)):
+                now[resource_of(by_id[use.id].profile)] += 1
+        return {name: (count, min(count, now[name])) for name, count in most.items()}
+
+    def serves_instance(self, node: str, resource: str) -> bool:
+        """Whether tasks get MIG instances of that name by claims on a node."""
+        return any(resource_of(one.profile) == resource for one in self._instances(node))
+
+    def _instances(self, node: str) -> list[NodeDevice]:
+        offered = self._allocatable.get(node, NOTHING)
+        if not self.mig_class or any(name.startswith(PREFIX) for name in offered):
+            return []
+        if node in self._plugin:
+            return []
+        of_class = self.classes.get(self.mig_class)
+        return [one for one in self.inventory.instances(node) if are_of([one], of_class)]
+
+    def divided_milli(self, node: str) -> int:
+        """How much the GPUs are that are divided, or only offer MIG instances, in thousandths.
+
+        They are beside the GPUs that the core places work on.
+        """
+        devices, gpus = self._instances(node), self._gpus(node)
+        left = self.left(node)
+        taken = {one.id for one in self.uses(node)}
+        open_ = [one for one in gpus if one.id in taken or enough(left, one.takes)]
+        sets = {key[:3] for one in devices if not whole_of(open_, one) for key in one.takes}
+        return MILLI * len(sets)
 
     def _gpus(self, node: str) -> list[NodeDevice]:
         return [] if node in self._plugin else self.inventory.gpus(node)
@@ -277,17 +332,20 @@ class KnownDevices:
 
     def uses(self, node: str) -> list[DeviceUse]:
         """What is given of a node's devices."""
-        return [use for use, _ in self._uses_with_holders(node)]
+        return [use for use, _, _ in self._uses_with_users(node)]
 
-    def _uses_with_holders(self, node: str) -> Iterator[tuple[DeviceUse, Key | None]]:
+    def _uses_with_users(self, node: str) -> Iterator[tuple[DeviceUse, tuple[str, ...], bool]]:
+        """With the uids of pods that have it, and whether it is only decided yet."""
         there = {one.id for one in self.inventory.of_node(node)}
         for key in {key for one in there for key in self._holders.get(one, ())}:
+            users = tuple(one.uid for one in self._claims[key].status.reserved_for)
             for use in allocated_to(self._claims[key]):
                 if use.id in there:
-                    yield use, key
-        for use in self._all_decided():
-            if use.id in there:
-                yield use, None
+                    yield use, users, False
+        for uid, keys in self._decided.items():
+            for use in (one for given in keys.values() for one in given):
+                if use.id in there:
+                    yield use, (uid,), True
 
     def _all_decided(self) -> Iterator[DeviceUse]:
         return (one for keys in self._decided.values() for given in keys.values() for one in given)

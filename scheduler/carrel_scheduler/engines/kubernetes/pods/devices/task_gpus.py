@@ -4,12 +4,18 @@ An administrator names the class of their devices. A node serves tasks by claims
 are of that class; one where a device plugin offers GPUs serves them as ever.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from carrel_scheduler.core.resources import MIB
-from carrel_scheduler.engines.kubernetes.pods.devices.inventory import NodeDevice
-from carrel_scheduler.engines.kubernetes.pods.devices.types import DeviceClass
+from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts, enough, less
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import PROFILE, NodeDevice
+from carrel_scheduler.engines.kubernetes.pods.devices.types import (
+    DeviceClass,
+    DeviceSelector,
+    Expression,
+)
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     BY_PLUGIN,
     GPU_MEMORY,
@@ -17,7 +23,9 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import (
     TASK_GPUS,
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused, nanos, pieces_floor
+from carrel_scheduler.engines.mig_resources import PREFIX, resource_of
 
+_ADDITION: Final = re.compile(r"b\.(\w)")
 MODEL: Final = "productName"
 """Attribute of devices of NVIDIA's and AMD's drivers."""
 MEMORY: Final = "memory"
@@ -32,6 +40,36 @@ def are_of(gpus: Sequence[NodeDevice], device_class: DeviceClass | None) -> bool
         return all(one.is_selected(expressions) for one in gpus)
     except PodRefused:
         return False
+
+
+def instance_counts(instances: Iterable[NodeDevice], left: Amounts) -> dict[str, int]:
+    """How many MIG instances of each profile there may be at once, by the names of resources."""
+    found: dict[str, int] = {}
+    remaining: dict[str, Amounts] = {}
+    for one in instances:
+        name = resource_of(one.profile)
+        rest = remaining.get(name, left)
+        found.setdefault(name, 0)
+        if enough(rest, one.takes):
+            remaining[name] = less(rest, one.takes)
+            found[name] += 1
+    return found
+
+
+def whole_of(gpus: Iterable[NodeDevice], instance: NodeDevice) -> bool:
+    """Whether the GPU of an instance is one of these: they take of the same counters."""
+    sets = {key[:3] for key in instance.takes}
+    return any(key[:3] in sets for one in gpus for key in one.takes)
+
+
+def instance_selector(resource: str) -> DeviceSelector:
+    """Devices that are MIG instances of the profile that a resource is called after."""
+    name = resource.removeprefix(PREFIX)
+    spelled = dict.fromkeys((name, _ADDITION.sub(r"b+\1", name)))
+    profile = f'device.attributes[device.driver]["{PROFILE}"]'
+    known = f'"{PROFILE}" in device.attributes[device.driver]'
+    right = " || ".join(f'{profile} == "{one}"' for one in spelled)
+    return DeviceSelector(cel=Expression(f"{known} && ({right})"))
 
 
 def labels_with_gpus(
