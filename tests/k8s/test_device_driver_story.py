@@ -2,13 +2,15 @@
 
 They get GPUs by claims that the scheduler makes, with the installation's rights and policies; the
 kubelet has the driver prepare them. Counted once, and known again after a restart. So are parts of
-GPUs, where the driver lets claims share them.
+GPUs where the driver lets claims share them, and MIG instances where it makes such.
 """
 
 import asyncio
+import itertools
 import json
-from collections.abc import AsyncIterator, Iterator
-from functools import partial
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,17 @@ from k8s.served import served
 
 __all__ = ["kubectl", "ours"]  # fixtures
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-PROJECT = "lenses"
-SPACE = namespace_of(PROJECT)
+PROJECTS = (f"lenses-{number}" for number in itertools.count())
 CLASS = "gpus-of-tasks"
 SAYS = ["sh", "-c", "env | grep ^FAKE_GPU | sort; echo .; sleep 600"]
+SCRIPT = """
+env | grep ^FAKE_GPU | sort
+echo has $NVIDIA_VISIBLE_DEVICES $CARREL_GPU_MEMORY_MIB
+cat /dev/carrel-gpu/limits
+echo .
+sleep 600
+"""
+SAYS_MORE = ["sh", "-c", SCRIPT]
 
 
 @pytest.fixture(scope="module")
@@ -39,181 +48,174 @@ def driver(nodes_ground: Ground) -> Iterator[DeviceDriver]:
         yield made
 
 
+@contextmanager
+def offering(driver: DeviceDriver, names: Sequence[str], *options: str) -> Iterator[None]:
+    """The driver offers other devices meanwhile."""
+    before = driver.names, driver.options
+    for names_, options_ in ((names, options), before):
+        driver.close()
+        driver.names, driver.options = names_, options_
+        driver.start()
+        if names_ is names:
+            yield
+
+
 @pytest.fixture
-async def service(
+def sharing(driver: DeviceDriver) -> Iterator[None]:
+    """The driver lets claims share its two GPUs of 80 GiB."""
+    with offering(driver, ("gpu-0", "gpu-1"), "--shared", "--memory=80Gi"):
+        yield
+
+
+@pytest.fixture
+def halving(driver: DeviceDriver) -> Iterator[None]:
+    """The driver offers one GPU, as a whole and as two halves of it."""
+    with offering(driver, ("gpu-0",), "--halves"):
+        yield
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A project on the service, and the node where its work runs."""
+
+    service: ClusterService
+    project: str
+    driver: DeviceDriver
+    kubectl: Kubectl
+
+    async def submit(self, name: str, command: Sequence[str] = SAYS, **asked: Any) -> None:
+        await self.service.submit(self.project, name, command=command, grace_seconds=1, **asked)
+
+    async def lines(self, name: str) -> list[str]:
+        """What a job's container says."""
+        return (await self.service.said(self.project, name, ".\n")).splitlines()[:-1]
+
+    async def given(self, name: str) -> list[str]:
+        """The devices that a job's container was told of."""
+        return [line.partition("=")[2] for line in await self.lines(name)]
+
+    async def parts(self, name: str) -> tuple[list[tuple[str, int]], list[str]]:
+        """The devices of a job and how much of each, in GiB; what else its container says."""
+        lines = await self.lines(name)
+        given = [line.partition("=")[2] for line in lines if line.startswith("FAKE_GPU")]
+        parts = [one.partition(" memory=") for one in given]
+        told = [line for line in lines if not line.startswith("FAKE_GPU")]
+        return [(device, nanos(memory) // nanos("1Gi")) for device, _, memory in parts], told
+
+    async def status(self, name: str) -> Any:
+        return await self.service.status(self.project, name)
+
+    async def suspend(self, name: str) -> None:
+        await self.service.ask("POST", f"/workloads/{self.project}/{name}/suspend")
+
+    async def on_node(self) -> tuple[int, int]:
+        """How many GPUs the node has, and how many are in use, in thousandths."""
+        nodes = (await self.service.ask("GET", "/nodes"))["items"]
+        found = next(one for one in nodes if one["name"] == self.driver.node.name)
+        return found["gpu_milli"], found["gpu_allocated_milli"]
+
+    def claims(self) -> list[dict[str, Any]]:
+        space = namespace_of(self.project)
+        found = self.kubectl("get", "resourceclaims", "-n", space, "-o", "json")
+        return list(json.loads(found)["items"])
+
+    async def end_all(self) -> None:
+        """End all work, and wait until nothing is given or prepared any more."""
+        await self.service.end_all([self.project])
+        await until(self._all_is_free)
+
+    async def _all_is_free(self) -> bool:
+        found = await asyncio.to_thread(self.claims)
+        given = any("allocation" in one.get("status", {}) for one in found)
+        return not given and not self.driver.prepared()
+
+
+@pytest.fixture
+async def desk(
     driver: DeviceDriver, images: Images, ours: object, kubectl: Kubectl, tmp_path: Path
-) -> AsyncIterator[ClusterService]:
+) -> AsyncIterator[Desk]:
     kubectl("apply", "--server-side", "-f", str(DEPLOY / "policies/scheduler.yaml"))
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
     body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "spec": spec}
     kubectl.apply({**body, "metadata": {"name": CLASS}})
     chosen = {"CARREL_GPU_DEVICE_CLASS": CLASS, "CARREL_MIG_DEVICE_CLASS": CLASS}
+    project = next(PROJECTS)
     async with served(
-        driver.node, images, kubectl, tmp_path, (PROJECT,), gpus=2, settings=chosen
+        driver.node, images, kubectl, tmp_path, (project,), gpus=2, settings=chosen
     ) as made:
-        yield made
+        yield Desk(made, project, driver, kubectl)
     kubectl("delete", "deviceclass", CLASS)
 
 
-async def given(service: ClusterService, name: str) -> list[str]:
-    """The devices that a job's container was told of."""
-    text = await service.said(PROJECT, name, ".\n")
-    return [line.partition("=")[2] for line in text.splitlines()[:-1]]
-
-
-async def on_node(service: ClusterService, name: str) -> tuple[int, int]:
-    """How many GPUs a node has, and how many are in use, in thousandths."""
-    nodes = (await service.ask("GET", "/nodes"))["items"]
-    found = next(one for one in nodes if one["name"] == name)
-    return found["gpu_milli"], found["gpu_allocated_milli"]
-
-
-def claims(kubectl: Kubectl) -> list[dict[str, Any]]:
-    return list(json.loads(kubectl("get", "resourceclaims", "-n", SPACE, "-o", "json"))["items"])
-
-
-async def all_is_free(kubectl: Kubectl, driver: DeviceDriver) -> bool:
-    found = await asyncio.to_thread(claims, kubectl)
-    return not driver.prepared() and not any("allocation" in one["status"] for one in found)
-
-
-async def test_jobs_get_gpus_by_claims_and_give_them_back(
-    service: ClusterService, kubectl: Kubectl, driver: DeviceDriver
-) -> None:
-    name = driver.node.name
-    await service.submit(PROJECT, "two", gpus=2, command=SAYS, grace_seconds=1)
-    assert sorted(await given(service, "two")) == ["gpu-0", "gpu-1"]
-    assert await on_node(service, name) == (2000, 2000), "counted once"
-    [claim] = claims(kubectl)
+async def test_jobs_get_gpus_by_claims_and_give_them_back(desk: Desk) -> None:
+    await desk.submit("two", gpus=2)
+    assert sorted(await desk.given("two")) == ["gpu-0", "gpu-1"]
+    assert await desk.on_node() == (2000, 2000), "counted once"
+    [claim] = desk.claims()
     assert claim["metadata"]["ownerReferences"][0]["kind"] == "Pod"
     [request] = claim["spec"]["devices"]["requests"]
     assert (request["exactly"]["deviceClassName"], request["exactly"]["count"]) == (CLASS, 2)
 
-    await service.submit(PROJECT, "next", gpus=1, command=SAYS, grace_seconds=1)
-    await service.restart()
-    assert (await service.status(PROJECT, "two"))["phase"] == "running"
-    assert await on_node(service, name) == (2000, 2000), "the next scheduler counts it once, too"
-    assert (await service.status(PROJECT, "next"))["phase"] == "pending"
+    await desk.submit("next", gpus=1)
+    await desk.service.restart()
+    assert (await desk.status("two"))["phase"] == "running"
+    assert await desk.on_node() == (2000, 2000), "the next scheduler counts it once, too"
+    assert (await desk.status("next"))["phase"] == "pending"
 
-    await service.ask("POST", f"/workloads/{PROJECT}/two/suspend")
-    [device] = await given(service, "next")
+    await desk.suspend("two")
+    [device] = await desk.given("next")
     assert device in ("gpu-0", "gpu-1")
-    assert (await service.status(PROJECT, "next"))["failures"] == 0
-    assert await on_node(service, name) == (2000, 1000)
-
-    await service.ask("POST", f"/workloads/{PROJECT}/next/suspend")
-
-    await until(partial(all_is_free, kubectl, driver))
-    assert await on_node(service, name) == (2000, 0)
+    assert (await desk.status("next"))["failures"] == 0
+    assert await desk.on_node() == (2000, 1000)
+    await desk.end_all()
+    assert await desk.on_node() == (2000, 0)
 
 
-SHARES = [
-    "sh",
-    "-c",
-    """
-env | grep ^FAKE_GPU | sort
-echo has $NVIDIA_VISIBLE_DEVICES $CARREL_GPU_MEMORY_MIB
-cat /dev/carrel-gpu/limits
-echo .
-sleep 600
-""",
-]
-
-
-@pytest.fixture
-def sharing(driver: DeviceDriver) -> Iterator[DeviceDriver]:
-    """The node's driver lets claims share its two GPUs of 80 GiB."""
-    driver.close()
-    driver.options = ("--shared", "--memory=80Gi")
-    driver.start()
-    yield driver
-    driver.close()
-    driver.options = ()
-    driver.start()
-
-
-async def has(service: ClusterService, name: str) -> tuple[list[tuple[str, int]], list[str]]:
-    """The devices and parts, in GiB, that a job's container was given; what it says and limits."""
-    text = await service.said(PROJECT, name, "\n.\n")
-    lines = text.splitlines()[:-1]
-    given = [line.partition("=")[2] for line in lines if line.startswith("FAKE_GPU")]
-    parts = [one.partition(" memory=") for one in given]
-    told = [line for line in lines if not line.startswith("FAKE_GPU")]
-    return [(device, nanos(memory) // nanos("1Gi")) for device, _, memory in parts], told
-
-
-async def test_jobs_get_parts_of_gpus_by_claims_and_give_them_back(
-    sharing: DeviceDriver, service: ClusterService, kubectl: Kubectl
-) -> None:
-    name = sharing.node.name
-
-    async def submit(job: str, **asked: Any) -> None:
-        await service.submit(PROJECT, job, command=SHARES, grace_seconds=1, **asked)
-
-    await submit("half", gpus=0.5)
-    [(device, gib)], told = await has(service, "half")
+@pytest.mark.usefixtures("sharing")
+async def test_jobs_get_parts_of_gpus_by_claims_and_give_them_back(desk: Desk) -> None:
+    await desk.submit("half", SAYS_MORE, gpus=0.5)
+    [(device, gib)], told = await desk.parts("half")
     assert (device in ("gpu-0", "gpu-1"), gib) == (True, 40)
     assert told == [f"has GPU-{device} 40960", f"GPU-{device} {40 * 2**30}"]
-    await submit("memory", gpu_memory_bytes=8 * 2**30)
-    [(where, gib)], told = await has(service, "memory")
+    await desk.submit("memory", SAYS_MORE, gpu_memory_bytes=8 * 2**30)
+    [(where, gib)], told = await desk.parts("memory")
     assert (where, gib, told[0]) == (device, 8, f"has GPU-{device} 8192")
-    await submit("whole", gpus=1)
-    [(other, gib)], _ = await has(service, "whole")
+    await desk.submit("whole", gpus=1)
+    [(other, gib)], _ = await desk.parts("whole")
     assert (other != device, gib) == (True, 80)
-    assert await on_node(service, name) == (2000, 1000 + 500 + 110), "counted once"
+    counted = 1000 + 500 + 110
+    assert await desk.on_node() == (2000, counted), "counted once"
 
-    await submit("pair", gpus=0.25, gpu_devices=2)
-    await service.restart()
-    assert await on_node(service, name) == (2000, 1000 + 500 + 110), "after a restart, too"
-    assert (await service.status(PROJECT, "pair"))["phase"] == "pending"
-    await submit("more", gpus=0.25)
-    [(where, gib)], _ = await has(service, "more")
+    await desk.submit("pair", SAYS_MORE, gpus=0.25, gpu_devices=2)
+    await desk.service.restart()
+    assert await desk.on_node() == (2000, counted), "after a restart, too"
+    assert (await desk.status("pair"))["phase"] == "pending"
+    await desk.submit("more", gpus=0.25)
+    [(where, gib)], _ = await desk.parts("more")
     assert (where, gib) == (device, 20), "its place stands for the same device"
-    await service.ask("POST", f"/workloads/{PROJECT}/whole/suspend")
-    await service.ask("POST", f"/workloads/{PROJECT}/half/suspend")
-    found, told = await has(service, "pair")
+    for name in ("whole", "half"):
+        await desk.suspend(name)
+    found, told = await desk.parts("pair")
     assert sorted(found) == [("gpu-0", 20), ("gpu-1", 20)]
     assert told[0].endswith(" 20480")
-    assert (await service.status(PROJECT, "pair"))["failures"] == 0
-    assert len({one["metadata"]["uid"] for one in claims(kubectl)}) >= 3
-    await service.end_all([PROJECT])
-    await until(partial(all_is_free, kubectl, sharing))
-    assert await on_node(service, name) == (2000, 0)
+    assert (await desk.status("pair"))["failures"] == 0
+    await desk.end_all()
+    assert await desk.on_node() == (2000, 0)
 
 
-@pytest.fixture
-def halving(driver: DeviceDriver) -> Iterator[DeviceDriver]:
-    """The node's driver offers one GPU, as a whole and as two halves of it."""
-    driver.close()
-    driver.names, driver.options = ("gpu-0",), ("--halves",)
-    driver.start()
-    yield driver
-    driver.close()
-    driver.names, driver.options = ("gpu-0", "gpu-1"), ()
-    driver.start()
-
-
-async def test_jobs_get_instances_that_the_driver_makes_of_a_gpu(
-    halving: DeviceDriver, service: ClusterService, kubectl: Kubectl
-) -> None:
-    node = halving.node.name
-
-    async def submit(job: str, **asked: Any) -> None:
-        await service.submit(PROJECT, job, command=SAYS, grace_seconds=1, **asked)
-
-    for job in ("left", "right"):
-        await submit(job, mig_profile="3g.40gb")
-    halves = [*await given(service, "left"), *await given(service, "right")]
+@pytest.mark.usefixtures("halving")
+async def test_jobs_get_instances_that_the_driver_makes_of_a_gpu(desk: Desk) -> None:
+    for name in ("left", "right"):
+        await desk.submit(name, mig_profile="3g.40gb")
+    halves = [*await desk.given("left"), *await desk.given("right")]
     assert sorted(halves) == ["gpu-0-half-0", "gpu-0-half-4"]
-    await submit("third", mig_profile="3g.40gb")
-    await submit("whole", gpus=1)
-    await service.restart()
-    for job in ("third", "whole"):
-        assert (await service.status(PROJECT, job))["phase"] == "pending"
-    await service.ask("POST", f"/workloads/{PROJECT}/third/suspend")
-    for job in ("left", "right"):
-        await service.ask("POST", f"/workloads/{PROJECT}/{job}/suspend")
-    assert await given(service, "whole") == ["gpu-0"]
-    assert await on_node(service, node) == (1000, 1000)
-    await service.end_all([PROJECT])
-    await until(partial(all_is_free, kubectl, halving))
+    await desk.submit("third", mig_profile="3g.40gb")
+    await desk.submit("whole", gpus=1)
+    await desk.service.restart()
+    for name in ("third", "whole"):
+        assert (await desk.status(name))["phase"] == "pending"
+    for name in ("third", "left", "right"):
+        await desk.suspend(name)
+    assert await desk.given("whole") == ["gpu-0"]
+    assert await desk.on_node() == (1000, 1000)
+    await desk.end_all()
