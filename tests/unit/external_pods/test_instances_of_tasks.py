@@ -1,5 +1,6 @@
 """MIG instances that tasks of Carrel's own get by claims: made of GPUs that others have, too."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,7 +126,7 @@ class Cluster:
 
     def start(self, uid: str, **amounts: str) -> str:
         """Give a placed task its device; its name, empty while there is none."""
-        asking = task_pod(uid, **amounts)
+        asking = task_pod(uid, amounts)
         self.guests.handle([TaskPodSeen(asking)], 2.0)
         orders = self.devices.decide(asking, NODE, 1 if "gpu" in amounts else 0)
         if not orders:
@@ -133,7 +134,7 @@ class Cluster:
         made = written(orders[0])
         self.claims[uid] = made
         self.devices.set_claim(made)
-        self.guests.handle([TaskPodSeen(task_pod(uid, bound=True, **amounts))], 2.0)
+        self.guests.handle([TaskPodSeen(task_pod(uid, amounts, bound=True))], 2.0)
         self.pass_()
         return str(orders[0].allocation["devices"]["results"][0]["device"])
 
@@ -162,10 +163,10 @@ def instance(profile: str) -> Request:
     return Request(extended=((name, 1),), counted_milli=milli_of(name))
 
 
-def task_pod(uid: str, *, bound: bool = False, **amounts: str) -> Pod:
+def task_pod(uid: str, amounts: Mapping[str, str], *, bound: bool = False) -> Pod:
     asked = {("nvidia.com/gpu" if name == "gpu" else name): text for name, text in amounts.items()}
     container = {"name": "main", "resources": {"requests": asked, "limits": asked}}
-    made = pod(uid, containers=[container], **({"nodeName": NODE} if bound else {}))
+    made = pod(uid, containers=[container], nodeName=NODE if bound else "")
     meta = msgspec.structs.replace(made.metadata, labels={TASK: f"{uid}-0-0"})
     return msgspec.structs.replace(made, metadata=meta)
 
