@@ -6,7 +6,6 @@ minutes begins first, or the last process would be left alone with it. Told to t
 pytest-xdist itself, as marks for its groups are lost with newer versions of pytest.
 """
 
-from collections import Counter
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -36,20 +35,16 @@ def turn_of(nodeid: str) -> str:
     return str(path)
 
 
+def place_of(turn: str) -> int:
+    """Where a turn comes in the order of all."""
+    return next((at for at, begin in enumerate(FIRST) if turn.startswith(begin)), len(FIRST))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put turns into the order in which processes take them; of equals, the largest first."""
-    if not hasattr(config, "workerinput"):
-        return
-    turns = [turn_of(item.nodeid) for item in items]
-    sizes = Counter(turns)
-    places = {
-        turn: (next((n for n, begin in enumerate(FIRST) if turn.startswith(begin)), len(FIRST)),
-               -sizes[turn])
-        for turn in sizes
-    }  # fmt: skip
-    order = sorted(range(len(items)), key=lambda number: places[turns[number]])
-    items[:] = [items[number] for number in order]
+    """Put what takes minutes first, where several processes take turns."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place_of(turn_of(item.nodeid)))
 
 
 @pytest.hookimpl(optionalhook=True)

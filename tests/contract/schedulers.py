@@ -9,21 +9,14 @@ from typing import Any
 from benchmarks.forking import Forking
 from benchmarks.scheduler_process import SchedulerProcess
 
-LOADER = "LD_LIBRARY_PATH"
-"""What is read at the start of a program: a process that is forked does not hear of it."""
-
 
 def forked_scheduler(
-    state_dir: Path,
-    hub_url: str,
-    hub_token: str,
-    *,
-    more: Mapping[str, str] | None = None,
-    **settings: Any,
+    state_dir: Path, hub_url: str, token: str, more: Mapping[str, str] | None = None, **rest: Any
 ) -> SchedulerProcess:
     """A scheduler to be started, without the seconds that imports take where that can be."""
-    forking = None if more and LOADER in more else _forking()
-    return SchedulerProcess(state_dir, hub_url, hub_token, more=more, forking=forking, **settings)
+    # The loader reads this at the start of a program: who is forked does not hear of it.
+    forking = None if "LD_LIBRARY_PATH" in (more or ()) else _forking()
+    return SchedulerProcess(state_dir, hub_url, token, more=more, forking=forking, **rest)
 
 
 @cache
