@@ -44,6 +44,7 @@ class Group:
         min_groups: of an inner group: so many children are satisfied, or none; ``None`` means all.
         level: where its tasks lie together.
         growth: steps of a leaf's surplus.
+        whole: of the topmost: none of its tasks is stopped for others without all of them.
     """
 
     name: str = ""
@@ -53,6 +54,7 @@ class Group:
     min_groups: int | None = None
     level: Level | None = None
     growth: Growth = Growth.ONE
+    whole: bool = False
 
     @property
     def is_leaf(self) -> bool:

@@ -208,6 +208,12 @@ class TestShedding:
         (only,) = shed_steps(structure_of(leaf(3)), states(leaf(3), [3]))
         assert (only.tasks, only.core) == ((0, 1, 2), True)
 
+    def test_what_goes_whole_goes_with_its_surplus(self) -> None:
+        group = replace(inner(leaf(3, 1), leaf(2, 1)), whole=True)
+        (only,) = shed_steps(structure_of(group), states(group, [2, 2]))
+        assert (only.tasks, only.core) == ((0, 1, 3, 4), True)
+        assert list(shed_steps(structure_of(group), states(group, [0, 0]))) == []
+
     def test_nothing_runs(self) -> None:
         assert sheds(leaf(3), [0]) == []
         assert sheds(inner(leaf(1), leaf(1)), [0, 0]) == []

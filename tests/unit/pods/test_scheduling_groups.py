@@ -87,6 +87,30 @@ def test_a_group_that_preempts_nobody_makes_nobody_give_way() -> None:
     assert usual.grouping.preemption_delay_s == 0
 
 
+@pytest.mark.parametrize(
+    ("mode", "whole"),
+    [
+        (None, False),
+        ({"single": {}}, False),
+        ("Pod", False),
+        ({"all": {}}, True),
+        ("PodGroup", True),
+    ],
+)
+def test_the_mode_of_disruption_says_whether_it_goes_whole(mode: Any, whole: bool) -> None:
+    found = with_group({**gang(2), "disruptionMode": mode}).group(member())
+    assert found.grouping.whole is whole
+
+
+def test_a_group_that_goes_whole_has_no_part_that_does_not() -> None:
+    world = with_group({**gang(2), "disruptionMode": {"all": {}}})
+    semi = {"carrel.dev/preemptible": "semi-preemptible"}
+    one = pod(labels=semi, schedulingGroup={"podGroupName": "train-workers"})
+    with pytest.raises(PodRefused, match="as a whole only") as refused:
+        world.group(one)
+    assert refused.value.field == "carrel.dev/preemptible"
+
+
 def test_pods_of_a_basic_group_start_each_for_itself_with_its_priority() -> None:
     found = with_group({"schedulingPolicy": {"basic": {}}, "priority": 70}).group(member())
     assert (found.grouping.is_gang, found.grouping.priority) == (False, 70)
@@ -133,6 +157,9 @@ def test_parts_and_replicas_with_hyphens_are_not_taken_for_each_other() -> None:
         ({}, "bad_policy"),
         ({"schedulingPolicy": {"gang": {}, "basic": {}}}, "bad_policy"),
         ({**gang(2), "parentCompositePodGroupName": "pipeline"}, "composite"),
+        ({**gang(2), "disruptionMode": {"half": {}}}, "bad_disruption_mode"),
+        ({**gang(2), "disruptionMode": "Half"}, "bad_disruption_mode"),
+        ({"schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}}, "bad_disruption_mode"),
     ],
 )
 def test_groups_that_cannot_be_kept_are_refused(spec: dict[str, Any], code: str) -> None:

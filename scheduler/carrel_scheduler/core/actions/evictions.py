@@ -49,6 +49,8 @@ def _leave(cycle: Cycle, job: Job, indices: list[int]) -> None:
     if job.spec.preemptible is Preemptibility.NO or job.reservation or cycle.answered(job):
         return
     moves, nodes, tasks = cycle.moves, cycle.state.nodes, cycle.state.tasks
+    if job.shape.structure.whole:
+        indices = job.running()
     left = {nodes.names[tasks.node.item(job.rows[index])] for index in indices}
     cause = Cause(Token.NODE_DRAINED, nodes=tuple(sorted(left)))
     mark = moves.mark()

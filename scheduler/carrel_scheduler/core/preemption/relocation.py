@@ -67,6 +67,8 @@ def occupants(cycle: Cycle, rows: Sequence[int]) -> list[NodeTask]:
 
 def _moves(cycle: Cycle, job: Job) -> bool:
     """Whether a job may lie elsewhere as well."""
+    if job.shape.structure.whole and len(job.rows) > 1:
+        return False  # one of its tasks never moves without the others
     return not (job.spec.interactive or job.shape.bound or cycle.answered(job))
 
 

@@ -55,11 +55,13 @@ class Structure:
         parts: the root first.
         leaves: the part of each leaf, in the order of the tree.
         single: the part of the only leaf when no inner group matters.
+        whole: no task is stopped for others without all of them.
     """
 
     parts: tuple[Part, ...]
     leaves: tuple[Part, ...]
     single: Part | None
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class LeafState:
 
 def structure_of(group: Group) -> Structure:
     """The structure of a tree; equal shapes give the same object."""
-    return _structure(_shape(group))
+    return _structure(_shape(group), group.whole)
 
 
 class _Shape(NamedTuple):
@@ -106,11 +108,12 @@ def _shape(group: Group) -> _Shape:
 
 
 @lru_cache(maxsize=4096)
-def _structure(shape: _Shape) -> Structure:
+def _structure(shape: _Shape, whole: bool) -> Structure:
     parts: list[Part] = []
     leaves: list[Part] = []
     _add(shape, -1, parts, leaves)
-    return Structure(tuple(parts), tuple(leaves), leaves[0] if len(parts) == 1 else None)
+    single = leaves[0] if len(parts) == 1 else None
+    return Structure(tuple(parts), tuple(leaves), single, whole)
 
 
 def _add(shape: _Shape, parent: int, parts: list[Part], leaves: list[Part]) -> int:
@@ -313,6 +316,10 @@ def shed_steps(structure: Structure, states: Sequence[LeafState]) -> Iterator[Re
 
     Together they are all running tasks, each once. Lazy: taking few steps of many costs little.
     """
+    if structure.whole:
+        if running := tuple(sorted(index for state in states for index in state.running)):
+            yield ReleasedTasks(running, core=True)
+        return
     if (leaf := structure.single) is not None and states[0].there <= leaf.least:
         if states[0].running:
             yield ReleasedTasks(states[0].running, core=True)

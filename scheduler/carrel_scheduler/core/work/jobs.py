@@ -213,7 +213,7 @@ class JobTable:
         self.created[slot] = spec.created_at
         self.since[slot] = 0.0
         self.gpu[slot] = self.placed[slot] = 0
-        self.whole[slot] = not shape.elastic
+        self.whole[slot] = shape.goes_whole
         return job
 
     def add_many(
@@ -238,7 +238,7 @@ class JobTable:
         self.priority[at] = [spec.priority for spec in specs]
         self.created[at] = [spec.created_at for spec in specs]
         self.since[at] = self.gpu[at] = self.placed[at] = 0
-        self.whole[at] = [not shape.elastic for shape in shapes]
+        self.whole[at] = [shape.goes_whole for shape in shapes]
         return jobs
 
     def get(self, uid: str) -> Job:

@@ -54,6 +54,11 @@ class Shape:
     apart: str
 
     @property
+    def goes_whole(self) -> bool:
+        """Whether all tasks are stopped for others, or none."""
+        return not self.elastic or self.structure.whole
+
+    @property
     def tasks(self) -> int:
         """How many tasks there are."""
         return len(self.classes)

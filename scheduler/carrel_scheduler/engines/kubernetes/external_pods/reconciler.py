@@ -272,7 +272,16 @@ class ExternalPodReconciler:
         message = conditions.evicted(eviction.reason, workload.grouping.project)
         for task in tuple(tasks):
             self.current.evict(workload, task, *message)
+        if workload.grouping.whole and not workload.single:
+            self._evict_late_ones(workload, message)
         return True
+
+    def _evict_late_ones(self, gang: ExternalWorkload, message: tuple[str, str]) -> None:
+        """Pods that joined a gang after it had started go with it where it goes as a whole."""
+        for other in list(self.current.index.workloads.values()):
+            if other is not gang and other.grouping.uid == gang.grouping.uid:
+                for task in other:
+                    self.current.evict(other, task, *message)
 
     def nominate(self, nomination: Nomination) -> bool:
         """Report the nodes where capacity is being freed; returns whether the pods are external."""

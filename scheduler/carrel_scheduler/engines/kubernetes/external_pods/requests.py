@@ -225,6 +225,13 @@ def queued_event(
 def _structure(
     grouping: Grouping, tasks: Sequence[ExternalTask], requests: Sequence[Request]
 ) -> Group:
+    found = _group_of(grouping, tasks, requests)
+    return replace(found, whole=True) if grouping.whole else found
+
+
+def _group_of(
+    grouping: Grouping, tasks: Sequence[ExternalTask], requests: Sequence[Request]
+) -> Group:
     by_role: dict[str, list[Request]] = {role.name: [] for role in grouping.roles}
     for task, request in zip(tasks, requests, strict=True):
         by_role[task.role].append(request)

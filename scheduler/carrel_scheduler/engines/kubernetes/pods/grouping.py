@@ -9,6 +9,7 @@ minute.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +29,7 @@ from carrel_scheduler.engines.kubernetes.pods.grouping_rules import (
     value_at,
 )
 from carrel_scheduler.engines.kubernetes.pods.labels import (
+    PREEMPTIBLE,
     PRIORITY,
     SAID_QUEUE,
     Grouped,
@@ -189,7 +191,9 @@ class Grouper:
         if group.least is None:
             return reading.each()
         roles = (Role("", group.least),)
-        return reading.gang(group.uid, group.name, owner.kind, found.metadata, roles, "")
+        return reading.gang(
+            group.uid, group.name, owner.kind, found.metadata, roles, "", whole=group.whole
+        )
 
     async def _existing(self, pod: Pod, group: Owner, field: str) -> Owned:
         """The group object that a pod names."""
@@ -305,9 +309,15 @@ class _Reading:
         meta: Meta | None,
         roles: tuple[Role, ...],
         role: str,
+        *,
+        whole: bool = False,
     ) -> Grouped:
         """The pod in a gang."""
-        return Grouped(self._grouping(uid, name, kind, meta, roles), role)
+        grouping = self._grouping(uid, name, kind, meta, roles)
+        if whole and grouping.preemptible is Preemptibility.SURPLUS:
+            expected = "true, false or left out: its group is preempted as a whole only"
+            raise PodRefused("bad_preemptible", PREEMPTIBLE, grouping.preemptible.value, expected)
+        return Grouped(replace(grouping, whole=whole) if whole else grouping, role)
 
     def each(self) -> Grouped:
         """The pod as a workload of its own, named after the topmost owner of a known kind."""

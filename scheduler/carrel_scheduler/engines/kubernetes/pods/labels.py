@@ -47,6 +47,7 @@ class Grouping:
         controlled: pods that are lost are made again by a controller.
         created_at: of the object at the top; pods that come again keep its place in the queue.
         preemption_delay_s: it preempts nothing before it has waited so long.
+        whole: its pods are preempted together or not at all.
     """
 
     uid: str
@@ -62,6 +63,7 @@ class Grouping:
     roles: tuple[Role, ...] = ()
     structure: Group | None = None
     preemption_delay_s: float = 0.0
+    whole: bool = False
 
     @property
     def is_gang(self) -> bool:

@@ -23,6 +23,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Owned, Owner, Pod
 
 API_GROUP: Final = "scheduling.k8s.io"
 KINDS: Final = ("PodGroup", "Workload")
+DISRUPTION_MODE: Final = "spec.disruptionMode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,14 @@ class SchedulingGroup:
         name: for people.
         least: so many pods start together; ``None``: each for itself.
         fields: priority, preemption policy and topology, as if they were labels.
+        whole: its pods are preempted together or not at all.
     """
 
     uid: str
     name: str
     least: int | None
     fields: Mapping[str, str]
+    whole: bool = False
 
 
 def reference_of(pod: Pod) -> GroupReference | None:
@@ -83,7 +86,8 @@ def read_group(reference: GroupReference, found: Owned) -> SchedulingGroup:
     """The group in the object that a pod's reference leads to.
 
     Raises:
-        PodRefused: a Workload without the group, a policy without a minimum, or a group of groups.
+        PodRefused: a Workload without the group, a policy without a minimum, a mode of disruption
+            that cannot be kept, or a group of groups.
     """
     name = found.metadata.name or reference.owner.name
     if reference.owner.kind == "PodGroup":
@@ -91,7 +95,12 @@ def read_group(reference: GroupReference, found: Owned) -> SchedulingGroup:
         if parent := value_at(found.spec, "parentCompositePodGroupName"):
             expected = "left out: groups of groups are not placed"
             raise PodRefused("composite", "spec.parentCompositePodGroupName", parent, expected)
-        return SchedulingGroup(found.metadata.uid, name, least, dict(_fields(found.spec)))
+        whole = _is_whole(found.spec)
+        if whole and least is None:
+            expected = "`single` where its `schedulingPolicy` is `basic`: each pod is for itself"
+            raise PodRefused("bad_disruption_mode", DISRUPTION_MODE, "all", expected)
+        fields = dict(_fields(found.spec))
+        return SchedulingGroup(found.metadata.uid, name, least, fields, whole)
     parts = value_at(found.spec, "podGroups")
     for part in parts if isinstance(parts, list) else ():
         if value_at(part, "name") == reference.part:
@@ -108,6 +117,18 @@ def read_group(reference: GroupReference, found: Owned) -> SchedulingGroup:
         reference.part,
         f"a group in `spec.podGroups` of the Workload `{name}`",
     )
+
+
+def _is_whole(spec: Mapping[str, Any]) -> bool:
+    """Whether pods of a group are preempted together only; by default each may be by itself."""
+    said = spec.get("disruptionMode")
+    if said is None or said == "Pod" or (isinstance(said, Mapping) and "single" in said):
+        return False
+    if said == "PodGroup" or (isinstance(said, Mapping) and "all" in said):
+        return True
+    written = ", ".join(map(str, said)) if isinstance(said, Mapping) else said
+    expected = "`single` or `all` (Kubernetes 1.36: `Pod` or `PodGroup`)"
+    raise PodRefused("bad_disruption_mode", DISRUPTION_MODE, written, expected)
 
 
 def _least(reference: GroupReference, spec: object, policy: str) -> int | None:
