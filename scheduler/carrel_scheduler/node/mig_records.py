@@ -8,7 +8,7 @@ after a restart of the node, which removes all instances.
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,9 +30,13 @@ class InstanceRecords(InstanceOwner):
 
     @override
     def seen(self, device: str, there: Sequence[Instance]) -> None:
-        """Forget those of a GPU that are not there any more."""
+        """Forget those of a GPU that are not there any more.
+
+        The file is read again: an agent that is just ending may have made one since.
+        """
         present = {_place(device, one.profile, one.bits) for one in there}
         with self._lock:
+            self._made = _read(self._path, self._made)
             gone = {one for one in self._made if one[0] == device} - present
             if gone:
                 self._write(self._made - gone)
@@ -73,11 +77,14 @@ def _place(device: str, profile: str, bits: int) -> tuple[str, str, int]:
     return device, profile, bits
 
 
-def _read(path: Path) -> set[tuple[str, str, int]]:
+def _read(
+    path: Path, otherwise: Collection[tuple[str, str, int]] = ()
+) -> set[tuple[str, str, int]]:
+    """What the file says; ``otherwise`` where it cannot be read."""
     try:
         return set(msgspec.json.decode(path.read_bytes(), type=list[tuple[str, str, int]]))
     except FileNotFoundError:
         return set()
     except msgspec.MsgspecError as error:
         log.warning("%s cannot be read: no instance that is there is removed: %s", path, error)
-        return set()
+        return set(otherwise)

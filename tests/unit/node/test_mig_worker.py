@@ -117,6 +117,15 @@ def test_an_agent_that_starts_again_knows_what_it_made(gpus: GpuState, agent: Ag
     assert agent.make("4g.40gb", LOW, gpu).uuid, "and may remove it"
 
 
+def test_one_that_ends_while_the_next_has_begun_tells_it_what_it_made(
+    gpus: GpuState, agent: Agent
+) -> None:
+    gpu = uuid(gpus)
+    following = Agent(agent.record)
+    made = agent.make("3g.40gb", LOW, gpu)
+    assert following.make("3g.40gb", LOW, gpu).uuid == made.uuid
+
+
 class Ending(NvmlMig):
     """As if the agent were killed as soon as the instance is there."""
 
