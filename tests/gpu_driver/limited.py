@@ -10,6 +10,7 @@ from typing import Any
 
 from carrel_scheduler.node.limiter.folder import limits_text, prepare_usage, write_overhead
 from gpu_driver.build import HERE, build
+from gpu_driver.session import library
 from gpu_driver.state import GpuState
 
 
@@ -47,6 +48,11 @@ class LimitedTask:
         """Another task on the same GPUs."""
         library, drivers = task.environment["LD_PRELOAD"], task.environment["LD_LIBRARY_PATH"]
         return cls(task.folder.parent / name, task.gpus, Path(library), Path(drivers))
+
+    def sees_nvml(self) -> None:
+        """Its programs find NVML's library from now on, as with the capability `utility`."""
+        folders = (self.environment["LD_LIBRARY_PATH"], str(library().parent))
+        self.environment["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
 
     def overhead(self, mib: int) -> None:
         """Tells what the driver holds of GPU 0 besides allocations, as the node agent does."""

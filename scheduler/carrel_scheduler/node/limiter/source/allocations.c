@@ -225,7 +225,7 @@ static void context_ended(uint64_t context)
 
     table_lock();
     while ((entry = table_next(&at)))
-        if ((entry->kind == ADDRESS || entry->kind == ARRAY) && entry->owner == context) {
+        if ((entry->kind == ADDRESS || entry->kind == ARRAY || entry->kind == CONTEXT) && entry->owner == context) {
             table_remove(entry->kind, entry->key, &removed);
             usage_subtract(removed.gpu, removed.size);
             at = 0;

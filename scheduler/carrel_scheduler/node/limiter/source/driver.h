@@ -29,6 +29,7 @@ typedef int nvmlReturn;
 typedef void *nvmlDevice;
 typedef struct { unsigned long long total, free, used; } nvmlMemory;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemory_v2;
+typedef struct { unsigned pid; unsigned long long memory; unsigned gpu_instance, compute_instance; } nvmlProcess;
 
 enum { CUDA_SUCCESS = 0, CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_FOUND = 500, NVML_FUNCTION_NOT_FOUND = 13 };
 enum { LOCATION_DEVICE = 1, NODE_MEM_ALLOC = 10, POOL_RESERVED = 5, GRAPH_RESERVED = 2 };
@@ -68,7 +69,11 @@ enum { LOCATION_DEVICE = 1, NODE_MEM_ALLOC = 10, POOL_RESERVED = 5, GRAPH_RESERV
     F(cuGraphInstantiateWithParams_ptsz, (CUgraphExec *exec, CUgraph graph, void *params)) \
     F(cuGraphExecDestroy, (CUgraphExec exec)) \
     F(cuDeviceGraphMemTrim, (CUdevice device)) \
+    F(cuCtxCreate_v2, (CUcontext *context, unsigned flags, CUdevice device)) \
+    F(cuCtxCreate_v3, (CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device)) \
+    F(cuCtxCreate_v4, (CUcontext *context, void *params, unsigned flags, CUdevice device)) \
     F(cuCtxDestroy_v2, (CUcontext context)) \
+    F(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device)) \
     F(cuDevicePrimaryCtxRelease_v2, (CUdevice device)) \
     F(cuDevicePrimaryCtxReset_v2, (CUdevice device)) \
     F(cuMemGetInfo_v2, (size_t *left, size_t *total)) \
@@ -85,7 +90,6 @@ enum { LOCATION_DEVICE = 1, NODE_MEM_ALLOC = 10, POOL_RESERVED = 5, GRAPH_RESERV
     F(cuDeviceGetMemPool, (CUpool *pool, CUdevice device)) \
     F(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, void *value)) \
     F(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active)) \
-    F(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device)) \
     F(cuMemPoolGetAttribute, (CUpool pool, int attribute, void *value)) \
     F(cuStreamIsCapturing, (CUstream stream, int *status)) \
     F(cuStreamSynchronize, (CUstream stream)) \
@@ -93,7 +97,11 @@ enum { LOCATION_DEVICE = 1, NODE_MEM_ALLOC = 10, POOL_RESERVED = 5, GRAPH_RESERV
     F(cuGraphNodeGetType, (CUgraphNode node, int *type)) \
     F(cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUallocNodeParams *params))
 
-#define KNOWN_NVML(F) F(nvmlDeviceGetUUID, (nvmlDevice device, char *uuid, unsigned length))
+#define KNOWN_NVML(F) \
+    F(nvmlDeviceGetUUID, (nvmlDevice device, char *uuid, unsigned length)) \
+    F(nvmlInit_v2, (void)) \
+    F(nvmlDeviceGetHandleByUUID, (const char *uuid, nvmlDevice *device)) \
+    F(nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice device, unsigned *count, nvmlProcess *processes))
 
 #define DECLARE_INTERCEPTED(name, arguments) EXPORTED CUresult name arguments;
 #define DECLARE_TYPE(name, arguments) typedef CUresult name##_function arguments;

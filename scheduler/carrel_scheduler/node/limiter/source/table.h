@@ -19,6 +19,7 @@ enum kind {
     MAPPING, /* of a block to an address; owner: the block */
     BLOCK,   /* physical memory of the virtual memory API; freed without handles and mappings */
     GRAPH,   /* an executable graph with memory of its own */
+    CONTEXT, /* what the driver took for a context; owner: the context */
 };
 
 struct entry {

@@ -18,6 +18,8 @@
 #endif
 #define LOCKS 0x40000000L      /* offset of the lock byte of slot 0, beyond the end of the file */
 #define CREATION (LOCKS - 1)   /* lock byte of whoever prepares the file */
+#define CONTEXTS (LOCKS - 2)   /* lock byte of whoever makes a context */
+#define CONTEXT_TRIES 100      /* a tenth of a second each */
 #define LOWEST_DESCRIPTOR 512  /* programs that close the descriptors they know leave this one alone */
 
 #ifndef CARREL_SOURCES
@@ -222,6 +224,23 @@ int usage_find(const char *uuid)
         if (state.unreadable || strcmp(state.uuids[gpu], uuid) == 0)
             return gpu;
     return UNLIMITED;
+}
+
+const char *usage_uuid(int gpu)
+{
+    return state.uuids[gpu];
+}
+
+void usage_lock_contexts(void)
+{
+    for (int tries = 0; state.file && tries < CONTEXT_TRIES && lock_byte(F_SETLK, F_WRLCK, CONTEXTS); tries++)
+        usleep(100000);
+}
+
+void usage_unlock_contexts(void)
+{
+    if (state.file)
+        lock_byte(F_SETLK, F_UNLCK, CONTEXTS);
 }
 
 static bool fits(const struct usage_file *file, int gpu, uint64_t bytes)

@@ -43,6 +43,13 @@ struct usage_file {
 /* The line of a GPU in the file of limits, from 0, or UNLIMITED. */
 int usage_find(const char *uuid);
 
+/* The UUID in that line. */
+const char *usage_uuid(int gpu);
+
+/* One process of the task at a time; one that waits for long goes on all the same. */
+void usage_lock_contexts(void);
+void usage_unlock_contexts(void);
+
 /* Whether the task may hold `bytes` more, which from then on it does. */
 bool usage_reserve(int gpu, uint64_t bytes);
 
