@@ -10,8 +10,9 @@ PostgreSQL: commits wait for the disk whatever the server's default, reads see o
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -119,20 +120,14 @@ def _sqlite_engine(url: URL, begin: str, *, foreign_keys: bool = True, **pool: A
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
-    event.listen(engine, "begin", _beginner(begin))
+    event.listen(engine, "begin", partial(Connection.exec_driver_sql, statement=begin))
     return engine
-
-
-def _beginner(statement: str) -> Callable[[Connection], None]:
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql(statement)
-
-    return begin
 
 
 def _postgresql(url: URL) -> Database:
     writer = _engine(url, pool_size=1, max_overflow=0, pool_pre_ping=True)
-    event.listen(writer, "begin", _beginner("SET LOCAL synchronous_commit = on"))
+    durable = "SET LOCAL synchronous_commit = on"
+    event.listen(writer, "begin", partial(Connection.exec_driver_sql, statement=durable))
     reader = _engine(
         url,
         pool_size=READERS,

@@ -16,6 +16,7 @@ from carrel_scheduler.ledger.audit import rows as audit_rows
 from carrel_scheduler.ledger.audit.sql_audit import SqlAudit
 from carrel_scheduler.ledger.database import Database
 from carrel_scheduler.ledger.errors import LedgerNotUsable, SecretsUnreadable
+from carrel_scheduler.ledger.group_commit import Transaction
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
 from carrel_scheduler.ledger.records import (
     CopyKind,
@@ -37,7 +38,6 @@ from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows import scoped as scoped_rows
 from carrel_scheduler.ledger.rows import small as small_rows
-from carrel_scheduler.ledger.rows import statuses as status_rows
 from carrel_scheduler.ledger.rows.codec import (
     Encoded,
     EncodedStatus,
@@ -49,7 +49,6 @@ from carrel_scheduler.ledger.rows.samples import SqlSamples
 from carrel_scheduler.ledger.rows.scoped import SqlScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_store import SqlObjectStore
-from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.files import StoredCopy
 from carrel_schema.governance.audit import head_text
 from carrel_schema.governance.costs import PricePeriod
@@ -431,8 +430,8 @@ def _write_objects(
     removed: Sequence[tuple[str, int]],
 ) -> list[Meta]:
     """Statuses, then removals; what is stored is compared with both before either is written."""
-    status_rows.check_current(transaction.connection, Workload, removed)
-    made = status_rows.write_statuses(transaction, Workload, statuses)
+    object_rows.check_current(transaction.connection, Workload, removed)
+    made = object_rows.write_statuses(transaction, Workload, statuses)
     leaving = dict(removed)
     if leaving:
         last = object_rows.by_uids(transaction.connection, Workload, tuple(leaving))

@@ -16,13 +16,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from carrel_scheduler.ledger.audit.rows import Sign
 from carrel_scheduler.ledger.database import READERS, Database
 from carrel_scheduler.ledger.errors import LedgerClosed, failed
-from carrel_scheduler.ledger.group_commit import GroupCommit
+from carrel_scheduler.ledger.group_commit import GroupCommit, Transaction
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows import queries as object_queries
-from carrel_scheduler.ledger.rows import statuses as status_rows
 from carrel_scheduler.ledger.rows.codec import SOURCES, Encoded, encode, encode_status
 from carrel_scheduler.ledger.store import Change, Page
-from carrel_scheduler.ledger.transaction import Transaction
 from carrel_scheduler.ledger.watches.watch import Batch, Notifier, Watch
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema.objects import Object, ObjectT
@@ -159,7 +157,7 @@ class SqlObjectStore:
         kind, wanted = type(obj), encode_status(obj)
 
         def write(transaction: Transaction) -> Encoded[ObjectT]:
-            status_rows.write_statuses(transaction, kind, [wanted])
+            object_rows.write_statuses(transaction, kind, [wanted])
             return object_rows.by_uid(transaction.connection, kind, wanted.uid)
 
         return (await self._writer.run(write)).decode()

@@ -13,10 +13,9 @@ from sqlalchemy.exc import OperationalError
 
 from carrel_scheduler.ledger.database import Database, database_of
 from carrel_scheduler.ledger.errors import LedgerClosed, LedgerUnavailable, StorageFull
-from carrel_scheduler.ledger.group_commit import LARGEST_GROUP, GroupCommit
+from carrel_scheduler.ledger.group_commit import LARGEST_GROUP, GroupCommit, Transaction
 from carrel_scheduler.ledger.migrations.migrate import upgrade
 from carrel_scheduler.ledger.rows.small import read_settings, write_setting
-from carrel_scheduler.ledger.transaction import Transaction
 from carrel_scheduler.ledger.watches.watch import Notifier
 
 

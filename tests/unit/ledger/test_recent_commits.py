@@ -4,8 +4,8 @@ import pytest
 
 from carrel_scheduler.ledger.rows.codec import encode
 from carrel_scheduler.ledger.store import ChangeType
-from carrel_scheduler.ledger.watches import recent_commits
-from carrel_scheduler.ledger.watches.recent_commits import Commit, Fresh, RecentCommits
+from carrel_scheduler.ledger.watches import watch
+from carrel_scheduler.ledger.watches.watch import Commit, Fresh, RecentCommits
 from carrel_schema.objects import Meta, Project, ProjectSpec, Workload, WorkloadSpec
 
 
@@ -56,7 +56,7 @@ def test_a_commit_of_another_process_in_between_is_a_gap() -> None:
 
 
 def test_it_holds_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_commits, "MOST_CHANGES", 6)
+    monkeypatch.setattr(watch, "MOST_CHANGES", 6)
     recent = RecentCommits()
     for version in range(10):
         recent.add(commit(version, version + 1, version + 1))

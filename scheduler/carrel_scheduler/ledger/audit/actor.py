@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -75,24 +76,20 @@ class Actor:
         )
 
 
-_ACTOR: ContextVar[Actor | None] = ContextVar("actor", default=None)
-
-
-def current() -> Actor | None:
-    """The actor of the present task; ``None``: the scheduler itself."""
-    return _ACTOR.get()
+ACTOR: Final[ContextVar[Actor | None]] = ContextVar("actor", default=None)
+"""Of the present task; ``None``: the scheduler itself."""
 
 
 def begin(actor: Actor | None) -> None:
     """From now on this one acts in the present task."""
-    _ACTOR.set(actor)
+    ACTOR.set(actor)
 
 
 @contextmanager
 def acting(actor: Actor | None) -> Iterator[None]:
     """The same for a while."""
-    token = _ACTOR.set(actor)
+    token = ACTOR.set(actor)
     try:
         yield
     finally:
-        _ACTOR.reset(token)
+        ACTOR.reset(token)

@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, update
 
 from carrel_scheduler.ledger.audit.contract import AuditFilter
-from carrel_scheduler.ledger.rows.bulk import insert_tuples
+from carrel_scheduler.ledger.rows.codec import insert_tuples
 from carrel_scheduler.ledger.rows.tables import audit_entries, audit_head
 from carrel_schema.governance.audit import AuditEntry, AuditHead, head_text, linked
 

@@ -7,9 +7,8 @@ from sqlalchemy import Connection
 
 from carrel_scheduler.ledger.audit import rows
 from carrel_scheduler.ledger.audit.contract import AuditFilter
-from carrel_scheduler.ledger.group_commit import GroupCommit
+from carrel_scheduler.ledger.group_commit import GroupCommit, Transaction
 from carrel_scheduler.ledger.secret_keys import SecretKeys
-from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.governance.audit import (
     AuditEntry,
     AuditHead,

@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.writes import Writer
-from carrel_scheduler.ledger.audit.actor import Actor, acting, current
+from carrel_scheduler.ledger.audit.actor import ACTOR, Actor, acting
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.records import Creation, Decision, Fenced, NewWorkload, Transition
 from carrel_scheduler.ledger.resources import repair
@@ -243,7 +243,7 @@ class KubernetesLedger(KubernetesStore, Past):
     @override
     async def update(self, obj: ObjectT) -> ObjectT:
         """See ``ObjectStore``."""
-        if current() is None:
+        if ACTOR.get() is None:
             return await super().update(obj)
         old = await self.get_by_uid(type(obj), obj.meta.uid)
         made = await super().update(obj)
@@ -254,7 +254,7 @@ class KubernetesLedger(KubernetesStore, Past):
         self, verb: str, obj: Object, *, before: Object | None = None, after: Object | None = None
     ) -> None:
         """Tell the audit log, once it is done: the two have no transaction in common."""
-        actor = current()
+        actor = ACTOR.get()
         if actor is None:
             return
         entry = actor.entry_of_change(

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select
 
 from carrel_scheduler.ledger.audit.contract import Audit
 from carrel_scheduler.ledger.database import Database
+from carrel_scheduler.ledger.group_commit import Transaction
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
 from carrel_scheduler.ledger.open import KEEP_CHANGES, keys_beside, migrated
 from carrel_scheduler.ledger.records import (
@@ -36,7 +37,6 @@ from carrel_scheduler.ledger.samples import Samples
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
-from carrel_scheduler.ledger.transaction import Transaction
 from carrel_schema.files import StoredCopy
 from carrel_schema.governance.costs import PricePeriod
 from carrel_schema.governance.retention import RetainedKind

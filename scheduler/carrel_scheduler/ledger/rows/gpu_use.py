@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from carrel_scheduler.ledger.records import GpuUse
-from carrel_scheduler.ledger.rows.bulk import insert_tuples
+from carrel_scheduler.ledger.rows.codec import insert_tuples
 from carrel_scheduler.ledger.rows.tables import gpu_use
 
 _FIELDS: Final = GpuUse.__struct_fields__

@@ -14,7 +14,7 @@ from carrel_scheduler.ledger.accounting.spans import (
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.ledger.rows import codec
-from carrel_scheduler.ledger.rows.bulk import insert_tuples
+from carrel_scheduler.ledger.rows.codec import insert_tuples
 from carrel_scheduler.ledger.rows.tables import decisions, transitions
 
 # Without the id, which is the database's to give.

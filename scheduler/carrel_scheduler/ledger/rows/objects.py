@@ -2,9 +2,15 @@
 
 Writers hold the store's lock, so a version that was compared stays compared. Every change gets a
 row for watches with the whole state after it; the specification in it is a reference.
+
+Statuses are what the scheduler writes most, so they are written without being read first. What a
+version of an object is called and labelled never changes, so identities that this process wrote or
+read lately need not be read again. Whether that version is still the present one is the condition
+of the write itself; only when it is not, the rows are read to say what is wrong.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -21,12 +27,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from carrel_scheduler.ledger.rows.bulk import insert_many
-from carrel_scheduler.ledger.rows.codec import Encoded, labels_from_json, to_json
+from carrel_scheduler.ledger.group_commit import Transaction
+from carrel_scheduler.ledger.rows.codec import (
+    Encoded,
+    EncodedStatus,
+    insert_many,
+    labels_from_json,
+    pieces,
+    placeholders,
+    to_json,
+)
 from carrel_scheduler.ledger.rows.tables import labels, objects, specs
 from carrel_scheduler.ledger.store import AlreadyExists, ChangeType, Conflict, NotFound
-from carrel_scheduler.ledger.transaction import Transaction
-from carrel_scheduler.ledger.watches.recent_commits import Fresh
+from carrel_scheduler.ledger.watches.watch import Fresh
 from carrel_schema.objects import Meta, Object, ObjectT
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -61,6 +74,25 @@ _NEW_LABELS: Final = insert(labels)
 _WRITE: Final = update(objects).where(objects.c.uid == bindparam("which"))
 _REMOVE: Final = delete(objects).where(objects.c.uid.in_(bindparam("uids", expanding=True)))
 _REMOVE_LABELS: Final = delete(labels).where(labels.c.uid == bindparam("which"))
+_META_COLUMNS: Final = tuple(name for name in Meta.__struct_fields__ if name != "deleting")
+_METAS: Final = select(*(objects.c[name] for name in _META_COLUMNS)).where(
+    objects.c.kind == bindparam("kind"), objects.c.uid.in_(bindparam("uids", expanding=True))
+)
+_WRITE_STATUSES: Final = """
+UPDATE objects
+SET resource_version = new.column3, status = new.column4, phase = new.column5
+FROM (VALUES (?)) AS new
+WHERE objects.uid = new.column1 AND objects.resource_version = new.column2 AND objects.kind = ?
+"""
+_WRITE_STATUS: Final = (
+    update(objects)
+    .where(objects.c.uid == bindparam("which"))
+    .values(
+        status=bindparam("status"),
+        phase=bindparam("phase"),
+        resource_version=bindparam("resource_version"),
+    )
+)
 
 
 def stored(kind: type[ObjectT], row: Row[Any]) -> Encoded[ObjectT]:
@@ -321,3 +353,98 @@ def remove(
         _announce(transaction, ChangeType.DELETED, obj)
         _record(transaction, "delete", obj, before=obj.spec)
     return gone
+
+
+def write_statuses(
+    transaction: Transaction, kind: type[ObjectT], wanted: Sequence[EncodedStatus]
+) -> list[Meta]:
+    """Write statuses of objects of one kind; raises ``Conflict``, ``NotFound``."""
+    old = _identities(transaction, kind, wanted)
+    made: dict[str, Meta] = {}
+    for one in wanted:
+        if one.uid in made:
+            raise Conflict(f"{kind.__name__} {one.uid} is written twice at once")
+        made[one.uid] = replaced(old[one.uid], resource_version=transaction.next_version())
+    _write_together(transaction.connection, kind, wanted, made)
+    transaction.remember(made.values())
+    for one in wanted:
+        columns = change_columns(kind, ChangeType.MODIFIED, made[one.uid], one.status)
+        transaction.add_change(columns)
+    return list(made.values())
+
+
+def check_current(
+    connection: Connection, kind: type[ObjectT], versions: Sequence[tuple[str, int]]
+) -> dict[str, Meta]:
+    """Identities by uid, all of them at the versions given; raises ``Conflict``, ``NotFound``."""
+    found: dict[str, Meta] = {}
+    for start in range(0, len(versions), _AT_ONCE):
+        uids = [uid for uid, _ in versions[start : start + _AT_ONCE]]
+        for row in connection.execute(_METAS, {"kind": kind.__name__, "uids": uids}):
+            found[row.uid] = meta_of(row)
+    for uid, version in versions:
+        if uid not in found:
+            raise NotFound(f"no {kind.__name__} with uid {uid!r}")
+        check_at(kind, found[uid], version)
+    return found
+
+
+def _identities(
+    transaction: Transaction, kind: type[ObjectT], wanted: Sequence[EncodedStatus]
+) -> Mapping[str, Meta]:
+    """The identities that are cached, and the others from the database."""
+    known: dict[str, Meta] = {}
+    unknown: list[tuple[str, int]] = []
+    by_rows = transaction.connection.dialect.name == "sqlite"
+    for one in wanted:
+        meta = transaction.remembered(one.uid, one.resource_version) if by_rows else None
+        if meta is None:
+            unknown.append((one.uid, one.resource_version))
+        else:
+            known[one.uid] = meta
+    return known | check_current(transaction.connection, kind, unknown)
+
+
+def _write_together(
+    connection: Connection,
+    kind: type[ObjectT],
+    wanted: Sequence[EncodedStatus],
+    made: Mapping[str, Meta],
+) -> None:
+    if connection.dialect.name != "sqlite":
+        _write_one_by_one(connection, wanted, made)
+        return
+    written = 0
+    for part in pieces(wanted):
+        values: list[str | int | None] = []
+        for one in part:
+            version = made[one.uid].resource_version
+            values += (one.uid, one.resource_version, version, one.status, one.phase)
+        written += connection.exec_driver_sql(
+            _statement(len(part)), (*values, kind.__name__)
+        ).rowcount
+    if written != len(wanted):
+        check_current(connection, kind, [(one.uid, one.resource_version) for one in wanted])
+        raise Conflict(f"only {written} of {len(wanted)} {kind.__name__}s could be written")
+
+
+def _write_one_by_one(
+    connection: Connection, wanted: Sequence[EncodedStatus], made: Mapping[str, Meta]
+) -> None:
+    """Write row by row, for databases whose rows were just compared and stay locked."""
+    rows = [
+        {
+            "which": one.uid,
+            "status": one.status,
+            "phase": one.phase,
+            "resource_version": made[one.uid].resource_version,
+        }
+        for one in wanted
+    ]
+    if rows:
+        connection.execute(_WRITE_STATUS, rows)
+
+
+@cache
+def _statement(rows: int) -> str:
+    return _WRITE_STATUSES.replace("(?)", placeholders(5, rows))

@@ -37,7 +37,7 @@ from sqlalchemy import (
 
 from carrel_scheduler.ledger.accounting.spans import spans
 from carrel_scheduler.ledger.accounting.usage import Allocated, Total, totals_of
-from carrel_scheduler.ledger.rows.bulk import insert_tuples
+from carrel_scheduler.ledger.rows.codec import insert_tuples
 from carrel_scheduler.ledger.rows.history import SPAN_COLUMNS
 from carrel_scheduler.ledger.rows.tables import transitions, workload_totals
 

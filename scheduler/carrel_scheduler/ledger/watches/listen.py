@@ -12,7 +12,7 @@ from typing import Final
 import psycopg
 from sqlalchemy import Engine
 
-from carrel_scheduler.ledger.transaction import CHANNEL
+from carrel_scheduler.ledger.group_commit import CHANNEL
 from carrel_scheduler.ledger.watches.watch import Notifier
 
 RETRY_SECONDS: Final = 1.0

@@ -105,8 +105,7 @@ def _begun(changes: PassChanges, entry: CachedWorkload) -> None:
         status.rule = rule_for(project.spec, entry.workload.spec)
     changes.move(entry, "running")
     show_node_health(changes, entry)
-    # Of an MPI gang, who meets when is the business of its launcher.
-    if shape.is_gang(entry.workload.spec) and not shape.is_mpi(entry.workload.spec):
+    if shape.meets(entry.workload.spec):
         membership.expect_all(changes, entry)
 
 

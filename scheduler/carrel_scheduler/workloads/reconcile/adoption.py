@@ -130,7 +130,7 @@ def _adopt(changes: PassChanges, entry: CachedWorkload, seen: Collection[TaskId]
         entry.alive.update(task.id.index for task in gone)
         for task in gone:
             task_events.on_task(changes, task)
-    if status.phase == "running":
+    if status.phase == "running" and shape.meets(entry.workload.spec):
         membership.expect_all(changes, entry)
 
 

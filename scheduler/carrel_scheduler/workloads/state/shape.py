@@ -49,6 +49,11 @@ def is_mpi(spec: WorkloadSpec) -> bool:
     return is_gang(spec) and rendezvous_of(spec).launcher == "mpi"
 
 
+def meets(spec: WorkloadSpec) -> bool:
+    """Whether its members report that they have met; in an MPI gang they do not."""
+    return is_gang(spec) and not is_mpi(spec)
+
+
 def own_ports(spec: WorkloadSpec, index: int) -> list[str]:
     """The ports that a member needs for the others, by name."""
     if not is_gang(spec):
