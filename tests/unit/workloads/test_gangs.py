@@ -291,3 +291,16 @@ async def test_a_gang_that_met_or_meets_elsewhere_is_left_alone(desk: Desk) -> N
     await desk.wait(120.0)
     assert await desk.phases(met, elsewhere) == ["running", "running"]
     assert not desk.engine.stopping
+
+
+async def test_nobody_waits_for_the_members_of_an_mpi_gang_also_after_a_restart(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    patience = Rendezvous(launcher="mpi", join_timeout_seconds=60.0)
+    uid = await gang(desk, workers=2, rendezvous=patience)
+    await desk.runs(uid)
+    for _ in range(2):
+        desk.loop.enqueue(MembersMet(uid, frozenset({0})))
+        await desk.wait(120.0)
+        assert await desk.phase(uid) == "running"
+        assert not desk.engine.stopping
+        await desk.recover()

@@ -160,7 +160,7 @@ class UserAccounts:
         await self._note("password", principal.name, None, None)
 
     async def _note(self, verb: str, name: str, before: Any, after: Any) -> None:
-        actor = actors.current()
+        actor = actors.ACTOR.get()
         if actor is None:
             return
         entry = actor.entry_of_change(
