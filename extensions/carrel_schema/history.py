@@ -4,7 +4,7 @@ The ledger keeps the rows, the REST API answers them, clients read them. Times a
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from carrel_schema.answers import Answer
 from carrel_schema.constraints import (
@@ -87,45 +87,18 @@ class Transition(Answer, frozen=True, kw_only=True):
     reason: ReasonInfo | None = None
 
     @classmethod
-    def of(
-        cls,
-        workload: Workload,
-        from_phase: str,
-        to_phase: str,
-        *,
-        at: float,
-        epoch: int = 0,
-        **fields: Any,
-    ) -> "Transition":
-        """A change of a workload's phase.
-
-        Args:
-            workload: gives name, project, user, kind and attempt.
-            from_phase: until now; empty: it is new.
-            to_phase: from now on.
-            at: epoch seconds.
-            epoch: of the scheduler; 0: of none.
-            fields: the others, such as what it holds.
-        """
+    def first(cls, workload: Workload) -> "Transition":
+        """The row of a workload's creation."""
         meta, spec = workload.meta, workload.spec
         return cls(
-            at=at,
-            epoch=epoch,
+            at=meta.created_at,
             workload_uid=meta.uid,
             workload=meta.name,
             project=meta.project,
             user=spec.user,
             kind=spec.kind,
-            attempt=fields.pop("attempt", workload.status.attempt),
-            from_phase=from_phase,
-            to_phase=to_phase,
-            **fields,
+            to_phase="pending",
         )
-
-    @classmethod
-    def first(cls, workload: Workload) -> "Transition":
-        """The row of a workload's creation."""
-        return cls.of(workload, "", "pending", at=workload.meta.created_at, attempt=0)
 
 
 class Usage(Answer, frozen=True, kw_only=True):

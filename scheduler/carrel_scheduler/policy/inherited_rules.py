@@ -8,6 +8,8 @@ workload, and for people, who read where a rule comes from.
 from collections.abc import Mapping
 from typing import Final, Literal
 
+import msgspec
+
 from carrel_scheduler.core.settings import Settings, Strategy
 from carrel_schema.answers import EffectiveRule
 from carrel_schema.objects import DepartmentSpec, NodeGroupLists, ProjectSpec
@@ -76,15 +78,11 @@ def _of_cluster(settings: Settings) -> Mapping[str, float | str | None]:
     }
 
 
-def preemption_delay_s(project: ProjectSpec, department: DepartmentSpec | None) -> float:
-    """For how long work of a project waits before others are evicted for it."""
-    own, above = project.preemption_delay_seconds, department
-    if own is None and above is not None:
-        own = above.preemption_delay_seconds
-    return own or 0.0
-
-
-def spread(project: ProjectSpec, department: DepartmentSpec | None) -> bool | None:
-    """Whether the work of a project spreads over nodes; ``None``: as the cluster's settings say."""
-    said = project.placement or (department.placement if department is not None else None)
-    return None if said is None else said == "spread"
+def with_department(project: ProjectSpec, department: DepartmentSpec) -> ProjectSpec:
+    """The project with the department's rules for waiting and placement, where it has none."""
+    delay = project.preemption_delay_seconds
+    return msgspec.structs.replace(
+        project,
+        placement=project.placement or department.placement,
+        preemption_delay_seconds=department.preemption_delay_seconds if delay is None else delay,
+    )

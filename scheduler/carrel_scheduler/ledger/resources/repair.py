@@ -85,7 +85,7 @@ def _differs(workload: Workload, last: Transition | None) -> bool:
 
 
 def _row(workload: Workload, last: Transition, epoch: int, now: float) -> Transition:
-    spec, status = workload.spec, workload.status
+    meta, spec, status = workload.meta, workload.spec, workload.status
     held = [task for task in status.tasks if task.place in ("held", "leaving")]
     tasks = held if status.phase in HOLDING else []
     first = tasks[0] if tasks else None
@@ -94,12 +94,17 @@ def _row(workload: Workload, last: Transition, epoch: int, now: float) -> Transi
         cpu_milli=len(tasks) * spec.resources.cpu_milli,
         memory_bytes=len(tasks) * spec.resources.memory_bytes,
     )
-    return Transition.of(
-        workload,
-        last.to_phase,
-        status.phase,
+    return Transition(
         at=max(now, last.at),
         epoch=epoch,
+        workload_uid=meta.uid,
+        workload=meta.name,
+        project=meta.project,
+        user=spec.user,
+        kind=spec.kind,
+        attempt=status.attempt,
+        from_phase=last.to_phase,
+        to_phase=status.phase,
         gpu_milli=in_hand.gpu_milli,
         cpu_milli=in_hand.cpu_milli,
         memory_bytes=in_hand.memory_bytes,

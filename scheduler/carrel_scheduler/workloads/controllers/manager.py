@@ -272,12 +272,17 @@ class Manager:
         rows: Sequence[Transition] = ()
         if status.phase != before:
             rows = [
-                Transition.of(
-                    changed,
-                    before,
-                    status.phase,
+                Transition(
                     at=self._clock(),
                     epoch=self.epoch,
+                    workload_uid=owner.meta.uid,
+                    workload=owner.meta.name,
+                    project=owner.meta.project,
+                    user=owner.spec.user,
+                    kind=owner.spec.kind,
+                    attempt=status.attempt,
+                    from_phase=before,
+                    to_phase=status.phase,
                     reason=status.reason,
                 )
             ]

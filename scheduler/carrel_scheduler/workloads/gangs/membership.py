@@ -1,4 +1,4 @@
-"""Parts of a workload come and go while it runs: it begins, grows, gives back, starts again.
+"""Parts of a workload come and go while it runs: it grows, gives back, starts again.
 
 Members of a gang come and go one by one, as processes of their own. One elastic task whose GPUs
 change is ended with grace and starts again from its checkpoint, in another attempt, with what
@@ -15,29 +15,9 @@ from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.objects import LossCause, ReasonInfo
 
-CLAIM_SECONDS = 120.0
 
-
-def placed(changes: PassChanges, entry: CachedWorkload, parts: Collection[int]) -> None:
-    """A plan gave places to these parts: the workload begins with them, or grows by them."""
-    if entry.holding:
-        _grow(changes, entry, parts)
-    elif len(entry.places) >= shape.least_parts(entry.workload.spec):
-        _begin(changes, entry)
-
-
-def _begin(changes: PassChanges, entry: CachedWorkload) -> None:
-    entry.workload.status.queue_position = None
-    changes.show_tasks(entry)
-    changes.move(entry, "starting")
-    if entry.needs_claim:
-        entry.claim_until = changes.now + CLAIM_SECONDS
-        changes.wake_hub.append(entry.uid)
-    else:
-        changes.start(entry, entry.tasks)
-
-
-def _grow(changes: PassChanges, entry: CachedWorkload, parts: Collection[int]) -> None:
+def grow(changes: PassChanges, entry: CachedWorkload, parts: Collection[int]) -> None:
+    """A plan gave places to more parts of a workload that holds resources."""
     status = entry.workload.status
     if status.phase not in ("starting", "running") or entry.ending:
         changes.turn_down(entry, parts, Outcome.GONE)

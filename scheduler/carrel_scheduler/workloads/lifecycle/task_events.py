@@ -16,7 +16,6 @@ import msgspec
 from carrel_scheduler.core.messages.sentences import join
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.external import Disruption, NodeHealth
-from carrel_scheduler.policy.limits import rule_for
 from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.outcomes import (
     DRAIN,
@@ -25,6 +24,7 @@ from carrel_scheduler.workloads.lifecycle.outcomes import (
     how_task_ended,
     outcome,
 )
+from carrel_scheduler.workloads.lifecycle.session_limits import rule_for
 from carrel_scheduler.workloads.lifecycle.termination import count_loss, preempt
 from carrel_scheduler.workloads.state import failure_reasons, reasons, shape
 from carrel_scheduler.workloads.state.cache import CachedWorkload

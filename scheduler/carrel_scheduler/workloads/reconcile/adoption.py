@@ -24,7 +24,7 @@ from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.reconcile import deciding, handlers
 from carrel_scheduler.workloads.reconcile.executor import NO_TRACE
 from carrel_scheduler.workloads.state import failure_reasons, reasons, shape
-from carrel_scheduler.workloads.state.cache import CachedWorkload, Place
+from carrel_scheduler.workloads.state.cache import CLAIM_SECONDS, CachedWorkload, Place
 from carrel_scheduler.workloads.state.pass_changes import PassChanges, Stop
 from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.objects import TaskInfo, Workload
@@ -170,7 +170,7 @@ def _launch(changes: PassChanges, entry: CachedWorkload, missing: set[int]) -> N
     if not missing:
         return
     if entry.needs_claim and not entry.launched:
-        entry.claim_until = changes.now + membership.CLAIM_SECONDS
+        entry.claim_until = changes.now + CLAIM_SECONDS
         changes.wake_hub.append(entry.uid)
         return
     changes.start(entry, sorted(missing))

@@ -28,6 +28,7 @@ from carrel_scheduler.workloads.reconcile import usage_history
 from carrel_scheduler.workloads.reconcile.deciding import Timers
 from carrel_scheduler.workloads.state import reasons
 from carrel_scheduler.workloads.state.cache import (
+    CLAIM_SECONDS,
     CachedWorkload,
     WorkloadCache,
     department_event,
@@ -344,7 +345,7 @@ class EventHandlers:
             changes.enqueue(entry)
             changes.mark(entry)
         elif entry.claim_until is not None and entry.claim_until <= changes.now:
-            reason = reasons.not_claimed(membership.CLAIM_SECONDS)
+            reason = reasons.not_claimed(CLAIM_SECONDS)
             termination.stop_for(changes, entry, reason)
         else:
             self._apply_limits(changes, entry)

@@ -13,7 +13,6 @@ from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.core.views import QueueUse
 from carrel_scheduler.engines.external import NO_NODE_EVER, PodCounts
 from carrel_scheduler.ledger.store import Conflict, NotFound
-from carrel_scheduler.policy import limits as limits_policy
 from carrel_scheduler.policy.inherited_rules import effective_rules
 from carrel_scheduler.workloads.contract import (
     Activity,
@@ -277,7 +276,7 @@ class LiveView:
                 f"project {entry.workload.meta.project} allows {rule.max_extensions} extensions, "
                 f"and this workspace has had {run.extensions}",
             )
-        coming = limits_policy.upcoming(rule, limits_policy.extend(rule, run, now), now)
+        coming = session_limits.upcoming(rule, session_limits.extend(rule, run, now), now)
         entry.workload.status.limits = coming
         self._loop.enqueue(StatusChanged(entry.uid))
         return coming
@@ -337,7 +336,7 @@ class LiveView:
             session_limits.rule_of(self._loop.cache, entry),
             session_limits.run_of(entry, now),
         )
-        return limits_policy.upcoming(rule, run, now)
+        return session_limits.upcoming(rule, run, now)
 
     def _project_use(self, use: QueueUse) -> ProjectUse:
         name = use.name

@@ -22,7 +22,7 @@ from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.termination import preempt
 from carrel_scheduler.workloads.reconcile.deciding import Pacing
 from carrel_scheduler.workloads.state import reasons, shape
-from carrel_scheduler.workloads.state.cache import CachedWorkload, Place
+from carrel_scheduler.workloads.state.cache import CLAIM_SECONDS, CachedWorkload, Place
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
 from carrel_schema.objects import ReasonInfo, WorkloadStatus
 
@@ -46,7 +46,7 @@ def put_into(changes: PassChanges, plan: Plan, steps: GuardedSteps) -> None:
         entry = changes.cache.get(uid)
         if entry is not None:
             with steps.step(changes, "decision", uid, uid):
-                membership.placed(changes, entry, parts)
+                _place(changes, entry, parts)
     for eviction in plan.evictions:
         with steps.step(changes, "decision", eviction.uid, eviction.uid):
             _evict(changes, eviction)
@@ -74,6 +74,25 @@ def _bind(changes: PassChanges, binding: Binding, placed: dict[str, list[int]]) 
     changes.place(entry, binding.index, place, changes.now)
     changes.decide(entry, "bind", place=place)
     placed.setdefault(entry.uid, []).append(binding.index)
+
+
+def _place(changes: PassChanges, entry: CachedWorkload, parts: Collection[int]) -> None:
+    """Begin a workload with the parts that have places now, or have it grow by them."""
+    if entry.holding:
+        membership.grow(changes, entry, parts)
+    elif len(entry.places) >= shape.least_parts(entry.workload.spec):
+        _begin(changes, entry)
+
+
+def _begin(changes: PassChanges, entry: CachedWorkload) -> None:
+    entry.workload.status.queue_position = None
+    changes.show_tasks(entry)
+    changes.move(entry, "starting")
+    if entry.needs_claim:
+        entry.claim_until = changes.now + CLAIM_SECONDS
+        changes.wake_hub.append(entry.uid)
+    else:
+        changes.start(entry, entry.tasks)
 
 
 def _evict(changes: PassChanges, eviction: Eviction) -> None:

@@ -34,7 +34,6 @@ from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.faults.audit import Audit
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps, Rebuilds
-from carrel_scheduler.workloads.gangs.membership import CLAIM_SECONDS
 from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement, GpuMemoryWatch
@@ -56,7 +55,7 @@ from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
 from carrel_scheduler.workloads.reconcile.plan_execution import Explaining
 from carrel_scheduler.workloads.reconcile.recording import PendingReports, Recorder, ReportWriter
 from carrel_scheduler.workloads.state import reasons
-from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
+from carrel_scheduler.workloads.state.cache import CLAIM_SECONDS, CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.state.events import (
     Claimed,
     Inbox,

@@ -34,6 +34,8 @@ from carrel_schema.objects import (
 
 LOWEST: Final = min(NAMED.values())
 """The priority of work under a budget that is used up, where the budget lowers it."""
+CLAIM_SECONDS: Final = 120.0
+"""So long the allocation of a workspace waits for the Hub."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,14 +339,11 @@ def queued_event(
         done: tasks that have ended well and need no place again in this life.
     """
     meta, spec = workload.meta, workload.spec
-    rules = cache.rules_of(meta.project)
-    where = shape.where_of(
-        spec,
-        cache.gpu_models,
-        inherited_rules.spread(*rules),
-        workload.status,
-        mixes=cache.gpu_mixes,
-    )
+    project, department = cache.rules_of(meta.project)
+    if department is not None:
+        project = inherited_rules.with_department(project, department)
+    spread = None if project.placement is None else project.placement == "spread"
+    where = shape.where_of(spec, cache.gpu_models, spread, workload.status, mixes=cache.gpu_mixes)
     divides = _is_made(workload, cache)
     return WorkloadQueued(
         uid=meta.uid,
@@ -358,7 +357,7 @@ def queued_event(
         created_at=meta.created_at,
         interactive=spec.kind == "workspace",
         gang=shape.group_of(spec, cache.largest_gpus, len(done), where, divides=divides),
-        preemption_delay_s=inherited_rules.preemption_delay_s(*rules),
+        preemption_delay_s=project.preemption_delay_seconds or 0.0,
         gated=frozenset(done),
     )
 

@@ -127,21 +127,26 @@ class PassChanges:
         self, entry: CachedWorkload, before: Phase, after: Phase, reason: ReasonInfo | None = None
     ) -> None:
         """Record what the workload holds from now on."""
-        workload = entry.workload
+        meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
         places = entry.places if after in HOLDING else {}
-        held = shape.held_by(workload.spec, places)
+        held = shape.held_by(spec, places)
         first = next(iter(entry.tasks.values()), None) if places else None
         self.transitions.append(
-            Transition.of(
-                workload,
-                before,
-                after,
+            Transition(
                 at=self.now,
                 epoch=self.epoch,
+                workload_uid=meta.uid,
+                workload=meta.name,
+                project=meta.project,
+                user=spec.user,
+                kind=spec.kind,
+                attempt=status.attempt,
+                from_phase=before,
+                to_phase=after,
                 gpu_milli=held.gpu_milli,
                 cpu_milli=held.cpu_milli,
                 memory_bytes=held.memory_bytes,
-                borrowed=workload.status.borrowed,
+                borrowed=status.borrowed,
                 node=first.node if first else "",
                 places=self._place_use(entry, places),
                 devices=first.devices if first else (),

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from carrel_scheduler.policy.limits import (
+from carrel_scheduler.workloads.lifecycle.session_limits import (
     IDLE,
     TIME_LIMIT,
     Run,
