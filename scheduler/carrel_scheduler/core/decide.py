@@ -17,7 +17,7 @@ from carrel_scheduler.core.actions.reservations import replace_reserved, reserve
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE, CONSOLIDATE_FOR_ENTITLED
+from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE, consolidate_for_entitled
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 
@@ -51,7 +51,7 @@ ACTIONS: Sequence[NeededAction] = (
     NeededAction(lambda cycle: cycle.state.reserved, start_reserved),
     NeededAction(lambda cycle: cycle.asks, allocate),
     NeededAction(lambda cycle: cycle.state.reserved, replace_reserved),
-    NeededAction(_evicts, CONSOLIDATE_FOR_ENTITLED.run),
+    NeededAction(_evicts, consolidate_for_entitled),
     NeededAction(_evicts, RECLAIM.run),
     NeededAction(_evicts, RECLAIM_IN_GROUP.run),
     NeededAction(_evicts, PREEMPT.run),

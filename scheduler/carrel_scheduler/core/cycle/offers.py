@@ -24,6 +24,8 @@ from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
 MISSES = 8
 """After so many failed offers all rows are looked at together."""
+FEW = 3
+"""So many rows of a queue are looked at one by one before the rest of them together."""
 
 
 class FeasibleRows:
@@ -49,6 +51,7 @@ class FeasibleRows:
         self._classes = capacity.classes
         self._column = capacity.columns_of(waiting.cls)
         self._need = waiting.need
+        self._columns = self._needs = used[:0]
         self._least: Counts | None = None
         self._more = self._more_on(self._coming)
         self._gain: Counts = self._more.sum(axis=0, dtype=np.int64)
@@ -70,15 +73,23 @@ class FeasibleRows:
         self._look()
         return bool(self._soon.item(self._column.item(number)) >= self._need.item(number))
 
-    def first(self, rows: Counts, begin: int, end: int) -> int:
-        """The first of these places at which a row may still find capacity, else ``end``."""
+    def order(self, rows: Counts) -> None:
+        """Let ``first`` be about these rows, by their place."""
+        self._columns, self._needs = self._column.take(rows), self._need.take(rows)
+
+    def first(self, begin: int, end: int) -> int:
+        """The first place at which a row may still find capacity, else ``end``."""
         self._look()
-        soon, column, need = self._soon.item, self._column.item, self._need.item
-        for place in range(begin, end):
-            number = rows.item(place)
-            if soon(column(number)) >= need(number):
+        soon, column, need = self._soon.item, self._columns.item, self._needs.item
+        some = min(begin + FEW, end)
+        for place in range(begin, some):
+            if soon(column(place)) >= need(place):
                 return place
-        return end
+        if some == end:
+            return end
+        fits = self._soon.take(self._columns[some:end]) >= self._needs[some:end]
+        place = int(fits.argmax())
+        return some + place if fits.item(place) else end
 
     def exhausted(self) -> bool:
         """Whether none of these rows can find capacity any more."""
@@ -308,6 +319,8 @@ class Offers:
         waiting = self._cycle.state.waiting
         rows = self._without_shared(rows)
         self._numbers = waiting.in_order(rows)
+        if self._feasible is not None:
+            self._feasible.order(self._numbers)
         self._above = -waiting.priority.take(self._numbers)
         self._since = waiting.since.take(self._numbers)
         self._leaves = leaves = waiting.queue.take(self._numbers)
@@ -389,7 +402,7 @@ class Offers:
                 if (above, stage, since) < (self._above.item(place), 0, self._since.item(place)):
                     break
             if feasible is not None:
-                place = feasible.first(self._numbers, place, end)
+                place = feasible.first(place, end)
                 if place >= end:
                     break
             self._candidate_of(place)

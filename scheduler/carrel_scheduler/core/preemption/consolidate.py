@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle, FailedInCycle
 from carrel_scheduler.core.cycle.failed_searches import Answer, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
@@ -38,6 +38,8 @@ FEW_NODES = 4
 """Of a large cluster."""
 ATTEMPTS = 2
 """So many failed offers end the action: who does not fit keeps asking in every cycle."""
+WHOLE_ACTION = ("consolidate",)
+"""The key of the action among the searches of a cycle that failed."""
 
 
 class Site(NamedTuple):
@@ -182,12 +184,42 @@ def _refuses_over_quota(cycle: Cycle, job: Job, step: Step) -> Answer | None:
     return _refuses(cycle, job, step)
 
 
+def consolidate_for_entitled(cycle: Cycle) -> None:
+    """Move work for those within their fair share.
+
+    Where that moves nothing, and nobody was passed over, ``CONSOLIDATE`` would ask the same again.
+    """
+    log, passed_over = cycle.moves.log, list[Job]()
+
+    def refuses(cycle: Cycle, job: Job, step: Step) -> Answer | None:
+        answer = _refuses_over_quota(cycle, job, step)
+        if answer is Answer.NOT_THIS:
+            passed_over.append(job)
+        return answer
+
+    before = len(log)
+    last = log[-1] if log else None
+    replace(CONSOLIDATE, refuses=refuses).run(cycle)
+    if not passed_over and len(log) == before and (not log or log[-1] is last):
+        cycle.failed_searches[WHOLE_ACTION] = FailedInCycle(
+            before, last, plainly=True, not_found=False
+        )
+
+
+def _applies(cycle: Cycle) -> bool:
+    """Whether work may move, and this was not asked of everybody since the last move."""
+    log, failed = cycle.moves.log, cycle.failed_searches.get(WHOLE_ACTION)
+    if failed is not None and failed.after == len(log) and (not log or log[-1] is failed.last):
+        return False
+    return cycle.settings.consolidate
+
+
 CONSOLIDATE = Rule(
     "consolidate",
     preemptors.for_consolidate,
     _find,
     _refuses,
-    applies=lambda cycle: cycle.settings.consolidate,
+    applies=_applies,
     most=lambda cycle, _: ATTEMPTS if cycle.is_small else 1,
     served=lambda cycle: cycle.most_served,
 )

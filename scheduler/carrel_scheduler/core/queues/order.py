@@ -42,11 +42,8 @@ def queue_key(queue_usage: QueueUsage, slot: int, demand: Sequence[int] = NONE) 
     with_gpu, with_cpu, with_memory = then = gpu + demand[0], cpu + demand[1], memory + demand[2]
     fair_gpu, fair_cpu, fair_memory = queue_usage.fair[slot]
     quota_gpu, quota_cpu, quota_memory = queue_usage.quota[slot]
-    keeps, measure, table = (
-        queue_usage.allocatable[slot],
-        queue_usage.measure[slot],
-        queue_usage.table,
-    )
+    keeps, measure = queue_usage.allocatable[slot], queue_usage.measure[slot]
+    table = queue_usage.table
     return (
         gpu > fair_gpu and cpu > fair_cpu and memory > fair_memory,
         with_gpu > quota_gpu or with_cpu > quota_cpu or with_memory > quota_memory,

@@ -212,3 +212,17 @@ def test_a_cycle_does_not_repeat_a_search_while_nothing_moves(
     plan = decide(state, NOW)
     assert len(plan.bindings) == 60
     assert made == ["big"]
+
+
+def test_who_is_beyond_its_fair_share_is_helped_by_moves_after_all_others() -> None:
+    """The first turn of consolidate passes it over, and so the second asks again."""
+    halves = [one for name in ("m0", "m1") for one in running(training(name, "a"), name, 0)]
+    state = state_of(
+        *(node("m0", 2), node("m1", 2), queue("a", 4), queue("b", 0), *halves),
+        *(training("elsewhere", "a", 2, nodes=["m2"]), training("big", "b", 2)),
+    )
+    plan = decide(state, NOW)
+    assert [(e.uid, e.moved, e.reason.workload_uid) for e in plan.evictions] == [
+        ("m0", True, "big")
+    ]
+    assert "big" in [held.uid for held in plan.nominations]
