@@ -45,7 +45,7 @@ AMOUNTS: Final = ("gpu", "borrowed", "cpu", "memory")
 """Of ``Allocated``, those that take two columns."""
 LOW_BITS: Final = 32
 MOST_DEPARTMENTS: Final = 64
-"""With more of them the database groups by project: each is one more condition for every row."""
+"""With more of them the database groups by project: each is one more condition for every sum."""
 LONG_SECONDS: Final = 60 * 86_400.0
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "department": ("project",),
@@ -211,8 +211,8 @@ class AggregatedUsage:
     ) -> Iterator[tuple[int, Mapping[str, str], list[int]]]:
         """The number of the part, the values of the columns that are grouped by, and the sums."""
         groups, number = _GROUPS[by], part.number.label("part")
-        columns = self._departments_column() if by == "department" else [_t[one] for one in groups]
-        summed = [func.sum(_t[name]) for name in names]
+        columns = [_t[one] for one in groups]
+        summed = [func.sum(_t[name]).label(name) for name in names]
         query = select(number, *columns, *summed).where(part.condition).group_by(number, *columns)
         if not self._all_aggregated:
             query = query.where(_t.workload_uid.not_in(self._not_aggregated))
@@ -220,22 +220,30 @@ class AggregatedUsage:
             query = query.where(_t.project.in_(self._projects))
         if first is not None:
             query = query.where(_t[groups[0]].in_(first))
+        if by == "department":
+            query = self._by_department(query, names)
         for of_part, *rest in self._connection.execute(query).all():
             key = dict(zip(groups, rest, strict=False))
             yield of_part, key, [int(one) for one in rest[len(groups) :]]
 
-    def _departments_column(self) -> list[ColumnElement[Any]]:
-        """The project, or where there are few departments a project that stands for its own one."""
+    def _by_department(self, by_project: Select[Any], names: Sequence[str]) -> Select[Any]:
+        """Sums by a project that stands for its department, where there are few departments.
+
+        Made of the sums by project, since every department is one more condition: asked of each sum
+        they cost little, asked of each row as much as reading it.
+        """
         members: dict[str, list[str]] = {}
         for project in sorted(self._departments):
             members.setdefault(self._departments[project], []).append(project)
         members.pop("", None)
         if len(members) > MOST_DEPARTMENTS:
-            return [_t.project]
-        if not members:
-            return [literal("").label("stands_for")]
-        whens = [(_t.project.in_(some), literal(some[0])) for some in members.values()]
-        return [case(*whens, else_=literal("")).label("stands_for")]
+            return by_project
+        found = by_project.subquery()
+        whens = [(found.c.project.in_(some), literal(some[0])) for some in members.values()]
+        nobody = literal("")
+        column = (case(*whens, else_=nobody) if whens else nobody).label("stands_for")
+        summed = [func.sum(found.c[name]) for name in names]
+        return select(found.c.part, column, *summed).group_by(found.c.part, column)
 
     def elsewhere(self) -> Select[Any]:
         """The uids of workloads whose spans have to be read one by one."""
