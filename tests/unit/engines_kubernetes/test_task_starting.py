@@ -190,7 +190,9 @@ class Holding:
         yield held
         self.left = held
 
-    async def take(self, node: str, gpu: HeldGpu, profile: str, slots: int) -> str:
+    async def take(
+        self, node: str, gpu: HeldGpu, profile: str, slots: int, _pod: Meta | None = None
+    ) -> str:
         self.asked.append((node, gpu.uuid, profile, slots))
         if self.refusal:
             raise NotOnThisNode(self.refusal)
