@@ -8,8 +8,9 @@ import pytest
 from prometheus_client import generate_latest
 
 from carrel_scheduler.core.decide import ACTIONS
+from carrel_scheduler.workloads.reconcile.deciding import Inbox
 from carrel_scheduler.workloads.reconcile.metrics import LABELS, ReconcilerMetrics
-from carrel_scheduler.workloads.state.events import Inbox, Wake
+from carrel_scheduler.workloads.state.events import Wake
 from unit.workloads.desk import Desk
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"

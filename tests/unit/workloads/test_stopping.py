@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from carrel_scheduler.workloads.controllers.manager import _Queue
-from carrel_scheduler.workloads.state.events import Inbox, Wake
+from carrel_scheduler.workloads.reconcile.deciding import Inbox
+from carrel_scheduler.workloads.state.events import Wake
 
 
 async def stopped(waits: Awaitable[object], news: Callable[[], None]) -> bool:

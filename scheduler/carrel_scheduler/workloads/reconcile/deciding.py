@@ -10,9 +10,12 @@ Times are the wall clock's, so that they mean something after a restart. When th
 everything that waits for a time moves with it: it would otherwise wait as much longer.
 """
 
+import asyncio
 import heapq
 import logging
 import math
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -24,6 +27,7 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.lifecycle.outcomes import loss_pause_seconds, pause_seconds
 from carrel_scheduler.workloads.state.cache import CachedWorkload
+from carrel_scheduler.workloads.state.events import LoopEvent
 
 PAUSES: Final = Pauses(0.5, 60.0)
 MOST_SUSPECTS: Final = 100
@@ -200,6 +204,55 @@ REST: Final = 3.0
 LONGEST_SECONDS: Final = 1.0
 RESYNC_SECONDS: Final = 15.0
 TOLERATED_SECONDS: Final = 1.0
+
+
+class Inbox:
+    """The events that wait, in the order of their arrival; used in the event loop only.
+
+    Tens of messages may belong to one workload, so it is bare.
+    """
+
+    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
+        self._timer, self._since = timer, 0.0
+        self._messages: deque[LoopEvent] = deque()
+        self._bell: asyncio.Event = asyncio.Event()
+
+    def put(self, message: LoopEvent) -> None:
+        """Add an event and wake the reconciler."""
+        if not self._messages:
+            self._since = self._timer()
+        self._messages.append(message)
+        self._bell.set()
+
+    def take(self) -> LoopEvent:
+        """Remove and return the oldest event; fails when there is none."""
+        return self._messages.popleft()
+
+    def __len__(self) -> int:
+        """How many events wait."""
+        return len(self._messages)
+
+    @property
+    def age_seconds(self) -> float:
+        """How long events have been waiting; 0 when none does."""
+        return self._timer() - self._since if self._messages else 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._messages
+
+    async def wait(self, seconds: float | None) -> None:
+        """Return once there is an event, or after the timeout in seconds."""
+        self._bell.clear()
+        if self._messages:
+            return
+        try:
+            # Not wait_for: it forgets a cancellation that comes together with a message.
+            async with asyncio.timeout(seconds):
+                await self._bell.wait()
+        except TimeoutError:
+            return
 
 
 class Timers:

@@ -58,7 +58,6 @@ from carrel_scheduler.workloads.state import reasons
 from carrel_scheduler.workloads.state.cache import CLAIM_SECONDS, CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.state.events import (
     Claimed,
-    Inbox,
     LoopEvent,
     StatusChanged,
     Stream,
@@ -113,7 +112,7 @@ class Reconciler:
         self.epoch = self._number = 0
         self._failures = self._in_a_row = 0
         self._borrowing: int | None = None
-        self._inbox = Inbox()
+        self._inbox = deciding.Inbox()
         self.metrics = ReconcilerMetrics(
             inbox_length=self._inbox.__len__, inbox_age=lambda: self._inbox.age_seconds
         )
@@ -282,7 +281,7 @@ class Reconciler:
         """Publish a workload's present state to the event stream."""
         if workload.spec.owner:
             self.composites.changed(workload, deleted=kind == "deleted")
-        if not self.stream.has_listeners:
+        if not self.stream.listeners:
             return
         now = msgspec.structs.replace(workload, status=msgspec.structs.replace(workload.status))
         version = workload.meta.resource_version

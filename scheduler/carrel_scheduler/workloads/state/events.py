@@ -1,13 +1,10 @@
-"""Events of the reconciler, the inbox in which they wait, and the stream of live events.
+"""Events that the reconciler handles, and the stream of live events that it sends.
 
-The inbox keeps the order of arrival. Every listener of the stream has a bounded queue; a slow one
-loses its stream.
+Every listener of the stream has a bounded queue; a slow one loses its stream.
 """
 
 import asyncio
-import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
@@ -191,52 +188,6 @@ LoopEvent = (
 )
 
 
-class Inbox:
-    """Used in the event loop only. Tens of messages may belong to one workload, so it is bare."""
-
-    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
-        self._timer, self._since = timer, 0.0
-        self._messages: deque[LoopEvent] = deque()
-        self._bell: asyncio.Event = asyncio.Event()
-
-    def put(self, message: LoopEvent) -> None:
-        """Add an event and wake the reconciler."""
-        if not self._messages:
-            self._since = self._timer()
-        self._messages.append(message)
-        self._bell.set()
-
-    def take(self) -> LoopEvent:
-        """Remove and return the oldest event; fails when there is none."""
-        return self._messages.popleft()
-
-    def __len__(self) -> int:
-        """How many events wait."""
-        return len(self._messages)
-
-    @property
-    def age_seconds(self) -> float:
-        """How long events have been waiting; 0 when none does."""
-        return self._timer() - self._since if self._messages else 0.0
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing waits."""
-        return not self._messages
-
-    async def wait(self, seconds: float | None) -> None:
-        """Return once there is an event, or after the timeout in seconds."""
-        self._bell.clear()
-        if self._messages:
-            return
-        try:
-            # Not wait_for: it forgets a cancellation that comes together with a message.
-            async with asyncio.timeout(seconds):
-                await self._bell.wait()
-        except TimeoutError:
-            return
-
-
 MOST_WAITING = 2_000
 
 
@@ -270,32 +221,31 @@ class Listener:
 
 
 class Stream:
-    """All listeners."""
+    """All listeners.
+
+    Attributes:
+        listeners: who gets its events now.
+    """
 
     def __init__(self) -> None:
-        self._listeners: set[Listener] = set()
+        self.listeners: set[Listener] = set()
 
     def subscribe(self) -> Listener:
         """A new listener, from now on."""
         listener = Listener(self)
-        self._listeners.add(listener)
+        self.listeners.add(listener)
         return listener
 
     def remove(self, listener: Listener) -> None:
         """Forget a listener."""
-        self._listeners.discard(listener)
-
-    @property
-    def has_listeners(self) -> bool:
-        """Whether there are any listeners."""
-        return bool(self._listeners)
+        self.listeners.discard(listener)
 
     def publish(self, event: LiveEvent) -> None:
         """Send an event to all listeners."""
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             listener.offer(event)
 
     def close(self) -> None:
         """End every stream."""
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             listener.close()
