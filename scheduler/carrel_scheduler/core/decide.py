@@ -17,8 +17,13 @@ from carrel_scheduler.core.actions.reservations import replace_reserved, reserve
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE, consolidate_for_entitled
+from carrel_scheduler.core.preemption.consolidate import (
+    CONSOLIDATE,
+    asks_again,
+    consolidate_for_entitled,
+)
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
+from carrel_scheduler.core.preemption.preemptors import combines
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 
 Action = Callable[[Cycle], None]
@@ -47,16 +52,21 @@ def _evicts(cycle: Cycle) -> bool:
     return cycle.asks and cycle.has_victims
 
 
+def _moves(cycle: Cycle) -> bool:
+    """Whether somebody may be moved for those who ask."""
+    return cycle.settings.consolidate and _evicts(cycle)
+
+
 ACTIONS: Sequence[NeededAction] = (
     NeededAction(lambda cycle: cycle.state.reserved, start_reserved),
     NeededAction(lambda cycle: cycle.asks, allocate),
     NeededAction(lambda cycle: cycle.state.reserved, replace_reserved),
-    NeededAction(_evicts, consolidate_for_entitled),
+    NeededAction(_moves, consolidate_for_entitled),
     NeededAction(_evicts, RECLAIM.run),
-    NeededAction(_evicts, RECLAIM_IN_GROUP.run),
+    NeededAction(lambda cycle: cycle.group_quotas and _evicts(cycle), RECLAIM_IN_GROUP.run),
     NeededAction(_evicts, PREEMPT.run),
-    NeededAction(_evicts, PREEMPT_AND_RECLAIM.run),
-    NeededAction(_evicts, CONSOLIDATE.run),
+    NeededAction(lambda cycle: _evicts(cycle) and combines(cycle), PREEMPT_AND_RECLAIM.run),
+    NeededAction(lambda cycle: _moves(cycle) and asks_again(cycle), CONSOLIDATE.run),
     NeededAction(lambda cycle: cycle.state.stale, evict_stale),
     NeededAction(lambda cycle: cycle.state.nodes.draining, drain),
     NeededAction(lambda cycle: cycle.asks and len(cycle.late), reserve),

@@ -14,10 +14,11 @@ from typing import NamedTuple
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause, Kind, ManyEvicted, ManyReserved, Move
 from carrel_scheduler.core.events import Devices, Place
-from carrel_scheduler.core.explaining.explain import eviction_reason
 from carrel_scheduler.core.explaining.explanations import Reasons, service_order
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
+from carrel_scheduler.core.queues.usage import RESOURCE_NAMES
+from carrel_scheduler.core.reasons import Reason, ReasonClass
 from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.core.work.tasks import devices_of
 
@@ -177,7 +178,7 @@ class Plan:
     def _reason(self, cause: Cause) -> Reason:
         reason = self._reasons_given.get(id(cause))
         if reason is None:
-            reason = self._reasons_given[id(cause)] = eviction_reason(self._cycle, cause)
+            reason = self._reasons_given[id(cause)] = _reason_of(self._cycle, cause)
         return reason
 
     @cached_property
@@ -244,3 +245,29 @@ class Plan:
                 place = started.get(move.job.spec.uid, {}).pop(move.index, None)
                 if place is not None:
                     yield move.job, move.index, place
+
+
+def _reason_of(cycle: Cycle, cause: Cause) -> Reason:
+    """The reason behind a cause.
+
+    ``bound`` is the quota of the preemptor's queue when it stays within it, 0 when it goes beyond;
+    ``detail`` the group of nodes that the quota is for, if it is for one.
+    """
+    preemptor = cause.preemptor
+    if preemptor is None:
+        return Reason(ReasonClass.EVICTED, cause.token, nodes=cause.nodes)
+    demand = preemptor.shape.first
+    asked = next((r for r in RESOURCES if demand[r]), 0)
+    quota = cycle.queue_usage.quota[preemptor.queue][asked]
+    within = cause.within_quota and quota < NO_BOUND
+    return Reason(
+        ReasonClass.EVICTED,
+        cause.token,
+        resource=RESOURCE_NAMES[asked],
+        requested=demand[asked],
+        bound=cause.bound if cause.group else quota if within else 0,
+        project=preemptor.spec.project,
+        workload=preemptor.spec.name,
+        workload_uid=preemptor.spec.uid,
+        detail=cause.group,
+    )

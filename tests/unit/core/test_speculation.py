@@ -10,7 +10,7 @@ from carrel_scheduler.core.errors import InvalidEvent, UnknownWorkload
 from carrel_scheduler.core.events import CapacityReserved, QueueSet, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption import node_prefilter
+from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.speculation import Change, forecast, if_ended, impact, remedies, what_if
@@ -103,10 +103,9 @@ def test_places_held_for_it_are_still_held_afterwards(state: State) -> None:
 
 def test_whose_turn_it_is_does_not_change_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a large cluster one claim is served in a cycle; who asks about another is told its own."""
-    monkeypatch.setattr(node_prefilter, "SMALL_CLUSTER", 0)
     monkeypatch.setattr(cycle, "SMALL_CLUSTER", 0)
-    monkeypatch.setattr(cycle, "SEARCH_BUDGET", 1)
-    monkeypatch.setattr(cycle, "PREEMPTOR_BUDGET", 1)
+    monkeypatch.setattr(preemptors, "SEARCH_BUDGET", 1)
+    monkeypatch.setattr(preemptors, "PREEMPTOR_BUDGET", 1)
     state = state_of(
         *(node("n", 4), queue("a", 0), queue("b", 2, created_at=1.0), queue("c", 2)),
         *(one for k in range(4) for one in running(training(f"r{k}", "a"), "n", k)),

@@ -17,7 +17,7 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.preemption.candidates import victims_of
 from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE_FOR_ENTITLED
-from carrel_scheduler.core.preemption.node_prefilter import likely_nodes, looks_at_all
+from carrel_scheduler.core.preemption.node_prefilter import likely_nodes
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 from carrel_scheduler.core.reasons import Token
@@ -151,7 +151,7 @@ def _replace(cycle: Cycle, job: Job) -> None:
     step = tuple(sorted(moves.reserved[job.spec.uid]))
     for index in step:
         moves.unreserve(job, index, fixed=fixed)
-    in_groups = (RECLAIM_IN_GROUP,) if RECLAIM_IN_GROUP.applies(cycle) else ()
+    in_groups = (RECLAIM_IN_GROUP,) if cycle.group_quotas else ()
     for rule in (CONSOLIDATE_FOR_ENTITLED, RECLAIM, *in_groups, PREEMPT, PREEMPT_AND_RECLAIM):
         if rule.attempt(cycle, job, step) is Answer.SERVED:
             return
@@ -201,7 +201,7 @@ def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     """
     moves, nodes = cycle.moves, None
     everybody = np.ones(len(cycle.queue_usage.used), np.bool_)
-    if job.shape.plain and not looks_at_all(cycle, len(step)):
+    if job.shape.plain and not cycle.looks_at_all(len(step)):
         nodes = likely_nodes(cycle, job.shape.cls, len(step), everybody)
     idle = cycle.free_capacity.idle.devices.sum(axis=0, dtype=np.int64)
     mark = moves.mark()

@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.cycle.group_quotas import GroupQuotas
 from carrel_scheduler.core.cycle.group_usage import GroupUsage
 from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move, Moves
 from carrel_scheduler.core.cycle.user_usage import UserUsage
@@ -37,22 +38,10 @@ from carrel_scheduler.core.work.jobs import Job, leaf_states, protected_members
 
 FEW_MOVES = 256
 SMALL = 60
-SEARCH_BUDGET = 6_000
-"""Tasks in the cluster times failed searches: so many of an action in one cycle.
-
-A search takes about a millisecond in the smallest cluster and a few in the largest, so the budget
-keeps a cycle of 100 nodes as short as one of 4,000; who is not reached has its turn in a later one.
-"""
-SERVED_BUDGET = 200_000
-"""The same for searches that succeed. It is larger, since each of them starts a workload."""
-PREEMPTOR_BUDGET = 150_000
-PREEMPTOR_FIXED = 30_000
-"""The same for preemptors of all actions together: what one costs grows from a fixed part.
-
-Not in a cluster of at most ``SMALL_CLUSTER`` tasks, and not for moves, which evict nobody for good.
-"""
 SMALL_CLUSTER = 2000
 """So many placed tasks are looked at as a whole."""
+MANY_TASKS = 32
+"""A step of more tasks is worth looking at everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +215,11 @@ class Cycle:
         fixed = demand if self.is_fixed(job) else NONE
         return self.queue_usage.over_limit(job.queue, demand, fixed)
 
+    @property
+    def group_quotas(self) -> GroupQuotas | None:
+        """What is guaranteed to queues in groups of nodes; ``None`` where nothing is."""
+        return None if self.group_usage is None else self.group_usage.quotas
+
     def limited_by_group(self, job: Job) -> bool:
         """Whether limits or quotas in node groups may close nodes to the job's queue."""
         usage = self.group_usage
@@ -314,6 +308,11 @@ class Cycle:
         return any(get(uid).spec.preemptible is not Preemptibility.NO for uid in new)
 
     @property
+    def several_priorities(self) -> bool:
+        """Whether work of several priorities in one queue may be evicted."""
+        return any(len(counts) > 1 for counts in self.state.tasks.victims.values())
+
+    @property
     def lowest(self) -> Counts:
         """(Q,) lowest priority of what may be stopped of a queue, or is to start there."""
         moves, known = self.moves, self._lowest
@@ -329,32 +328,13 @@ class Cycle:
         return found
 
     @property
-    def most_failed_searches(self) -> int:
-        """After so many failed searches an evicting action ends; the rest have a later turn."""
-        return max(1, min(self.settings.claims_per_cycle, SEARCH_BUDGET // self._tasks))
-
-    @property
-    def most_served(self) -> int:
-        """For so many workloads an evicting action frees capacity in one cycle."""
-        return max(1, SERVED_BUDGET // self._tasks)
-
-    @property
-    def most_preemptors(self) -> int:
-        """So many more preemptors an action may serve in this cycle, at least one."""
-        if self.state.tasks.count <= SMALL_CLUSTER:
-            return self.most_served
-        most = PREEMPTOR_BUDGET // (self._tasks + PREEMPTOR_FIXED)
-        return max(1, most - len(self.moves.preemptors()))
-
-    @property
-    def _tasks(self) -> int:
-        """How many are placed, or start in this cycle, at least one."""
-        return max(1, self.state.tasks.count + len(self.moves.started))
-
-    @property
     def is_small(self) -> bool:
         """Whether so few tasks may be stopped that all of them can be looked at."""
         return self.state.tasks.victims_in_all + len(self.moves.started) <= SMALL
+
+    def looks_at_all(self, tasks: int) -> bool:
+        """Whether a step of so many tasks is sought on all nodes."""
+        return tasks > MANY_TASKS or self.state.tasks.count <= SMALL_CLUSTER
 
     def evictable(self) -> list[Job]:
         """Jobs of which something may be stopped and that were left alone so far.

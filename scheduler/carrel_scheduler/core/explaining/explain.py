@@ -24,14 +24,12 @@ from carrel_scheduler.core.explaining.impossible import (
 )
 from carrel_scheduler.core.explaining.reclaimable import Reclaimable
 from carrel_scheduler.core.explaining.shortage import Question, Shortage
-from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, LimitViolation
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.cycle.cycle import Cycle
-    from carrel_scheduler.core.cycle.moves import Cause
 
 
 Key = tuple[int, tuple[int, ...]]
@@ -75,32 +73,6 @@ def gang_reason(cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> Reason | N
         project=spec.project,
         tasks=tasks,
         there=may,
-    )
-
-
-def eviction_reason(cycle: "Cycle", cause: "Cause") -> Reason:
-    """The reason behind a cause.
-
-    ``bound`` is the quota of the preemptor's queue when it stays within it, 0 when it goes beyond;
-    ``detail`` the group of nodes that the quota is for, if it is for one.
-    """
-    preemptor = cause.preemptor
-    if preemptor is None:
-        return Reason(ReasonClass.EVICTED, cause.token, nodes=cause.nodes)
-    demand = preemptor.shape.first
-    asked = next((r for r in RESOURCES if demand[r]), 0)
-    quota = cycle.queue_usage.quota[preemptor.queue][asked]
-    within = cause.within_quota and quota < NO_BOUND
-    return Reason(
-        ReasonClass.EVICTED,
-        cause.token,
-        resource=RESOURCE_NAMES[asked],
-        requested=demand[asked],
-        bound=cause.bound if cause.group else quota if within else 0,
-        project=preemptor.spec.project,
-        workload=preemptor.spec.name,
-        workload_uid=preemptor.spec.uid,
-        detail=cause.group,
     )
 
 

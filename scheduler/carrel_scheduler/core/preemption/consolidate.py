@@ -206,12 +206,10 @@ def consolidate_for_entitled(cycle: Cycle) -> None:
         )
 
 
-def _applies(cycle: Cycle) -> bool:
-    """Whether work may move, and this was not asked of everybody since the last move."""
+def asks_again(cycle: Cycle) -> bool:
+    """Whether this was not asked of everybody since the last move."""
     log, failed = cycle.moves.log, cycle.failed_searches.get(WHOLE_ACTION)
-    if failed is not None and failed.after == len(log) and (not log or log[-1] is failed.last):
-        return False
-    return cycle.settings.consolidate
+    return failed is None or failed.after != len(log) or (bool(log) and log[-1] is not failed.last)
 
 
 CONSOLIDATE = Rule(
@@ -219,9 +217,8 @@ CONSOLIDATE = Rule(
     preemptors.for_consolidate,
     _find,
     _refuses,
-    applies=_applies,
     most=lambda cycle, _: ATTEMPTS if cycle.is_small else 1,
-    served=lambda cycle: cycle.most_served,
+    served=preemptors.most_served,
 )
 CONSOLIDATE_FOR_ENTITLED = replace(CONSOLIDATE, refuses=_refuses_over_quota)
 """For those within their fair share."""

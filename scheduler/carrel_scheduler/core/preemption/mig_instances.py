@@ -39,7 +39,7 @@ def in_the_way(
     """
     classes, tasks = cycle.state.classes, cycle.state.tasks
     cls = job.shape.classes[step[0]]
-    if len(step) > 1 or not classes.on_nodes(cls) or not cycle.state.nodes.mig.any():
+    if len(step) > 1 or not classes.on_nodes(cls):
         return []
     rows = {
         row: other

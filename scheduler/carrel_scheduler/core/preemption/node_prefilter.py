@@ -8,15 +8,13 @@ means not found, never impossible. Small clusters are looked at as a whole.
 
 import numpy as np
 
-from carrel_scheduler.core.cycle.cycle import SMALL_CLUSTER, Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import CPU, MEMORY, Bools, Counts, Milli
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.work.jobs import Job
 
 NODES = 12
 NODES_PER_TASK = 4
-MANY_TASKS = 32
-"""A step of more tasks is worth looking at everybody."""
 LACK_BITS = 24
 
 
@@ -39,11 +37,6 @@ def promising(
     slots = np.unique(tasks.job.take(rows).compress(found))
     jobs = [cycle.state.jobs.at(slot) for slot in slots.tolist()]
     return [other for other in jobs if other is not job and not cycle.answered(other)]
-
-
-def looks_at_all(cycle: Cycle, tasks: int) -> bool:
-    """Whether a step of so many tasks is sought on all nodes."""
-    return tasks > MANY_TASKS or cycle.state.tasks.count <= SMALL_CLUSTER
 
 
 def in_reach(cycle: Cycle, cls: int, giving: Bools) -> bool:

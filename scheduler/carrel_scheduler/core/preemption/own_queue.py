@@ -54,7 +54,7 @@ class OwnQueue:
         self._found: list[EvictionUnit] = []
         self._further: Iterator[EvictionUnit] | None = None
         self._before, self._given = cycle.queue_usage.copy(), cycle.given
-        self._kept = PriorityGuarantees(cycle)
+        self._kept = PriorityGuarantees(cycle) if cycle.several_priorities else None
         self._known: dict[Triple, tuple[ReclaimRequest, Budgets | None]] = {}
         self._budgets: dict[tuple[object, ...], Budgets] = {}
 

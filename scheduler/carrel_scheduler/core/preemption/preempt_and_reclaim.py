@@ -152,7 +152,7 @@ def _one_by_one(
             return victim.started + least > cycle.now
         return is_protected(cycle, job, victim)
 
-    protection = GroupGuarantees.of(cycle, job.queue)
+    protection = GroupGuarantees.of(cycle, job.queue) if cycle.group_quotas else None
 
     def may_go(unit: EvictionUnit) -> bool:
         return unit.job.queue == job.queue or (
@@ -194,7 +194,7 @@ def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offe
     )
     if found.table is None:
         return found
-    protection = GroupGuarantees.of(cycle, job.queue)
+    protection = GroupGuarantees.of(cycle, job.queue) if cycle.group_quotas else None
     return vectorised.Offer(vectorised.beyond(found.table, budgets, protection), budgets)
 
 
@@ -218,7 +218,6 @@ PREEMPT_AND_RECLAIM = Rule(
     preemptors.for_combine,
     _find,
     not_delayed_reclaim,
-    applies=preemptors.combines,
     singles=_growing,
-    most=lambda cycle, rows: max(cycle.most_failed_searches, rows),
+    most=lambda cycle, rows: max(preemptors.most_failed_searches(cycle), rows),
 )

@@ -20,7 +20,6 @@ from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.cycle.starvation import held_back
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.group_quotas import with_headroom
-from carrel_scheduler.core.preemption.node_prefilter import looks_at_all
 from carrel_scheduler.core.work.jobs import Job
 
 LOOKS = 24
@@ -29,6 +28,20 @@ FEW = 2
 """So many rows are offered where victims of both rules are sought, unless there are few victims."""
 COMBINING = 4
 """In one of so many cycles both rules are tried together, where there is much to look at."""
+SEARCH_BUDGET = 6_000
+"""Tasks in the cluster times failed searches: so many of an action in one cycle.
+
+A search takes about a millisecond in the smallest cluster and a few in the largest, so the budget
+keeps a cycle of 100 nodes as short as one of 4,000; who is not reached has its turn in a later one.
+"""
+SERVED_BUDGET = 200_000
+"""The same for searches that succeed. It is larger, since each of them starts a workload."""
+PREEMPTOR_BUDGET = 150_000
+PREEMPTOR_FIXED = 30_000
+"""The same for preemptors of all actions together: what one costs grows from a fixed part.
+
+Not in a cluster that is looked at as a whole, and not for moves, which evict nobody for good.
+"""
 TURN = 7919
 """A prime, so that the turns of one cycle and the next begin far apart."""
 
@@ -113,12 +126,12 @@ def combines(cycle: Cycle) -> bool:
     Free capacity changes there all the time, and few of many searches find victims.
     """
     turn = cycle.state.version + int(cycle.now)
-    return looks_at_all(cycle, 1) or cycle.asked is not None or turn % COMBINING == 0
+    return cycle.looks_at_all(1) or cycle.asked is not None or turn % COMBINING == 0
 
 
 def _whose_turn(cycle: Cycle) -> Job | None:
     """The workload that a question is about, where not all can be looked at; ``None``: all are."""
-    return None if looks_at_all(cycle, 1) else cycle.asked
+    return None if cycle.looks_at_all(1) else cycle.asked
 
 
 def _looked_at(cycle: Cycle) -> Counts:
@@ -149,7 +162,7 @@ def _in_turns(cycle: Cycle, rows: Counts, first: Bools, most: int | None = None)
     """The rows of this cycle: half of the places go to the most entitled, the rest in turns."""
     waiting = cycle.state.waiting
     if most is None:
-        most = max(LOOKS, 2 * cycle.most_failed_searches)
+        most = max(LOOKS, 2 * most_failed_searches(cycle))
     if len(rows) > most:
         priority, width = waiting.priority.take(rows), len(waiting.rows)
         below = int(priority.max()) - priority
@@ -159,6 +172,29 @@ def _in_turns(cycle: Cycle, rows: Counts, first: Bools, most: int | None = None)
         begin = (cycle.state.version + int(cycle.now)) * TURN % len(rest)
         rows = np.concatenate([head, np.roll(rest, -begin)[: most - most // 2]])
     return rows
+
+
+def most_failed_searches(cycle: Cycle) -> int:
+    """After so many failed searches an evicting action ends; the rest have a later turn."""
+    return max(1, min(cycle.settings.claims_per_cycle, SEARCH_BUDGET // _tasks(cycle)))
+
+
+def most_served(cycle: Cycle) -> int:
+    """For so many workloads an evicting action frees capacity in one cycle."""
+    return max(1, SERVED_BUDGET // _tasks(cycle))
+
+
+def most_preemptors(cycle: Cycle) -> int:
+    """So many more preemptors an action may serve in this cycle, at least one."""
+    if cycle.looks_at_all(1):
+        return most_served(cycle)
+    most = PREEMPTOR_BUDGET // (_tasks(cycle) + PREEMPTOR_FIXED)
+    return max(1, most - len(cycle.moves.preemptors()))
+
+
+def _tasks(cycle: Cycle) -> int:
+    """How many are placed, or start in this cycle, at least one."""
+    return max(1, cycle.state.tasks.count + len(cycle.moves.started))
 
 
 Step = tuple[int, ...]
@@ -183,7 +219,6 @@ class Rule:
         rows: numbers of the waiting rows that may ask.
         find: frees capacity for a step of a job; leaves no trace where it finds none.
         refuses: the answer to who may not ask now; ``None``: it may.
-        applies: whether the action runs in this cycle.
         singles: jobs that stand in no row and may ask.
         most: after so many failed offers the action ends, given the number of rows.
         served: and after so many that were served.
@@ -193,15 +228,12 @@ class Rule:
     rows: Callable[[Cycle], Counts]
     find: Find
     refuses: Callable[[Cycle, Job, Step], Answer | None] = not_delayed
-    applies: Callable[[Cycle], bool] = lambda _: True
     singles: Callable[[Cycle], list[Job]] = singles
-    most: Callable[[Cycle, int], int] = lambda cycle, _: cycle.most_failed_searches
-    served: Callable[[Cycle], int] = lambda cycle: cycle.most_preemptors
+    most: Callable[[Cycle, int], int] = lambda cycle, _: most_failed_searches(cycle)
+    served: Callable[[Cycle], int] = most_preemptors
 
     def run(self, cycle: Cycle) -> None:
         """Free capacity for the preemptors, in the order of service."""
-        if not self.applies(cycle):
-            return
         rows, singles = self.rows(cycle), self.singles(cycle)
         if not (len(rows) or singles):
             return

@@ -29,7 +29,7 @@ from carrel_scheduler.core.preemption.legality import (
     is_protected,
     preempt_protects_s,
 )
-from carrel_scheduler.core.preemption.node_prefilter import in_reach, looks_at_all, promising
+from carrel_scheduler.core.preemption.node_prefilter import in_reach, promising
 from carrel_scheduler.core.preemption.preemptors import Rule, Step, not_delayed_reclaim
 from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees
 from carrel_scheduler.core.preemption.search.model import GangRequest
@@ -54,16 +54,16 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
         demand if cycle.is_fixed(job) else NONE,
         saturation_milli=cycle.settings.saturation_milli,
         given=cycle.given,
-        priorities=PriorityGuarantees(cycle),
+        priorities=PriorityGuarantees(cycle) if cycle.several_priorities else None,
     )
     if not reclaim.may:
         return Answer.PLAINLY_NO
-    guarantees = GroupGuarantees.of(cycle, job.queue)
+    guarantees = GroupGuarantees.of(cycle, job.queue) if cycle.group_quotas else None
     others = np.arange(len(queue_usage.used)) != job.queue
     within = queue_usage.within(queue_usage.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
     request = vectorised.request_of(cycle, job, step)
-    large = request is not None and not looks_at_all(cycle, request.tasks)
+    large = request is not None and not cycle.looks_at_all(request.tasks)
     if large and not in_reach(cycle, job.shape.cls, cycle.over_quota_queues):
         return Answer.PLAINLY_NO
 
@@ -211,11 +211,7 @@ def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
 
 RECLAIM = Rule("reclaim", preemptors.for_reclaim, _find_reclaim, not_delayed_reclaim)
 RECLAIM_IN_GROUP = Rule(
-    "reclaim_in_group",
-    preemptors.for_reclaim_in_group,
-    _find_in_groups,
-    not_delayed_reclaim,
-    applies=lambda cycle: cycle.group_usage is not None and cycle.group_usage.quotas is not None,
+    "reclaim_in_group", preemptors.for_reclaim_in_group, _find_in_groups, not_delayed_reclaim
 )
 """By quotas in groups of nodes."""
 PREEMPT = Rule("preempt", preemptors.for_preempt, _find_preempt)

@@ -7,6 +7,7 @@ there and are moved rather than stopped. Nothing has changed when there is no an
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -202,7 +203,7 @@ class Search:
         if cycle.over_limit(job, unit.indices) is not None:
             return False
         unplaced = [i for i in unit.indices if job.shape.bound or not self._returns(job, i)]
-        with staying(cycle, job, unplaced):
+        with staying(cycle, job, unplaced) if cycle.group_quotas else nullcontext():
             if not unplaced or place(cycle, job, unplaced, soon=True):
                 return True
         cycle.moves.rollback(mark)
@@ -240,9 +241,11 @@ def evict_in_order(
         covers: whether all of it lies beyond what its queue keeps, see ``OrderedVictims``.
         instance_legal: whether a job with one MIG instance may be evicted by itself.
     """
-    instances = in_the_way(search.cycle, search.preemptor, search.step, victims, instance_legal)
+    cycle, instances = search.cycle, list[Job]()
+    if cycle.state.nodes.mig.any():
+        instances = in_the_way(cycle, search.preemptor, search.step, victims, instance_legal)
     for some in (instances, victims):
-        ordered = OrderedVictims(search.cycle, some, protected)
+        ordered = OrderedVictims(cycle, some, protected)
         if some and search.run(ordered.units(legal, covers)):
             return True
     return False

@@ -19,13 +19,14 @@ from carrel_scheduler.core.preemption.legality import Budgets, ReclaimRequest, r
 from carrel_scheduler.core.preemption.node_prefilter import (
     enough_in_all,
     likely_nodes,
-    looks_at_all,
 )
-from carrel_scheduler.core.preemption.search.layout import lay_out, refused_by_sums, unit_budgets
 from carrel_scheduler.core.preemption.search.model import (
     Cleared,
     GangRequest,
     SearchLimitReached,
+    lay_out,
+    refused_by_sums,
+    unit_budgets,
 )
 from carrel_scheduler.core.preemption.search.search import search
 from carrel_scheduler.core.preemption.victim_order import costed
@@ -251,7 +252,7 @@ def from_group(cycle: Cycle, job: Job, request: GangRequest, claim: GroupClaim) 
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     giving[job.queue] = False
     nodes = np.flatnonzero(claim.nodes)
-    if not looks_at_all(cycle, request.tasks):
+    if not cycle.looks_at_all(request.tasks):
         nodes = likely_nodes(cycle, job.shape.cls, request.tasks, giving, claim.nodes)
     if not len(nodes):
         return Offer(None, budgets)
@@ -277,7 +278,7 @@ def offer(
     ``near`` (Q,): by what these could give nodes are chosen, where not by what ``giving`` could.
     """
     nodes = None
-    if not looks_at_all(cycle, request.tasks):
+    if not cycle.looks_at_all(request.tasks):
         nodes = likely_nodes(cycle, job.shape.cls, request.tasks, giving if near is None else near)
         if not len(nodes):
             return Offer(None, budgets)

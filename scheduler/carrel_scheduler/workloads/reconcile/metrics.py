@@ -21,7 +21,7 @@ from carrel_scheduler.core.actions.reservations import replace_reserved, reserve
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import ACTIONS, Action
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE, CONSOLIDATE_FOR_ENTITLED
+from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE, consolidate_for_entitled
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM, RECLAIM_IN_GROUP
 
@@ -31,7 +31,7 @@ LABELS: Final[Mapping[Action, str]] = {
     start_reserved: "reserved",
     allocate: "allocate",
     replace_reserved: "reserved_elsewhere",
-    CONSOLIDATE_FOR_ENTITLED.run: "consolidate_deserved",
+    consolidate_for_entitled: "consolidate_deserved",
     RECLAIM.run: "reclaim",
     RECLAIM_IN_GROUP.run: "reclaim_in_group",
     PREEMPT.run: "preempt",

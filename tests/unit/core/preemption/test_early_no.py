@@ -9,8 +9,12 @@ from benchmarks.decision_cases import reclaim as reclaiming
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import vectorised
-from carrel_scheduler.core.preemption.search.layout import lay_out, refused_by_sums, unit_budgets
-from carrel_scheduler.core.preemption.search.model import fitting
+from carrel_scheduler.core.preemption.search.model import (
+    fitting,
+    lay_out,
+    refused_by_sums,
+    unit_budgets,
+)
 from unit.core.preemption.search.situations import random_situation
 
 NODES = 100

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from carrel_scheduler.core.cycle import cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Ended
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption import node_prefilter
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import NodeConstraint
 from carrel_scheduler.core.settings import DEFAULTS, Settings
@@ -289,7 +289,7 @@ def test_who_holds_places_and_waits_for_others_to_end_is_tried_again() -> None:
 
 
 def test_a_large_cluster_tries_it_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_prefilter, "SMALL_CLUSTER", 0)
+    monkeypatch.setattr(cycle, "SMALL_CLUSTER", 0)
     state = state_of(*two_and_two(), urgent())
     served = [bool(decide(state, NOW + second).evictions) for second in range(8)]
     assert served[:4] == served[4:]

@@ -1,5 +1,5 @@
 """The search for victims over arrays, for identical tasks; it knows neither jobs nor the cycle.
 
-``layout.lay_out`` puts candidates on their nodes and refuses what is impossible by sums;
+``model.lay_out`` puts candidates on their nodes and refuses what is impossible by sums;
 ``search.search`` finds the victims. Unlike tasks are left to ``preemption.sequential``.
 """

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.legality import Budgets, legal_losses, may_lose
-from carrel_scheduler.core.preemption.search.model import Bools, Ints
 
 RESOURCES: Final = 3
 
@@ -30,7 +30,9 @@ class UnitBudgets:
 
     __slots__ = ("_caps", "alike", "amounts", "budgets", "live", "queue", "relevant", "tree")
 
-    def __init__(self, budgets: Budgets, queue: Ints, amounts: tuple[Ints, Ints, Ints]) -> None:
+    def __init__(
+        self, budgets: Budgets, queue: Counts, amounts: tuple[Counts, Counts, Counts]
+    ) -> None:
         self.budgets, self.queue, self.amounts = budgets, queue, amounts
         self.tree = budgets.tree
         self.alike = [
@@ -57,7 +59,7 @@ class UnitBudgets:
         if (live != self.live).any():
             self.live, self._caps = live, None
 
-    def held(self, units: Ints | None, resource: int) -> tuple[Ints, Ints]:
+    def held(self, units: Counts | None, resource: int) -> tuple[Counts, Counts]:
         """Sums and largest unit per queue, (Q,) each, of ``units`` (``None``: all live ones)."""
         if units is None and self.live.all():
             queue, amount = self.queue, self.amounts[resource]
@@ -73,7 +75,7 @@ class UnitBudgets:
             np.maximum.at(largest, queue, amount)
         return self.tree.sums(sums), self.tree.largest(largest)
 
-    def legal(self, units: Ints) -> bool:
+    def legal(self, units: Counts) -> bool:
         """Whether the units may all go, by the exact rule; they must be live and all different."""
         excess = self.budgets.excess[:, self.relevant]
         held = [self.held(units, resource) for resource in self.relevant]
@@ -82,7 +84,7 @@ class UnitBudgets:
         sums, largest = (np.stack(columns, axis=1) for columns in zip(*held, strict=True))
         return bool(legal_losses(excess, sums, largest).all())
 
-    def steps(self, sums: Ints, largest: Ints, resource: int) -> Ints:
+    def steps(self, sums: Counts, largest: Counts, resource: int) -> Counts:
         """(Q,) a divisor of the amounts of every live unit of a queue or of one below it."""
         amount, live = self.amounts[resource], self.live
         if self.alike[resource]:
@@ -130,10 +132,10 @@ class Caps:
             best[wider], self.cap[wider], self.resource[wider] = part[wider], cap[wider], r
             loss = np.maximum(loss, np.where(over, self._gpus(units, r, cap, gpu_total), 0))
         self.binds: Bools = ~free & held
-        self.most: Ints = np.where(free, gpu_total, np.minimum(loss, gpu_total))
+        self.most: Counts = np.where(free, gpu_total, np.minimum(loss, gpu_total))
 
     @staticmethod
-    def _gpus(units: UnitBudgets, resource: int, cap: Ints, total: Ints) -> Ints:
+    def _gpus(units: UnitBudgets, resource: int, cap: Counts, total: Counts) -> Counts:
         """(Q,) GPU thousandths that can go while ``cap`` of a resource goes; all, if unknown."""
         if resource == 0:
             return cap

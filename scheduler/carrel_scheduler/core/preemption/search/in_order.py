@@ -6,12 +6,12 @@ the request fits; the shortest such beginning is found by halving.
 
 import numpy as np
 
+from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.search.budgets import UnitBudgets
-from carrel_scheduler.core.preemption.search.layout import Layout
-from carrel_scheduler.core.preemption.search.model import Bools, GangRequest, Ints, fitting
+from carrel_scheduler.core.preemption.search.model import GangRequest, Layout, fitting
 
 
-def first_in_order(request: GangRequest, layout: Layout) -> Ints | None:
+def first_in_order(request: GangRequest, layout: Layout) -> Counts | None:
     """The fewest of the legal units in their order that suffice; ``None`` if all do not."""
     units = _legal_in_order(layout.budgets, layout.candidates.order)
     place = np.full(len(layout.candidates.cost), len(units), np.int64)
@@ -35,7 +35,7 @@ def first_in_order(request: GangRequest, layout: Layout) -> Ints | None:
     return units[:high]
 
 
-def _legal_in_order(budgets: UnitBudgets, order: Ints) -> Ints:
+def _legal_in_order(budgets: UnitBudgets, order: Counts) -> Counts:
     """Live units by ``order`` (U,), without those that come when their queue may lose no more."""
     units = _sorted_by(order)
     units = units[budgets.live.take(units)]
@@ -46,7 +46,7 @@ def _legal_in_order(budgets: UnitBudgets, order: Ints) -> Ints:
     return units
 
 
-def _sorted_by(order: Ints) -> Ints:
+def _sorted_by(order: Counts) -> Counts:
     """Indices in the order of ``order``, whose values are distinct."""
     count = len(order)
     if not count or int(order.min()) < 0 or int(order.max()) >= 4 * count:
@@ -56,7 +56,7 @@ def _sorted_by(order: Ints) -> Ints:
     return slots if len(slots) == count else slots[slots >= 0]
 
 
-def _while_over(budgets: UnitBudgets, units: Ints, guarded: Bools) -> Bools:
+def _while_over(budgets: UnitBudgets, units: Counts, guarded: Bools) -> Bools:
     """(len(units),) whether the sum before each unit is below the excess of its guarded queue."""
     index = np.where(guarded, np.arange(budgets.tree.size), -1)
     above = budgets.tree.parent

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carrel_scheduler.core.layers import LARGEST
-from carrel_scheduler.core.preemption.search.layout import Layout, cells
-from carrel_scheduler.core.preemption.search.model import Bools, GangRequest, Ints, fitting
+from carrel_scheduler.core.layers import LARGEST, Bools, Counts
+from carrel_scheduler.core.preemption.search.model import GangRequest, Layout, cells, fitting
 
 STEPS = 16
 """A node's list is cut into at most so many steps."""
@@ -34,40 +33,40 @@ class Places:
         forced: no node has a choice of victims, so what holds for items holds for all sets.
     """
 
-    node: Ints
-    gain: Ints
-    start: Ints
-    unit: Ints
-    cost: Ints
-    tie: Ints
+    node: Counts
+    gain: Counts
+    start: Counts
+    unit: Counts
+    cost: Counts
+    tie: Counts
     later: Bools
     forced: bool
     width: int = 0
     """Units of every item, where all have the same number, else 0."""
 
-    def sums(self, values: Ints) -> Ints:
+    def sums(self, values: Counts) -> Counts:
         """(I,) sums of a column of losses, (L,), over the units of every item."""
         if not len(values):
             return np.zeros(len(self.node), np.int64)
         if self.width:
             return np.asarray(np.add.reduceat(values, self.start[:-1]))
-        sums: Ints = np.add.reduceat(values, np.minimum(self.start[:-1], len(values) - 1))
+        sums: Counts = np.add.reduceat(values, np.minimum(self.start[:-1], len(values) - 1))
         sums[self.start[1:] == self.start[:-1]] = 0
         return sums
 
-    def units(self, chosen: Ints) -> Ints:
+    def units(self, chosen: Counts) -> Counts:
         """Units of the items ``chosen``, each once, ascending."""
         units = self.unit.take(self.losses(chosen))
         flags = np.zeros(int(units.max(initial=-1)) + 1, np.bool_)
         flags[units] = True
         return np.flatnonzero(flags)
 
-    def owners(self, chosen: Ints) -> Ints:
+    def owners(self, chosen: Counts) -> Counts:
         """For each of ``losses``, the place in ``chosen`` of the item that it belongs to."""
         count = self.width or self.start.take(chosen + 1) - self.start.take(chosen)
         return np.arange(len(chosen)).repeat(count)
 
-    def losses(self, chosen: Ints) -> Ints:
+    def losses(self, chosen: Counts) -> Counts:
         """Indices into ``unit`` of the items ``chosen``, item by item."""
         if self.width:
             return np.asarray(chosen[:, None] * self.width + np.arange(self.width)).ravel()
@@ -80,7 +79,7 @@ class Places:
         return np.asarray(np.arange(total) + np.repeat(begin - (ends - count), count))
 
 
-def least(key: Ints, tie: Ints, count: int) -> Ints:
+def least(key: Counts, tie: Counts, count: int) -> Counts:
     """Ascending indices of the ``count`` least keys, 0 < count <= len(key), by tie if equal."""
     last = np.partition(key, count - 1)[count - 1]
     chosen = key < last
@@ -92,7 +91,7 @@ def least(key: Ints, tie: Ints, count: int) -> Ints:
     return np.flatnonzero(chosen)
 
 
-def cheapest(key: Ints, items: Places, need: int) -> Ints | None:
+def cheapest(key: Counts, items: Places, need: int) -> Counts | None:
     """Places of least key that gain ``need`` places, ascending; ``None`` if all are too few."""
     if (items.gain == 1).all():
         return least(key, items.tie, need) if len(key) >= need else None
@@ -101,7 +100,7 @@ def cheapest(key: Ints, items: Places, need: int) -> Ints | None:
     return np.sort(order[: enough + 1]) if enough < len(order) else None
 
 
-def places_of(request: GangRequest, layout: Layout, fits: Ints, base: Ints) -> Places:
+def places_of(request: GangRequest, layout: Layout, fits: Counts, base: Counts) -> Places:
     """All items of a request.
 
     Args:
@@ -140,7 +139,9 @@ def places_of(request: GangRequest, layout: Layout, fits: Ints, base: Ints) -> P
     return items
 
 
-def _forced(request: GangRequest, layout: Layout, nodes: Ints, fits: Ints, rows: Ints) -> bool:
+def _forced(
+    request: GangRequest, layout: Layout, nodes: Counts, fits: Counts, rows: Counts
+) -> bool:
     """Whether every node has one place, and that needs every device that can be cleared."""
     if not request.width or request.size * 2 <= 1000 or (fits.take(nodes) > 1).any():
         return False
@@ -151,8 +152,8 @@ def _forced(request: GangRequest, layout: Layout, nodes: Ints, fits: Ints, rows:
 
 
 def _listed(
-    request: GangRequest, layout: Layout, nodes: Ints, rows: Ints, spots: Ints, unit: Ints,
-    fits: Ints, base: Ints,
+    request: GangRequest, layout: Layout, nodes: Counts, rows: Counts, spots: Counts, unit: Counts,
+    fits: Counts, base: Counts,
 ) -> Places:  # fmt: skip
     """Places on nodes with more than one choice."""
     at = np.repeat(np.arange(len(nodes)), np.diff(spots))
@@ -162,7 +163,9 @@ def _listed(
     return _join(nodes, at, unit, step, levels, layout.candidates.cost.take(unit))
 
 
-def _join(nodes: Ints, at: Ints, unit: Ints, step: Ints, levels: Ints, weight: Ints) -> Places:
+def _join(
+    nodes: Counts, at: Counts, unit: Counts, step: Counts, levels: Counts, weight: Counts
+) -> Places:
     """Make items of steps, joining a step with the one before where the cost per place falls."""
     steps, count = len(levels) - 1, len(nodes)
     gain = np.diff(levels, axis=0)
@@ -202,7 +205,7 @@ def _join(nodes: Ints, at: Ints, unit: Ints, step: Ints, levels: Ints, weight: I
     )
 
 
-def _before(group: Ints, amount: Ints) -> Ints:
+def _before(group: Counts, amount: Counts) -> Counts:
     """Running sums of ``amount`` before each entry within its group; groups lie together."""
     sums = np.cumsum(amount) - amount
     first = np.ones(len(group), np.bool_)
@@ -214,7 +217,13 @@ class _Filling:
     """The tasks of some nodes, the capacity there, and the step at which each task goes."""
 
     def __init__(
-        self, request: GangRequest, layout: Layout, nodes: Ints, rows: Ints, at: Ints, weight: Ints
+        self,
+        request: GangRequest,
+        layout: Layout,
+        nodes: Counts,
+        rows: Counts,
+        at: Counts,
+        weight: Counts,
     ) -> None:
         self.request, self.at, self.weight = request, at, weight
         candidates, free = layout.candidates, layout.free
@@ -225,7 +234,7 @@ class _Filling:
         self.share = candidates.share.take(rows)
         self.step = np.zeros(len(rows), np.int64)
 
-    def fill(self, base: Ints, want: Ints) -> tuple[Ints, Ints]:
+    def fill(self, base: Counts, want: Counts) -> tuple[Counts, Counts]:
         """Choose tasks for ever more places.
 
         Returns:
@@ -259,7 +268,7 @@ class _Filling:
         given = np.bincount(spot, weights=self.share[self.row[held]], minlength=size[0] * size[1])
         self.devices += given.astype(np.int64).reshape(size)
 
-    def _clear_devices(self, step: int, goal: Ints) -> None:
+    def _clear_devices(self, step: int, goal: Counts) -> None:
         request = self.request
         if not request.width:
             return
@@ -271,7 +280,7 @@ class _Filling:
             if not self._next_device(step, goal, slots, short):
                 return
 
-    def _next_device(self, step: int, goal: Ints, slots: Ints, short: Bools) -> bool:
+    def _next_device(self, step: int, goal: Counts, slots: Counts, short: Bools) -> bool:
         """On every node that is ``short`` clear one more slot on as many devices as are missing."""
         size, (width, nodes) = self.request.size, self.devices.shape
         held = np.flatnonzero((self.step[self.row] == 0) & short[self.at[self.row]])
@@ -308,7 +317,7 @@ class _Filling:
         self._go(gone, step)
         return True
 
-    def _cheapest(self, price: Ints, goal: Ints, slots: Ints, short: Bools) -> Bools:
+    def _cheapest(self, price: Counts, goal: Counts, slots: Counts, short: Bools) -> Bools:
         """(D, M) the cheapest devices of every node, as many as it lacks."""
         closed = LARGEST
         price = np.where((slots < goal) & short, price, closed)
@@ -316,7 +325,7 @@ class _Filling:
         rank = np.argsort(np.argsort(price, axis=0, kind="stable"), axis=0)
         return np.asarray((rank < missing) & (price < closed))
 
-    def _clear_host(self, step: int, goal: Ints) -> None:
+    def _clear_host(self, step: int, goal: Counts) -> None:
         needs = (self.request.cpu_milli, self.request.memory_mib)
         short = np.stack([goal * need for need in needs]) - self.host
         if not (short > 0).any():

@@ -12,9 +12,8 @@ unit once pays for all its nodes.
 
 import numpy as np
 
-from carrel_scheduler.core.layers import LARGEST
+from carrel_scheduler.core.layers import LARGEST, Bools, Counts
 from carrel_scheduler.core.preemption.search.budgets import UnitBudgets
-from carrel_scheduler.core.preemption.search.model import Bools, Ints
 from carrel_scheduler.core.preemption.search.places import Places, cheapest
 
 PRICED = 18
@@ -28,7 +27,7 @@ _ROUNDS = 8
 _BATCHES = 24
 
 
-def cheapest_legal(items: Places, need: int, budgets: UnitBudgets, order: Ints) -> Ints | None:
+def cheapest_legal(items: Places, need: int, budgets: UnitBudgets, order: Counts) -> Counts | None:
     """Items that gain ``need`` places and break no budget, ascending; ``None``: none found.
 
     ``order`` (U,) stands in for costs where all items cost the same.
@@ -68,7 +67,7 @@ class _Prices:
             sums = budgets.tree.sums(squares.astype(np.int64))
             self._weight[resource == r] = np.maximum(sums[resource == r], 1)
 
-    def charges(self) -> Ints:
+    def charges(self) -> Counts:
         """(I,) what the prices add to the cost of each item."""
         charge = np.zeros(len(self._queue), np.int64)
         for r, amount in self._amounts.items():
@@ -76,7 +75,7 @@ class _Prices:
             charge += self._budgets.tree.along_paths(mine).take(self._queue) * amount
         return self._items.sums(charge)
 
-    def follow(self, chosen: Ints, key: Ints, need: int) -> None:
+    def follow(self, chosen: Counts, key: Counts, need: int) -> None:
         """Move the prices along the violation of the caps by a choice.
 
         A price of 1 drives out about ``density`` times the squares of a queue's amounts, so the
@@ -94,7 +93,7 @@ class _Prices:
         self._price = np.clip(self._price + move, 0, _DEAREST)
 
 
-def _density(key: Ints, need: int) -> float:
+def _density(key: Counts, need: int) -> float:
     """Which part of the items changes sides when the keys around the last one move by 1."""
     width, last = max(len(key) // 16, 2), min(need, len(key) - 1)
     low, high = max(last - width, 0), min(last + width, len(key) - 1)
@@ -102,7 +101,7 @@ def _density(key: Ints, need: int) -> float:
     return (high - low) / len(key) / max(int(ends[1]) - int(ends[0]), 1) or 1.0
 
 
-def _amounts(queue: Ints, items: Places, budgets: UnitBudgets) -> Ints:
+def _amounts(queue: Counts, items: Places, budgets: UnitBudgets) -> Counts:
     """What each loss takes from its queue on a line, in the resource of that queue's cap.
 
     One number, (1,), where every loss takes the same.
@@ -132,7 +131,7 @@ class _Repair:
         index, caps = np.arange(budgets.tree.size), budgets.caps
         excess = np.where(caps.binds, budgets.budgets.excess[index, caps.resource], LARGEST)
         self.excess = np.append(LARGEST, excess)
-        self.lines: list[tuple[Ints, Ints]] = []
+        self.lines: list[tuple[Counts, Counts]] = []
         above = index
         while (above >= 0).any():
             guarded = (above >= 0) & caps.binds.take(above, mode="clip")
@@ -141,7 +140,7 @@ class _Repair:
                 self.lines.append((queue + 1, _amounts(queue, items, budgets)))
             above = np.where(above >= 0, budgets.tree.parent.take(above, mode="clip"), -1)
 
-    def take(self, key: Ints, need: int) -> Ints | None:
+    def take(self, key: Counts, need: int) -> Counts | None:
         """Items that gain ``need`` places, ascending; ``None`` if the repair ends before."""
         part = need + need // 4 + 64
         single = bool((self.items.gain == 1).all())
@@ -152,17 +151,17 @@ class _Repair:
         worth = key if single else key / self.items.gain
         return self._enough(np.lexsort((self.items.tie, worth)), need)
 
-    def _by_key(self, chosen: Ints, key: Ints) -> Ints:
+    def _by_key(self, chosen: Counts, key: Counts) -> Counts:
         return chosen[np.lexsort((self.items.tie.take(chosen), key.take(chosen)))]
 
-    def _enough(self, order: Ints, need: int) -> Ints | None:
+    def _enough(self, order: Counts, need: int) -> Counts | None:
         taken = self._rounds(order, [np.zeros(len(self.excess), np.int64) for _ in self.lines])
         chosen = order[taken]
         gained = np.cumsum(self.items.gain.take(chosen))
         enough = int(np.searchsorted(gained, need))
         return np.sort(chosen[: enough + 1]) if enough < len(chosen) else None
 
-    def _rounds(self, order: Ints, spent: list[Ints]) -> Bools:
+    def _rounds(self, order: Counts, spent: list[Counts]) -> Bools:
         """(len(order),) the items that the repair adds to what is ``spent``."""
         taken = np.zeros(len(order), np.bool_)
         open_ = np.arange(len(order))
@@ -186,7 +185,13 @@ class _Repair:
         return taken
 
     def _pass(
-        self, queue: Ints, amount: Ints, owner: Ints, spent: Ints, safe: Bools, refused: Bools
+        self,
+        queue: Counts,
+        amount: Counts,
+        owner: Counts,
+        spent: Counts,
+        safe: Bools,
+        refused: Bools,
     ) -> None:
         """Mark items that are not safe on one line, and those that it refuses for good."""
         over = spent + self._sums(queue, amount) > self.excess
@@ -214,25 +219,25 @@ class _Repair:
         if closed.any():
             refused[owner.compress(closed.repeat(length))] = True
 
-    def _sums(self, queue: Ints, amount: Ints) -> Ints:
+    def _sums(self, queue: Counts, amount: Counts) -> Counts:
         """The amounts that losses take from every queue."""
         size = len(self.excess)
         if len(amount) != len(queue):
             return np.bincount(queue, minlength=size) * amount
         return np.bincount(queue, weights=amount, minlength=size).astype(np.int64)
 
-    def _spend(self, losses: Ints, gone: Bools, spent: list[Ints]) -> None:
+    def _spend(self, losses: Counts, gone: Bools, spent: list[Counts]) -> None:
         losses = losses[gone]
         for line, (queues, amounts) in enumerate(self.lines):
             spent[line] += self._sums(queues.take(losses), _of(amounts, losses))
 
 
-def _of(amounts: Ints, losses: Ints) -> Ints:
+def _of(amounts: Counts, losses: Counts) -> Counts:
     """The amounts of some losses, in the form of ``_amounts``."""
     return amounts if len(amounts) == 1 else amounts.take(losses)
 
 
-def with_shared_units(items: Places, need: int, cost: Ints) -> Ints | None:
+def with_shared_units(items: Places, need: int, cost: Counts) -> Counts | None:
     """Items that gain ``need`` places, ascending, where units lie on several nodes.
 
     Two greedy choices are made: one charges a place all of a unit, ``cost`` (U,), one only the
@@ -245,7 +250,7 @@ def with_shared_units(items: Places, need: int, cost: Ints) -> Ints | None:
     return min(choices, key=lambda choice: int(cost.take(items.units(choice)).sum()))
 
 
-def _by_further_cost(items: Places, need: int, worth: Ints) -> Ints:
+def _by_further_cost(items: Places, need: int, worth: Counts) -> Counts:
     """Items in ascending order of their cost beyond the chosen ones, in batches."""
     chosen, worth = np.zeros(len(items.node), np.bool_), worth.copy()
     missing, batch = need, max(need // _BATCHES, 1)

@@ -8,13 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.preemption.legality import Budgets
-from carrel_scheduler.core.preemption.search.model import (
-    EligibleNodes,
-    FreeDevices,
-    GangRequest,
-    Ints,
-)
+from carrel_scheduler.core.preemption.search.model import EligibleNodes, FreeDevices, GangRequest
 from carrel_scheduler.core.queues.rules import NO_BOUND, Tree
 from unit.core.preemption.search.situations import Situation, victims_of
 
@@ -98,7 +94,9 @@ def large_situation(fill: FILL, claim: GangRequest, seed: int, keep: float) -> S
     return Situation(claim, ground, victims, budgets)
 
 
-def _partly_free(dice: np.random.Generator, rows: list[Row]) -> tuple[list[Row], FreeDevices, Ints]:
+def _partly_free(
+    dice: np.random.Generator, rows: list[Row]
+) -> tuple[list[Row], FreeDevices, Counts]:
     """Some of the tasks ended: the others with units numbered anew, free devices, free hosts."""
     kept: list[Row] = []
     numbers: dict[int, int] = {}

@@ -6,13 +6,14 @@ from itertools import combinations
 import numpy as np
 
 from carrel_scheduler.core.preemption.legality import Budgets
-from carrel_scheduler.core.preemption.search.layout import lay_out, unit_budgets
 from carrel_scheduler.core.preemption.search.model import (
     Answer,
     Candidates,
     EligibleNodes,
     GangRequest,
     fitting_one,
+    lay_out,
+    unit_budgets,
 )
 from carrel_scheduler.core.preemption.search.search import search
 from carrel_scheduler.core.queues.rules import NO_BOUND, Tree

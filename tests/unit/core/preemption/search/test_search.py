@@ -5,15 +5,17 @@ import pytest
 
 from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.search import repair
-from carrel_scheduler.core.preemption.search.layout import Layout, lay_out, unit_budgets
 from carrel_scheduler.core.preemption.search.model import (
     Cleared,
     EligibleNodes,
     GangRequest,
     Impossible,
+    Layout,
     SearchLimitReached,
     fitting,
     fitting_one,
+    lay_out,
+    unit_budgets,
 )
 from carrel_scheduler.core.preemption.search.search import search
 from carrel_scheduler.core.queues.rules import Tree
