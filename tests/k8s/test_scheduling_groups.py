@@ -97,6 +97,57 @@ async def test_a_group_keeps_to_one_value_of_its_topology(here: Site) -> None:
         assert places == {f"{here.name}-large"}
 
 
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+
+
+async def add_class(here: Site, word: str, **fields: Any) -> str:
+    """A class of Kubernetes with priority 80."""
+    name = f"{here.name}-{word}"
+    body = {"metadata": {"name": name}, "value": 80, **fields}
+    await here.client.create(PRIORITY_CLASSES, body)
+    return name
+
+
+async def drop_class(here: Site, name: str) -> None:
+    await here.client.delete(PRIORITY_CLASSES, name)
+
+
+@pytest.mark.parametrize(("mode", "left"), [("single", {"p0", "p1"}), ("all", set())])
+async def test_a_group_is_preempted_in_its_mode_of_disruption(
+    here: Site, mode: str, left: set[str]
+) -> None:
+    await make_pair(here, disruptionMode={mode: {}})
+    for name in ("p0", "p1", "p2"):
+        await here.add_pod("a", name, **OF_PAIR)
+    await here.until(lambda: len(here.of("a")) == 3, "the pods of the group")
+    async with running(here.scheduler()):
+        await here.until(lambda: len(here.bound("a")) == 3, "all three at work")
+        urgent = here.pod("urgent", gpus=2)
+        urgent["metadata"]["labels"] = {"carrel.dev/priority": "80"}
+        await here.client.create(PODS, urgent, here.namespace("a"))
+        await here.until(lambda: "urgent" in here.bound("a"), "the urgent pod")
+        assert here.bound("a").keys() - {"urgent"} == left
+
+
+async def test_the_class_of_a_group_is_its_priority(here: Site) -> None:
+    name = await add_class(here, "of-groups", preemptionPolicy="PreemptLowerPriority")
+    await make_pair(here, priorityClassName=name)
+    try:
+        async with running(here.scheduler()):
+            await here.add_pod("a", "low", gpus=4)
+            await here.until(lambda: "low" in here.bound("a"), "the first pod")
+            for word in ("p0", "p1"):
+                await here.add_pod("a", word, gpus=2, **OF_PAIR)
+            group = await here.client.get(GROUPS, "pair", here.namespace("a"))
+            assert group["spec"]["priority"] == 80
+            await here.until(lambda: len(here.bound("a")) == 2, "both pods of the group")
+            assert here.bound("a").keys() == {"p0", "p1"}
+    finally:
+        await drop_class(here, name)
+
+
 async def test_a_group_of_a_group_is_refused_with_its_field(here: Site) -> None:
     template = {"workloadName": "whole", "templateName": "part"}
     await make_pair(here, parentCompositePodGroupName="whole", workloadRef=template)
