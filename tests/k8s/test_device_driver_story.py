@@ -52,12 +52,17 @@ def driver(nodes_ground: Ground) -> Iterator[DeviceDriver]:
 def offering(driver: DeviceDriver, names: Sequence[str], *options: str) -> Iterator[None]:
     """The driver offers other devices meanwhile."""
     before = driver.names, driver.options
-    for names_, options_ in ((names, options), before):
-        driver.close()
-        driver.names, driver.options = names_, options_
-        driver.start()
-        if names_ is names:
-            yield
+    _begin_with(driver, names, options)
+    try:
+        yield
+    finally:
+        _begin_with(driver, *before)
+
+
+def _begin_with(driver: DeviceDriver, names: Sequence[str], options: Sequence[str]) -> None:
+    driver.close()
+    driver.names, driver.options = names, options
+    driver.start()
 
 
 @pytest.fixture
