@@ -24,7 +24,7 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.decoding import Lines
+from carrel_scheduler.kube.decoding import LineSplitter
 from carrel_scheduler.kube.resources import Resource
 
 _VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
@@ -43,7 +43,7 @@ async def record_events(
     client: KubeClient, resource: Resource, version: str, count: int
 ) -> list[bytes]:
     """So many events of a watch from a version on, as lines; bookmarks are left out."""
-    lines, events = Lines(), []
+    lines, events = LineSplitter(), []
     async for chunk in client.watch(resource, version):
         told = lines.feed(chunk)
         events += [one + b"\n" for one in told if not one.startswith(b'{"type":"BOOKMARK"')]

@@ -34,7 +34,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.decoding import decode_page
 from carrel_scheduler.kube.feed import Feed
-from carrel_scheduler.kube.reflector import Change, ChangeKind, Store
+from carrel_scheduler.kube.reflector import ChangeKind, Store, WatchChange
 from carrel_scheduler.kube.resources import PODS
 
 RELIST_SECONDS = 0.150
@@ -62,7 +62,7 @@ async def pages_of(client: KubeClient) -> list[bytes]:
         more = f"&continue={token}"
 
 
-def take_in(pages: Sequence[bytes], store: Store[Pod]) -> list[Change[Pod]]:
+def take_in(pages: Sequence[bytes], store: Store[Pod]) -> list[WatchChange[Pod]]:
     """Decode and apply a listing; what a subscriber is told of it."""
     listed = [found for page in pages for found in decode_page(page, Pod).items or ()]
     return [change for _, change in store.replace(listed)]

@@ -34,7 +34,7 @@ from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel.client import AsyncClient
 from carrel_hub.console.app import http_server, hub_oauth, make_app
-from carrel_hub.console.settings import Settings
+from carrel_hub.console.settings import ConsoleSettings
 from carrel_schema.history import PlaceUse
 from carrel_schema.samples import Sample
 
@@ -155,7 +155,7 @@ async def page_times(
 ) -> dict[str, float]:
     """Milliseconds of each page, the middle of ``rounds``; the first opening is not counted."""
     sockets, port = bind_unused_port(address="127.0.0.1")
-    settings = Settings(PREFIX, "/hub/", "127.0.0.1", port, api, "console-token")
+    settings = ConsoleSettings(PREFIX, "/hub/", "127.0.0.1", port, api, "console-token")
     auth = hub_oauth(settings, api_url=url, oauth_client_id="service-console", access_scopes={USE})
     app = make_app(settings, auth)
     server = http_server(app)

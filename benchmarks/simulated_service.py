@@ -18,8 +18,8 @@ from carrel_scheduler.ids import new_id
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
 from carrel_scheduler.service.local import OneMachine
-from carrel_scheduler.service.main import Service
-from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.main import SchedulerService
+from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.reconcile import reconciler
 from carrel_scheduler.workloads.state.events import LoopEvent, WorkloadChanged
 
@@ -84,7 +84,7 @@ class CpuAtFirst:
         self._enqueue(message)
 
 
-async def serve(settings: Settings, cpus: int) -> None:
+async def serve(settings: ServiceSettings, cpus: int) -> None:
     """Run until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -92,7 +92,7 @@ async def serve(settings: Settings, cpus: int) -> None:
     ledger = await open_ledger(settings.database_url, clock=time.time, ids=new_id)
     engine = SimulatedEngine(clock=time.time)
     around = OneMachine(settings, Machine(cpus))
-    running = Service(settings, ledger, engine, around)
+    running = SchedulerService(settings, ledger, engine, around)
     setattr(reconciler, "decide", deciding.around(vars(reconciler)["decide"]))  # noqa: B010 - measured
     setattr(running.loop.state, "apply", applying.around(running.loop.state.apply))  # noqa: B010
     first = CpuAtFirst(running.loop)
@@ -116,5 +116,7 @@ async def serve(settings: Settings, cpus: int) -> None:
 
 if __name__ == "__main__":
     asyncio.run(
-        serve(Settings.from_environment(os.environ), int(os.environ["CARREL_SIMULATED_CPUS"]))
+        serve(
+            ServiceSettings.from_environment(os.environ), int(os.environ["CARREL_SIMULATED_CPUS"])
+        )
     )

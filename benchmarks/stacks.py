@@ -25,13 +25,13 @@ import psutil
 from typing_extensions import override
 
 from carrel.client import AsyncClient
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.front import traefik
 from carrel_hub.keys import Keys
 from carrel_hub.product import hashed
-from carrel_hub.settings import Gpus, Ports, Settings
+from carrel_hub.settings import Gpus, InstallationSettings, Ports
 from carrel_hub.up.network import find_network
-from carrel_hub.up.parts import Part, all_parts, write_config, write_traefik
+from carrel_hub.up.parts import ProcessPart, all_parts, write_config, write_traefik
 from carrel_scheduler.engines.local.network import setup
 from carrel_scheduler.engines.local.network.addressing import Network, installation_of
 
@@ -105,7 +105,7 @@ class Stack:
         ports = Ports(
             hub=hub, proxy_api=proxy_api, scheduler=scheduler, console=console, gateway=gateway
         )
-        self.settings = Settings(
+        self.settings = InstallationSettings(
             state_dir=self.folder, port=public, ports=ports, gpus=Gpus(count=4), managed=False
         )
         self.url = self.settings.public_url
@@ -188,11 +188,11 @@ class Stack:
         )
         return config
 
-    def _adapt(self, part: Part) -> Part:
+    def _adapt(self, part: ProcessPart) -> ProcessPart:
         """The Hub finds the benchmarks' own spawners."""
         return _with_repository(part) if part.name == "hub" else part
 
-    def _start(self, part: Part) -> None:
+    def _start(self, part: ProcessPart) -> None:
         with part.log.open("ab") as log:
             self._processes[part.name] = subprocess.Popen(
                 part.command, env=dict(part.environment), cwd="/", stdout=log, stderr=log
@@ -240,7 +240,7 @@ class CarrelStack(Stack):
         await super().__aexit__()
         if self.isolated_networks and os.geteuid() == 0:
             network = Network(installation=installation_of(self.settings.state_dir), ports=())
-            await asyncio.to_thread(setup.carry_out, setup.Order(network=network, keep=[]))
+            await asyncio.to_thread(setup.carry_out, setup.NamespaceOrder(network=network, keep=[]))
 
     @override
     async def add_users(self, session: aiohttp.ClientSession, names: Sequence[str]) -> None:
@@ -269,7 +269,7 @@ class CarrelStack(Stack):
         return config
 
     def _add_accounts(self, names: Sequence[str]) -> None:
-        accounts = Accounts(self.settings.accounts_file)
+        accounts = AccountStore(self.settings.accounts_file)
         for name in names:
             accounts.add(name, PASSWORD, joins=[PROJECT])
 
@@ -287,7 +287,7 @@ class LargeCarrelStack(CarrelStack):
     """The same on a machine whose processors and memory are said to be plenty."""
 
     @override
-    def _adapt(self, part: Part) -> Part:
+    def _adapt(self, part: ProcessPart) -> ProcessPart:
         part = super()._adapt(part)
         if part.name != "scheduler":
             return part
@@ -295,7 +295,7 @@ class LargeCarrelStack(CarrelStack):
         return dataclasses.replace(_with_repository(part), command=command)
 
 
-def _with_repository(part: Part) -> Part:
+def _with_repository(part: ProcessPart) -> ProcessPart:
     environment = {**part.environment, "PYTHONPATH": str(REPOSITORY)}
     return dataclasses.replace(part, environment=environment)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from carrel_scheduler.core.changes.workloads import check_workload, enter
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.devices.classes import Form
+from carrel_scheduler.core.devices.classes import GpuForm
 from carrel_scheduler.core.events import (
     CheckpointSeen,
     Event,
@@ -36,7 +36,7 @@ from carrel_scheduler.core.work.tasks import NOBODY
 
 NEVER_DUE = 1 << 62
 LEAST_LEARNED = 1000
-USUAL_FORMS = (Form.NONE, Form.WHOLE, Form.SHARE)
+USUAL_FORMS = (GpuForm.NONE, GpuForm.WHOLE, GpuForm.SHARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class _Places:
         counted = np.zeros(len(classes), np.int64)
         for cls in numbers:
             kind = classes.kinds[cls]
-            share[cls] = kind.amount if kind.form is Form.SHARE else MILLI
+            share[cls] = kind.amount if kind.form is GpuForm.SHARE else MILLI
             self._wanted[cls] = classes.devices(cls)
             counted[cls] = classes.request(cls).counted_milli
         self._counted = counted.take(self._cls)

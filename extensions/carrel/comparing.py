@@ -1,6 +1,6 @@
 """Runs side by side: parameters, last metrics and curves of jobs and of trials of experiments.
 
-``runs_of`` reads them; the notebook (``carrel.compare``) and the console show the same ``Run``s. An
+``runs_of`` reads them; the notebook (``carrel.compare``) and the console show the same. An
 experiment stands for its trials. A job's parameters are those of its trial or notebook, and what it
 reported itself (``carrel.report(params={...})``), which counts more.
 """
@@ -26,7 +26,7 @@ _AT_ONCE: Final = 8
 Curve = list[tuple[int, float, float]]
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One job or trial.
 
     Attributes:
@@ -77,7 +77,7 @@ class RunTable(msgspec.Struct, frozen=True, kw_only=True):
         return written.getvalue()
 
 
-def sheet_of(runs: Sequence[Run]) -> RunTable:
+def sheet_of(runs: Sequence[ComparedRun]) -> RunTable:
     """The table of these runs, in their order."""
     names = sorted({name for run in runs for name in run.parameters})
     varying = [name for name in names if len({repr(run.parameters.get(name)) for run in runs}) > 1]
@@ -119,14 +119,14 @@ async def runs_of(
     now: float,
     *,
     curves: bool = True,
-) -> list[Run]:
+) -> list[ComparedRun]:
     """The runs of these jobs and experiments (project and name), each once, in this order.
 
     Raises ``ApiError`` for what is not there, ``BadSetting`` for more than ``MOST_RUNS``.
     """
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def read(project: str, name: str) -> list[Run]:
+    async def read(project: str, name: str) -> list[ComparedRun]:
         async with gate:
             workload = await client.get_workload(project, name)
             if workload.spec.kind != "experiment":
@@ -140,7 +140,7 @@ async def runs_of(
     if not curves:
         return runs
 
-    async def with_curves(run: Run) -> Run:
+    async def with_curves(run: ComparedRun) -> ComparedRun:
         async with gate:
             return await _with_curves(client, run)
 
@@ -148,11 +148,11 @@ async def runs_of(
     return [*shown, *runs[MOST_CURVES:]]
 
 
-def run_of(workload: Workload, now: float) -> Run:
+def run_of(workload: Workload, now: float) -> ComparedRun:
     """A job as a run, without its curves."""
     spec, status = workload.spec, workload.status
     began = status.first_started_at or status.started_at
-    return Run(
+    return ComparedRun(
         label=workload.name,
         project=workload.project,
         workload=workload.name,
@@ -176,8 +176,8 @@ def parameters_of(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _trial(owner: Workload, row: TrialOut) -> Run:
-    return Run(
+def _trial(owner: Workload, row: TrialOut) -> ComparedRun:
+    return ComparedRun(
         label=f"{owner.name}/{row.number}",
         project=owner.project,
         workload=row.workload,
@@ -195,7 +195,7 @@ def _metric(owner: Workload) -> str:
     return owner.spec.experiment.metric if owner.spec.experiment is not None else "objective"
 
 
-async def _with_curves(client: AsyncClient, run: Run) -> Run:
+async def _with_curves(client: AsyncClient, run: ComparedRun) -> ComparedRun:
     """The run with its curves; a trial's own workload may have been removed meanwhile."""
     if not run.workload:
         return run
@@ -215,7 +215,7 @@ async def _with_curves(client: AsyncClient, run: Run) -> Run:
     )
 
 
-def drawable(runs: Iterable[Run]) -> list[dict[str, Any]]:
+def drawable(runs: Iterable[ComparedRun]) -> list[dict[str, Any]]:
     """What pictures need of the runs that have curves, as JSON has it."""
     return [
         {"label": run.label, "project": run.project, "curves": msgspec.to_builtins(run.curves)}

@@ -44,7 +44,7 @@ def check(listener: socket.socket, host: str, port: int) -> None:
         raise WrongListenerError(f"the socket listens on {found}, not on {(host, port)}")
 
 
-class Server(Protocol):
+class ListeningServer(Protocol):
     """A server of Tornado, as far as it matters here."""
 
     def listen(self, port: int, address: str) -> None:
@@ -56,7 +56,7 @@ class Server(Protocol):
         ...
 
 
-def listen(server: Server, host: str, port: int, listener: socket.socket | None) -> None:
+def listen(server: ListeningServer, host: str, port: int, listener: socket.socket | None) -> None:
     """Serve at the socket that was handed over, or at one of our own."""
     if listener is None:
         server.listen(port, address=host)

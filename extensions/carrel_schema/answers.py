@@ -131,7 +131,7 @@ class ProjectCreate(ProjectFields, frozen=True, kw_only=True):
     name: ProjectName
 
 
-class EffectiveRule(Answer, frozen=True, kw_only=True):
+class EffectiveProjectRule(Answer, frozen=True, kw_only=True):
     """A rule as it holds for the work of a project.
 
     Attributes:
@@ -154,7 +154,7 @@ class ProjectOut(ProjectFields, frozen=True, kw_only=True):
     color: int = 0
     resource_version: int = 0
     created_at: float = 0.0
-    effective: Mapping[str, EffectiveRule] = {}
+    effective: Mapping[str, EffectiveProjectRule] = {}
     use: UseOut = UseOut()
 
 

@@ -12,14 +12,14 @@ from typing import Any
 from carrel_hub import product
 from carrel_hub.accounts.authenticator import CarrelAuthenticator
 from carrel_hub.accounts.signing_out import ending_sessions
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.directory import configuration as directory
 from carrel_hub.keys import Keys
-from carrel_hub.settings import OWN, Settings
+from carrel_hub.settings import OWN, InstallationSettings
 from carrel_spawner.spawner import CarrelSpawner
 
 
-def install(c: Any, settings: Settings, keys: Keys) -> None:
+def install(c: Any, settings: InstallationSettings, keys: Keys) -> None:
     """Fill the traitlets configuration ``c`` of a Hub."""
     _addresses(c, settings, keys)
     _identity(c, settings, keys)
@@ -48,10 +48,10 @@ def install_from(c: Any, settings_file: str, keys_file: str) -> None:
     """``install`` with what `carrel up` wrote down; what the Hub writes is for itself alone."""
     # After the imports: the compiled modules that they leave behind are for everybody.
     os.umask(0o077)
-    install(c, Settings.load(Path(settings_file)), Keys.load_or_create(Path(keys_file)))
+    install(c, InstallationSettings.load(Path(settings_file)), Keys.load_or_create(Path(keys_file)))
 
 
-def _addresses(c: Any, settings: Settings, keys: Keys) -> None:
+def _addresses(c: Any, settings: InstallationSettings, keys: Keys) -> None:
     """Where the Hub listens and keeps its own."""
     c.JupyterHub.bind_url = f"{settings.public_url}/"
     c.JupyterHub.hub_bind_url = settings.hub_url
@@ -66,14 +66,14 @@ def _addresses(c: Any, settings: Settings, keys: Keys) -> None:
         c.StoppedRoutes.tls_key = str(settings.tls.key or "")
 
 
-def _identity(c: Any, settings: Settings, keys: Keys) -> None:
+def _identity(c: Any, settings: InstallationSettings, keys: Keys) -> None:
     """A directory, or accounts of this machine."""
     if settings.sign_in is not None:
         directory.install(
             c, settings.sign_in, settings.groups_file, settings.public_url, keys.crypt
         )
         return
-    accounts = Accounts(settings.accounts_file).all()
+    accounts = AccountStore(settings.accounts_file).all()
     c.JupyterHub.authenticator_class = ending_sessions(CarrelAuthenticator)
     c.CarrelAuthenticator.accounts_file = str(settings.accounts_file)
     c.CarrelAuthenticator.allowed_users = set(accounts)

@@ -14,7 +14,7 @@ from carrel_hub.keys import Keys
 from carrel_hub.pages import Pages
 from carrel_hub.people import handlers as people
 from carrel_hub.queue import handlers
-from carrel_hub.services import Places
+from carrel_hub.services import PartAddresses
 from carrel_hub.stopped_routes import StoppedRoutes
 
 HERE: Final = Path(__file__).parent
@@ -25,7 +25,7 @@ _ROUNDS: Final = 4
 """Of bcrypt, the fewest: a random key needs no stretching, which each call would pay for."""
 
 
-def persistence(c: Any, places: Places, keys: Keys) -> None:
+def persistence(c: Any, places: PartAddresses, keys: Keys) -> None:
     """The Hub may restart without anybody noticing: proxy and workspaces go on meanwhile."""
     c.JupyterHub.upgrade_db = True
     c.JupyterHub.cookie_secret = bytes.fromhex(keys.cookie)
@@ -41,7 +41,7 @@ def persistence(c: Any, places: Places, keys: Keys) -> None:
     c.StoppedRoutes.unavailable_url = places.gateway_url
 
 
-def origins(c: Any, places: Places) -> None:
+def origins(c: Any, places: PartAddresses) -> None:
     """A host for each user's servers and each route of work, where DNS leads them all here."""
     if not places.separate_origins:
         return
@@ -72,7 +72,7 @@ def rights(c: Any, keys: Keys) -> None:
     c.JupyterHub.load_roles = scopes.load_roles(scraped=bool(keys.metrics))
 
 
-def registered(c: Any, places: Places, keys: Keys) -> None:
+def registered(c: Any, places: PartAddresses, keys: Keys) -> None:
     """Our services."""
     # The services' tokens are random keys, not passwords: stretching them costs each call 2.5 ms.
     c.JupyterHub.trust_user_provided_tokens = True
@@ -81,7 +81,7 @@ def registered(c: Any, places: Places, keys: Keys) -> None:
     c.Authenticator.audit_token = keys.spawner
 
 
-def workspaces(c: Any, spawner_class: type, places: Places, keys: Keys) -> Any:
+def workspaces(c: Any, spawner_class: type, places: PartAddresses, keys: Keys) -> Any:
     """What every spawner of ours is told; returns its section for more."""
     c.JupyterHub.spawner_class = spawner_class
     c.JupyterHub.allow_named_servers = True

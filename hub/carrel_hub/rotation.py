@@ -34,13 +34,13 @@ def rotate(
     state_dir: Annotated[Path | None, typer.Option(help="The state folder of `carrel up`.")] = None,
 ) -> None:
     """Encrypt the secrets of work by a new key; Carrel has to be stopped."""
-    from carrel_hub.settings import Settings
+    from carrel_hub.settings import InstallationSettings
     from carrel_hub.up.checks import StartupError, only_one
 
     state = (state_dir or default_state_dir()).expanduser().absolute()
     command = [sys.executable, "-P", "-m", "carrel_scheduler.ledger.rotate"]
     try:
-        url = Settings.load(state / "hub" / "settings.json").database_url
+        url = InstallationSettings.load(state / "hub" / "settings.json").database_url
         with only_one(state):
             done = subprocess.run(
                 [*command, str(state / LEDGER_KEYS), url]

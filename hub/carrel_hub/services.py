@@ -10,13 +10,13 @@ from typing import Any, Final, Protocol
 
 from carrel_hub import scopes
 from carrel_hub.keys import Keys
-from carrel_hub.settings import Settings
+from carrel_hub.settings import InstallationSettings
 
 # The Hub begins its own work only after it waited for each service, and gives it its route anyway.
 AWAITED_SECONDS: Final = 1
 
 
-class Places(Protocol):
+class PartAddresses(Protocol):
     """Where the parts of an installation are, for each other."""
 
     @property
@@ -73,7 +73,7 @@ def commands() -> dict[str, list[str]]:
     }
 
 
-def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
+def registrations(settings: PartAddresses, keys: Keys) -> list[dict[str, Any]]:
     """``c.JupyterHub.services``."""
     scheduler: dict[str, Any] = {
         "name": scopes.SCHEDULER,
@@ -101,7 +101,7 @@ def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
         "oauth_redirect_uri": callback(scopes.GATEWAY),
         "oauth_client_allowed_scopes": scopes.AT_THE_GATEWAY,
     }
-    if isinstance(settings, Settings) and settings.managed:
+    if isinstance(settings, InstallationSettings) and settings.managed:
         for service in (scheduler, console, gateway):
             service["command"] = commands()[service["name"]]
             service["environment"] = carrel_environment(settings, service["name"])
@@ -120,7 +120,7 @@ def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
     return found
 
 
-def carrel_environment(settings: Places, service: str) -> dict[str, str]:
+def carrel_environment(settings: PartAddresses, service: str) -> dict[str, str]:
     """Environment variables of a service beyond those that the Hub gives every service."""
     shared = {
         "CARREL_URL": settings.api_url,
@@ -129,7 +129,7 @@ def carrel_environment(settings: Places, service: str) -> dict[str, str]:
     }
     if service == scopes.GATEWAY:
         return shared | ({"CARREL_SEPARATE_ORIGINS": "1"} if settings.separate_origins else {})
-    if service != scopes.SCHEDULER or not isinstance(settings, Settings):
+    if service != scopes.SCHEDULER or not isinstance(settings, InstallationSettings):
         return shared
     gpus = settings.gpus
     told = {
@@ -146,13 +146,13 @@ def carrel_environment(settings: Places, service: str) -> dict[str, str]:
     return shared | {name: value for name, value in told.items() if value}
 
 
-def _certificate(settings: Settings) -> str:
+def _certificate(settings: InstallationSettings) -> str:
     """The front's certificate, whose end the scheduler watches; empty where there is no file."""
     tls = settings.tls
     return "" if tls is None or tls.certificate is None else str(tls.certificate)
 
 
-def service_environment(settings: Places, keys: Keys, service: str) -> dict[str, str]:
+def service_environment(settings: PartAddresses, keys: Keys, service: str) -> dict[str, str]:
     """The environment that the Hub gives to its own services."""
     token = {
         scopes.SCHEDULER: keys.scheduler,
@@ -162,7 +162,7 @@ def service_environment(settings: Places, keys: Keys, service: str) -> dict[str,
     return environment_for_token(settings, token, service)
 
 
-def environment_for_token(settings: Places, token: str, service: str) -> dict[str, str]:
+def environment_for_token(settings: PartAddresses, token: str, service: str) -> dict[str, str]:
     """The same for whoever knows the key of this service and no other."""
     url = {
         scopes.SCHEDULER: settings.scheduler_url,

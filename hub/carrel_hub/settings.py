@@ -36,7 +36,7 @@ class Gpus(msgspec.Struct, kw_only=True, frozen=True):
     mig: bool = False
 
 
-class Settings(msgspec.Struct, kw_only=True, frozen=True):
+class InstallationSettings(msgspec.Struct, kw_only=True, frozen=True):
     """Everything but the secrets.
 
     Attributes:

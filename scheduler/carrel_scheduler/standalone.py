@@ -39,7 +39,7 @@ from carrel_scheduler.engines.contract import (
     UnknownTask,
 )
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods.executor import Fenced, Limits
+from carrel_scheduler.engines.kubernetes.external_pods.executor import ExecutorLimits, Fenced
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import (
     NO_PROVISIONING,
     ExternalPodReconciler,
@@ -139,7 +139,7 @@ class Standalone:
     now: Callable[[], float]
     leader: Leader | None = None
     epoch: int = 0
-    limits: Limits = field(default_factory=Limits)
+    limits: ExecutorLimits = field(default_factory=ExecutorLimits)
     stale_grace_s: float = 60.0
     ours: bool = False
     provisioning: ProvisioningSettings = NO_PROVISIONING

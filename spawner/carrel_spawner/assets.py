@@ -15,7 +15,7 @@ from carrel_schema.governance.assets import AssetOut
 from carrel_schema.governance.secrets import references
 from carrel_schema.scopes import scopes_over
 from carrel_spawner import option_checks, options
-from carrel_spawner.options import BadOption, Choice, Folder, Offer
+from carrel_spawner.options import BadOption, Folder, WorkspaceChoice, WorkspaceChoices
 
 FIELD_OF: Final[Mapping[str, str]] = {
     "environment": "environment_asset",
@@ -26,7 +26,7 @@ FIELD_OF: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class AssetChoice:
     """An asset to choose: its name and text."""
 
     name: str
@@ -34,28 +34,32 @@ class Offered:
 
 
 def offered(
-    found: Iterable[AssetOut], projects: Sequence[Project], user: str, offer: Offer
-) -> dict[str, list[Offered]]:
+    found: Iterable[AssetOut], projects: Sequence[Project], user: str, offer: WorkspaceChoices
+) -> dict[str, list[AssetChoice]]:
     """What a user may choose in these projects, by field; fields without a choice are left out."""
     scopes = {
         str(scope)
         for one in projects
         for scope in scopes_over(project=one.name, department=one.department or "", user=user)
     }
-    by_field: dict[str, dict[str, Offered]] = {}
+    by_field: dict[str, dict[str, AssetChoice]] = {}
     for one in found:
         field = FIELD_OF.get(one.type, "")
         if one.scope not in scopes or not field or (field == "data" and not offer.folders):
             continue
         about = f": {one.description}" if one.description else ""
         where = "" if one.scope.startswith("user/") else f" ({one.scope})"
-        by_field.setdefault(field, {})[one.name] = Offered(one.name, f"{one.name}{about}{where}")
+        by_field.setdefault(field, {})[one.name] = AssetChoice(
+            one.name, f"{one.name}{about}{where}"
+        )
     return {
         field: sorted(named.values(), key=lambda one: one.name) for field, named in by_field.items()
     }
 
 
-def put_together(choice: Choice, draft: Workload, offer: Offer) -> Choice:
+def put_together(
+    choice: WorkspaceChoice, draft: Workload, offer: WorkspaceChoices
+) -> WorkspaceChoice:
     """The choice with the sizes and the folders of what it became. Raises ``BadOption``."""
     spec, most, named = draft.spec, offer.most, choice.assets
     gpus = max(spec.gpus, spec.gpu_devices if spec.gpu_devices > 1 else 0)

@@ -28,7 +28,14 @@ from carrel.models import Workload
 from carrel_spawner import assets, form, option_checks, options, refusal
 from carrel_spawner.connections import shared_client
 from carrel_spawner.group_commit import keep
-from carrel_spawner.options import BadOption, Choice, Most, Offer, Profile, Sizes
+from carrel_spawner.options import (
+    BadOption,
+    Most,
+    Sizes,
+    WorkspaceChoice,
+    WorkspaceChoices,
+    WorkspaceProfile,
+)
 from carrel_spawner.rendering import escape_path, join_url, readable_by
 from carrel_spawner.start import ProgressLog, StartFailed, StartStage, until_placed, until_ready
 from carrel_spawner.watch import watch_of
@@ -107,8 +114,8 @@ class WorkspaceSpawner(LoggingConfigurable):
 
     takes_folders = False
     awaited: Collection[StartStage] = (StartStage.UP,)
-    choice: Choice | None = None
-    whole: Choice | None = None
+    choice: WorkspaceChoice | None = None
+    whole: WorkspaceChoice | None = None
     """The choice of this start with what its profile and its assets bring."""
     _by_rule: Collection[str] = ()
 
@@ -136,14 +143,14 @@ class WorkspaceSpawner(LoggingConfigurable):
             self.log.warning("Projects of %s could not be asked for: %s", self._log_name, error)
 
     @property
-    def offer(self) -> Offer:
+    def offer(self) -> WorkspaceChoices:
         """The possible choices and the defaults."""
         usual = Sizes(self.default_gpus, self.default_cpu, self.default_memory_gib)
         most = Most(self.most_gpus, self.most_cpu, self.most_memory_gib)
-        return Offer(usual, most, self.profiles, self.takes_folders)
+        return WorkspaceChoices(usual, most, self.profiles, self.takes_folders)
 
     @property
-    def profiles(self) -> Sequence[Profile]:
+    def profiles(self) -> Sequence[WorkspaceProfile]:
         """Kinds of workspaces to choose from."""
         return ()
 
@@ -203,13 +210,13 @@ class WorkspaceSpawner(LoggingConfigurable):
         """Check options from wherever they came, and keep the choice. Raises ``Refused``."""
         self.choice = await self._choice_of(user_options)
 
-    async def _choice_of(self, user_options: Mapping[str, Any]) -> Choice:
+    async def _choice_of(self, user_options: Mapping[str, Any]) -> WorkspaceChoice:
         """See ``checked``; the scheduler is asked about a project that the user is no member of."""
         if user_options.get("project") not in self.projects:
             await self.ask_for_projects()
         return self.checked(user_options)
 
-    def checked(self, user_options: Mapping[str, Any]) -> Choice:
+    def checked(self, user_options: Mapping[str, Any]) -> WorkspaceChoice:
         """The choice from these options. Raises ``Refused``."""
         try:
             return option_checks.check(user_options, self.projects, self.offer)
@@ -235,7 +242,9 @@ class WorkspaceSpawner(LoggingConfigurable):
         except (CarrelError, TimeoutError) as error:
             raise refusal.unavailable(error) from error
 
-    async def _put_together(self, choice: Choice) -> tuple[Choice, dict[str, Any]]:
+    async def _put_together(
+        self, choice: WorkspaceChoice
+    ) -> tuple[WorkspaceChoice, dict[str, Any]]:
         """The choice with its profile and assets, and sizes that were checked. Raises ``Refused``.
 
         Without assets the scheduler is not asked, and the sizes are those of the choice.
@@ -330,7 +339,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         self._running_seen_at = time.monotonic()
         return url
 
-    async def _get_place(self, choice: Choice) -> Workload:
+    async def _get_place(self, choice: WorkspaceChoice) -> Workload:
         """Submit a new workload, or claim the queued one."""
         self.progress_log.post(5, "Asking the scheduler for a place.")
         queued = await self.workspace.claimable(choice)
@@ -365,7 +374,9 @@ class WorkspaceSpawner(LoggingConfigurable):
         )
         return await until_ready(self.client, placed, self.start_server(placed), self.progress_log)
 
-    async def _explain(self, failure: StartFailed, choice: Choice) -> refusal.Refused:
+    async def _explain(
+        self, failure: StartFailed, choice: WorkspaceChoice
+    ) -> refusal.WorkspaceRefused:
         """The refusal to raise; a workload that was never placed is withdrawn."""
         if failure.status.stage is StartStage.ENDED:
             tail = await self.workspace.log_tail(failure.workload.project)
@@ -460,9 +471,9 @@ class WorkspaceSpawner(LoggingConfigurable):
             async with asyncio.timeout(self.start_timeout):
                 found = await self.client.get_workload(self.address.project, self.address.name)
                 profile = found.labels.get(PROFILE, "")
-                self.choice = self.choice or Choice.of(found, self.offer, profile)
+                self.choice = self.choice or WorkspaceChoice.of(found, self.offer, profile)
                 return await self._until_up(found)
-        except (CarrelError, StartFailed, refusal.Refused, TimeoutError) as error:
+        except (CarrelError, StartFailed, refusal.WorkspaceRefused, TimeoutError) as error:
             self.log.warning("%s may not exist: %s", self._log_name, error)
         return self.known_url()
 
@@ -510,13 +521,13 @@ class WorkspaceSpawner(LoggingConfigurable):
         self.address = None
         self.progress_log = ProgressLog()
 
-    async def _commit_state(self, address: Address | None, choice: Choice) -> None:
+    async def _commit_state(self, address: Address | None, choice: WorkspaceChoice) -> None:
         """Commit now what the Hub would store only after the start."""
         if address is not None:
             self.take_address(address)
         self.address = address
         await keep(self.user.db, lambda: self._store_state(choice))
 
-    def _store_state(self, choice: Choice) -> None:
+    def _store_state(self, choice: WorkspaceChoice) -> None:
         self.orm_spawner.state = self.get_state()
         self.orm_spawner.user_options = choice.options()

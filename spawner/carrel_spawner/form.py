@@ -19,7 +19,7 @@ from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveR
 from carrel_spawner import rendering
 from carrel_spawner.assets import offered
 from carrel_spawner.option_checks import check
-from carrel_spawner.options import BadOption, Choice, Offer
+from carrel_spawner.options import BadOption, WorkspaceChoice, WorkspaceChoices
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Supply:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ProjectLine:
     """A project with its quota in words."""
 
     name: str
@@ -72,14 +72,14 @@ def render(
     supply: Supply,
     *,
     last: Mapping[str, Any],
-    offer: Offer,
+    offer: WorkspaceChoices,
     waiting: Workload | None = None,
     queue_url: str = "",
 ) -> str:
     """The form's fields as HTML; ``last`` are the options of the previous start."""
     known = {project.name: project for project in supply.projects}
     lines = [
-        Line(
+        ProjectLine(
             name,
             quota_line(known.get(name)),
             [*bounds_said(known.get(name)), *rules_said(supply.rules.get(name))],
@@ -242,7 +242,9 @@ def _free_memory(nodes: Sequence[Node]) -> str:
     return f"{rendering.gib(max(0, free))} free now."
 
 
-def _most_gpus(supply: Supply, offer: Offer, projects: Sequence[Project | None]) -> float:
+def _most_gpus(
+    supply: Supply, offer: WorkspaceChoices, projects: Sequence[Project | None]
+) -> float:
     """What the largest node has, unless less is allowed or guaranteed to every project."""
     largest = max((node.gpu_milli // 1000 for node in supply.nodes), default=offer.most.gpus)
     quotas = [None if project is None else project.quota.gpus for project in projects]
@@ -254,16 +256,16 @@ def _most_gpus(supply: Supply, offer: Offer, projects: Sequence[Project | None])
 def _chosen(
     last: Mapping[str, Any],
     membership: Sequence[str],
-    offer: Offer,
+    offer: WorkspaceChoices,
     known: Mapping[str, Project],
-) -> Choice:
+) -> WorkspaceChoice:
     """What the form begins with: the last choice where it is still allowed.
 
     One with more GPUs than its project is guaranteed was refused, and would be again.
     """
     project, usual = membership[0] if membership else "", offer.defaults
     first = offer.profiles[0].slug if offer.profiles else ""
-    fresh = Choice(project, usual.gpus, usual.cpu, usual.memory_gib, profile=first)
+    fresh = WorkspaceChoice(project, usual.gpus, usual.cpu, usual.memory_gib, profile=first)
     try:
         choice = check(last, membership, offer)
     except BadOption:

@@ -12,12 +12,12 @@ from typing import Any, Final
 from carrel_spawner.options import (
     BYTES_PER_GIB,
     SIZES,
-    Assets,
     BadOption,
-    Choice,
+    ChosenAssets,
     Folder,
-    Offer,
-    Profile,
+    WorkspaceChoice,
+    WorkspaceChoices,
+    WorkspaceProfile,
 )
 
 MOST_FOLDERS: Final = 64
@@ -59,7 +59,9 @@ def from_form(fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return found
 
 
-def check(options: Mapping[str, Any], projects: Sequence[str], offer: Offer) -> Choice:
+def check(
+    options: Mapping[str, Any], projects: Sequence[str], offer: WorkspaceChoices
+) -> WorkspaceChoice:
     """Check options against what the user may choose. Raises ``BadOption``."""
     for name in options:
         if name not in FIELDS + API_FIELDS:
@@ -76,7 +78,7 @@ def check(options: Mapping[str, Any], projects: Sequence[str], offer: Offer) -> 
     )
     if shared:
         gpus = options.get("gpus") or 0
-    return Choice(
+    return WorkspaceChoice(
         project=_project(options.get("project", ""), projects),
         gpus=_gpus(gpus, most.gpus, shared=bool(shared)),
         cpu=_number("cpu", cpu, 0.1, most.cpu),
@@ -91,7 +93,7 @@ def check(options: Mapping[str, Any], projects: Sequence[str], offer: Offer) -> 
     )
 
 
-def _assets(options: Mapping[str, Any], offer: Offer) -> Assets:
+def _assets(options: Mapping[str, Any], offer: WorkspaceChoices) -> ChosenAssets:
     """The names of assets; whether there are such for the user is the scheduler's answer."""
     for field in ("environment_asset", "compute"):
         if not isinstance(options.get(field) or "", str):
@@ -104,21 +106,21 @@ def _assets(options: Mapping[str, Any], offer: Offer) -> Assets:
         raise BadOption("data", data, f"a list of at most {MOST_DATA} names of data sources")
     if data and not offer.folders:
         raise BadOption("data", list(data), "left out: the admin sets the volumes of workspaces")
-    return Assets(
+    return ChosenAssets(
         options.get("environment_asset") or "",
         options.get("compute") or "",
         tuple(dict.fromkeys(data)),
     )
 
 
-def _volumes(value: object, offer: Offer) -> tuple[Folder, ...]:
+def _volumes(value: object, offer: WorkspaceChoices) -> tuple[Folder, ...]:
     found = parse_folders(value)
     if found and not offer.folders:
         raise BadOption("volumes", [str(one) for one in found], "left out: the admin sets them")
     return found
 
 
-def _profile(value: object, profiles: Sequence[Profile]) -> str:
+def _profile(value: object, profiles: Sequence[WorkspaceProfile]) -> str:
     known = [one.slug for one in profiles]
     if not value:
         return known[0] if known else ""

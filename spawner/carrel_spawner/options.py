@@ -111,7 +111,7 @@ class Most:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class WorkspaceProfile:
     """A kind of workspace that the admin offers; ``slug`` is what the choice says.
 
     Attributes:
@@ -127,7 +127,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class WorkspaceChoices:
     """What this user may choose. Without profiles there is one kind of workspace only.
 
     ``folders``: whether folders of one's own choice can be seen in it.
@@ -135,16 +135,18 @@ class Offer:
 
     defaults: Sizes = Sizes()
     most: Most = Most()
-    profiles: Sequence[Profile] = ()
+    profiles: Sequence[WorkspaceProfile] = ()
     folders: bool = True
 
-    def profile(self, slug: str) -> Profile:
+    def profile(self, slug: str) -> WorkspaceProfile:
         """A kind that is offered; one that says nothing when there is none of that name."""
-        return next((one for one in self.profiles if one.slug == slug), Profile(slug, slug))
+        return next(
+            (one for one in self.profiles if one.slug == slug), WorkspaceProfile(slug, slug)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Assets:
+class ChosenAssets:
     """Assets that a workspace is put together from, by name; empty: none."""
 
     environment: str = ""
@@ -152,7 +154,7 @@ class Assets:
     data: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, workload: Workload) -> "Assets":
+    def of(cls, workload: Workload) -> "ChosenAssets":
         """The assets of a workload."""
         named = workload.spec.assets
         if named is None:
@@ -169,7 +171,7 @@ class Assets:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WorkspaceChoice:
     """A checked choice. ``claim`` names a workload of the queue that has got its turn.
 
     ``gpus`` below 1 is a share of one GPU; ``gpu_memory_gib`` is memory of one that it shares, in
@@ -186,7 +188,7 @@ class Choice:
     environment: str = ""
     volumes: tuple[Folder, ...] = ()
     gpu_memory_gib: float = 0.0
-    assets: Assets = Assets()
+    assets: ChosenAssets = ChosenAssets()
     said: frozenset[str] = frozenset()
 
     @property
@@ -239,14 +241,14 @@ class Choice:
         return not self.assets.compute or field not in SIZES or field in self.said
 
     @classmethod
-    def of(cls, workload: Workload, offer: Offer, profile: str) -> "Choice":
+    def of(cls, workload: Workload, offer: WorkspaceChoices, profile: str) -> "WorkspaceChoice":
         """The choice with which a workload was submitted."""
         spec = workload.spec
         gib = spec.memory_bytes / BYTES_PER_GIB
         sizes = cls(workload.project, spec.gpus, spec.cpu_millicores / 1000, gib)
         return sizes.queued_as(workload, offer, profile)
 
-    def with_profile(self, offer: Offer) -> "Choice":
+    def with_profile(self, offer: WorkspaceChoices) -> "WorkspaceChoice":
         """The choice with the additions of its profile, as it is run."""
         kind = offer.profile(self.profile)
         own = {one.destination for one in self.volumes}
@@ -257,7 +259,9 @@ class Choice:
             volumes=(*brought, *self.volumes),
         )
 
-    def queued_as(self, workload: Workload, offer: Offer, profile: str) -> "Choice":
+    def queued_as(
+        self, workload: Workload, offer: WorkspaceChoices, profile: str
+    ) -> "WorkspaceChoice":
         """With what it was queued with: the call on its turn names no more than its size."""
         kind = offer.profile(profile)
         environment, volumes = of_workload(workload)
@@ -272,14 +276,14 @@ class Choice:
             volumes=tuple(
                 one for one in volumes if one not in kind.volumes and one.destination in own
             ),
-            assets=Assets.of(workload),
+            assets=ChosenAssets.of(workload),
             said=frozenset(),
         )
 
 
 def _own_places(workload: Workload) -> Collection[str]:
     """Where folders of its request are seen; others came with its data sources."""
-    if not Assets.of(workload).data:
+    if not ChosenAssets.of(workload).data:
         return [one.destination for one in workload.spec.volumes]
     return [name for _, name in json.loads(workload.spec.environment.get(FOLDERS) or "[]")]
 

@@ -14,14 +14,14 @@ from carrel import wording
 from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel_spawner import rendering
-from carrel_spawner.options import BadOption, Choice
+from carrel_spawner.options import BadOption, WorkspaceChoice
 from carrel_spawner.rendering import holders
 from carrel_spawner.start import StartStatus
 
 QUEUEABLE = frozenset({"quota", "capacity"})
 
 
-class Refused(SpawnException):
+class WorkspaceRefused(SpawnException):
     """No workspace now, for a reason that is nobody's mishap. ``reason`` labels the Hub's metric.
 
     The Hub reads ``jupyterhub_message`` and ``jupyterhub_html_message`` for its pages.
@@ -46,26 +46,26 @@ class HolderLine:
     borrowed: bool
 
 
-def bad_option(error: BadOption) -> Refused:
+def bad_option(error: BadOption) -> WorkspaceRefused:
     """The message of an unusable choice."""
-    return Refused(str(error), reason="options", status_code=400)
+    return WorkspaceRefused(str(error), reason="options", status_code=400)
 
 
-def unfit(sentence: str) -> Refused:
+def unfit(sentence: str) -> WorkspaceRefused:
     """A choice that its place could not fulfil, such as an environment that is not there."""
     html = rendering.render("ended.html", sentence=sentence, help="", log_tail="")
-    return Refused(sentence, reason="options", html=html, status_code=400)
+    return WorkspaceRefused(sentence, reason="options", html=html, status_code=400)
 
 
 def no_room(
     status: StartStatus,
     workload: Workload,
     *,
-    choice: Choice,
+    choice: WorkspaceChoice,
     projects: Collection[str],
     queue_url: str,
     now: float,
-) -> Refused:
+) -> WorkspaceRefused:
     """There is no place now (or never): what is short, who holds it, and the way into the queue."""
     html = rendering.render(
         "refusal.html",
@@ -76,49 +76,49 @@ def no_room(
         queue_url=queue_url if status.because in QUEUEABLE else "",
     )
     message = f"{status.sentence} {status.help}".strip()
-    return Refused(message, reason=status.because, html=html)
+    return WorkspaceRefused(message, reason=status.because, html=html)
 
 
-def queued(place: int | None, sentence: str, queue_url: str) -> Refused:
+def queued(place: int | None, sentence: str, queue_url: str) -> WorkspaceRefused:
     """The workspace waits in the queue already and starts by itself."""
     where = f"at place {place} " if place else ""
     message = f"This workspace is {where}in the queue and starts by itself when it is its turn."
     html = rendering.render("queued.html", message=message, sentence=sentence, queue_url=queue_url)
-    return Refused(message, reason="queued", html=html)
+    return WorkspaceRefused(message, reason="queued", html=html)
 
 
-def ended(status: StartStatus, log_tail: str) -> Refused:
+def ended(status: StartStatus, log_tail: str) -> WorkspaceRefused:
     """The message of a workspace whose process ended before it answered."""
     html = rendering.render(
         "ended.html", sentence=status.sentence, help=status.help, log_tail=log_tail
     )
     message = f"{status.sentence} {status.help}".strip()
-    return Refused(message, reason=status.because, html=html, status_code=500)
+    return WorkspaceRefused(message, reason=status.because, html=html, status_code=500)
 
 
-def too_slow(seconds: float, last: str) -> Refused:
+def too_slow(seconds: float, last: str) -> WorkspaceRefused:
     """The start took longer than allowed."""
     message = f"The workspace was not ready after {wording.duration(seconds)}; it was given up."
     html = rendering.render("ended.html", sentence=message, help=last, log_tail="")
-    return Refused(message, reason="timeout", html=html, status_code=504)
+    return WorkspaceRefused(message, reason="timeout", html=html, status_code=504)
 
 
-def declined(error: ApiError) -> Refused:
+def declined(error: ApiError) -> WorkspaceRefused:
     """The scheduler refuses the request itself: it could never be met, or not by this project."""
     helps = [str(one["expected"]) for one in error.errors if one.get("expected")]
     sentence = error.detail or error.title or str(error)
     html = rendering.render("ended.html", sentence=sentence, help=" ".join(helps), log_tail="")
     reason = "quota" if "quota" in error.code else "never"
     message = " ".join([sentence, *helps])
-    return Refused(message, reason=reason, html=html, status_code=error.status)
+    return WorkspaceRefused(message, reason=reason, html=html, status_code=error.status)
 
 
-def unavailable(error: Exception) -> Refused:
+def unavailable(error: Exception) -> WorkspaceRefused:
     """The scheduler does not answer, or cannot."""
     if isinstance(error, ApiError) and 400 <= error.status < 500:
         return declined(error)
     message = f"The scheduler could not be asked for a place: {error}"
-    return Refused(message, reason="scheduler", status_code=503)
+    return WorkspaceRefused(message, reason="scheduler", status_code=503)
 
 
 def holdings(workload: Workload, projects: Collection[str], now: float) -> list[HolderLine]:

@@ -14,7 +14,7 @@ from carrel.models import Workload
 from carrel_spawner.base import WorkspaceSpawner
 from carrel_spawner.connections import held_port, probing_session, wait_for_answer
 from carrel_spawner.option_checks import parse_environment, parse_folders
-from carrel_spawner.options import Profile
+from carrel_spawner.options import WorkspaceProfile
 from carrel_spawner.rendering import join_url
 from carrel_spawner.workspace import Launch, split_secrets
 
@@ -36,10 +36,10 @@ class CarrelSpawner(WorkspaceSpawner, Spawner):
 
     @property
     @override
-    def profiles(self) -> Sequence[Profile]:
+    def profiles(self) -> Sequence[WorkspaceProfile]:
         """The kinds that the admin listed. Raises ``BadOption``, ``KeyError`` for unfit ones."""
         return [
-            Profile(
+            WorkspaceProfile(
                 one["slug"],
                 one.get("display_name", one["slug"]),
                 one.get("description", ""),

@@ -21,7 +21,7 @@ from carrel.client import AsyncClient
 from carrel.errors import ApiError, CarrelError
 from carrel.models import Workload
 from carrel_spawner import options, watch
-from carrel_spawner.options import Assets, Choice
+from carrel_spawner.options import ChosenAssets, WorkspaceChoice
 
 PREFIX: Final = "workspace-"
 LONGEST: Final = 63
@@ -209,7 +209,7 @@ class Workspace:
         """The one in the queue: waiting for its turn, or holding a place that nobody claimed."""
         return next(filter(is_queued, await self.all()), None)
 
-    async def claimable(self, choice: Choice) -> Workload | None:
+    async def claimable(self, choice: WorkspaceChoice) -> Workload | None:
         """The place that is to be claimed by this start; ``None`` when it is no longer ours."""
         if not choice.claim:
             return None
@@ -222,7 +222,7 @@ class Workspace:
         ours = (workload.spec.user, workload.spec.server_name) == (self.user, self.server_name)
         return workload if ours and workload.holds_resources else None
 
-    async def draft(self, choice: Choice) -> Workload:
+    async def draft(self, choice: WorkspaceChoice) -> Workload:
         """The request that a choice with assets leads to; nothing is stored."""
         body = self._body(choice) | {"hold_for_claim": True, "name_prefix": "workspace"}
         del body["name"]
@@ -230,7 +230,7 @@ class Workspace:
 
     async def request(
         self,
-        choice: Choice,
+        choice: WorkspaceChoice,
         running: LaunchSpec,
         *,
         known: Sequence[Workload] | None = None,
@@ -246,7 +246,7 @@ class Workspace:
         return await self.client.create_workload(body | running.fields())
 
     async def enqueue(
-        self, choice: Choice, *, checked: Mapping[str, Any] | None = None
+        self, choice: WorkspaceChoice, *, checked: Mapping[str, Any] | None = None
     ) -> Workload:
         """Wait in the queue for a place; the scheduler has the Hub start the workspace then."""
         await self._clear(choice.project, await self.all())
@@ -256,7 +256,7 @@ class Workspace:
     async def claim(self, queued: Workload, running: LaunchSpec) -> Workload:
         """Use the place that the queue gave; it keeps the variables that its assets brought."""
         fields = running.fields()
-        if Assets.of(queued):
+        if ChosenAssets.of(queued):
             fields["environment"] = queued.spec.environment | fields.get("environment", {})
         return await self.client.claim(queued.project, queued.name, **fields)
 
@@ -290,7 +290,7 @@ class Workspace:
         except ApiError:
             return ""
 
-    def _body(self, choice: Choice) -> dict[str, Any]:
+    def _body(self, choice: WorkspaceChoice) -> dict[str, Any]:
         return {
             "name": self.name,
             "project": choice.project,
@@ -318,7 +318,7 @@ class Workspace:
                 await self.withdraw(workload)
 
 
-def _with_assets(choice: Choice) -> dict[str, Any]:
+def _with_assets(choice: WorkspaceChoice) -> dict[str, Any]:
     """Add the assets' names; the command is always the spawner's, not that of an asset."""
     return {"assets": choice.assets.fields(), "command": []} if choice.assets else {}
 

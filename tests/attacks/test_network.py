@@ -18,7 +18,7 @@ import requests
 
 from attacks.person import Person
 from carrel.models import Workload
-from carrel_hub.settings import Settings
+from carrel_hub.settings import InstallationSettings
 from carrel_scheduler.node.processes import listening
 from e2e.stack import Stack, until
 
@@ -58,9 +58,9 @@ def tried(person: Person, *places: tuple[str, int]) -> list[bool]:
     return [one == "reached" for one in said]
 
 
-def settings(stack: Stack) -> Settings:
+def settings(stack: Stack) -> InstallationSettings:
     """What the product was started with."""
-    return Settings.load(stack.state_dir / "hub" / "settings.json")
+    return InstallationSettings.load(stack.state_dir / "hub" / "settings.json")
 
 
 def own_addresses() -> list[str]:

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from benchmarks.ports import free_port
 from carrel import Client
 from carrel_scheduler.engines.local.network.addressing import Network, installation_of
-from carrel_scheduler.engines.local.network.namespaces import Namespaces
+from carrel_scheduler.engines.local.network.namespaces import NetworkNamespaces
 
 START_SECONDS = 300.0
 END_SECONDS = 180.0
@@ -108,7 +108,9 @@ class Stack:
                 text = (proc / "environ").read_bytes() + (proc / "cmdline").read_bytes()
                 if mark in text and int(proc.name) != os.getpid():
                     os.kill(int(proc.name), signal.SIGKILL)
-        networks = Namespaces(Network(installation=installation_of(self.state_dir), ports=()))
+        networks = NetworkNamespaces(
+            Network(installation=installation_of(self.state_dir), ports=())
+        )
         networks.keep(())
         networks.close()
 

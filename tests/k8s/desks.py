@@ -19,8 +19,8 @@ from typing_extensions import override
 from benchmarks.ports import free_port
 from carrel.testing import FakeScheduler
 from carrel.testing.state import Refusal
-from carrel_hub.kubernetes.settings import ClusterSettings
-from carrel_hub.up.parts import Part, write_traefik
+from carrel_hub.kubernetes.settings import ClusterHubSettings
+from carrel_hub.up.parts import ProcessPart, write_traefik
 from contract.hub.stack import Stack
 from k8s.cluster.plane import ControlPlane, Refused
 
@@ -190,14 +190,14 @@ class ClusterStack(Stack):
     def begin_running(self) -> None:
         hub = self.parts["hub"]
         environment = {**hub.environment, "KUBECONFIG": str(self.kubeconfig)}
-        self.parts["hub"] = Part(hub.name, hub.shown, hub.command, hub.log, environment)
+        self.parts["hub"] = ProcessPart(hub.name, hub.shown, hub.command, hub.log, environment)
         self.cluster.start()
 
     @override
     def write_config(self, config: Path, keys_file: Path) -> None:
         local, path = self.settings, self.settings.hub_dir / "hub.yaml"
         write_traefik(local)
-        settings = ClusterSettings(
+        settings = ClusterHubSettings(
             public_url=local.public_url,
             hub_url=local.hub_url,
             proxy_api_url=f"http://127.0.0.1:{local.ports.proxy_api}",

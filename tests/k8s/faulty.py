@@ -15,7 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from carrel_scheduler.kube.credentials import Credentials
-from carrel_scheduler.kube.transport import Answer, Request, Transport, Unreachable
+from carrel_scheduler.kube.transport import HttpRequest, HttpResponse, KubeTransport, Unreachable
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -42,7 +42,7 @@ class Faults:
     written: int = 0
 
 
-class FaultyTransport(Transport):
+class FaultyTransport(KubeTransport):
     """Sends requests under faults."""
 
     def __init__(self, credentials: Credentials, faults: Faults) -> None:
@@ -50,7 +50,7 @@ class FaultyTransport(Transport):
         self.faults = faults
 
     @override
-    async def send(self, request: Request, seconds: float) -> Answer:
+    async def send(self, request: HttpRequest, seconds: float) -> HttpResponse:
         faults = self.faults
         if request.method not in WRITES or faults.over():
             return await super().send(request, seconds)
@@ -65,11 +65,11 @@ class FaultyTransport(Transport):
             self._die(request, "after")
         return answer
 
-    def _die(self, request: Request, when: str) -> None:
+    def _die(self, request: HttpRequest, when: str) -> None:
         self.faults.last_words(f"{when} {request.method} {request.path}")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    async def _trouble(self, request: Request, seconds: float) -> Answer:
+    async def _trouble(self, request: HttpRequest, seconds: float) -> HttpResponse:
         what = self.faults.chance.choice(("conflict", "busy", "broken", "lost"))
         if what == "lost":
             await super().send(request, seconds)
@@ -80,4 +80,4 @@ class FaultyTransport(Transport):
             "broken": (500, "InternalError"),
         }[what]
         status = {"kind": "Status", "code": code, "reason": reason, "message": "a storm"}
-        return Answer(code, msgspec.json.encode(status))
+        return HttpResponse(code, msgspec.json.encode(status))

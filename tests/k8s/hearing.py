@@ -7,7 +7,7 @@ from typing import Final
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.metadata import PartialObject
-from carrel_scheduler.kube.reflector import SYNCED, Change, ChangeKind
+from carrel_scheduler.kube.reflector import SYNCED, ChangeKind, WatchChange
 from carrel_scheduler.kube.resources import CONFIG_MAPS
 
 PATIENCE_SECONDS: Final = 120.0
@@ -36,7 +36,7 @@ class Hearer:
             else:
                 self._take(change)
 
-    def _take(self, change: Change[PartialObject]) -> None:
+    def _take(self, change: WatchChange[PartialObject]) -> None:
         found = change.object.metadata
         self.told.append((change.kind.value, found.name))
         assert (change.kind is ChangeKind.ADDED) == (found.uid not in self.seen), change

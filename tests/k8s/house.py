@@ -23,12 +23,12 @@ from benchmarks.ports import free_ports
 from carrel import Client
 from carrel.errors import CarrelError
 from carrel_hub import scopes, services
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.front import traefik
 from carrel_hub.front.provided import PROVIDED_PATH
 from carrel_hub.front.traefik import find_traefik
 from carrel_hub.keys import Keys
-from carrel_hub.kubernetes.settings import ClusterSettings
+from carrel_hub.kubernetes.settings import ClusterHubSettings
 from contract.hub.stack import wait_until
 from k8s import access
 from k8s.cluster.node import Node
@@ -72,7 +72,7 @@ class House:
         """Addresses of all parts."""
         here = self.node.address
         hub, scheduler, proxy_api, public, console, gateway = free_ports(6)
-        self.settings = ClusterSettings(
+        self.settings = ClusterHubSettings(
             public_url=f"http://127.0.0.1:{public}",
             hub_url=f"http://{here}:{hub}",
             proxy_api_url=f"http://127.0.0.1:{proxy_api}",
@@ -133,7 +133,7 @@ class House:
 
     def _prepare(self) -> None:
         self.settings.accounts_file.parent.mkdir(parents=True)
-        accounts = Accounts(self.settings.accounts_file)
+        accounts = AccountStore(self.settings.accounts_file)
         for name, projects in self.people.items():
             accounts.add(name, PASSWORD, joins=projects)
         (self.folder / "keys").mkdir(mode=0o700)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits
+from carrel_scheduler.engines.kubernetes.external_pods.executor import ExecutorLimits
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import NO_PROVISIONING
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.engines.kubernetes.provisioning.types import ProvisioningSettings
@@ -152,7 +152,7 @@ class Site(Kubelets):
         leader: Leader | None = None,
         client: KubeClient | None = None,
         stale_grace_s: float = 3.0,
-        limits: Limits | None = None,
+        limits: ExecutorLimits | None = None,
         clock: Callable[[], float] = time.time,
         ours: bool = False,
         provisioning: ProvisioningSettings = NO_PROVISIONING,
@@ -167,7 +167,7 @@ class Site(Kubelets):
             f"{self.name}-{instance}",
             clock,
             leader,
-            limits=limits or Limits(notifications_per_second=50.0),
+            limits=limits or ExecutorLimits(notifications_per_second=50.0),
             stale_grace_s=stale_grace_s,
             ours=ours,
             provisioning=provisioning,

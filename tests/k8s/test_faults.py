@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.kubernetes import leadership
-from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
+from carrel_scheduler.engines.kubernetes.binding import BindTarget, NotBound, bind
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
@@ -66,7 +66,7 @@ async def test_what_a_former_leader_began_is_over_before_the_next_one_looks(
     container = {"name": "main", "image": "none"}
     manifest = {"metadata": {"name": POD}, "spec": {"containers": [container]}}
     pod = await client.create(PODS, manifest, runs.namespace, Pod)
-    target = Target(runs.namespace, POD, pod.metadata.uid, "somewhere", (0,), pod)
+    target = BindTarget(runs.namespace, POD, pod.metadata.uid, "somewhere", (0,), pod)
     path = PODS.path(runs.namespace, POD, "binding")
     try:
         async with asyncio.timeout(PATIENCE_SECONDS), holding(runs.plane, tmp_path, POD) as held:

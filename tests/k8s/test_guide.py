@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 from playwright.sync_api import Error, Page
 
-from carrel_hub.kubernetes.settings import ClusterSettings
+from carrel_hub.kubernetes.settings import ClusterHubSettings
 from e2e.stack import People, people
 from k8s import guide
 from k8s.cluster import pods, usual
@@ -233,7 +233,7 @@ def test_work_runs_as_the_settings_say(follower: Follower) -> None:
     assert training["metadata"]["annotations"]["carrel.dev/devices"] == "0"
     keys = follower.plane.get(f"/api/v1/namespaces/{SYSTEM}/secrets/carrel-keys")["data"]
     assert len(set(keys.values())) == len(keys) == 9
-    settings = ClusterSettings.load(follower.desk.folder / "my-cluster" / "settings.yaml")
+    settings = ClusterHubSettings.load(follower.desk.folder / "my-cluster" / "settings.yaml")
     assert settings.public_url == follower.url
 
 

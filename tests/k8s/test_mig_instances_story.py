@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.kubernetes.node_tokens import ACCOUNT, AUDIENCE, NAMESPACE
-from carrel_scheduler.node.agent import AgentSettings, Reporter
+from carrel_scheduler.node.agent import AgentSettings, NodeReporter
 from carrel_scheduler.node.mig import SimulatedMig
 from carrel_scheduler.node.mig_records import InstanceRecords
 from carrel_scheduler.node.mig_worker import MigWorker, serve
@@ -89,7 +89,7 @@ class Agent:
     def start(self) -> None:
         self._ended = threading.Event()
         worker = MigWorker(self.driver, InstanceRecords(self.settings.mig_record))
-        reporter = Reporter(self.settings)
+        reporter = NodeReporter(self.settings)
         parts = (worker, reporter.ask, self._ended.wait)
         threading.Thread(target=serve, args=parts, daemon=True).start()
 

@@ -11,7 +11,7 @@ import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskSpec
 from carrel_scheduler.engines.kubernetes import notifications
-from carrel_scheduler.engines.kubernetes.binding import Target, bind
+from carrel_scheduler.engines.kubernetes.binding import BindTarget, bind
 from carrel_scheduler.engines.kubernetes.eviction import evict
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
 from carrel_scheduler.engines.kubernetes.pods import labels
@@ -133,7 +133,7 @@ async def test_pods_of_others_are_bound_told_and_evicted(
     now = await scheduler.get(PODS, "guest", where, type=Pod)
     whom = labels.counted_annotation(Grouping("u", "u", "speech", "grace"))
     uid = now.metadata.uid
-    target = Target(where, "guest", uid, NODE, (0,), now, whom)
+    target = BindTarget(where, "guest", uid, NODE, (0,), now, whom)
     await bind(scheduler, target, int(epoch(installed)))
     notes: Any = (await scheduler.get(PODS, "guest", where, type=Pod)).metadata.annotations
     assert labels.read_counted(notes) == labels.Counted("speech", "grace")

@@ -13,7 +13,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.reading import (
     KnownProjects,
     OwnerLookup,
 )
-from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, OwnerReader
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouped
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
@@ -74,7 +74,7 @@ def grouped(plane: ControlPlane, folder: Path, pods: list[dict[str, Any]]) -> li
         client = KubeClient(from_kubeconfig(plane.kubeconfig(folder / "admin")))
         try:
             projects = KnownProjects({"speech": None}, dict)
-            grouper = Grouper(Owners(OwnerLookup(client)), projects)
+            grouper = Grouper(OwnerReader(OwnerLookup(client)), projects)
             return [await grouper.group(msgspec.convert(one, type=Pod)) for one in pods]
         finally:
             await client.close()

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
+from carrel_scheduler.engines.kubernetes.binding import BindTarget, NotBound, bind
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema.objects import Project, Quota
 from k8s.cluster.control_plane import ControlPlane
@@ -130,11 +130,11 @@ async def test_a_pod_that_changed_is_not_bound_by_an_older_decision(here: Site) 
     namespace, uid = here.namespace("a"), decided.metadata.uid
     label = {"metadata": {"labels": {"carrel.dev/project": here.project("b")}}}
     await here.client.patch(PODS, "changes", label, namespace)
-    target = Target(namespace, "changes", uid, f"{here.name}-0", (0,), decided)
+    target = BindTarget(namespace, "changes", uid, f"{here.name}-0", (0,), decided)
     with pytest.raises(NotBound, match="changed since it was decided on"):
         await bind(here.client, target, 1)
     of_another = msgspec.structs.replace(decided.metadata, uid="another")
     stranger = msgspec.structs.replace(decided, metadata=of_another)
-    target = Target(namespace, "changes", "another", f"{here.name}-0", (0,), stranger)
+    target = BindTarget(namespace, "changes", "another", f"{here.name}-0", (0,), stranger)
     with pytest.raises(NotBound):
         await bind(here.client, target, 1)

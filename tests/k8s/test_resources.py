@@ -136,8 +136,8 @@ def test_what_a_person_writes_is_taken(namespace: str, kubectl: Kubectl) -> None
     assert (spec.kind, spec.user, spec.environment) == ("training", "ada", {"EPOCHS": "20"})
 
 
-def codec_input(found: dict[str, Any]) -> codec.Stored:
-    return msgspec.json.decode(json.dumps(found).encode(), type=codec.Stored)
+def codec_input(found: dict[str, Any]) -> codec.StoredResource:
+    return msgspec.json.decode(json.dumps(found).encode(), type=codec.StoredResource)
 
 
 def test_every_kind_is_taken(namespace: str, kubectl: Kubectl) -> None:

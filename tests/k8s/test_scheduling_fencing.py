@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from carrel_scheduler.engines.kubernetes import leadership
-from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
+from carrel_scheduler.engines.kubernetes.binding import BindTarget, NotBound, bind
 from carrel_scheduler.engines.kubernetes.external_pods.executor import Fenced
 from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.kube.client import PatchKind
@@ -91,20 +91,20 @@ async def test_a_binding_of_another_epoch_is_refused(here: Site) -> None:
     await here.add_pod("a", "p")
     pod = await here.until(lambda: here.of("a").get("p"), "the pod")
     node = next(iter(here.nodes))
-    target = Target(here.namespace("a"), "p", pod.metadata.uid, node, (0,), pod)
+    target = BindTarget(here.namespace("a"), "p", pod.metadata.uid, node, (0,), pod)
     with pytest.raises(NotBound) as refused:
         await bind(here.client, target, epoch - 1)
     assert refused.value.fenced
     await bind(here.client, target, epoch)
     await bind(here.client, target, epoch)  # asked again: it is as wanted
     with pytest.raises(NotBound) as taken:
-        await bind(here.client, Target(*_but_node(target, "elsewhere")), epoch)
+        await bind(here.client, BindTarget(*_but_node(target, "elsewhere")), epoch)
     assert taken.value.final
     assert not taken.value.fenced
     await leader.release()
 
 
-def _but_node(target: Target, node: str) -> tuple[Any, ...]:
+def _but_node(target: BindTarget, node: str) -> tuple[Any, ...]:
     return target.namespace, target.name, target.uid, node, target.devices
 
 

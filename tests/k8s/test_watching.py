@@ -16,7 +16,7 @@ from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.errors import AlreadyExists, Forbidden, NotFound, Unavailable
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.metadata import PartialObject
-from carrel_scheduler.kube.reflector import Timing
+from carrel_scheduler.kube.reflector import ReflectorTiming
 from carrel_scheduler.kube.resources import CLUSTER_ROLE_BINDINGS, CONFIG_MAPS
 from carrel_scheduler.kube.writes import Writer
 from k8s.breakable import Breakable
@@ -83,7 +83,7 @@ async def through(breakable: Breakable, proxy: Proxy, tmp_path: Path) -> AsyncIt
     await made.close()
 
 
-def feed_of(client: KubeClient, timing: Timing = Timing()) -> Feed[PartialObject]:  # noqa: B008
+def feed_of(client: KubeClient, timing: ReflectorTiming = ReflectorTiming()) -> Feed[PartialObject]:  # noqa: B008
     return Feed(client, CONFIG_MAPS, PartialObject, SPACE, timing=timing)
 
 
@@ -207,7 +207,7 @@ async def test_pages_whose_version_was_compacted_are_read_anew(
 async def test_a_watch_that_falls_silent(
     client: KubeClient, through: Counting, proxy: Proxy
 ) -> None:
-    feed = feed_of(through, Timing(silent=2.0))
+    feed = feed_of(through, ReflectorTiming(silent=2.0))
     hearer = Hearer(feed)
     await put(client, "before")
     await hearer.until(lambda: ("ADDED", "before") in hearer.told)

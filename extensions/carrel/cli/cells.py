@@ -17,7 +17,7 @@ from carrel.models import Amounts, Department, Project, ProjectUse, Workload
 from carrel.options import type_word
 
 
-class Counts(NamedTuple):
+class TaskCounts(NamedTuple):
     """Tasks (or parts) that run and that are pending, GPUs held and requested."""
 
     running: int
@@ -26,7 +26,7 @@ class Counts(NamedTuple):
     requested: float
 
 
-def counts(workload: Workload) -> Counts:
+def counts(workload: Workload) -> TaskCounts:
     """The counts of a workload now."""
     spec, status = workload.spec, workload.status
     if spec.kind == "experiment" and spec.experiment is not None:
@@ -37,17 +37,17 @@ def counts(workload: Workload) -> Counts:
         ready = endpoint.ready if endpoint else 0
         return _of_parts(workload, ready, max(0, wanted - ready))
     if spec.kind == "schedule":
-        return Counts(0, 0, 0.0, 0.0)
+        return TaskCounts(0, 0, 0.0, 0.0)
     requested = spec.total_gpus * spec.tasks
     if not workload.holds_resources:
-        return Counts(0, 0 if workload.at_rest else spec.tasks, 0.0, requested)
+        return TaskCounts(0, 0 if workload.at_rest else spec.tasks, 0.0, requested)
     if spec.elastic is not None:
         live = [task for task in status.tasks if task.ended_at is None]
         held = sum(len(task.devices) * min(spec.gpus, 1.0) for task in live)
-        return Counts(len(live), spec.tasks - len(live), float(held), requested)
+        return TaskCounts(len(live), spec.tasks - len(live), float(held), requested)
     if status.phase == "starting":
-        return Counts(0, spec.tasks, requested, requested)
-    return Counts(spec.tasks, 0, requested, requested)
+        return TaskCounts(0, spec.tasks, requested, requested)
+    return TaskCounts(spec.tasks, 0, requested, requested)
 
 
 def _trials(workload: Workload) -> tuple[int, int]:
@@ -61,11 +61,11 @@ def _trials(workload: Workload) -> tuple[int, int]:
     return now.running, min(left, max(0, experiment.parallelism - now.running))
 
 
-def _of_parts(workload: Workload, running: int, pending: int) -> Counts:
+def _of_parts(workload: Workload, running: int, pending: int) -> TaskCounts:
     each = workload.spec.gpus * workload.spec.tasks
     if workload.at_rest:
-        return Counts(0, 0, 0.0, each)
-    return Counts(running, pending, running * each, (running + pending) * each)
+        return TaskCounts(0, 0, 0.0, each)
+    return TaskCounts(running, pending, running * each, (running + pending) * each)
 
 
 SERVICE = "/services/carrel"

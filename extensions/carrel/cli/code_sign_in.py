@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from carrel.cli.common import note
-from carrel.client.plain_http import Answer, Failure, PlainHttp
+from carrel.client.plain_http import HttpResponse, PlainHttp, RequestFailed
 from carrel.errors import NotSignedIn, Unreachable
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -140,12 +140,12 @@ def _ask(hub: str, path: str, body: dict[str, Any], kind: type[T]) -> T | None:
 
 def _send(
     method: str, hub: str, address: str, headers: dict[str, str], content: bytes | None = None
-) -> Answer:
+) -> HttpResponse:
     """One request and its answer, whatever it is. Raises ``Unreachable``."""
     server = PlainHttp(hub, None)
     try:
         return asyncio.run(server.request(method, address, (), headers, content, TIMEOUT_SECONDS))
-    except (Failure, TimeoutError) as error:
+    except (RequestFailed, TimeoutError) as error:
         raise Unreachable(
             f"Nobody answers at {hub}: {str(error) or 'it takes too long'}."
         ) from error

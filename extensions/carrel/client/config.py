@@ -35,7 +35,7 @@ class Stored(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientSettings:
     """A server and a token; ``project`` is the default project, empty when none is set."""
 
     url: str
@@ -101,7 +101,7 @@ def resolve(
     url: str | None = None,
     token: str | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Settings:
+) -> ClientSettings:
     """Find server and token. Raises ``NotSignedIn`` when one is missing, ``BadSetting``."""
     env = os.environ if environ is None else environ
     stored = load(env)
@@ -109,7 +109,7 @@ def resolve(
     chosen = url or env.get("CARREL_URL") or stored.url
     if not chosen:
         raise NotSignedIn("You are not signed in: run `carrel login --url URL`.")
-    settings = Settings(url=checked_url(chosen), token="", project=project)
+    settings = ClientSettings(url=checked_url(chosen), token="", project=project)
     own = token or env.get("CARREL_TOKEN")
     if own:
         return replace(settings, token=own)

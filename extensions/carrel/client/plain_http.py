@@ -24,7 +24,7 @@ ONCE: Final = frozenset({"POST", "PATCH"})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A whole answer."""
 
     status: int
@@ -37,7 +37,7 @@ class Answer:
         return self.content
 
 
-class Failure(Exception):  # noqa: N818 - an outcome of one attempt; the caller decides what it means
+class RequestFailed(Exception):  # noqa: N818 - an outcome of one attempt; the caller decides what it means
     """A request got no answer.
 
     Attributes:
@@ -95,8 +95,8 @@ class PlainHttp:
         headers: Mapping[str, str],
         content: bytes | None,
         seconds: float | None,
-    ) -> Answer:
-        """Send a request and read its answer. Raises ``Failure`` and ``TimeoutError``."""
+    ) -> HttpResponse:
+        """Send a request and read its answer. Raises ``RequestFailed`` and ``TimeoutError``."""
         path = urlsplit(url).path or "/"
         target = f"{path}?{urlencode(parameters)}" if parameters else path
         connection = self._taken(method, seconds)
@@ -132,11 +132,11 @@ async def _in_thread(
     target: str,
     headers: Mapping[str, str],
     content: bytes | None,
-) -> Answer:
+) -> HttpResponse:
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Answer] = loop.create_future()
+    done: asyncio.Future[HttpResponse] = loop.create_future()
 
-    def tell(answer: Answer | None, error: Exception | None) -> None:
+    def tell(answer: HttpResponse | None, error: Exception | None) -> None:
         if done.cancelled():
             return
         if answer is not None:
@@ -163,8 +163,8 @@ def _exchange(
     target: str,
     headers: Mapping[str, str],
     content: bytes | None,
-) -> Answer:
-    """One request, in the thread that it is given. Raises ``Failure`` and ``TimeoutError``."""
+) -> HttpResponse:
+    """One request, in its thread. Raises ``RequestFailed`` and ``TimeoutError``."""
     try:
         if connection.sock is None:
             connection.connect()
@@ -172,7 +172,7 @@ def _exchange(
         raise
     except OSError as error:
         final = isinstance(error, ssl.SSLCertVerificationError)
-        raise Failure(why(error), sent=False, final=final) from error
+        raise RequestFailed(why(error), sent=False, final=final) from error
     try:
         connection.request(method, target, body=content, headers=dict(headers))
         response = connection.getresponse()
@@ -181,9 +181,9 @@ def _exchange(
         raise
     except (OSError, http.client.HTTPException) as error:
         words = why(error) if isinstance(error, OSError) else str(error).rstrip(".")
-        raise Failure(words or type(error).__name__, sent=True) from error
+        raise RequestFailed(words or type(error).__name__, sent=True) from error
     described: Message = response.headers
-    return Answer(response.status, response.reason, described.get_content_type(), body)
+    return HttpResponse(response.status, response.reason, described.get_content_type(), body)
 
 
 def _abort(connection: http.client.HTTPConnection) -> None:

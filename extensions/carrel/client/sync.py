@@ -24,7 +24,7 @@ from carrel.client.resources.map import (
     in_order,
     order_of,
 )
-from carrel.client.resources.warm_map import Outcome
+from carrel.client.resources.warm_map import CallOutcome
 from carrel.client.transport import Pauses
 from carrel.models import Forecast, Project, ProjectImpact, Workload
 
@@ -354,7 +354,7 @@ class Client:
         else:
             single = bodies_of(self.aio, function, calls, project, name, gpus, fields)
             found = self.outcomes(self.loop.run(single), keep=keep)
-        outcomes: list[Outcome] = []
+        outcomes: list[CallOutcome] = []
         with bar(len(calls), show=progress) as shown, closing(found):
             for outcome in found:
                 outcomes.append(outcome)

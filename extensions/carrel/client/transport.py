@@ -20,8 +20,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from carrel.client.config import Settings
-from carrel.client.plain_http import Answer, Failure, PlainHttp, why
+from carrel.client.config import ClientSettings
+from carrel.client.plain_http import HttpResponse, PlainHttp, RequestFailed, why
 from carrel.errors import ApiError, NotSignedIn, UnexpectedAnswer, Unreachable
 from carrel_schema.reading import read
 
@@ -108,7 +108,7 @@ class Transport:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ClientSettings,
         *,
         timeout: float = 30.0,
         read_timeout: float | None = None,
@@ -233,7 +233,7 @@ class Transport:
                 )
             except TimeoutError as error:  # a server that hangs: asking again would hang as long
                 raise self._unreachable(error) from error
-            except Failure as failure:
+            except RequestFailed as failure:
                 if last or failure.final or (failure.sent and not again):
                     raise self._unreachable(failure) from failure
             else:
@@ -251,8 +251,8 @@ class Transport:
         headers: Mapping[str, str],
         content: bytes | None,
         seconds: float | None,
-    ) -> Answer:
-        """Send a request and read its answer. Raises ``Failure`` and ``TimeoutError``."""
+    ) -> HttpResponse:
+        """Send a request and read its answer. Raises ``RequestFailed`` and ``TimeoutError``."""
         import aiohttp
 
         try:
@@ -266,14 +266,16 @@ class Transport:
                 allow_redirects=False,
             ) as response:
                 content = await response.read()
-                return Answer(response.status, response.reason, response.content_type, content)
+                return HttpResponse(
+                    response.status, response.reason, response.content_type, content
+                )
         except TimeoutError:
             raise
         except aiohttp.ClientConnectorError as error:
             final = isinstance(error, aiohttp.ClientConnectorCertificateError)
-            raise Failure(_plain(error), sent=False, final=final) from error
+            raise RequestFailed(_plain(error), sent=False, final=final) from error
         except aiohttp.ClientError as error:
-            raise Failure(_plain(error), sent=True) from error
+            raise RequestFailed(_plain(error), sent=True) from error
 
     @asynccontextmanager
     async def stream(

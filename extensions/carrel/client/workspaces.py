@@ -28,7 +28,7 @@ MAY_NOT: Final = (
 )
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class WorkspaceServer(msgspec.Struct, frozen=True, kw_only=True):
     """A workspace as the Hub knows it; ``name`` is empty for the default one.
 
     Attributes:
@@ -52,7 +52,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 class _User(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    servers: dict[str, Server] = {}
+    servers: dict[str, WorkspaceServer] = {}
 
 
 class HubTransport(Transport):
@@ -104,7 +104,7 @@ class Workspaces:
     def _user(self) -> str:
         return self._client.loop.run(self._hub.ask("GET", "/user", _User)).name
 
-    def all(self) -> list[Server]:
+    def all(self) -> list[WorkspaceServer]:
         """Every workspace by name, stopped ones too; the default one only if it ever ran."""
         path = f"/users/{segment(self._user)}"
         found = self._client.loop.run(
@@ -112,7 +112,7 @@ class Workspaces:
         )
         return [found.servers[name] for name in sorted(found.servers)]
 
-    def get(self, name: str) -> Server:
+    def get(self, name: str) -> WorkspaceServer:
         """One workspace. Raises ``BadSetting`` when there is none of that name."""
         known = self.all()
         for one in known:
@@ -191,7 +191,7 @@ class Workspaces:
         self._send("POST", name, {"user_options": dict(definition)} if definition else None)
 
 
-def definition_of(server: Server) -> dict[str, Any]:
+def definition_of(server: WorkspaceServer) -> dict[str, Any]:
     """What can be chosen again for another start."""
     chosen = server.user_options or {}
     return {key: value for key, value in chosen.items() if key not in NOT_CHOSEN}

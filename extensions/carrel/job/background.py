@@ -15,7 +15,7 @@ LONGEST_PAUSE_SECONDS: Final = 15.0
 URGENT_PAUSE_SECONDS: Final = 0.2
 
 
-class Outcome(Enum):
+class BackgroundOutcome(Enum):
     """The result of the work."""
 
     DONE = auto()
@@ -36,7 +36,11 @@ class BackgroundWork(Generic[T]):
     """
 
     def __init__(
-        self, name: str, join: Callable[[T, T], T], work: Callable[[T], Outcome], interval: float
+        self,
+        name: str,
+        join: Callable[[T, T], T],
+        work: Callable[[T], BackgroundOutcome],
+        interval: float,
     ) -> None:
         self._name, self._join, self._work, self._interval = name, join, work, interval
         self._changed = threading.Condition()
@@ -71,12 +75,12 @@ class BackgroundWork(Generic[T]):
     def _run(self) -> None:
         pause = 0.0
         while (item := self._next(pause)) is not None:
-            outcome = Outcome.NEVER
+            outcome = BackgroundOutcome.NEVER
             try:
                 outcome = self._work(item)
             finally:
                 self._worked(item, outcome)
-            again = outcome is Outcome.LATER
+            again = outcome is BackgroundOutcome.LATER
             pause = min(max(2 * pause, 1.0), LONGEST_PAUSE_SECONDS) if again else 0.0
 
     def _next(self, pause: float) -> T | None:
@@ -88,13 +92,13 @@ class BackgroundWork(Generic[T]):
             self._working = item is not None
             return item
 
-    def _worked(self, item: T, outcome: Outcome) -> None:
+    def _worked(self, item: T, outcome: BackgroundOutcome) -> None:
         with self._changed:
-            self._working, self._stopped = False, outcome is Outcome.NEVER
+            self._working, self._stopped = False, outcome is BackgroundOutcome.NEVER
             if self._stopped:
                 self._waiting = None
-            elif outcome is Outcome.LATER:
+            elif outcome is BackgroundOutcome.LATER:
                 self._waiting = item if self._waiting is None else self._join(item, self._waiting)
             self._changed.notify_all()
-            if outcome is Outcome.LATER and self._urgent:
+            if outcome is BackgroundOutcome.LATER and self._urgent:
                 self._changed.wait(URGENT_PAUSE_SECONDS)

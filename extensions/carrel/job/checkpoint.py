@@ -35,7 +35,7 @@ DEFAULT_EVERY_SECONDS: Final = 60.0
 Handler = Callable[[int, FrameType | None], object]
 
 
-class Preemption:
+class PreemptionHandler:
     """The SIGTERM handler of this process and the callbacks that it runs."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Preemption:
             self._before(number, frame)
 
 
-_preemption = Preemption()
+_preemption = PreemptionHandler()
 preempted = _preemption.preempted
 on_preempt = _preemption.on_preempt
 uninstall = _preemption.uninstall

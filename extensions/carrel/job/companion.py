@@ -72,7 +72,7 @@ class Cell:
             raise
 
 
-class Stream(io.TextIOBase):
+class CellStream(io.TextIOBase):
     """Replaces ``sys.stdout`` or ``sys.stderr`` while a cell runs."""
 
     def __init__(self, name: str) -> None:
@@ -85,13 +85,13 @@ class Stream(io.TextIOBase):
         return len(text)
 
 
-class Running:
+class RunningCell:
     """The running cell, in the main thread."""
 
     cell: Cell | None = None
 
 
-running = Running()
+running = RunningCell()
 
 
 def interrupt() -> None:
@@ -206,7 +206,7 @@ def execute(shell: Any, cell: Cell) -> bytes:
     return pickle.dumps(whole)
 
 
-class Server(ThreadingMixIn, WSGIServer):
+class CompanionServer(ThreadingMixIn, WSGIServer):
     """One thread for each request."""
 
     daemon_threads = True
@@ -220,7 +220,7 @@ class _Silent(WSGIRequestHandler):
         """Log nothing."""
 
 
-class Service:
+class CompanionService:
     """The requests of the kernel."""
 
     def __init__(self, key: str) -> None:
@@ -252,9 +252,9 @@ class Service:
 def serve(folder: str, keep: float) -> None:
     """Take cells until none has come for ``keep`` seconds."""
     key = os.environ.pop(KEY)
-    service = Service(key)
+    service = CompanionService(key)
     host, port = os.environ.get("CARREL_HOST", "127.0.0.1"), int(os.environ["PORT"])
-    server = make_server(host, port, service, server_class=Server, handler_class=_Silent)
+    server = make_server(host, port, service, server_class=CompanionServer, handler_class=_Silent)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     os.chdir(folder)
@@ -262,7 +262,7 @@ def serve(folder: str, keep: float) -> None:
     config = Config()
     config.HistoryManager.enabled = False
     shell: Any = _Shell.instance(config=config)
-    sys.stdout, sys.stderr = Stream("stdout"), Stream("stderr")
+    sys.stdout, sys.stderr = CellStream("stdout"), CellStream("stderr")
     while True:
         try:
             cell = service.cells.get(timeout=keep + SPARE_SECONDS)

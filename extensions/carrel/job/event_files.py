@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from carrel.job.background import BackgroundWork, Outcome
+from carrel.job.background import BackgroundOutcome, BackgroundWork
 from carrel.job.task import Task, process_exit, warn
 
 _END: Final = ".end"
 
 
-class Records:
+class EventFile:
     """One event file. Made and used in one thread only.
 
     Args:
@@ -124,7 +124,7 @@ class EventFiles:
         import concurrent.futures.thread  # noqa: F401
 
         self._counting, self._steps = threading.Lock(), 0
-        self._records: Records | None = None
+        self._records: EventFile | None = None
         self._work: BackgroundWork[list[Point]] = BackgroundWork(
             "carrel-events", _joined, self._write, PAUSE_SECONDS
         )
@@ -149,17 +149,17 @@ class EventFiles:
 
     def _write_end(self, succeeded: bool, at: float) -> None:
         remove_ends(self._folder)
-        last = Records(self._folder, end=True)
+        last = EventFile(self._folder, end=True)
         last.end(succeeded, at)
         last.close()
 
-    def _write(self, points: list[Point]) -> Outcome:
+    def _write(self, points: list[Point]) -> BackgroundOutcome:
         fine = _written(lambda: self._write_points(points))
-        return Outcome.DONE if fine else Outcome.NEVER
+        return BackgroundOutcome.DONE if fine else BackgroundOutcome.NEVER
 
     def _write_points(self, points: list[Point]) -> None:
         if self._records is None:
-            self._records = Records(self._folder)
+            self._records = EventFile(self._folder)
             if self._hyperparameters is not None:
                 remove_ends(self._folder)
                 self._records.trial(self._hyperparameters, self._trial, points[0][0])
@@ -197,12 +197,12 @@ def write_trial(environ: Mapping[str, str], points: Sequence[Point], *, succeede
     name = f"{environ.get('CARREL_EXPERIMENT')}-{environ.get('CARREL_TRIAL')}"
 
     def write() -> None:
-        records = Records(Path(root))
+        records = EventFile(Path(root))
         records.trial(parameters, name, points[0][0])
         for at, step, values in points:
             records.values(at, step, values)
         records.close()
-        last = Records(Path(root), end=True)
+        last = EventFile(Path(root), end=True)
         last.end(succeeded, time.time())
         last.close()
 

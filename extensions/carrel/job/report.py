@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from typing import Any, Final, SupportsFloat
 
 from carrel.job import api
-from carrel.job.background import BackgroundWork, Outcome
+from carrel.job.background import BackgroundOutcome, BackgroundWork
 from carrel.job.event_files import EventFiles, open_event_files
 from carrel.job.task import present, process_exit, warn
 
@@ -69,21 +69,21 @@ class Sender:
         """Wait until the queue is empty, at most ``seconds``."""
         self._work.flush(seconds)
 
-    def _send(self, body: Mapping[str, Any]) -> Outcome:
+    def _send(self, body: Mapping[str, Any]) -> BackgroundOutcome:
         try:
             status = self._post(json.dumps(body).encode())
         except OSError as error:
             self._warn_once(f"reports cannot be sent now ({error}); the job goes on.")
-            return Outcome.LATER
+            return BackgroundOutcome.LATER
         if status in UNKNOWN_STATUSES:
             self._warn_once(f"reports are not taken (status {status}); the job goes on without.")
-            return Outcome.NEVER
+            return BackgroundOutcome.NEVER
         if status in REFUSED_STATUSES:
             self._warn_once(f"a report was refused (status {status}) and dropped.")
         elif status >= 300:
             self._warn_once(f"reports are not taken now (status {status}); the job goes on.")
-            return Outcome.LATER
-        return Outcome.DONE
+            return BackgroundOutcome.LATER
+        return BackgroundOutcome.DONE
 
     def _warn_once(self, text: str) -> None:
         if not self._warned:

@@ -3,9 +3,9 @@
 The same script runs by hand: outside an experiment the parameters are the given defaults, nothing
 is pruned, and reports are only remembered.
 
-``Link`` sends values in their order and gets the answer. Values that cannot be sent are kept and
-sent again; the process waits for them when it ends, as the last one is the result. Reports have a
-thread, so that they hold up nothing; a trial that only has a result does without.
+``TrialLink`` sends values in their order and gets the answer. Values that cannot be sent are kept
+and sent again; the process waits for them when it ends, as the last one is the result. Reports have
+a thread, so that they hold up nothing; a trial that only has a result does without.
 """
 
 import atexit
@@ -36,7 +36,7 @@ def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return {**old, **new, **({"values": values} if values else {})}
 
 
-class Link:
+class TrialLink:
     """The connection of a trial to its experiment.
 
     Args:
@@ -152,7 +152,7 @@ class Trial:
         experiment: str,
         metric: str,
         parameters: Mapping[str, Any],
-        link: Link | None,
+        link: TrialLink | None,
     ) -> None:
         self.number, self.experiment, self.metric = number, experiment, metric
         self.parameters = Parameters(parameters)
@@ -270,10 +270,10 @@ class Trial:
 class _Own:
     """The link of this process; a forked child gets its own."""
 
-    link: Link | None = None
+    link: TrialLink | None = None
 
 
-def use_link(link: Link) -> None:
+def use_link(link: TrialLink) -> None:
     """Have ``trial`` use this way to the scheduler; a worker's trials have another one."""
     _Own.link = link
 
@@ -302,7 +302,7 @@ def trial(**defaults: Any) -> Trial:
         return Trial(None, "", metric, {**defaults, **given}, None)
     if _Own.link is None:
         where = f"{env('CARREL_PROJECT')}/{env('CARREL_WORKLOAD')}"
-        _Own.link = Link(f"{url.rstrip('/')}/api/v1/workloads/{where}", token)
+        _Own.link = TrialLink(f"{url.rstrip('/')}/api/v1/workloads/{where}", token)
     experiment = env("CARREL_EXPERIMENT") or ""
     return Trial(int(number), experiment, metric, {**defaults, **given}, _Own.link)
 

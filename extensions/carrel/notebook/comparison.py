@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from carrel.client import Client
 from carrel.client.submit import default_project
-from carrel.comparing import Run, runs_of, sheet_of, split
+from carrel.comparing import ComparedRun, runs_of, sheet_of, split
 from carrel.errors import BadSetting
 from carrel.models import Workload
 from carrel.notebook.job import Job
@@ -34,7 +34,7 @@ class Comparison:
         rows: the table, one mapping a run.
     """
 
-    def __init__(self, client: Client, runs: list[Run]) -> None:
+    def __init__(self, client: Client, runs: list[ComparedRun]) -> None:
         self._client = client
         self.runs = runs
         self._sheet = sheet_of(runs)

@@ -12,7 +12,7 @@ import msgspec
 
 from carrel.options import values
 from carrel.options.kinds import KINDS
-from carrel.options.values import Value
+from carrel.options.values import OptionValue
 from carrel_schema.constraints import Field, bare, fields
 from carrel_schema.wire import WorkloadCreate
 
@@ -51,7 +51,7 @@ class Option:
     flag: str
     help: str
     group: str
-    value: Value | None = None
+    value: OptionValue | None = None
     fields: tuple[str, ...] = ()
     kinds: frozenset[str] = ALL_KINDS
     short: str = ""
@@ -85,7 +85,7 @@ def of_field(
     group: str,
     *paths: str,
     text: str = "",
-    value: Value | None = None,
+    value: OptionValue | None = None,
     shown: str = "NAME",
     **more: Any,
 ) -> Option:

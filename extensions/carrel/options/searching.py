@@ -7,7 +7,7 @@ from carrel.options.option import Option, Surface, of_field
 
 GROUP: Final = "Experiments"
 EXPERIMENT: Final = frozenset({"experiment"})
-SPACE: Final = values.Value(search_space.parse, "NAME=SPACE", "object")
+SPACE: Final = values.OptionValue(search_space.parse, "NAME=SPACE", "object")
 
 EXPERIMENTS: Final = (
     Option("experiment", "Try configurations of the command and keep the best.", GROUP,

@@ -29,7 +29,7 @@ from carrel_schema.objects import FailureClass
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class OptionValue:
     """One kind of value.
 
     Attributes:
@@ -57,27 +57,29 @@ class Value:
         return [self.read(part) for part in parts]
 
 
-def whole(least: int, most: int, shown: str = "N") -> Value:
+def whole(least: int, most: int, shown: str = "N") -> OptionValue:
     """A whole number."""
-    return Value(partial(_whole, least, most), shown, "integer", least, most)
+    return OptionValue(partial(_whole, least, most), shown, "integer", least, most)
 
 
-def span(least: float = 0.0, most: float = MOST_SECONDS) -> Value:
+def span(least: float = 0.0, most: float = MOST_SECONDS) -> OptionValue:
     """A time span in seconds: ``30``, ``45s``, ``5m``, ``2h``, ``1d``."""
-    return Value(partial(_span, least, most), "TIME", "number", least, most, spell=_spell_span)
+    return OptionValue(
+        partial(_span, least, most), "TIME", "number", least, most, spell=_spell_span
+    )
 
 
-def choice(*words: str) -> Value:
+def choice(*words: str) -> OptionValue:
     """One of some words."""
-    return Value(partial(_choice, words), "|".join(words), choices=words)
+    return OptionValue(partial(_choice, words), "|".join(words), choices=words)
 
 
-def text(shown: str) -> Value:
+def text(shown: str) -> OptionValue:
     """Any text that is not empty."""
-    return Value(_text, shown)
+    return OptionValue(_text, shown)
 
 
-def of_hint(hint: Any, shown: str) -> Value | None:
+def of_hint(hint: Any, shown: str) -> OptionValue | None:
     """The value of a field with this type and these bounds; ``None``: a switch."""
     kind, bounds = bare(hint), list(constraints(hint))
     if kind is bool:
@@ -334,19 +336,19 @@ GIT: Final = re.compile(
     r"(?P<url>(?:https?|git)://[^/@\s-][^/@\s]*/[^@\s]+|ssh://(?:[\w.-]+@)?[^/@\s-][^/@\s]*/[^@\s]+"
     r"|\w[\w.-]*@[^/@:\s-][^/@:\s]*:[^@\s]+)(?:@(?P<rev>[^\s-]\S*))?"
 )
-DEPENDENCY: Final = Value(_dependency, "NAME[:ok|any]", "array", spell=_spell_dependency)
-RETRY: Final = Value(_retry, "CLASS=N[,CLASS=N]", "object", separator=",")
-REPOSITORY: Final = Value(
+DEPENDENCY: Final = OptionValue(_dependency, "NAME[:ok|any]", "array", spell=_spell_dependency)
+RETRY: Final = OptionValue(_retry, "CLASS=N[,CLASS=N]", "object", separator=",")
+REPOSITORY: Final = OptionValue(
     _repository, "FOLDER=URL[@REV][,SECRET]", "array", spell=_spell_repository
 )
-EACH_NAME: Final = Value(str, "NAME", "array")
-GIT_SOURCE: Final = Value(_git, "URL[@REV]", "object", spell=_spell_git)
-GPUS: Final = Value(_gpus, "N", "number", 0, MOST_GPUS, spell="{:g}".format)
-CPU: Final = Value(
+EACH_NAME: Final = OptionValue(str, "NAME", "array")
+GIT_SOURCE: Final = OptionValue(_git, "URL[@REV]", "object", spell=_spell_git)
+GPUS: Final = OptionValue(_gpus, "N", "number", 0, MOST_GPUS, spell="{:g}".format)
+CPU: Final = OptionValue(
     partial(_processors, 1), "N", "integer", 1, MOST_CPU_MILLICORES, spell="{}m".format
 )
-CPU_LIMIT: Final = Value(partial(_processors, 10), "N", "integer", 10, MOST_CPU_MILLICORES)
-MEMORY: Final = Value(
+CPU_LIMIT: Final = OptionValue(partial(_processors, 10), "N", "integer", 10, MOST_CPU_MILLICORES)
+MEMORY: Final = OptionValue(
     partial(_memory, LEAST_MEMORY_BYTES, MOST_MEMORY_BYTES),
     "SIZE",
     "integer",
@@ -354,7 +356,7 @@ MEMORY: Final = Value(
     MOST_MEMORY_BYTES,
     spell=_spell_memory,
 )
-GPU_MEMORY: Final = Value(
+GPU_MEMORY: Final = OptionValue(
     partial(_memory, 0, MOST_MEMORY_BYTES),
     "SIZE",
     "integer",
@@ -362,16 +364,16 @@ GPU_MEMORY: Final = Value(
     MOST_MEMORY_BYTES,
     spell=_spell_memory,
 )
-REQUEST_SIZE: Final = Value(
+REQUEST_SIZE: Final = OptionValue(
     partial(_memory, 1, 2**40), "SIZE", "integer", 1, 2**40, spell=_spell_memory
 )
-LABEL: Final = Value(_assignment, "K=V", "object")
-VARIABLE: Final = Value(_variable, "K=V", "object")
-VARIABLES: Final = Value(_names, "A,B", "array")
-GPU_TYPES: Final = Value(_types, "TYPE,...", "array", spell=",".join)
-JOBS: Final = Value(_words, "JOB,...", "array")
-PRIORITY: Final = Value(_priority, "LEVEL", "integer|string")
-VOLUME: Final = Value(_volume, "SOURCE[:DESTINATION][:ro]", "array")
-ROUTE: Final = Value(_route, "[NAME=]PORT", "integer", 0, 65_535)
-PARAMETER: Final = Value(_parameter, "K=V", "object")
-CRON: Final = Value(_cron, "CRON")
+LABEL: Final = OptionValue(_assignment, "K=V", "object")
+VARIABLE: Final = OptionValue(_variable, "K=V", "object")
+VARIABLES: Final = OptionValue(_names, "A,B", "array")
+GPU_TYPES: Final = OptionValue(_types, "TYPE,...", "array", spell=",".join)
+JOBS: Final = OptionValue(_words, "JOB,...", "array")
+PRIORITY: Final = OptionValue(_priority, "LEVEL", "integer|string")
+VOLUME: Final = OptionValue(_volume, "SOURCE[:DESTINATION][:ro]", "array")
+ROUTE: Final = OptionValue(_route, "[NAME=]PORT", "integer", 0, 65_535)
+PARAMETER: Final = OptionValue(_parameter, "K=V", "object")
+CRON: Final = OptionValue(_cron, "CRON")

@@ -8,7 +8,7 @@ import traitlets
 from typing_extensions import override
 
 from carrel.client import Client
-from carrel.comparing import Run, RunTable, drawable
+from carrel.comparing import ComparedRun, RunTable, drawable
 from carrel.widgets import bundle, static_html
 from carrel.widgets.live import LiveView
 
@@ -22,7 +22,7 @@ class CompareView(LiveView):
     runs: Any = traitlets.List().tag(sync=True)
     sheet: Any = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, client: Client, runs: list[Run], sheet: RunTable) -> None:
+    def __init__(self, client: Client, runs: list[ComparedRun], sheet: RunTable) -> None:
         self._runs, self._sheet = runs, sheet
         super().__init__(client, **self.present())
 
@@ -52,7 +52,7 @@ class CompareView(LiveView):
 
 def cells(sheet: RunTable) -> tuple[list[str], list[list[str]]]:
     """The table as texts: names of its columns, and its rows."""
-    columns = ["Run", "State", *sheet.parameters, *sheet.metrics]
+    columns = ["ComparedRun", "State", *sheet.parameters, *sheet.metrics]
     rows = [
         [
             row["run"],

@@ -14,7 +14,7 @@ UNSEEN: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class ActivityReading:
     """One reading. Times are epoch seconds.
 
     Attributes:
@@ -95,9 +95,11 @@ class ActivityTracker:
         """A key in a terminal, a save."""
         self.last_input_at = max(self.last_input_at, at)
 
-    def reading(self, now: float, terminals: int) -> Activity:
+    def reading(self, now: float, terminals: int) -> ActivityReading:
         """Everything up to ``now``."""
-        return Activity(now, self.busy_since, self.last_input_at, len(self._executing), terminals)
+        return ActivityReading(
+            now, self.busy_since, self.last_input_at, len(self._executing), terminals
+        )
 
     @property
     def kernels(self) -> frozenset[str]:

@@ -108,7 +108,7 @@ class JobsHandler(CarrelHandler):
         self.answer({"items": items})
 
 
-class ActionHandler(CarrelHandler):
+class WorkloadActionHandler(CarrelHandler):
     """POST: delete, suspend or resume a workload."""
 
     @override
@@ -245,7 +245,7 @@ def rules(
         "limits": LimitsHandler,
         "extend": ExtendHandler,
         "jobs": JobsHandler,
-        f"jobs/{job}/({action})": ActionHandler,
+        f"jobs/{job}/({action})": WorkloadActionHandler,
         "work": WorkHandler,
         "tutorial": TutorialHandler,
         "forms/([a-z]+)": FormHandler,

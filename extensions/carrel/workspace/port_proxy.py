@@ -97,7 +97,7 @@ _CAME_FROM_ELSEWHERE: Final = """<!doctype html><title>Carrel</title>
 """
 
 
-class Guard(ProxyHandler):
+class ProxyGuard(ProxyHandler):
     """The first base class of ``jupyter-server-proxy``'s handlers."""
 
     sandboxed = False
@@ -152,7 +152,7 @@ class Guard(ProxyHandler):
         return f"{own.rstrip('/')}/"
 
 
-class Port(Guard, LocalProxyHandler):
+class PortHandler(ProxyGuard, LocalProxyHandler):
     """``{workspace}/proxy/{port}/``: a program on a port of the workspace's account."""
 
     sandboxed = os.environ.get(SEPARATE_ORIGINS) != "1"
@@ -167,7 +167,7 @@ def port_rules(serverapp: Any) -> list[Rule]:
     found: list[Rule] = [_guarded(rule) for rule in make_handlers(base, tools)]
     given = {"rewrite_response": config.non_service_rewrite_response}
     for path, absolute in ((r"proxy/(\d+)(/.*|)", False), (r"proxy/absolute/(\d+)(/.*|)", True)):
-        found.append((url_path_join(base, path), Port, {"absolute_url": absolute, **given}))
+        found.append((url_path_join(base, path), PortHandler, {"absolute_url": absolute, **given}))
     icons = {
         one.name: one.launcher_entry.icon_path
         for one in tools
@@ -183,5 +183,5 @@ def _guarded(rule: Rule) -> Rule:
     """The same rule with a guarded handler, where it is one that passes requests on."""
     pattern, handler, *more = rule
     if issubclass(handler, ProxyHandler):
-        handler = type(handler.__name__, (Guard, handler), {})
+        handler = type(handler.__name__, (ProxyGuard, handler), {})
     return (pattern, handler, *more)

@@ -29,7 +29,7 @@ OUTPUTS: Final = frozenset(
 
 
 @dataclass(slots=True)
-class CellRun:
+class CellExecution:
     """The latest execution of one cell.
 
     Attributes:
@@ -81,8 +81,8 @@ class KernelOutputs:
     most_bytes: int = MOST_BYTES
     version: int = 0
     pages: set[str] = field(default_factory=set)
-    _runs: dict[str, CellRun] = field(default_factory=dict)
-    _requests: dict[str, CellRun] = field(default_factory=dict)
+    _runs: dict[str, CellExecution] = field(default_factory=dict)
+    _requests: dict[str, CellExecution] = field(default_factory=dict)
     _captured: dict[str, str] = field(default_factory=dict)
     _client: Any = field(default_factory=_applier)
 
@@ -98,7 +98,7 @@ class KernelOutputs:
             self._requests.pop(before.request, None)
             self._client.clear_display_id_mapping(index)
             nodes[index] = v4.new_code_cell()
-        run = CellRun(cell, code, request, asker, asker, nodes[index], index)
+        run = CellExecution(cell, code, request, asker, asker, nodes[index], index)
         self._runs[cell] = self._requests[request] = run
         self._touch(run)
 
@@ -151,20 +151,20 @@ class KernelOutputs:
             if run.owner not in self.pages:
                 run.owner = page
 
-    def since(self, seen: int, page: str) -> list[CellRun]:
+    def since(self, seen: int, page: str) -> list[CellExecution]:
         """What changed since a version, of which this page does not know by itself."""
         return [
             run for run in self._runs.values() if run.version > seen and run.asker != page
         ]  # fmt: skip
 
-    def unwritten(self, *, owned: bool = False) -> list[CellRun]:
+    def unwritten(self, *, owned: bool = False) -> list[CellExecution]:
         """Executions whose outputs the file may lack: those without owner, or with it as well."""
         return [
             run for run in self._runs.values()
             if run.version > run.written and (owned or run.owner not in self.pages)
         ]  # fmt: skip
 
-    def _touch(self, run: CellRun) -> None:
+    def _touch(self, run: CellExecution) -> None:
         self.version += 1
         run.version = self.version
         self.changed()
@@ -178,7 +178,7 @@ class KernelOutputs:
         if state["msg_id"]:
             self._captured[content["comm_id"]] = state["msg_id"]
 
-    def _is_captured(self, run: CellRun) -> bool:
+    def _is_captured(self, run: CellExecution) -> bool:
         return run.request in self._captured.values()
 
     def _make_room(self) -> None:
@@ -192,7 +192,7 @@ class KernelOutputs:
                 run.node.outputs = []
 
 
-def merge(notebook: Any, runs: Iterable[CellRun]) -> bool:
+def merge(notebook: Any, runs: Iterable[CellExecution]) -> bool:
     """Put outputs into a notebook's cells, which become trusted; whether anything is other now.
 
     A notebook of a format without ids has its cells found by their source.

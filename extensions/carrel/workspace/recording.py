@@ -22,7 +22,7 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 from typing_extensions import override
 
-from carrel.workspace.recorder import CellRun, KernelOutputs, merge
+from carrel.workspace.recorder import CellExecution, KernelOutputs, merge
 
 log = logging.getLogger("carrel.workspace")
 SETTING: Final = "carrel_output_recorder"
@@ -134,7 +134,7 @@ class OutputRecorder:
             await self._write(kernel_id, recorded, recorded.outputs.unwritten())
 
     async def _write(
-        self, kernel_id: str, recorded: RecordedKernel, runs: Iterable[CellRun]
+        self, kernel_id: str, recorded: RecordedKernel, runs: Iterable[CellExecution]
     ) -> None:
         """Put outputs into the file. One that cannot be written is told in the server's log."""
         runs = list(runs)
@@ -149,7 +149,7 @@ class OutputRecorder:
         for run in runs:
             run.written = versions[run.cell]
 
-    async def _put(self, path: str, recorded: RecordedKernel, runs: list[CellRun]) -> None:
+    async def _put(self, path: str, recorded: RecordedKernel, runs: list[CellExecution]) -> None:
         found = await ensure_async(self._contents.get(path, type="notebook", content=True))
         if not merge(found["content"], runs):
             return

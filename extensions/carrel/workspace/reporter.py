@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from carrel.errors import CarrelError
-from carrel.workspace.activity import Activity, ActivityTracker
+from carrel.workspace.activity import ActivityReading, ActivityTracker
 from carrel.workspace.status import WorkspaceStatus
 from carrel.workspace.watchers import KernelWatcher, TerminalWatcher
 
@@ -114,7 +114,7 @@ class ActivityReporter:
                 await self._task
         self._kernels.close()
 
-    def reading(self) -> Activity:
+    def reading(self) -> ActivityReading:
         """The activity now."""
         return self.tracker.reading(self._clock(), self._terminals.count)
 

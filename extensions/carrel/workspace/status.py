@@ -14,7 +14,7 @@ import msgspec
 from carrel.client import AsyncClient
 from carrel.errors import ApiError, CarrelError
 from carrel.models import Limits, Project, Workload
-from carrel.workspace.activity import Activity
+from carrel.workspace.activity import ActivityReading
 
 PROJECT_AGE = 15.0
 RETRY_SECONDS = 5.0
@@ -66,7 +66,7 @@ class WorkspaceStatus:
         self._project_trouble = ""
         self._ask_at = float("-inf")
 
-    async def report(self, activity: Activity) -> None:
+    async def report(self, activity: ActivityReading) -> None:
         """Report activity and keep the limits that come back. Raises ``CarrelError``."""
         try:
             self.limits = await self.client.activity(

@@ -8,7 +8,7 @@ import msgspec
 HIDDEN: Final = "(hidden)"
 
 
-class Account(msgspec.Struct, kw_only=True):
+class LocalAccount(msgspec.Struct, kw_only=True):
     """One account.
 
     Attributes:
@@ -49,7 +49,7 @@ class AccountChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changes_between(
-    before: Mapping[str, Account], after: Mapping[str, Account], actor: str, now: float
+    before: Mapping[str, LocalAccount], after: Mapping[str, LocalAccount], actor: str, now: float
 ) -> list[AccountChange]:
     """The changes between two states, one for each account."""
     found = []
@@ -76,11 +76,11 @@ _SECRET: Final = frozenset({"password", "invitation"})
 _TOLD: Final = ("admin", "joins", "password", "invitation", "invited_until")
 
 
-def _fields(account: Account | None) -> dict[str, Any]:
+def _fields(account: LocalAccount | None) -> dict[str, Any]:
     """The fields of an account that are set, for the audit log."""
     found = {key: _raw(account, key) for key in _TOLD}
     return {key: HIDDEN if key in _SECRET else value for key, value in found.items() if value}
 
 
-def _raw(account: Account | None, key: str) -> Any:
+def _raw(account: LocalAccount | None, key: str) -> Any:
     return None if account is None else getattr(account, key)

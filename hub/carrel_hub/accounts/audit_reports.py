@@ -29,7 +29,7 @@ WRONG: Final = frozenset({400, 413, 422})
 Report = dict[str, Any]
 
 
-class Scheduler(Protocol):
+class AuditReceiver(Protocol):
     """The scheduler."""
 
     async def add_audit_events(self, items: list[Report]) -> None:
@@ -37,7 +37,7 @@ class Scheduler(Protocol):
         ...
 
 
-class Journal(Protocol):
+class AuditJournal(Protocol):
     """Changes of accounts that are kept until the audit log has them."""
 
     def changes(self) -> list[AccountChange]:
@@ -60,9 +60,9 @@ class AuditReports:
 
     def __init__(
         self,
-        scheduler: Callable[[], Scheduler],
+        scheduler: Callable[[], AuditReceiver],
         clock: Callable[[], float] = time.time,
-        journal: Journal | None = None,
+        journal: AuditJournal | None = None,
     ) -> None:
         self._scheduler, self._clock, self._journal = scheduler, clock, journal
         self._waiting: deque[Report] = deque(maxlen=MOST_WAITING)
@@ -112,7 +112,7 @@ class AuditReports:
                 return
             self._drop(some)
 
-    async def _send_journal(self, journal: Journal) -> bool:
+    async def _send_journal(self, journal: AuditJournal) -> bool:
         """Send what is kept; sent twice if the Hub is killed before it is let go."""
         while changes := journal.changes()[:AT_ONCE]:
             if not await self._taken([_told(one) for one in changes]):

@@ -18,12 +18,12 @@ from traitlets import Bool, Integer, Unicode
 from typing_extensions import override
 
 from carrel_hub.accounts import sessions
-from carrel_hub.accounts.account import Account
+from carrel_hub.accounts.account import LocalAccount
 from carrel_hub.accounts.controller import AccountsController, stop_servers
 from carrel_hub.accounts.handlers import InvitationHandler, PasswordHandler
 from carrel_hub.accounts.passwords import LONGEST, hash_password, verify
 from carrel_hub.accounts.sources import remember_browser, source_of_attempt
-from carrel_hub.accounts.store import AccountError, Accounts
+from carrel_hub.accounts.store import AccountError, AccountStore
 from carrel_hub.accounts.throttle import Busy, HashingSlots, Throttle
 
 
@@ -42,7 +42,7 @@ class CarrelAuthenticator(Authenticator):
     def __init__(self, **kwargs: Any) -> None:
         base: Any = super()
         base.__init__(**kwargs)
-        self.accounts = Accounts(Path(self.accounts_file))
+        self.accounts = AccountStore(Path(self.accounts_file))
         self.throttle = Throttle(time.monotonic)
         self.slots = HashingSlots()
         self.allow_all = True  # only who has an account gets as far as being allowed
@@ -130,7 +130,7 @@ class CarrelAuthenticator(Authenticator):
         base: Any = super()
         base.delete_user(user)
 
-    def _found(self, name: str) -> Account | None:
+    def _found(self, name: str) -> LocalAccount | None:
         try:
             return self.accounts.find(name)
         except AccountError as error:

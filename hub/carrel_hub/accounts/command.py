@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import typer
 
 from carrel_hub.accounts.passwords import generate
-from carrel_hub.accounts.store import AccountError, Accounts
+from carrel_hub.accounts.store import AccountError, AccountStore
 from carrel_hub.state_folder import default_state_dir, is_running
 
 SECONDS_OF_A_DAY: Final = 86_400.0
@@ -66,10 +66,10 @@ def invite(
 
 def _public_url(folder: Path) -> str:
     """Where people reach the Hub; empty on a cluster, whose address only its Ingress knows."""
-    from carrel_hub.settings import Settings
+    from carrel_hub.settings import InstallationSettings
 
     file = folder / "hub" / "settings.json"
-    return Settings.load(file).public_url if file.exists() else ""
+    return InstallationSettings.load(file).public_url if file.exists() else ""
 
 
 @app.command("password")
@@ -109,12 +109,12 @@ def remove(name: Name, state_dir: StateDir = None) -> None:
     typer.echo(f"Removed {name}; files, jobs and history stay, workspaces stop.")
 
 
-def _accounts(state_dir: Path | None) -> tuple[Accounts, Path]:
+def _accounts(state_dir: Path | None) -> tuple[AccountStore, Path]:
     folder = (state_dir or default_state_dir()).expanduser().absolute()
     if not (folder / "hub").is_dir():
         typer.echo(f"There is no Carrel in {folder} yet: start it once with carrel up.", err=True)
         raise typer.Exit(1)
-    return Accounts(folder / "hub" / "accounts.json", actor=_operator()), folder
+    return AccountStore(folder / "hub" / "accounts.json", actor=_operator()), folder
 
 
 def _operator() -> str:
@@ -147,9 +147,9 @@ async def _ask_hub(folder: Path, method: str, name: str) -> None:
     import aiohttp
 
     from carrel_hub.keys import KEYS_FILE, Keys
-    from carrel_hub.settings import Settings
+    from carrel_hub.settings import InstallationSettings
 
-    settings = Settings.load(folder / "hub" / "settings.json")
+    settings = InstallationSettings.load(folder / "hub" / "settings.json")
     keys = Keys.load_or_create(folder / KEYS_FILE)
     headers = {"Authorization": f"token {keys.setup}"}
     timeout = aiohttp.ClientTimeout(total=15)

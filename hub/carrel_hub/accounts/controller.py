@@ -13,8 +13,8 @@ from jupyterhub import orm
 from sqlalchemy.orm import object_session
 
 from carrel_hub.accounts import sessions
-from carrel_hub.accounts.account import Account
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.account import LocalAccount
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.scopes import ADMIN_GROUP
 
 GROUP_PREFIX: Final = "project-"
@@ -25,9 +25,9 @@ RETRY_SECONDS: Final = 10.0
 class AccountsController:
     """Reconciles the Hub's users with the accounts."""
 
-    def __init__(self, accounts: Accounts, log: logging.Logger) -> None:
+    def __init__(self, accounts: AccountStore, log: logging.Logger) -> None:
         self._accounts, self._log = accounts, log
-        self._done: dict[str, Account] | None = None
+        self._done: dict[str, LocalAccount] | None = None
         self._to_stop: dict[str, list[str]] = {}
         """Servers of an earlier account, by the name that a new one has taken."""
 
@@ -110,7 +110,7 @@ async def stop_servers(app: Any, user: Any, names: Iterable[str]) -> None:
         await user.stop(name)
 
 
-def _join(user: Any, account: Account) -> None:
+def _join(user: Any, account: LocalAccount) -> None:
     """First projects of a new account, and the group of admins exactly for admins. Commit."""
     present = {group.name for group in user.groups}
     wanted = {f"{GROUP_PREFIX}{project}" for project in account.joins}

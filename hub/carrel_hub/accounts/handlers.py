@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from carrel_hub.accounts.passwords import LONGEST, SHORTEST, verify
 from carrel_hub.accounts.sources import source_of_attempt
-from carrel_hub.accounts.store import BAD_LINK, AccountError, Accounts
+from carrel_hub.accounts.store import BAD_LINK, AccountError, AccountStore
 from carrel_hub.accounts.throttle import Busy
 
 
@@ -23,10 +23,10 @@ class _AccountHandler(BaseHandler):
     """The base of the account pages."""
 
     @property
-    def accounts(self) -> Accounts:
+    def accounts(self) -> AccountStore:
         """The accounts in the file."""
         untyped: Any = self
-        found: Accounts = untyped.authenticator.accounts
+        found: AccountStore = untyped.authenticator.accounts
         return found
 
     async def page(self, template: str, status: int = 200, **context: Any) -> None:

@@ -25,7 +25,7 @@ from typing_extensions import override
 from carrel_hub.accounts import disabled
 from carrel_hub.accounts.audit_reports import AuditReports, origin_of
 from carrel_hub.accounts.sessions import end_browser_sessions
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.accounts.token_reports import HANDLERS
 from carrel_spawner.connections import shared_client
 
@@ -70,7 +70,7 @@ class AuditedAuthenticator(Authenticator):
     def __init__(self, **kwargs: Any) -> None:
         base: Any = super()
         base.__init__(**kwargs)
-        journal: Accounts | None = getattr(self, "accounts", None)
+        journal: AccountStore | None = getattr(self, "accounts", None)
         self.reports = AuditReports(
             lambda: shared_client(self.audit_url, self.audit_token), journal=journal
         )

@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from carrel_hub import scopes
-from carrel_hub.accounts.account import Account, AccountChange, changes_between
+from carrel_hub.accounts.account import AccountChange, LocalAccount, changes_between
 from carrel_hub.accounts.passwords import SHORTEST, hash_password
 from carrel_hub.state_folder import replace_file
 
@@ -44,11 +44,11 @@ class AccountError(Exception):
 
 class _File(msgspec.Struct):
     version: int = 1
-    accounts: dict[str, Account] = {}
+    accounts: dict[str, LocalAccount] = {}
     changes: list[AccountChange] = []
 
 
-class Accounts:
+class AccountStore:
     """The accounts in one file.
 
     Args:
@@ -62,7 +62,7 @@ class Accounts:
         self._seen: tuple[int, int, int] | None = None
         self._file = _File()
 
-    def all(self) -> dict[str, Account]:
+    def all(self) -> dict[str, LocalAccount]:
         """Every account by name. Raises ``AccountError`` when the file cannot be read."""
         try:
             status = self.path.stat()
@@ -74,7 +74,7 @@ class Accounts:
             self._file, self._seen = self._read(), seen
         return dict(self._file.accounts)
 
-    def find(self, name: str) -> Account | None:
+    def find(self, name: str) -> LocalAccount | None:
         """One account."""
         return self.all().get(name)
 
@@ -91,7 +91,7 @@ class Accounts:
                     f"There is already an account {name}. "
                     f"For a new password: carrel user password {name}."
                 )
-            file.accounts[name] = Account(
+            file.accounts[name] = LocalAccount(
                 password=hashed, admin=admin, joins=list(joins or []), revoke="everything"
             )
 
@@ -120,7 +120,7 @@ class Accounts:
         def change(file: _File) -> None:
             account = file.accounts.get(name)
             if account is None:
-                account = file.accounts[name] = Account(
+                account = file.accounts[name] = LocalAccount(
                     password="", admin=admin, joins=list(joins or []), revoke="everything"
                 )
             account.invitation, account.invited_until = _digest(token), until
@@ -204,7 +204,7 @@ class Accounts:
 
         self._change(change)
 
-    def applied(self, name: str, seen: Account) -> None:
+    def applied(self, name: str, seen: LocalAccount) -> None:
         """Mark an account as applied by the Hub, unless it was changed since.
 
         Raises ``AccountError``.
@@ -278,7 +278,7 @@ def _hashed(password: str) -> str:
     return hash_password(password)
 
 
-def _known(file: _File, name: str) -> Account:
+def _known(file: _File, name: str) -> LocalAccount:
     if name not in file.accounts:
         raise AccountError(f"There is no account {name}.")
     return file.accounts[name]

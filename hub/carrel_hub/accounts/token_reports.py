@@ -14,7 +14,9 @@ def report(handler: Any, verb: str, owner: str) -> None:
     if reports is not None:
         who = handler.current_user
         origin = origin_of(handler.authenticator, handler)
-        reports.add(verb, owner, kind="Token", user="" if who is None else who.name, **origin)
+        reports.add(
+            verb, owner, kind="UserTokenHandler", user="" if who is None else who.name, **origin
+        )
 
 
 class Tokens(UserTokenListAPIHandler):
@@ -28,7 +30,7 @@ class Tokens(UserTokenListAPIHandler):
         report(self, "create", user_name)
 
 
-class Token(UserTokenAPIHandler):
+class UserTokenHandler(UserTokenAPIHandler):
     """``/api/users/NAME/tokens/ID``."""
 
     @override
@@ -41,5 +43,5 @@ class Token(UserTokenAPIHandler):
 
 HANDLERS = [
     (r"/api/users/([^/]+)/tokens", Tokens),
-    (r"/api/users/([^/]+)/tokens/([^/]*)", Token),
+    (r"/api/users/([^/]+)/tokens/([^/]*)", UserTokenHandler),
 ]

@@ -25,7 +25,7 @@ MOST_OF_A_SOURCE: Final = 20
 MOST_WRONG_CODES: Final = 10
 
 
-class State(StrEnum):
+class CodeState(StrEnum):
     """What became of a request."""
 
     WAITING = "waiting"
@@ -33,12 +33,12 @@ class State(StrEnum):
     REFUSED = "refused"
 
 
-class TooMany(Exception):  # noqa: N818 - an outcome to handle
+class TooManyCodes(Exception):  # noqa: N818 - an outcome to handle
     """There are too many requests, or somebody typed too many wrong codes; later it works again."""
 
 
 @dataclass(slots=True)
-class SignIn:
+class PendingCode:
     """One request.
 
     Attributes:
@@ -53,7 +53,7 @@ class SignIn:
     source: str
     host: str
     begun_at: float
-    state: State = State.WAITING
+    state: CodeState = CodeState.WAITING
     token: str = field(default="", repr=False)
 
 
@@ -62,41 +62,43 @@ class SignIns:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._by_secret: TTLCache[str, SignIn] = TTLCache(MOST_REQUESTS, SECONDS, timer=clock)
+        self._by_secret: TTLCache[str, PendingCode] = TTLCache(MOST_REQUESTS, SECONDS, timer=clock)
         self._wrong: TTLCache[str, int] = TTLCache(MOST_REQUESTS, SECONDS, timer=clock)
 
-    def begin(self, source: str, host: str) -> tuple[str, SignIn]:
-        """Begin one; returns its secret, too. Raises ``TooMany``."""
+    def begin(self, source: str, host: str) -> tuple[str, PendingCode]:
+        """Begin one; returns its secret, too. Raises ``TooManyCodes``."""
         requests = list(self._by_secret.values())
         of_source = sum(one.source == source for one in requests)
         if len(requests) >= MOST_REQUESTS or of_source >= MOST_OF_A_SOURCE:
-            raise TooMany("Too many command lines wait for their sign-in; try again in 10 minutes.")
+            raise TooManyCodes(
+                "Too many command lines wait for their sign-in; try again in 10 minutes."
+            )
         taken = {one.code for one in requests}
         code = _new_code()
         while code in taken:
             code = _new_code()
         secret = secrets.token_urlsafe(32)
-        made = SignIn(code=code, source=source, host=host, begun_at=self._clock())
+        made = PendingCode(code=code, source=source, host=host, begun_at=self._clock())
         self._by_secret[_digest(secret)] = made
         return secret, made
 
-    def find(self, typed: str, person: str) -> SignIn | None:
-        """The request that waits under a code. Raises ``TooMany`` after too many wrong ones."""
+    def find(self, typed: str, person: str) -> PendingCode | None:
+        """The request with this code. Raises ``TooManyCodes`` after too many wrong ones."""
         tried = self._wrong.get(person, 0)
         if tried >= MOST_WRONG_CODES:
-            raise TooMany("Too many wrong codes; try again in 10 minutes.")
+            raise TooManyCodes("Too many wrong codes; try again in 10 minutes.")
         code = "".join(letter for letter in typed.upper() if letter.isalpha())
         for one in list(self._by_secret.values()):
-            if one.code == code and one.state is State.WAITING:
+            if one.code == code and one.state is CodeState.WAITING:
                 return one
         self._wrong[person] = tried + 1
         return None
 
-    def collect(self, secret: str) -> SignIn | None:
+    def collect(self, secret: str) -> PendingCode | None:
         """The request of a secret; what was decided is told once. ``None``: it counts no more."""
         digest = _digest(secret)
         found = self._by_secret.get(digest)
-        if found is not None and found.state is not State.WAITING:
+        if found is not None and found.state is not CodeState.WAITING:
             del self._by_secret[digest]
         return found
 

@@ -12,7 +12,14 @@ from typing_extensions import override
 
 from carrel_hub.accounts.sources import source_of
 from carrel_hub.accounts.token_reports import report
-from carrel_hub.code_sign_in.codes import SECONDS, SignIn, SignIns, State, TooMany, spaced
+from carrel_hub.code_sign_in.codes import (
+    SECONDS,
+    CodeState,
+    PendingCode,
+    SignIns,
+    TooManyCodes,
+    spaced,
+)
 
 T = TypeVar("T")
 TOKEN_DAYS: Final = 90
@@ -27,7 +34,7 @@ class NewSignIn(msgspec.Struct):
     host: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")] = ""
 
 
-class SecretFields(msgspec.Struct):
+class TokenFields(msgspec.Struct):
     """The fields with which a command line fetches its token."""
 
     secret: Annotated[str, msgspec.Meta(max_length=200)]
@@ -68,7 +75,7 @@ class NewSignInHandler(_SignInHandler):
         source = source_of(forwarded, peer, untyped.app.trusted_downstream_ips)
         try:
             secret, made = self.sign_ins.begin(source, self.read(NewSignIn).host)
-        except TooMany as error:
+        except TooManyCodes as error:
             raise web.HTTPError(429, str(error)) from error
         self.set_status(HTTPStatus.CREATED)
         self.answer(
@@ -87,7 +94,7 @@ class TokenHandler(_SignInHandler):
     @override
     async def post(self) -> None:
         """Say what became of it; with the token, once, when it was allowed."""
-        found = self.sign_ins.collect(self.read(SecretFields).secret)
+        found = self.sign_ins.collect(self.read(TokenFields).secret)
         state = GONE if found is None else str(found.state)
         self.answer({"state": state, "token": "" if found is None else found.token})
 
@@ -114,7 +121,7 @@ class CodeHandler(BaseHandler):
         person: str = untyped.current_user.name
         try:
             found = self.sign_ins.find(self.get_body_argument("code", ""), person)
-        except TooMany as error:
+        except TooManyCodes as error:
             await self._show(429, problem=str(error))
             return
         if found is None:
@@ -127,20 +134,20 @@ class CodeHandler(BaseHandler):
             self._allow(found)
             await self._show(done="The command line is signed in. You can close this page.")
         elif decision == "refuse":
-            found.state = State.REFUSED
+            found.state = CodeState.REFUSED
             await self._show(done="The command line is not signed in.")
         else:
             ago = max(0, round(time.monotonic() - found.begun_at))
             await self._show(asking=found, code=spaced(found.code), ago=ago)
 
-    def _allow(self, found: SignIn) -> None:
+    def _allow(self, found: PendingCode) -> None:
         """Make a token of whoever is signed in here."""
         untyped: Any = self
         found.token = untyped.current_user.new_api_token(
             note=f"carrel login{f' on {found.host}' if found.host else ''}",
             expires_in=TOKEN_DAYS * 86_400,
         )
-        found.state = State.ALLOWED
+        found.state = CodeState.ALLOWED
         report(self, "create", untyped.current_user.name)
 
     async def _show(self, status: int = 200, **context: Any) -> None:

@@ -60,7 +60,7 @@ from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.handlers.submission import folders
 from carrel_hub.console.handlers.submission.page import SubmitPage
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
-from carrel_hub.console.settings import Settings, SettingsError, Urls
+from carrel_hub.console.settings import ConsoleSettings, SettingsError, Urls
 from carrel_process.listening import inherited, listen
 
 _NAME = r"([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)"
@@ -76,7 +76,7 @@ _PING_SECONDS = 20
 _AUTH_CACHE_SECONDS = 5
 
 
-def hub_oauth(settings: Settings, **more: Any) -> HubOAuth:
+def hub_oauth(settings: ConsoleSettings, **more: Any) -> HubOAuth:
     """The Hub as identity provider, from the environment where ``more`` does not say otherwise."""
     return HubOAuth(
         base_url=settings.prefix,
@@ -92,7 +92,7 @@ class ConsoleApplication(Application):
     """The pages; owns the one HTTP session to the scheduler."""
 
     def __init__(
-        self, settings: Settings, hub_auth: HubOAuth, clock: Callable[[], float] = time.time
+        self, settings: ConsoleSettings, hub_auth: HubOAuth, clock: Callable[[], float] = time.time
     ) -> None:
         self._session: aiohttp.ClientSession | None = None
         urls = Urls(settings.prefix, settings.hub_prefix)
@@ -110,7 +110,7 @@ class ConsoleApplication(Application):
         self.console = Console(settings, urls, hub_auth, templates, self.session, clock)
         super().__init__(
             _routes(settings.prefix, self.console),
-            default_handler_class=session.NotFound,
+            default_handler_class=session.NotFoundPage,
             default_handler_args={"console": self.console},
             cookie_secret=_cookie_secret(settings.token),
             xsrf_cookies=True,
@@ -138,7 +138,7 @@ class ConsoleApplication(Application):
 
 
 def make_app(
-    settings: Settings, hub_auth: HubOAuth, clock: Callable[[], float] = time.time
+    settings: ConsoleSettings, hub_auth: HubOAuth, clock: Callable[[], float] = time.time
 ) -> ConsoleApplication:
     """The console's application; ``clock`` gives epoch seconds."""
     return ConsoleApplication(settings, hub_auth, clock)
@@ -194,7 +194,7 @@ def _routes(prefix: str, console: Console) -> list[Any]:
         ("alerts", alerts.AlertsPage),
         ("people", people.PeoplePage),
         ("directory-groups", people.GroupsPage),
-        ("audit", audit.AuditPage),
+        ("audit", audit.AuditLogPage),
         (r"audit\.csv", audit.AuditTable),
         ("reference", help_pages.ReferencePage),
         (r"openapi\.json", help_pages.ReferenceDocument),
@@ -233,7 +233,7 @@ def http_server(
     )
 
 
-async def serve(settings: Settings, listener: socket.socket | None = None) -> None:
+async def serve(settings: ConsoleSettings, listener: socket.socket | None = None) -> None:
     """Serve until SIGINT or SIGTERM, at ``listener`` or at a socket of its own."""
     app = make_app(settings, hub_oauth(settings))
     server = http_server(app)
@@ -257,7 +257,7 @@ def main() -> None:
     # Open pages read themselves again and again: only what went wrong is worth a line.
     access_log.setLevel(logging.WARNING)
     try:
-        settings = Settings.from_environment(os.environ)
+        settings = ConsoleSettings.from_environment(os.environ)
     except SettingsError as error:
         sys.exit(f"carrel-console: {error}.")
     asyncio.run(serve(settings, listener))

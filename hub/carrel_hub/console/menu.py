@@ -9,7 +9,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MenuEntry:
     """A page of the menu.
 
     Attributes:
@@ -23,24 +23,24 @@ class Entry:
 
 
 MANAGED: Final = (
-    Entry("health", "Health", "alerts:read"),
-    Entry("alerts", "Alerts"),
-    Entry("analytics", "Analytics", "usage:read"),
-    Entry("usage", "Consumption", "usage:read"),
-    Entry("node-groups", "Node groups", "node-groups:read"),
-    Entry("policies", "Policies", "policies:read"),
-    Entry("assets", "Assets", "assets:read"),
-    Entry("secrets", "Secrets", "secrets:read"),
-    Entry("catalogue", "Model catalogue"),
-    Entry("access", "Access"),
-    Entry("service-accounts", "Service accounts", "service-accounts:read"),
-    Entry("people", "People", "users:read"),
-    Entry("audit", "Audit log", "audit:read"),
-    Entry("retention", "Retention", "audit:update"),
+    MenuEntry("health", "Health", "alerts:read"),
+    MenuEntry("alerts", "Alerts"),
+    MenuEntry("analytics", "Analytics", "usage:read"),
+    MenuEntry("usage", "Consumption", "usage:read"),
+    MenuEntry("node-groups", "Node groups", "node-groups:read"),
+    MenuEntry("policies", "Policies", "policies:read"),
+    MenuEntry("assets", "Assets", "assets:read"),
+    MenuEntry("secrets", "Secrets", "secrets:read"),
+    MenuEntry("catalogue", "Model catalogue"),
+    MenuEntry("access", "Access"),
+    MenuEntry("service-accounts", "Service accounts", "service-accounts:read"),
+    MenuEntry("people", "People", "users:read"),
+    MenuEntry("audit", "Audit log", "audit:read"),
+    MenuEntry("retention", "Retention", "audit:update"),
 )
 NAMES: Final = frozenset(one.name for one in MANAGED)
 
 
-def offered(permissions: Collection[str]) -> list[Entry]:
+def offered(permissions: Collection[str]) -> list[MenuEntry]:
     """The pages that these permissions allow."""
     return [one for one in MANAGED if not one.permission or one.permission in permissions]

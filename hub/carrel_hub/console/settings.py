@@ -12,7 +12,7 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ConsoleSettings:
     """Addresses and the key to this service's cookies.
 
     Attributes:
@@ -31,7 +31,7 @@ class Settings:
     token: str = field(repr=False)
 
     @classmethod
-    def from_environment(cls, env: Mapping[str, str]) -> "Settings":
+    def from_environment(cls, env: Mapping[str, str]) -> "ConsoleSettings":
         """Read the environment of a JupyterHub service. Raises ``SettingsError``."""
         prefix = env.get("JUPYTERHUB_SERVICE_PREFIX", "/services/console/")
         address = urlsplit(env.get("JUPYTERHUB_SERVICE_URL", "http://127.0.0.1:8060"))

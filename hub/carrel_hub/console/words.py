@@ -23,7 +23,7 @@ from carrel.models import (
 )
 from carrel_hub.console import format as fmt
 from carrel_hub.console.kinds import noun
-from carrel_hub.console.pictures.timeline import Span
+from carrel_hub.console.pictures.timeline import StateSpan
 from carrel_schema.text import group_amounts
 from carrel_schema.text.preemption_cost import lost_time
 from carrel_schema.text.preemption_cost import preemption_cost as preemption_cost  # noqa: PLC0414
@@ -343,7 +343,7 @@ def free_by_size(nodes: list[Node]) -> list[tuple[int, int]]:
     return [(size, sum(room_on(node) // size for node in nodes)) for size in sizes]
 
 
-def change_note(span: Span, workload: Workload) -> str:
+def change_note(span: StateSpan, workload: Workload) -> str:
     """What to say about a change of state that has no reason of its own."""
     if span.first and span.phase == "pending":
         return f"Submitted by {workload.created_by or workload.spec.user}."

@@ -21,7 +21,7 @@ from carrel_hub.accounts.controller import stop_servers
 from carrel_hub.accounts.store import AccountError, check_name
 from carrel_hub.directory.controller import DirectoryController, Standing
 from carrel_hub.directory.group_rules import GroupRuleError, GroupRules
-from carrel_hub.directory.membership import Membership, apply, forget, membership
+from carrel_hub.directory.membership import DirectoryMembership, apply, forget, membership
 from carrel_hub.directory.numbers import Numbers
 from carrel_hub.directory.table import GroupTable
 from carrel_schema.governance.people import PosixIdentity
@@ -48,7 +48,7 @@ class DirectoryAuthenticator(Authenticator):
         self.table = GroupTable(self._scheduler)
         self._numbers = Numbers()
         self.app: Any = None
-        self._arriving: TTLCache[str, Membership] = TTLCache(ARRIVING, ARRIVING_SECONDS)
+        self._arriving: TTLCache[str, DirectoryMembership] = TTLCache(ARRIVING, ARRIVING_SECONDS)
         self._running: asyncio.Task[None] | None = None
 
     @override

@@ -39,7 +39,7 @@ LDAP_PORT: Final = 389
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """A user in the directory."""
 
     dn: str
@@ -57,7 +57,7 @@ class LdapDirectory:
         self._port = where.port or (LDAPS_PORT if self._secure else LDAP_PORT)
         self._start_tls = not self._secure and settings.encrypted
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> DirectoryEntry | None:
         """The one person of this user name, with their groups; ``None``: there is none."""
         settings = self._settings
         wanted = f"(&{settings.user_filter}({settings.user_attribute}={escape_filter_chars(name)}))"
@@ -74,7 +74,7 @@ class LdapDirectory:
             posix = posix_identity(
                 about.get(settings.uid_attribute), about.get(settings.gid_attribute), gids
             )
-            return Entry(dn, groups, posix)
+            return DirectoryEntry(dn, groups, posix)
 
     def is_password(self, dn: str, password: str) -> bool:
         """Whether the password is that of the entry. An empty one never is."""
@@ -226,7 +226,7 @@ class LdapAuthenticator(DirectoryAuthenticator):
         await self.report_again(user.name, entry.posix)
         return Standing.KNOWN
 
-    def _entry_of(self, name: str, password: str) -> Entry | None:
+    def _entry_of(self, name: str, password: str) -> DirectoryEntry | None:
         if not name or not password or len(password) > LONGEST_PASSWORD:
             return None
         entry = self.directory.find(name)

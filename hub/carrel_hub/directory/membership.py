@@ -23,7 +23,7 @@ BROUGHT: Final = "members_by_directory"
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class DirectoryMembership:
     """A user's projects and rights by the directory.
 
     Attributes:
@@ -42,7 +42,7 @@ class Membership:
 
 def membership(
     rules: Iterable[GroupRule], groups: Collection[str], *, admin: bool, complete: bool = True
-) -> Membership:
+) -> DirectoryMembership:
     """The union of what the rules give the members of these groups; ``admin``: is one anyway."""
     matching = [rule for rule in rules if rule.group in groups]
     found: defaultdict[str, set[str]] = defaultdict(set)
@@ -52,7 +52,7 @@ def membership(
         if rule.role:
             found[f"{DIRECTORY_GROUP}{rule.group}"].add(rule.group)
     admin_groups = frozenset(rule.group for rule in matching if rule.admin)
-    return Membership(
+    return DirectoryMembership(
         {name: frozenset(by) for name, by in found.items()},
         admin or bool(admin_groups),
         admin_groups,
@@ -60,7 +60,7 @@ def membership(
     )
 
 
-def apply(user: Any, wanted: Membership) -> None:
+def apply(user: Any, wanted: DirectoryMembership) -> None:
     """Make a user's row in the Hub equal to the directory. The caller commits."""
     database: Any = object_session(user)
     present = {group.name for group in user.groups}
@@ -100,7 +100,7 @@ def brought_by(group: Any) -> dict[str, list[str]]:
     return dict(noted) if isinstance(noted, dict) else {str(name): [] for name in noted}
 
 
-def _set_admin(user: Any, database: Any, wanted: Membership) -> None:
+def _set_admin(user: Any, database: Any, wanted: DirectoryMembership) -> None:
     user.admin = wanted.admin
     group = group_named(database, ADMIN_GROUP)
     brought = _without(brought_by(group), user.name)

@@ -15,7 +15,7 @@ ANSWER_SECONDS: Final = 5.0
 MISSING: Final = PosixIdentity(problem="the directory has no uid and gid of theirs")
 
 
-class Scheduler(Protocol):
+class NumbersReceiver(Protocol):
     """The scheduler."""
 
     async def put_user_identity(self, name: str, identity: PosixIdentity) -> PosixIdentity:
@@ -29,7 +29,7 @@ class Numbers:
     def __init__(self) -> None:
         self._told: dict[str, PosixIdentity] = {}
 
-    async def tell(self, scheduler: Scheduler, name: str, identity: PosixIdentity) -> bool:
+    async def tell(self, scheduler: NumbersReceiver, name: str, identity: PosixIdentity) -> bool:
         """Tell it once; returns whether it knows. A number that others have is told each time."""
         if self._told.get(name) == identity:
             return True

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 3.0
 
 
-class Scheduler(Protocol):
+class TableSource(Protocol):
     """The scheduler."""
 
     async def list_directory_groups(self, source: str | None = None) -> Sequence[DirectoryGroupOut]:
@@ -32,7 +32,7 @@ class GroupTable:
         scheduler: gives the scheduler's client, inside the event loop; ``None``: there is none.
     """
 
-    def __init__(self, scheduler: Callable[[], Scheduler | None]) -> None:
+    def __init__(self, scheduler: Callable[[], TableSource | None]) -> None:
         self._scheduler = scheduler
         self.rules: tuple[GroupRule, ...] = ()
         self.complete = False

@@ -17,8 +17,8 @@ from carrel_hub.gateway.headers import from_same_origin, is_framed, wants_websoc
 from carrel_hub.gateway.identity import Principal, TokenReviewer
 from carrel_hub.gateway.responses import EarlyResponse, redirect, refuse, wants_page
 from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable
-from carrel_hub.gateway.settings import Settings
-from carrel_hub.gateway.signin import SignIn
+from carrel_hub.gateway.settings import GatewaySettings
+from carrel_hub.gateway.signin import GatewaySignIn
 from carrel_schema.sections import Route
 
 
@@ -47,7 +47,11 @@ class AccessControl:
     """Authenticates and authorises requests."""
 
     def __init__(
-        self, settings: Settings, tokens: TokenReviewer, sign_in: SignIn, table: RoutingTable
+        self,
+        settings: GatewaySettings,
+        tokens: TokenReviewer,
+        sign_in: GatewaySignIn,
+        table: RoutingTable,
     ) -> None:
         self._settings, self._tokens, self._sign_in, self._table = settings, tokens, sign_in, table
         self._origins = sign_in.origins

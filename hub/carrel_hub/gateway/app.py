@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from carrel.client.config import Settings as ClientSettings
+from carrel.client.config import ClientSettings
 from carrel.client.transport import Transport
 from carrel_hub.gateway.access import AccessControl
 from carrel_hub.gateway.balancing import LoadBalancer
@@ -32,8 +32,8 @@ from carrel_hub.gateway.load_reports import LoadReporter
 from carrel_hub.gateway.metrics import EndpointMetrics
 from carrel_hub.gateway.responses import EarlyResponse, refusal, refuse
 from carrel_hub.gateway.routing import RoutingReflector, RoutingTable
-from carrel_hub.gateway.settings import Settings, SettingsError
-from carrel_hub.gateway.signin import ENTER, SignIn
+from carrel_hub.gateway.settings import GatewaySettings, SettingsError
+from carrel_hub.gateway.signin import ENTER, GatewaySignIn
 from carrel_hub.gateway.upstream import LONGEST_LINE, Upstreams
 from carrel_process.listening import check, inherited
 
@@ -58,7 +58,7 @@ METRIC_SCOPES: Final = frozenset({"custom:carrel:admin", "custom:carrel:metrics"
 class Gateway:
     """All parts of the gateway. Made inside the event loop."""
 
-    def __init__(self, settings: Settings, session: aiohttp.ClientSession) -> None:
+    def __init__(self, settings: GatewaySettings, session: aiohttp.ClientSession) -> None:
         self.settings = settings
         transport = Transport(
             ClientSettings(url=settings.api_url, token=settings.token), session=session
@@ -76,7 +76,7 @@ class Gateway:
             listed=self.reporter.report_everything,
         )
         tokens = TokenReviewer(settings, session, time.monotonic, transport)
-        self.sign_in = SignIn(settings, session, _cookie_secret(settings.token))
+        self.sign_in = GatewaySignIn(settings, session, _cookie_secret(settings.token))
         self.access = AccessControl(settings, tokens, self.sign_in, table)
         self.metrics = EndpointMetrics()
         self.forwarder = Forwarder(table, balancer, self.metrics, self.reporter)
@@ -132,7 +132,7 @@ class Gateway:
 
 @asynccontextmanager
 async def running(
-    settings: Settings,
+    settings: GatewaySettings,
     idle_seconds: float = IDLE_SECONDS,
     listener: socket.socket | None = None,
 ) -> AsyncIterator[int]:
@@ -150,7 +150,7 @@ async def running(
 
 
 def _site(
-    runner: web.AppRunner, settings: Settings, listener: socket.socket | None
+    runner: web.AppRunner, settings: GatewaySettings, listener: socket.socket | None
 ) -> web.BaseSite:
     if listener is None:
         return web.TCPSite(runner, settings.host, settings.port, backlog=WAITING_CONNECTIONS)
@@ -208,7 +208,7 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def serve(settings: Settings, listener: socket.socket | None = None) -> None:
+async def serve(settings: GatewaySettings, listener: socket.socket | None = None) -> None:
     """Serve until SIGINT or SIGTERM."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -233,7 +233,7 @@ def main() -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        settings = Settings.from_environment(os.environ)
+        settings = GatewaySettings.from_environment(os.environ)
     except SettingsError as error:
         sys.exit(f"carrel-gateway: {error}.")
     with asyncio.Runner(loop_factory=new_loop) as runner:

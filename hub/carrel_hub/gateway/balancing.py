@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable, Target
+from carrel_hub.gateway.routing import RoutedWorkload, RouteTarget, RoutingTable
 
 MOST_HELD: Final = 256
 LONGEST_HOLD_SECONDS: Final = 600.0
@@ -51,7 +51,9 @@ class LoadBalancer:
         """All targets with requests."""
         return {target for targets in self._busy.values() for target in targets}
 
-    def choose(self, uid: str, targets: Sequence[Target], tried: set[str]) -> Target | None:
+    def choose(
+        self, uid: str, targets: Sequence[RouteTarget], tried: set[str]
+    ) -> RouteTarget | None:
         """The one with the fewest requests that was not tried; equal ones in turn."""
         left = [one for one in targets if one.uid not in tried]
         if len(left) < 2:
@@ -66,7 +68,7 @@ class LoadBalancer:
         return _Counted(self.in_flight, uid, self.changed, uid)
 
     @contextmanager
-    def at(self, uid: str, target: Target) -> Iterator[None]:
+    def at(self, uid: str, target: RouteTarget) -> Iterator[None]:
         """Count a request at a target inside the block."""
         busy = self._busy.setdefault(uid, Counter())
         try:

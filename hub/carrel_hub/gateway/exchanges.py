@@ -25,7 +25,7 @@ from yarl import URL
 
 from carrel_hub.gateway.access import RouteMatch
 from carrel_hub.gateway.headers import Headers, for_browser, for_target
-from carrel_hub.gateway.routing import Target
+from carrel_hub.gateway.routing import RouteTarget
 from carrel_hub.gateway.upstream import Attempt, TargetError, Upstreams
 
 log = logging.getLogger(__name__)
@@ -55,10 +55,10 @@ class Exchange(ABC):
         self.too_large = False
 
     @abstractmethod
-    async def attempt(self, target: Target) -> web.StreamResponse:
+    async def attempt(self, target: RouteTarget) -> web.StreamResponse:
         """Try one server; returns the forwarded response. Raises ``TargetError``."""
 
-    def _url(self, target: Target) -> URL:
+    def _url(self, target: RouteTarget) -> URL:
         match = self.match
         path = match.prefix + match.rest if match.route.keep_prefix else match.rest
         return URL(target.base + path, encoded=True)
@@ -67,7 +67,7 @@ class Exchange(ABC):
         user, prefix = self.match.principal.name, self.match.prefix
         return for_target(self.request, user, prefix, websocket=self.websocket)
 
-    def _for_browser(self, headers: Headers, target: Target) -> CIMultiDict[str]:
+    def _for_browser(self, headers: Headers, target: RouteTarget) -> CIMultiDict[str]:
         return for_browser(
             headers,
             prefix=self.match.prefix,
@@ -85,7 +85,7 @@ class HttpExchange(Exchange):
     _body_begun = False
 
     @override
-    async def attempt(self, target: Target) -> web.StreamResponse:
+    async def attempt(self, target: RouteTarget) -> web.StreamResponse:
         answer = await self._send(target)
         # Closing is right after a complete answer too: its connection has gone back by then.
         with contextlib.closing(answer):
@@ -98,7 +98,7 @@ class HttpExchange(Exchange):
             await self._copy(answer, response, target)
             return response
 
-    async def _send(self, target: Target) -> aiohttp.ClientResponse:
+    async def _send(self, target: RouteTarget) -> aiohttp.ClientResponse:
         request, attempt = self.request, Attempt()
         try:
             async with asyncio.timeout(self.match.route.timeout_seconds) as limit:
@@ -129,7 +129,7 @@ class HttpExchange(Exchange):
             yield piece
 
     async def _copy(
-        self, answer: aiohttp.ClientResponse, response: web.StreamResponse, target: Target
+        self, answer: aiohttp.ClientResponse, response: web.StreamResponse, target: RouteTarget
     ) -> None:
         pieces = answer.content.iter_any()
         while True:
@@ -154,7 +154,7 @@ class WebSocketExchange(Exchange):
     _closed = False
 
     @override
-    async def attempt(self, target: Target) -> web.StreamResponse:
+    async def attempt(self, target: RouteTarget) -> web.StreamResponse:
         try:
             far = await self._connect(target)
         except aiohttp.WSServerHandshakeError as refused:
@@ -179,7 +179,7 @@ class WebSocketExchange(Exchange):
             await far.close(code=WSCloseCode.GOING_AWAY)
         return near
 
-    async def _connect(self, target: Target) -> aiohttp.ClientWebSocketResponse:
+    async def _connect(self, target: RouteTarget) -> aiohttp.ClientWebSocketResponse:
         offered = ",".join(self.request.headers.getall("Sec-WebSocket-Protocol", ()))
         try:
             async with asyncio.timeout(self.match.route.timeout_seconds):
@@ -198,7 +198,7 @@ class WebSocketExchange(Exchange):
             raise TargetError(error, sent=not isinstance(error, _UNSENT)) from error
 
     def _refused(
-        self, refused: aiohttp.WSServerHandshakeError, target: Target
+        self, refused: aiohttp.WSServerHandshakeError, target: RouteTarget
     ) -> web.StreamResponse:
         """The server's refusal, without its text."""
         response = web.Response(

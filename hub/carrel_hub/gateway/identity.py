@@ -20,7 +20,7 @@ from cachetools import TTLCache
 
 from carrel.client.transport import Transport
 from carrel.errors import ApiError, CarrelError
-from carrel_hub.gateway.settings import Settings
+from carrel_hub.gateway.settings import GatewaySettings
 
 REMEMBER_SECONDS: Final = 5.0
 REMEMBER_AT_MOST: Final = 4096
@@ -66,7 +66,7 @@ class TokenReviewer:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: GatewaySettings,
         session: aiohttp.ClientSession,
         clock: Callable[[], float],
         scheduler: Transport,

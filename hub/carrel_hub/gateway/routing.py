@@ -29,7 +29,7 @@ _SNAPSHOT_END: Final = "told"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RouteTarget:
     """A server. ``uid`` tells it apart from earlier runs of the same task."""
 
     uid: str
@@ -63,7 +63,7 @@ class RoutedWorkload:
     phase: str
     reason: Reason | None
     routes: dict[str, Route]
-    targets: dict[str, tuple[Target, ...]]
+    targets: dict[str, tuple[RouteTarget, ...]]
     wakes: bool = False
     startup_seconds: float = 0.0
     requests_per_server: int = 0
@@ -249,16 +249,16 @@ def routed_workload(workload: Workload, node_host: str) -> RoutedWorkload | None
     )
 
 
-def _targets(workload: Workload, name: str, node_host: str) -> Iterator[Target]:
+def _targets(workload: Workload, name: str, node_host: str) -> Iterator[RouteTarget]:
     status = workload.status
     if status.endpoint is not None:
         for target in status.endpoint.targets:
             if target.state == "ready" and name in target.ports:
-                yield Target(target.uid, target.host or node_host, target.ports[name])
+                yield RouteTarget(target.uid, target.host or node_host, target.ports[name])
         return
     if status.phase != "running":
         return
     for task in status.tasks[:1]:
         if task.ended_at is None and name in task.ports:
             host = task.address or node_host
-            yield Target(f"{workload.uid}-{task.attempt}", host, task.ports[name])
+            yield RouteTarget(f"{workload.uid}-{task.attempt}", host, task.ports[name])

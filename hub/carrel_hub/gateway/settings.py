@@ -14,7 +14,7 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GatewaySettings:
     """Addresses and keys.
 
     Attributes:
@@ -44,7 +44,7 @@ class Settings:
     token: str = field(default="", repr=False)
 
     @classmethod
-    def from_environment(cls, env: Mapping[str, str]) -> "Settings":
+    def from_environment(cls, env: Mapping[str, str]) -> "GatewaySettings":
         """Read the environment of a JupyterHub service. Raises ``SettingsError``."""
         address = urlsplit(env.get("JUPYTERHUB_SERVICE_URL", ""))
         if address.scheme != "http" or not address.hostname or address.port is None:

@@ -25,7 +25,7 @@ from tornado.web import create_signed_value, decode_signed_value
 
 from carrel_hub.front.origins import LABEL, Origins
 from carrel_hub.gateway.identity import ANSWER_SECONDS, HubUnavailable
-from carrel_hub.gateway.settings import Settings
+from carrel_hub.gateway.settings import GatewaySettings
 
 COOKIE: Final = "carrel-gateway"
 STATE_COOKIE: Final = "carrel-gateway-state"
@@ -53,10 +53,12 @@ class _OriginCookie(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label: str
 
 
-class SignIn:
+class GatewaySignIn:
     """The way of a browser to the Hub and back. ``secret`` signs cookies."""
 
-    def __init__(self, settings: Settings, session: aiohttp.ClientSession, secret: bytes) -> None:
+    def __init__(
+        self, settings: GatewaySettings, session: aiohttp.ClientSession, secret: bytes
+    ) -> None:
         self._settings, self._session, self._secret = settings, session, secret
         self._callback = f"{settings.prefix}oauth_callback"
         self.origins = Origins(settings.public_url)

@@ -12,7 +12,7 @@ from typing import Final
 import aiohttp
 
 from carrel_hub.gateway.balancing import LoadBalancer
-from carrel_hub.gateway.routing import RoutingTable, Target
+from carrel_hub.gateway.routing import RouteTarget, RoutingTable
 
 CONNECT_SECONDS: Final = 10.0
 # Below what servers commonly grant, so that none hangs up while we send.
@@ -62,7 +62,7 @@ class Upstreams:
         self._sessions: dict[str, aiohttp.ClientSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def session(self, target: Target) -> aiohttp.ClientSession:
+    def session(self, target: RouteTarget) -> aiohttp.ClientSession:
         """The connections to one server."""
         found = self._sessions.get(target.uid)
         if found is None:

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from carrel_hub import product
 from carrel_hub.accounts.authenticator import CarrelAuthenticator
 from carrel_hub.accounts.signing_out import authenticator_named, ending_sessions
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.directory import configuration as directory
 from carrel_hub.front.provided import PROVIDED_PATH, ProvidedRoutes
 from carrel_hub.keys import Keys
-from carrel_hub.kubernetes.settings import ACCOUNTS, ClusterSettings
+from carrel_hub.kubernetes.settings import ACCOUNTS, ClusterHubSettings
 from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner
 
 SETTINGS: Final = "CARREL_HUB_SETTINGS"
@@ -35,27 +35,27 @@ def load(c: Any) -> None:
     install(c, *told())
 
 
-def told() -> tuple[ClusterSettings, Keys]:
+def told() -> tuple[ClusterHubSettings, Keys]:
     """The settings file and the keys of the Hub.
 
     Raises ``OSError``, ``msgspec.ValidationError``.
     """
-    return ClusterSettings.load(_place(SETTINGS)), Keys.read(_place(KEYS))
+    return ClusterHubSettings.load(_place(SETTINGS)), Keys.read(_place(KEYS))
 
 
-def part_settings(name: str) -> tuple[ClusterSettings, str]:
+def part_settings(name: str) -> tuple[ClusterHubSettings, str]:
     """The file and the one key that a part beside the Hub was given.
 
     Raises ``OSError``, ``msgspec.ValidationError``.
     """
-    return ClusterSettings.load(_place(SETTINGS)), Keys.read_one(_place(KEYS), name)
+    return ClusterHubSettings.load(_place(SETTINGS)), Keys.read_one(_place(KEYS), name)
 
 
 def _place(variable: str) -> Path:
     return Path(os.environ.get(variable) or USUAL[variable])
 
 
-def install(c: Any, settings: ClusterSettings, keys: Keys) -> None:
+def install(c: Any, settings: ClusterHubSettings, keys: Keys) -> None:
     """Fill the traitlets configuration ``c`` of a Hub; ``settings.traits`` have the last word."""
     _addresses(c, settings, keys)
     _identity(c, settings, keys)
@@ -71,7 +71,7 @@ def install(c: Any, settings: ClusterSettings, keys: Keys) -> None:
             setattr(c[name], trait, value)
 
 
-def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
+def _addresses(c: Any, settings: ClusterHubSettings, keys: Keys) -> None:
     """The Hub listens in its pod, and is reached by its service's name."""
     c.JupyterHub.bind_url = "http://:8000/"
     c.JupyterHub.public_url = f"{settings.public_url}/"
@@ -88,7 +88,7 @@ def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     c.StoppedRoutes.dynamic_config_file = str(settings.routes_file)
 
 
-def _identity(c: Any, settings: ClusterSettings, keys: Keys) -> None:
+def _identity(c: Any, settings: ClusterHubSettings, keys: Keys) -> None:
     c.CryptKeeper.keys = [bytes.fromhex(keys.crypt)]
     if settings.sign_in is not None:
         settings.directory_groups.parent.mkdir(parents=True, exist_ok=True)
@@ -101,14 +101,14 @@ def _identity(c: Any, settings: ClusterSettings, keys: Keys) -> None:
         c.JupyterHub.authenticator_class = ending_sessions(theirs)
         return
     settings.accounts_file.parent.mkdir(parents=True, exist_ok=True)
-    accounts = Accounts(settings.accounts_file).all()
+    accounts = AccountStore(settings.accounts_file).all()
     c.JupyterHub.authenticator_class = ending_sessions(CarrelAuthenticator)
     c.CarrelAuthenticator.accounts_file = str(settings.accounts_file)
     c.CarrelAuthenticator.allowed_users = set(accounts)
     c.CarrelAuthenticator.admin_users = {name for name, one in accounts.items() if one.admin}
 
 
-def _workspaces(c: Any, settings: ClusterSettings, keys: Keys) -> None:
+def _workspaces(c: Any, settings: ClusterHubSettings, keys: Keys) -> None:
     section = product.workspaces(c, CarrelKubeSpawner, settings, keys)
     section.image = settings.image
     section.image_pull_secrets = settings.image_pull_secrets

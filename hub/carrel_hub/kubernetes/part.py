@@ -20,7 +20,7 @@ from carrel_hub.front import traefik
 from carrel_hub.front.provided import PROVIDED_PATH
 from carrel_hub.front.traefik import TraefikMissingError, find_traefik
 from carrel_hub.kubernetes.config import part_settings
-from carrel_hub.kubernetes.settings import ClusterSettings
+from carrel_hub.kubernetes.settings import ClusterHubSettings
 
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in a pod, whose network policies say who comes
 PUBLIC_PORT: Final = 8000
@@ -30,7 +30,7 @@ CONFIGURATION: Final = Path("/tmp/traefik.yaml")  # noqa: S108 - a volume of the
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class PartProcess:
     """A command, environment variables beyond the container's, and files that it reads."""
 
     command: Sequence[str]
@@ -38,7 +38,7 @@ class Process:
     files: Mapping[Path, bytes] = field(default_factory=dict, repr=False)
 
 
-def process(name: str, settings: ClusterSettings, key: str) -> Process:
+def process(name: str, settings: ClusterHubSettings, key: str) -> PartProcess:
     """The command of a part. Raises ``ValueError`` for an unknown name."""
     if name == PROXY:
         return _proxy(settings, key)
@@ -47,7 +47,7 @@ def process(name: str, settings: ClusterSettings, key: str) -> Process:
     raise ValueError(f"there is no part {name!r}; {', '.join(PARTS)} are right")
 
 
-def _proxy(settings: ClusterSettings, key: str) -> Process:
+def _proxy(settings: ClusterHubSettings, key: str) -> PartProcess:
     """It asks the Hub for routes, so its configuration has the key and is for its reader alone."""
     api = urlsplit(settings.proxy_api_url).port or PUBLIC_PORT + 1
     listening = traefik.Listening(
@@ -55,16 +55,18 @@ def _proxy(settings: ClusterSettings, key: str) -> Process:
     )
     provider = traefik.from_hub(f"{settings.hub_url}/hub{PROVIDED_PATH}", key)
     content = msgspec.json.encode(traefik.configuration(listening, provider))
-    return Process([find_traefik(), f"--configFile={CONFIGURATION}"], {}, {CONFIGURATION: content})
+    return PartProcess(
+        [find_traefik(), f"--configFile={CONFIGURATION}"], {}, {CONFIGURATION: content}
+    )
 
 
-def _service(name: str, settings: ClusterSettings, key: str) -> Process:
+def _service(name: str, settings: ClusterHubSettings, key: str) -> PartProcess:
     """It listens in its own pod; others find it by the name of its service."""
     port = urlsplit(getattr(settings, f"{name}_url")).port
     environment = services.environment_for_token(settings, key, name)
     environment |= services.carrel_environment(settings, name)
     environment["JUPYTERHUB_SERVICE_URL"] = f"http://{EVERYWHERE}:{port}"
-    return Process(services.commands()[name], environment)
+    return PartProcess(services.commands()[name], environment)
 
 
 def main() -> None:

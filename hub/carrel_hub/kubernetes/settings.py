@@ -13,7 +13,7 @@ ACCOUNTS: Final = "accounts"
 PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
 
-class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+class ClusterHubSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """Everything but the secrets. Addresses are URLs without a final slash.
 
     Attributes:

@@ -15,7 +15,7 @@ FILES: Final = Path(__file__).parent.parent / "console" / "static"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NavigationEntry:
     """A link of the bar.
 
     Attributes:
@@ -29,16 +29,16 @@ class Entry:
 
 
 PAGES: Final = (
-    Entry("home", "Home", ""),
-    Entry("jobs", "Work", "jobs"),
-    Entry("cluster", "Cluster", "cluster"),
-    Entry("queue", "Queue", "queue"),
-    Entry("projects", "Projects", "projects"),
-    Entry("manage", "Manage", "usage"),
+    NavigationEntry("home", "Home", ""),
+    NavigationEntry("jobs", "Work", "jobs"),
+    NavigationEntry("cluster", "Cluster", "cluster"),
+    NavigationEntry("queue", "Queue", "queue"),
+    NavigationEntry("projects", "Projects", "projects"),
+    NavigationEntry("manage", "Manage", "usage"),
 )
 OWN: Final = (
-    Entry("help", "Help", "help"),
-    Entry("notifications", "Notifications", "notifications"),
+    NavigationEntry("help", "Help", "help"),
+    NavigationEntry("notifications", "Notifications", "notifications"),
 )
 """Beside the reader's name."""
 

@@ -14,7 +14,7 @@ from jupyterhub import orm
 from carrel_hub.accounts import disabled, sessions
 from carrel_hub.accounts.controller import GROUP_PREFIX, group_named, servers_of, stop_servers
 from carrel_hub.accounts.passwords import LONGEST, verify
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.directory.membership import brought_by, forget
 from carrel_hub.people.records import People
 from carrel_schema.governance.people import Invitation, InvitationFields, UserFields
@@ -31,7 +31,7 @@ class PersonError(Exception):
         self.status = status
 
 
-class Changes:
+class UserChanges:
     """Changes of people.
 
     Args:
@@ -132,12 +132,12 @@ class Changes:
         self._accounts.set_password(name, new)
 
     @property
-    def _local(self) -> Accounts | None:
-        found: Accounts | None = getattr(self._authenticator, "accounts", None)
+    def _local(self) -> AccountStore | None:
+        found: AccountStore | None = getattr(self._authenticator, "accounts", None)
         return found
 
     @property
-    def _accounts(self) -> Accounts:
+    def _accounts(self) -> AccountStore:
         if self._local is None:
             raise PersonError(
                 422, "People sign in with a directory here: accounts and passwords are kept there."

@@ -19,8 +19,8 @@ from carrel_hub import scopes
 from carrel_hub.accounts.store import AccountError
 from carrel_hub.accounts.throttle import Busy
 from carrel_hub.directory.group_rules import GroupRules
-from carrel_hub.people.changes import Changes, PersonError
-from carrel_hub.people.records import People, Query
+from carrel_hub.people.changes import PersonError, UserChanges
+from carrel_hub.people.records import People, PeopleQuery
 from carrel_schema.governance.people import (
     DirectoryGroupList,
     DirectoryGroupOut,
@@ -52,11 +52,11 @@ class _Handler(APIHandler):
         return People(untyped.db, untyped.authenticator, time.time())
 
     @property
-    def changes(self) -> Changes:
+    def changes(self) -> UserChanges:
         """What can be done, in the name of whom the query names."""
         untyped: Any = self
         actor: str = self.get_query_argument("actor")
-        return Changes(untyped.app, untyped.authenticator, actor)
+        return UserChanges(untyped.app, untyped.authenticator, actor)
 
     def read(self, kind: type[T]) -> T:
         """The body. Raises ``HTTPError`` 400."""
@@ -108,7 +108,7 @@ class ListHandler(_Handler):
     def get(self) -> None:
         """Answer with the users that match the query."""
         argument = self.get_query_argument
-        query = Query(
+        query = PeopleQuery(
             text=argument("search", ""),
             state=argument("state", ""),
             sort=argument("sort", "name"),
@@ -164,7 +164,7 @@ class ActionHandler(_Handler):
         found = self.people.find(name)
         self.answer({} if found is None else found)
 
-    async def _change_password(self, changes: Changes, name: str) -> None:
+    async def _change_password(self, changes: UserChanges, name: str) -> None:
         untyped: Any = self
         asked, authenticator = self.read(PasswordChange), untyped.authenticator
         throttle = getattr(authenticator, "throttle", None)
@@ -205,7 +205,7 @@ class FileRules(_Handler):
         self.answer(DirectoryGroupList(items=found))
 
 
-class PeoplePage(BaseHandler):
+class PeopleRedirect(BaseHandler):
     """``/hub/people``: leads to the console's page."""
 
     @override
@@ -217,7 +217,7 @@ class PeoplePage(BaseHandler):
 
 
 HANDLERS: Final[list[Any]] = [
-    ("/people", PeoplePage),
+    ("/people", PeopleRedirect),
     ("/api/carrel/directory-groups", FileRules),
     (ROOT, ListHandler),
     (rf"{ROOT}/([^/]+)", PersonHandler),

@@ -12,7 +12,7 @@ from typing import Any
 from jupyterhub import orm
 from sqlalchemy import select
 
-from carrel_hub.accounts.account import Account
+from carrel_hub.accounts.account import LocalAccount
 from carrel_hub.accounts.controller import GROUP_PREFIX
 from carrel_hub.directory.membership import brought_by
 from carrel_hub.scopes import ADMIN_GROUP, DISABLED_GROUP
@@ -28,7 +28,7 @@ from carrel_schema.governance.people import (
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PeopleQuery:
     """Which people: ``text`` is part of a name or of a project's, ``state`` empty for all."""
 
     text: str = ""
@@ -62,9 +62,9 @@ class People:
         self._database, self._now = database, now
         self._kind = sign_in_kind(authenticator)
         accounts = getattr(authenticator, "accounts", None)
-        self._accounts: Mapping[str, Account] = {} if accounts is None else accounts.all()
+        self._accounts: Mapping[str, LocalAccount] = {} if accounts is None else accounts.all()
 
-    def page(self, query: Query) -> UserPage:
+    def page(self, query: PeopleQuery) -> UserPage:
         """A page of users."""
         found = [one for one in self._all() if _matches(one, query)]
         if query.sort == "last_seen":
@@ -146,17 +146,17 @@ class People:
             invited_until=self._invited_until(account),
         )
 
-    def _state(self, account: Account | None, *, disabled: bool) -> UserState:
+    def _state(self, account: LocalAccount | None, *, disabled: bool) -> UserState:
         if disabled:
             return "disabled"
         return "invited" if account is not None and not account.password else "active"
 
-    def _invited_until(self, account: Account | None) -> float:
+    def _invited_until(self, account: LocalAccount | None) -> float:
         counts = account is not None and account.invitation and self._now < account.invited_until
         return account.invited_until if counts and account is not None else 0.0
 
 
-def _matches(one: UserOut, query: Query) -> bool:
+def _matches(one: UserOut, query: PeopleQuery) -> bool:
     if query.state and one.state != query.state:
         return False
     text = query.text.lower()

@@ -11,7 +11,7 @@ from typing import Any, Final
 from carrel.client import AsyncClient
 from carrel.errors import ApiError
 from carrel_hub.accounts.passwords import generate
-from carrel_hub.accounts.store import AccountError, Accounts, check_name
+from carrel_hub.accounts.store import AccountError, AccountStore, check_name
 
 DEFAULT_PROJECT: Final = "research"
 DEMO_PROJECTS: Final = ("vision", "speech")
@@ -34,7 +34,9 @@ class NewAccount:
     projects: tuple[str, ...]
 
 
-def first_accounts(accounts: Accounts, *, demo: bool, owner: str | None = None) -> list[NewAccount]:
+def first_accounts(
+    accounts: AccountStore, *, demo: bool, owner: str | None = None
+) -> list[NewAccount]:
     """Create missing accounts. Raises ``AccountError``."""
     known = accounts.all()
     wanted: dict[str, tuple[bool, tuple[str, ...]]] = {}

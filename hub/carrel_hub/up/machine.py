@@ -12,16 +12,16 @@ import msgspec
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import HOLDING, Workload
-from carrel_hub.accounts.store import AccountError, Accounts
+from carrel_hub.accounts.store import AccountError, AccountStore
 from carrel_hub.front.traefik import INTERNAL
 from carrel_hub.keys import KEYS_FILE, Keys
-from carrel_hub.settings import Settings
+from carrel_hub.settings import InstallationSettings
 from carrel_hub.up import checks, probes
 from carrel_hub.up.bootstrap import NewAccount, first_accounts, first_projects
 from carrel_hub.up.checks import StartupError
 from carrel_hub.up.network import find_network
 from carrel_hub.up.options import Options
-from carrel_hub.up.parts import Part, all_parts, write_config
+from carrel_hub.up.parts import ProcessPart, all_parts, write_config
 from carrel_hub.up.ports import Gate, hold_ipv6_loopback, listeners, load_or_choose
 from carrel_hub.up.screen import Screen, account_line, gpu_line, stop_summary
 from carrel_hub.up.supervisor import Supervisor
@@ -50,13 +50,15 @@ def run(options: Options, screen: Screen) -> None:
             asyncio.run(machine.serve())
 
 
-def _prepare(options: Options, screen: Screen) -> tuple[Settings, Keys, list[NewAccount]]:
+def _prepare(
+    options: Options, screen: Screen
+) -> tuple[InstallationSettings, Keys, list[NewAccount]]:
     """Ports, secrets and accounts: made at the first start, found at the next."""
     hub_dir = options.state_dir / "hub"
     ports, moved = load_or_choose(hub_dir / "ports.json")
     if moved:
         screen.say("Another program took one of our ports; restart workspaces that run on.")
-    settings = Settings(
+    settings = InstallationSettings(
         state_dir=options.state_dir,
         host=options.host,
         port=options.port,
@@ -73,7 +75,7 @@ def _prepare(options: Options, screen: Screen) -> tuple[Settings, Keys, list[New
     )
     try:
         keys = Keys.load_or_create(options.state_dir / KEYS_FILE)
-        accounts = Accounts(settings.accounts_file)
+        accounts = AccountStore(settings.accounts_file)
         new = [] if options.sign_in else first_accounts(accounts, demo=options.demo)
     except (msgspec.MsgspecError, OSError, AccountError) as error:
         raise StartupError(f"The state folder {options.state_dir} is damaged: {error}") from error
@@ -86,9 +88,9 @@ class _Machine:
     def __init__(
         self,
         options: Options,
-        settings: Settings,
+        settings: InstallationSettings,
         keys: Keys,
-        parts: Sequence[Part],
+        parts: Sequence[ProcessPart],
         new: Sequence[NewAccount],
         screen: Screen,
         network: str,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from carrel_hub.settings import Settings
+from carrel_hub.settings import InstallationSettings
 
 MODE: Final = "CARREL_TASK_NETWORK"
 BLOCK: Final = "CARREL_NETWORK_BLOCK"
@@ -22,7 +22,7 @@ REACHABLE: Final = "users' programs can reach each other's ports"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NetworkFacts:
     """A line for the screen, and the settings for the scheduler."""
 
     line: str
@@ -30,20 +30,20 @@ class Found:
 
 
 def find_network(
-    settings: Settings,
+    settings: InstallationSettings,
     *,
     privileged: bool | None = None,
     environment: Mapping[str, str] = os.environ,
     refusal: Callable[[], str] | None = None,
-) -> Found:
+) -> NetworkFacts:
     """Test what the machine allows; takes about a second as root."""
     if not (os.geteuid() == 0 if privileged is None else privileged):
-        return Found(f"shared: {REACHABLE}; run as root to part them")
+        return NetworkFacts(f"shared: {REACHABLE}; run as root to part them")
     if environment.get(MODE) == "shared":
-        return Found(f"shared, as {MODE} says: {REACHABLE}")
+        return NetworkFacts(f"shared, as {MODE} says: {REACHABLE}")
     why = (refusal or _refusal)()
     if why:
-        return Found(f"shared: {REACHABLE}, because {why}")
+        return NetworkFacts(f"shared: {REACHABLE}, because {why}")
     ports = settings.ports
     reached = [ports.hub, ports.scheduler, ports.gateway, settings.port]
     told = {MODE: "isolated", "CARREL_TASK_PORTS": ",".join(map(str, reached))}
@@ -51,7 +51,9 @@ def find_network(
         told["CARREL_TASK_PUBLIC_PORT"] = str(settings.port)
     if BLOCK in environment:
         told[BLOCK] = environment[BLOCK]
-    return Found("each user's work is in a network of its own, with this machine's way out", told)
+    return NetworkFacts(
+        "each user's work is in a network of its own, with this machine's way out", told
+    )
 
 
 def _refusal() -> str:

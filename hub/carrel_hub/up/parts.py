@@ -13,7 +13,7 @@ import msgspec
 from carrel_hub import scopes, services
 from carrel_hub.front.traefik import Listening, configuration, find_traefik, from_file
 from carrel_hub.keys import Keys
-from carrel_hub.settings import Settings
+from carrel_hub.settings import InstallationSettings
 from carrel_hub.up.ports import Listeners
 
 _PASSED: Final = (
@@ -51,7 +51,7 @@ _RULES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProcessPart:
     """One process. ``shown`` is its name for people, ``listeners`` the sockets it is handed."""
 
     name: str
@@ -63,12 +63,12 @@ class Part:
 
 
 def all_parts(
-    settings: Settings,
+    settings: InstallationSettings,
     keys: Keys,
     config: Path,
     network: Mapping[str, str] | None = None,
     listeners: Listeners | None = None,
-) -> list[Part]:
+) -> list[ProcessPart]:
     """Proxy, Hub, scheduler, console and gateway, in the order in which they can be used.
 
     ``network`` is what the scheduler is told of the tasks' network. A part without any
@@ -77,11 +77,11 @@ def all_parts(
     base = {name: os.environ[name] for name in _PASSED if name in os.environ}
     base["PYTHONUNBUFFERED"] = "1"
 
-    def part(name: str, shown: str, command: Sequence[str], told: Mapping[str, str]) -> Part:
+    def part(name: str, shown: str, command: Sequence[str], told: Mapping[str, str]) -> ProcessPart:
         log, own = settings.log_dir / f"{name}.log", (listeners or {}).get(name, {})
-        return Part(name, shown, command, log, {**base, **told}, own)
+        return ProcessPart(name, shown, command, log, {**base, **told}, own)
 
-    def service(name: str, shown: str) -> Part:
+    def service(name: str, shown: str) -> ProcessPart:
         told = services.service_environment(settings, keys, name)
         told |= services.carrel_environment(settings, name)
         if name == scopes.SCHEDULER:
@@ -100,12 +100,12 @@ def all_parts(
     ]  # fmt: skip
 
 
-def traefik_file(settings: Settings) -> Path:
+def traefik_file(settings: InstallationSettings) -> Path:
     """The path of the proxy's configuration."""
     return settings.hub_dir / "traefik.yaml"
 
 
-def write_traefik(settings: Settings) -> None:
+def write_traefik(settings: InstallationSettings) -> None:
     """Write the proxy's configuration, and create the folder of its routes."""
     settings.routes_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -121,7 +121,9 @@ def write_traefik(settings: Settings) -> None:
     traefik_file(settings).write_bytes(msgspec.json.encode(found))
 
 
-def write_config(settings: Settings, settings_file: Path, keys_file: Path, config: Path) -> None:
+def write_config(
+    settings: InstallationSettings, settings_file: Path, keys_file: Path, config: Path
+) -> None:
     """What Hub and proxy are started with; the Hub reads the settings and calls ``install``."""
     settings.save(settings_file)
     write_traefik(settings)

@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from carrel_hub.front import traefik
-from carrel_hub.settings import Ports, Settings
+from carrel_hub.settings import InstallationSettings, Ports
 from carrel_hub.up.checks import StartupError
 from carrel_hub.up.options import LOCALHOST
 
@@ -90,7 +90,7 @@ def _is_free(port: int) -> bool:
 
 
 @contextmanager
-def listeners(settings: Settings) -> Iterator[Listeners]:
+def listeners(settings: InstallationSettings) -> Iterator[Listeners]:
     """Open the sockets of each part; closed at the end. Raises ``StartupError``."""
     ports, host = settings.ports, settings.host
     places = {part: {"http": ("127.0.0.1", getattr(ports, part))} for part in PARTS}

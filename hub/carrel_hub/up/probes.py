@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from carrel_hub.keys import Keys
-from carrel_hub.settings import Settings
+from carrel_hub.settings import InstallationSettings
 from carrel_hub.up.checks import StartupError
-from carrel_hub.up.parts import Part
+from carrel_hub.up.parts import ProcessPart
 
 UNRESPONSIVE_SECONDS: Final = 10.0
 LONGEST_UNRESPONSIVE_SECONDS: Final = 80.0
@@ -35,7 +35,7 @@ Ask = Callable[[float], Awaitable[bool]]
 """Asks once; whether an answer came within so many seconds."""
 
 
-def readiness(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
+def readiness(settings: InstallationSettings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
     """For each part the page that answers once it is usable, and headers to ask with."""
     return {
         "proxy": (
@@ -59,7 +59,7 @@ def readiness(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, 
     }
 
 
-def liveness(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
+def liveness(settings: InstallationSettings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
     """For each part a page that it answers at once and by itself, and headers to ask with."""
     return readiness(settings, keys) | {
         "scheduler": (f"{settings.api_url}/health", {}),
@@ -69,7 +69,7 @@ def liveness(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, s
 
 
 async def until_ready(
-    part: Part, url: str, headers: dict[str, str], check: Callable[[Part], None]
+    part: ProcessPart, url: str, headers: dict[str, str], check: Callable[[ProcessPart], None]
 ) -> None:
     """Wait until ``url`` answers without an error. Raises ``StartupError``, as ``check`` does."""
     # A connection that is dropped at a gate would be tried again only after a second.
@@ -91,7 +91,7 @@ async def until_ready(
 
 
 def routes_loaded(
-    session: aiohttp.ClientSession, settings: Settings
+    session: aiohttp.ClientSession, settings: InstallationSettings
 ) -> Callable[[], Awaitable[bool]]:
     """Asks whether the proxy has read its routes: its API, which is one of them, wants a key."""
     url = f"http://127.0.0.1:{settings.ports.proxy_api}/api/overview"

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from carrel.models import Node, Workload
-from carrel_hub.settings import Settings
+from carrel_hub.settings import InstallationSettings
 from carrel_hub.up.bootstrap import NewAccount
 
 
@@ -40,7 +40,7 @@ class Screen:
 
     def ready(
         self,
-        settings: Settings,
+        settings: InstallationSettings,
         new: Sequence[NewAccount],
         gpus: str,
         accounts: str,
@@ -85,7 +85,7 @@ class Screen:
         self.console.print()
 
 
-def next_steps(settings: Settings, new: Sequence[NewAccount]) -> list[str]:
+def next_steps(settings: InstallationSettings, new: Sequence[NewAccount]) -> list[str]:
     """What to do first, for who has not been here before."""
     if not new:
         return []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from carrel_hub.up.checks import StartupError
-from carrel_hub.up.parts import Part
+from carrel_hub.up.parts import ProcessPart
 from carrel_hub.up.ports import Gate
 from carrel_hub.up.probes import LONGEST_UNRESPONSIVE_SECONDS, UNRESPONSIVE_SECONDS, Watchdog
 
@@ -45,22 +45,22 @@ class Supervisor:
         self._group = 0
         self._stopping = False
 
-    async def start(self, part: Part) -> None:
+    async def start(self, part: ProcessPart) -> None:
         """Start a part. Raises ``StartupError`` if its command cannot be run."""
         self._shut_gate(part)
         self._running[part.name] = await self._spawn(part)
 
-    def add_gate(self, part: Part, gate: Gate) -> None:
+    def add_gate(self, part: ProcessPart, gate: Gate) -> None:
         """Hold new connections back at each of its starts until it is ready."""
         self._gates[part.name] = gate
         self._watchers.append(asyncio.create_task(gate.open_when_ready()))
 
-    def _shut_gate(self, part: Part) -> None:
+    def _shut_gate(self, part: ProcessPart) -> None:
         gate = self._gates.get(part.name)
         if gate is not None:
             gate.shut()
 
-    def check(self, part: Part) -> None:
+    def check(self, part: ProcessPart) -> None:
         """Raise ``StartupError`` if a starting part has already ended."""
         process = self._running[part.name]
         if process.returncode is not None:
@@ -69,11 +69,11 @@ class Supervisor:
                 f"{last_line(part.log)} The whole log: {part.log}"
             )
 
-    def keep_running(self, part: Part, watchdog: Watchdog) -> None:
+    def keep_running(self, part: ProcessPart, watchdog: Watchdog) -> None:
         """Restart the part from now on when it ends or stops answering."""
         self._watchers.append(asyncio.create_task(self._watch(part, watchdog)))
 
-    def rotate_log(self, part: Part, log: Path) -> None:
+    def rotate_log(self, part: ProcessPart, log: Path) -> None:
         """From now on put a log that it writes itself aside when large; SIGUSR1 has it reopened."""
         self._watchers.append(asyncio.create_task(self._rotate(part, log)))
 
@@ -97,7 +97,7 @@ class Supervisor:
             if self._group:
                 os.killpg(self._group, signal.SIGKILL)
 
-    async def _watch(self, part: Part, watchdog: Watchdog) -> None:
+    async def _watch(self, part: ProcessPart, watchdog: Watchdog) -> None:
         """Restart a part after each end, with a growing back-off."""
         loop = asyncio.get_running_loop()
         pause, patience = FIRST_PAUSE_SECONDS, UNRESPONSIVE_SECONDS
@@ -114,14 +114,14 @@ class Supervisor:
             self._shut_gate(part)
             pause = await self._start_again(part, pause)
 
-    async def _rotate(self, part: Part, log: Path) -> None:
+    async def _rotate(self, part: ProcessPart, log: Path) -> None:
         while not self._stopping:
             await asyncio.sleep(ROTATE_SECONDS)
             if rotate(log):
                 with contextlib.suppress(ProcessLookupError):  # a new process opens it anyway
                     self._running[part.name].send_signal(signal.SIGUSR1)
 
-    async def _start_again(self, part: Part, pause: float) -> float:
+    async def _start_again(self, part: ProcessPart, pause: float) -> float:
         """Start it after ``pause`` seconds, and again until that works; returns the next pause."""
         while True:
             await asyncio.sleep(pause)
@@ -133,7 +133,7 @@ class Supervisor:
             else:
                 return pause
 
-    async def _spawn(self, part: Part) -> Process:
+    async def _spawn(self, part: ProcessPart) -> Process:
         sockets = ",".join(f"{name}={one.fileno()}" for name, one in part.listeners.items())
         wrapper = [sys.executable, "-I", "-S", str(PDEATHSIG), str(os.getpid()), sockets]
         command = [*wrapper, *part.command]
@@ -147,7 +147,7 @@ class Supervisor:
         self._group = self._group or process.pid
         return process
 
-    async def _in_group(self, command: list[str], part: Part, log: int) -> Process:
+    async def _in_group(self, command: list[str], part: ProcessPart, log: int) -> Process:
         """In the group of the others; in a new one when none of them is left."""
         for group in (self._group, 0):
             try:

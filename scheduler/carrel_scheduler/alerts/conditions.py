@@ -68,7 +68,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class AlertCondition:
     """Something that a rule found, and since when it is so; 0: since now."""
 
     rule: RuleName
@@ -80,7 +80,7 @@ class Condition:
 Rules = Mapping[RuleName, AlertRule]
 
 
-def find(facts: Facts, rules: Rules) -> list[Condition]:
+def find(facts: Facts, rules: Rules) -> list[AlertCondition]:
     """The conditions that the enabled rules find."""
     found = [*_of_nodes(facts, rules), *_of_work(facts, rules), *_of_queues(facts)]
     found += [*_of_platform(facts, rules), *_of_budgets(facts, rules)]
@@ -88,23 +88,25 @@ def find(facts: Facts, rules: Rules) -> list[Condition]:
     return [one for one in found if rules[one.rule].enabled]
 
 
-def _of_nodes(facts: Facts, rules: Rules) -> Iterator[Condition]:
+def _of_nodes(facts: Facts, rules: Rules) -> Iterator[AlertCondition]:
     idle_seconds = rules["idle-gpu"].threshold * MINUTE
     for node in facts.nodes:
         subject = f"node/{node.name}"
         if node.status not in READY:
-            yield Condition("node-lost", subject, f"Node {node.name} is {node.status}.")
+            yield AlertCondition("node-lost", subject, f"Node {node.name} is {node.status}.")
         broken = [one for one in node.devices if one.broken]
         if broken:
             named = ", ".join(f"GPU {one.index} ({one.message})" for one in broken)
-            yield Condition("gpu-unhealthy", subject, f"Out of service on {node.name}: {named}.")
+            yield AlertCondition(
+                "gpu-unhealthy", subject, f"Out of service on {node.name}: {named}."
+            )
         for device in node.devices:
             since = device.idle_since
             if not device.allocated_milli or since is None or facts.now - since < idle_seconds:
                 continue
             minutes = (facts.now - since) / MINUTE
             for holder in device.holders:
-                yield Condition(
+                yield AlertCondition(
                     "idle-gpu",
                     f"workload/{holder.project}/{holder.name}",
                     f"GPU {device.index} of {node.name} has done nothing for {minutes:.0f} min "
@@ -113,7 +115,7 @@ def _of_nodes(facts: Facts, rules: Rules) -> Iterator[Condition]:
                 )
 
 
-def _of_work(facts: Facts, rules: Rules) -> Iterator[Condition]:
+def _of_work(facts: Facts, rules: Rules) -> Iterator[AlertCondition]:
     pending_seconds = rules["long-pending"].threshold * HOUR
     for one in facts.workloads:
         status, subject = one.status, f"workload/{one.meta.project}/{one.meta.name}"
@@ -121,7 +123,7 @@ def _of_work(facts: Facts, rules: Rules) -> Iterator[Condition]:
             waited = facts.now - status.queued_at
             if waited >= pending_seconds:
                 why = f" {status.reason.sentence}" if status.reason is not None else ""
-                yield Condition(
+                yield AlertCondition(
                     "long-pending",
                     subject,
                     f"Pending for {waited / HOUR:.0f} h.{why}",
@@ -134,17 +136,17 @@ def _of_work(facts: Facts, rules: Rules) -> Iterator[Condition]:
         ):
             told = status.last_failure
             why = f" The last: {told.cause}" if told is not None and told.cause else ""
-            yield Condition("crash-loop", subject, f"{status.failures} failures so far.{why}")
+            yield AlertCondition("crash-loop", subject, f"{status.failures} failures so far.{why}")
         use = facts.mean_use.get(one.meta.uid)
         if use is not None and use * 100 < rules["low-use"].threshold:
-            yield Condition("low-use", subject, f"Its GPUs are used to {use:.0%} on average.")
+            yield AlertCondition("low-use", subject, f"Its GPUs are used to {use:.0%} on average.")
 
 
-def _of_queues(facts: Facts) -> Iterator[Condition]:
+def _of_queues(facts: Facts) -> Iterator[AlertCondition]:
     for name, queue in facts.queues.items():
         short = queue.quota_milli - queue.allocated_milli
         if queue.waiting_milli > 0 and short > 0:
-            yield Condition(
+            yield AlertCondition(
                 "starved-queue",
                 f"project/{name}",
                 f"{name} has {queue.allocated_milli / 1000:g} of its {queue.quota_milli / 1000:g} "
@@ -152,45 +154,47 @@ def _of_queues(facts: Facts) -> Iterator[Condition]:
             )
 
 
-def _of_budgets(facts: Facts, rules: Rules) -> Iterator[Condition]:
+def _of_budgets(facts: Facts, rules: Rules) -> Iterator[AlertCondition]:
     threshold = rules["budget"].threshold
     for scope, parts in facts.budgets.items():
         near = [one for one in parts if one.used * 100 >= one.allowed * threshold]
         if near:
             words = " and ".join(map(str, near))
-            yield Condition("budget", scope, f"{words} of {scope} are used.")
+            yield AlertCondition("budget", scope, f"{words} of {scope} are used.")
 
 
-def _of_platform(facts: Facts, rules: Rules) -> Iterator[Condition]:
+def _of_platform(facts: Facts, rules: Rules) -> Iterator[AlertCondition]:
     if facts.lag_seconds > rules["scheduler-lag"].threshold:
         summary = f"The scheduler last looked at its inputs {facts.lag_seconds:.0f} s ago."
-        yield Condition("scheduler-lag", "platform", summary)
+        yield AlertCondition("scheduler-lag", "platform", summary)
     if facts.disk_used is not None and facts.disk_used * 100 >= rules["disk-full"].threshold:
         summary = f"The disk of the state folder is {facts.disk_used:.0%} full."
-        yield Condition("disk-full", "platform", summary)
+        yield AlertCondition("disk-full", "platform", summary)
     if facts.set_aside and facts.set_aside >= rules["set-aside"].threshold:
         summary = f"{facts.set_aside} inputs are set aside or invariants violated; see the faults."
-        yield Condition("set-aside", "platform", summary)
+        yield AlertCondition("set-aside", "platform", summary)
     if facts.certificate_ends is not None:
         days = (facts.certificate_ends - facts.now) / DAY
         if days < rules["certificate-expiring"].threshold:
             summary = f"The TLS certificate of the front expires in {max(days, 0):.0f} days."
-            yield Condition("certificate-expiring", "platform", summary)
+            yield AlertCondition("certificate-expiring", "platform", summary)
     if facts.trouble:
-        yield Condition("not-ready", "platform", facts.trouble)
+        yield AlertCondition("not-ready", "platform", facts.trouble)
     if facts.backup_at is not None:
         days = (facts.now - facts.backup_at) / DAY
         if days > rules["backup-old"].threshold:
-            yield Condition("backup-old", "platform", f"The last backup is {days:.0f} days old.")
+            yield AlertCondition(
+                "backup-old", "platform", f"The last backup is {days:.0f} days old."
+            )
 
 
-def _of_parts(facts: Facts, rules: Rules) -> Iterator[Condition]:
+def _of_parts(facts: Facts, rules: Rules) -> Iterator[AlertCondition]:
     for name, why in facts.parts.items():
         if why:
-            yield Condition("part-unreachable", f"part/{name}", f"The {name} {why}.")
+            yield AlertCondition("part-unreachable", f"part/{name}", f"The {name} {why}.")
     for name, why in facts.channels.items():
         if why:
-            yield Condition("channel-failing", f"channel/{name}", f"Channel {name}: {why}.")
+            yield AlertCondition("channel-failing", f"channel/{name}", f"Channel {name}: {why}.")
     synced = facts.directory
     if synced is None or facts.now - synced.reported_at > DAY:
         return  # the Hub asks no directory any more
@@ -199,4 +203,4 @@ def _of_parts(facts: Facts, rules: Rules) -> Iterator[Condition]:
         since = f"for {minutes:.0f} min" if synced.succeeded_at else "since the Hub started"
         why = f": {synced.error}" if synced.error else ""
         summary = f"Rights were not compared with the directory {since}{why}."
-        yield Condition("directory-silent", "platform", summary)
+        yield AlertCondition("directory-silent", "platform", summary)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from carrel_scheduler.alerts.conditions import DAY, HOUR, MINUTE, Condition, Facts, Rules, find
+from carrel_scheduler.alerts.conditions import DAY, HOUR, MINUTE, AlertCondition, Facts, Rules, find
 from carrel_schema.governance.alerts import ABOUT, RuleName
 from carrel_schema.governance.health import HealthCheck, HealthState
 
@@ -58,7 +58,7 @@ def worst(checks: Sequence[HealthCheck]) -> HealthState:
 
 def _check(
     subject: Subject,
-    conditions: Sequence[Condition],
+    conditions: Sequence[AlertCondition],
     facts: Facts,
     rules: Rules,
     ledger: LedgerFacts,

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.alerts.conditions import Condition, Rules
+from carrel_scheduler.alerts.conditions import AlertCondition, Rules
 from carrel_schema.governance.alerts import AlertOut, SilenceOut
 
 KEPT_SECONDS: Final = 7 * 86_400.0
@@ -31,9 +31,11 @@ class AlertStates:
         order = {"firing": 0, "pending": 1, "resolved": 2}
         return sorted(self._alerts.values(), key=lambda one: (order[one.state], -one.since))
 
-    def step(self, conditions: Iterable[Condition], rules: Rules, now: float) -> list[AlertOut]:
+    def step(
+        self, conditions: Iterable[AlertCondition], rules: Rules, now: float
+    ) -> list[AlertOut]:
         """Apply the found conditions; returns what fired or resolved."""
-        found: dict[tuple[str, str], Condition] = {}
+        found: dict[tuple[str, str], AlertCondition] = {}
         for one in conditions:
             found.setdefault((one.rule, one.subject), one)
         changed = [
@@ -53,7 +55,7 @@ class AlertStates:
         return changed
 
     def _seen(
-        self, key: tuple[str, str], condition: Condition, rules: Rules, now: float
+        self, key: tuple[str, str], condition: AlertCondition, rules: Rules, now: float
     ) -> AlertOut | None:
         rule, known = rules[condition.rule], self._alerts.get(key)
         if known is None or known.state == "resolved":

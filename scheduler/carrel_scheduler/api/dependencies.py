@@ -21,7 +21,7 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import MigOrders, MigReport, NodeReport
 from carrel_scheduler.policy.budgets import BudgetUse
 from carrel_scheduler.workloads.contract import Live
-from carrel_scheduler.workloads.controllers.experiments.trials import Trials
+from carrel_scheduler.workloads.controllers.experiments.trials import TrialController
 from carrel_scheduler.workloads.controllers.inference.loads import Loads
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
 from carrel_scheduler.workloads.retention import RetentionRules
@@ -110,7 +110,7 @@ class ApiDependencies:
     engine: Engine
     identity: Identity
     membership: Membership
-    trials: Trials
+    trials: TrialController
     clock: Callable[[], float]
     ids: Callable[[], str]
     task_tokens: TaskTokens

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from carrel_scheduler.api.models.queries import NoQuery
-from carrel_scheduler.api.principals.access import Access, Visitor
+from carrel_scheduler.api.principals.access import AdmittedCallers, Visitor
 from carrel_scheduler.api.services import Services
 from carrel_schema.objects import Workload
 from carrel_schema.scopes import PLATFORM, Scope
@@ -23,7 +23,7 @@ BYTES: Final = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A complete answer; ``content`` is encoded as JSON unless it is bytes already."""
 
     content: Any = None
@@ -33,7 +33,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamedResponse:
     """An answer that comes in pieces, each sent when the one before it has left.
 
     ``eager`` sends the head at once; otherwise the first piece may still be refused, within a
@@ -78,7 +78,7 @@ def _on_the_platform(_call: Call) -> Scope:
     return PLATFORM
 
 
-Run = Callable[[Call], Awaitable[Answer | Stream]]
+Run = Callable[[Call], Awaitable[Response | StreamedResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Operation:
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
     _: KW_ONLY
-    access: Access
+    access: AdmittedCallers
     answers: Mapping[int, Any]
     permission: str = ""
     others: str = "workloads:manage"
@@ -137,7 +137,7 @@ class Operation:
         """Whether it gets an entry; by default if it is no reading, nor what programs report."""
         if self.audited is not None:
             return self.audited
-        reports = (Access.TASK, Access.GATEWAY, Access.NODE)
+        reports = (AdmittedCallers.TASK, AdmittedCallers.GATEWAY, AdmittedCallers.NODE)
         return self.method != "GET" and self.access not in reports
 
     def __call__(self, run: Run) -> Self:

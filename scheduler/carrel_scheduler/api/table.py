@@ -38,7 +38,7 @@ from carrel_scheduler.api.operations.governance import (
 )
 from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.operations.platform import health, retention, subscriptions
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 
 TERMINAL: Final = Operation(
     "GET",
@@ -46,7 +46,7 @@ TERMINAL: Final = Operation(
     id="open_terminal",
     permission="workloads:update",
     others="workloads:enter",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     summary="A terminal beside the running task, over a websocket",
     query=ExecQuery,
     answers={101: None},
@@ -60,7 +60,7 @@ COMMAND: Final = Operation(
     id="run_command",
     permission="workloads:update",
     others="workloads:enter",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     summary="A command beside the running task, without a terminal, over a websocket",
     query=CommandQuery,
     answers={101: None},
@@ -74,7 +74,7 @@ FORWARD: Final = Operation(
     id="forward_port",
     permission="workloads:update",
     others="workloads:enter",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     summary="A connection to a port of the running task, over a websocket",
     query=ForwardQuery,
     answers={101: None},

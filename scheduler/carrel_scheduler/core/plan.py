@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.moves import Cause, Kind, ManyEvicted, ManyReserved, Move
+from carrel_scheduler.core.cycle.moves import Cause, ManyEvicted, ManyReserved, Move, MoveKind
 from carrel_scheduler.core.events import Devices, Place
 from carrel_scheduler.core.explaining.explanations import Reasons, service_order
 from carrel_scheduler.core.layers import Footprint
@@ -241,7 +241,7 @@ class Plan:
     def _starts(self) -> Iterator[tuple[Job, int, Footprint]]:
         started = {uid: dict(places) for uid, places in self._cycle.moves.started.items()}
         for move in self._cycle.moves.log:
-            if isinstance(move, Move) and move.kind is Kind.START:
+            if isinstance(move, Move) and move.kind is MoveKind.START:
                 place = started.get(move.job.spec.uid, {}).pop(move.index, None)
                 if place is not None:
                     yield move.job, move.index, place

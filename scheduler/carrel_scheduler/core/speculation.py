@@ -259,7 +259,7 @@ QUOTAS: Final = (Token.NON_PREEMPTIBLE_BEYOND_QUOTA, Token.QUOTA_USED)
 """About quotas, in all or in a group of nodes."""
 
 
-class Change(StrEnum):
+class RemedyKind(StrEnum):
     """The kind of change that would unblock a workload."""
 
     QUOTA = "more-quota"
@@ -282,7 +282,7 @@ class Remedy:
         uid, name: of the workload that ends.
     """
 
-    change: Change
+    change: RemedyKind
     queue: str = ""
     resource: str = ""
     amount: int = 0
@@ -314,13 +314,13 @@ def _candidates(
     spec = state.job(uid).spec
     if spec.preemptible is Preemptibility.NO and not spec.interactive:
         freely = replace(spec, preemptible=Preemptibility.YES)
-        yield Remedy(Change.PREEMPTIBLE), what_if(state, freely, now).served
+        yield Remedy(RemedyKind.PREEMPTIBLE), what_if(state, freely, now).served
     for remedy, rules in _other_rules(state, reason):
         with rules_for_now(state, rules):
             helps = preview(decide(state, now, asked=uid), uid).served
         yield remedy, helps
     for holder in reason.holders[:TRIED]:
-        remedy = Remedy(Change.ENDS, holder.project, uid=holder.uid, name=holder.name)
+        remedy = Remedy(RemedyKind.ENDS, holder.project, uid=holder.uid, name=holder.name)
         yield remedy, if_ended(state, [holder.uid], uid, now).served
 
 
@@ -330,27 +330,31 @@ def _other_rules(state: "Columns", reason: Reason) -> list[tuple[Remedy, QueueSe
     rule = state.queues.rule(state.queues.slots[reason.project])
     place, needed = RESOURCE_NAMES.index(reason.resource), reason.bound + reason.short
     if reason.token is Token.OVER_LIMIT:
-        remedy = Remedy(Change.LIMIT, rule.name, reason.resource, needed)
+        remedy = Remedy(RemedyKind.LIMIT, rule.name, reason.resource, needed)
         return [(remedy, replace(rule, limit=_with(rule.limit, place, needed)))]
     if reason.token is Token.OVER_GROUP_LIMIT:
         limits = dict(rule.group_limits) | {reason.detail: needed}
-        remedy = Remedy(Change.GROUP_LIMIT, rule.name, reason.resource, needed, group=reason.detail)
+        remedy = Remedy(
+            RemedyKind.GROUP_LIMIT, rule.name, reason.resource, needed, group=reason.detail
+        )
         return [(remedy, replace(rule, group_limits=tuple(sorted(limits.items()))))]
     if reason.token is Token.OVER_QUOTA_OFF:
-        return [(Remedy(Change.BORROW, rule.name), replace(rule, over_quota=True))]
+        return [(Remedy(RemedyKind.BORROW, rule.name), replace(rule, over_quota=True))]
     if reason.detail and reason.token in QUOTAS:
         if reason.token is Token.QUOTA_USED:
             held = GroupUsage(state).held(state.queues.slots[rule.name], reason.detail)
             needed = held + reason.requested
         quotas = dict(rule.group_quotas) | {reason.detail: needed}
-        remedy = Remedy(Change.GROUP_QUOTA, rule.name, reason.resource, needed, group=reason.detail)
+        remedy = Remedy(
+            RemedyKind.GROUP_QUOTA, rule.name, reason.resource, needed, group=reason.detail
+        )
         return [(remedy, replace(rule, group_quotas=tuple(sorted(quotas.items()))))]
     if reason.token is Token.NON_PREEMPTIBLE_BEYOND_QUOTA:
-        remedy = Remedy(Change.QUOTA, rule.name, reason.resource, needed)
+        remedy = Remedy(RemedyKind.QUOTA, rule.name, reason.resource, needed)
         return [(remedy, replace(rule, quota=_with(rule.quota, place, needed)))]
     if reason.token is Token.QUOTA_USED:
         held = int(state.queues.used[state.queues.slots[rule.name], place])
-        remedy = Remedy(Change.QUOTA, rule.name, reason.resource, held + reason.requested)
+        remedy = Remedy(RemedyKind.QUOTA, rule.name, reason.resource, held + reason.requested)
         quota = _with(rule.quota, place, held + reason.requested)
         return [(remedy, replace(rule, quota=quota))]
     return []

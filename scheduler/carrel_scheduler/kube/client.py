@@ -24,8 +24,8 @@ from carrel_scheduler.kube.credentials import Credentials
 from carrel_scheduler.kube.decoding import decode, decode_page
 from carrel_scheduler.kube.errors import Gone
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.kube.sending import Resend, Sender
-from carrel_scheduler.kube.transport import Request, Transport
+from carrel_scheduler.kube.sending import RequestSender, Resend
+from carrel_scheduler.kube.transport import HttpRequest, KubeTransport
 
 T = TypeVar("T", default=dict[str, Any])
 PAGE: Final = 1000
@@ -66,12 +66,12 @@ class KubeClient:
     def __init__(
         self,
         credentials: Credentials,
-        transport: Transport | None = None,
+        transport: KubeTransport | None = None,
         chance: Jitter = random.random,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._transport = transport or Transport(credentials)
-        self._sender = Sender(self._transport, chance, pause)
+        self._transport = transport or KubeTransport(credentials)
+        self._sender = RequestSender(self._transport, chance, pause)
 
     @property
     def trouble(self) -> str:
@@ -108,7 +108,7 @@ class KubeClient:
         items: builtins.list[T] = []
         more: dict[str, str] = {}
         while True:
-            request = Request("GET", _with(path, {**query, **more}))
+            request = HttpRequest("GET", _with(path, {**query, **more}))
             page = decode_page(await self._sender.send(request, seconds=LIST_SECONDS), type)
             items += page.items or ()
             if not page.metadata.continue_token:
@@ -226,7 +226,7 @@ class KubeClient:
         connection breaks.
         """
         path = _with(resource.path(namespace, name, sub), query or {})
-        async with aclosing(self._sender.stream(Request("GET", path, accept="*/*"))) as chunks:
+        async with aclosing(self._sender.stream(HttpRequest("GET", path, accept="*/*"))) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -263,7 +263,7 @@ class KubeClient:
             "timeoutSeconds": str(seconds),
             **_given(labelSelector=label_selector, fieldSelector=field_selector),
         }
-        request = Request("GET", _with(resource.path(namespace), query))
+        request = HttpRequest("GET", _with(resource.path(namespace), query))
         async with aclosing(self._sender.stream(request)) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -286,7 +286,7 @@ class KubeClient:
         repeat: Resend = Resend.SAFE,
         content_type: str = "application/json",
     ) -> bytes:
-        return await self._sender.send(Request(method, path, body, content_type), repeat)
+        return await self._sender.send(HttpRequest(method, path, body, content_type), repeat)
 
 
 def _given(**values: str) -> dict[str, str]:

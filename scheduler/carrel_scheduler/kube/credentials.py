@@ -84,7 +84,7 @@ class CredentialsUnusable(Exception):  # noqa: N818 - an outcome that a person m
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ServerAccess:
     """The address and credentials for a request.
 
     Attributes:
@@ -106,11 +106,11 @@ class Access:
 class Credentials(Protocol):
     """Provides access, valid for a limited time."""
 
-    async def access(self) -> Access:
+    async def access(self) -> ServerAccess:
         """The access to use now. Raises ``CredentialsUnusable``."""
         ...
 
-    async def renewed(self, refused: Access) -> Access:
+    async def renewed(self, refused: ServerAccess) -> ServerAccess:
         """Something newer than what the server did not accept, or the same if there is none."""
         ...
 
@@ -130,13 +130,13 @@ class ConfiguredCredentials:
         self._begin = begin
         self._now = now
         self._load: Load | None = None
-        self._access: Access | None = None
+        self._access: ServerAccess | None = None
         self._asked_at = 0.0
         self._begun_at = 0.0
         self._lock = asyncio.Lock()
         self._tls: tuple[Any, ssl.SSLContext] | None = None
 
-    async def access(self) -> Access:
+    async def access(self) -> ServerAccess:
         """The access to use now; kept for a minute. Raises ``CredentialsUnusable``."""
         kept = self._kept()
         if kept is not None:
@@ -144,7 +144,7 @@ class ConfiguredCredentials:
         async with self._lock:
             return self._kept() or await self._ask(anew=False)
 
-    async def renewed(self, refused: Access) -> Access:
+    async def renewed(self, refused: ServerAccess) -> ServerAccess:
         """See ``Credentials``; the source is read from its beginning, every few seconds at most."""
         async with self._lock:
             newer = self._access is not None and self._access != refused
@@ -152,11 +152,11 @@ class ConfiguredCredentials:
                 return self._access or refused
             return await self._ask(anew=True)
 
-    def _kept(self) -> Access | None:
+    def _kept(self) -> ServerAccess | None:
         fresh = self._now() - self._asked_at < ASKED_AGAIN_SECONDS
         return self._access if fresh else None
 
-    async def _ask(self, *, anew: bool) -> Access:
+    async def _ask(self, *, anew: bool) -> ServerAccess:
         if anew or self._load is None:
             self._begun_at = self._now()
             self._load = await self._begin()
@@ -168,7 +168,7 @@ class ConfiguredCredentials:
             why = f"kubeconfig: its certificates can not be read: {error}"
             raise CredentialsUnusable(why) from error
         self._asked_at = self._now()
-        self._access = Access(
+        self._access = ServerAccess(
             url,
             (found.api_key.get(_BEARER) or "").strip(),
             tls,

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast
 import msgspec
 
 from carrel_scheduler.kube.errors import UNREADABLE, Status, Unavailable, Undecodable, from_status
-from carrel_scheduler.kube.metadata import Identity, PartialObject, identity_of
+from carrel_scheduler.kube.metadata import ObjectVersion, PartialObject, identity_of
 
 log = logging.getLogger(__name__)
 SILENT_SECONDS: Final = 150.0
@@ -31,14 +31,14 @@ class ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
     continue_token: str = msgspec.field(default="", name="continue")
 
 
-class Page(msgspec.Struct, Generic[T]):
+class ListPage(msgspec.Struct, Generic[T]):
     """One page of a list."""
 
     metadata: ListMetadata
     items: list[T] | None = None
 
 
-_RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
+_RAW_PAGE: Final = msgspec.json.Decoder(ListPage[msgspec.Raw])
 _PARTIAL: Final = msgspec.json.Decoder(PartialObject)
 
 
@@ -56,7 +56,7 @@ def decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
 def _page_decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
     if kind not in _page_decoders:
         item = dict[str, Any] if kind is dict else kind
-        _page_decoders[kind] = msgspec.json.Decoder(cast("Any", Page)[item])
+        _page_decoders[kind] = msgspec.json.Decoder(cast("Any", ListPage)[item])
     return _page_decoders[kind]
 
 
@@ -69,13 +69,13 @@ def decode(body: bytes, kind: type[T]) -> T:
     return found
 
 
-def decode_page(body: bytes, kind: type[T]) -> Page[T]:
+def decode_page(body: bytes, kind: type[T]) -> ListPage[T]:
     """A page; objects that are not of the type are logged and left out.
 
     Raises ``Undecodable`` when it is no list at all.
     """
     try:
-        page: Page[T] = _page_decoder(kind).decode(body)
+        page: ListPage[T] = _page_decoder(kind).decode(body)
     except msgspec.ValidationError:
         return _one_by_one(body, kind)
     except UNREADABLE as error:
@@ -83,13 +83,13 @@ def decode_page(body: bytes, kind: type[T]) -> Page[T]:
     return page
 
 
-def _one_by_one(body: bytes, kind: type[T]) -> Page[T]:
+def _one_by_one(body: bytes, kind: type[T]) -> ListPage[T]:
     try:
         page = _RAW_PAGE.decode(body)
     except UNREADABLE as error:
         raise Undecodable(0, "Undecodable", f"list of {kind.__name__}: {error}") from error
     items = [found for raw in page.items or () if (found := decode_or_log(raw, kind)) is not None]
-    return Page(page.metadata, items)
+    return ListPage(page.metadata, items)
 
 
 def decode_or_log(raw: msgspec.Raw, kind: type[T]) -> T | None:
@@ -106,7 +106,7 @@ def decode_or_log(raw: msgspec.Raw, kind: type[T]) -> T | None:
         return None
 
 
-class Lines:
+class LineSplitter:
     """Splits bytes into lines, however they are chunked."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ async def watch_lines(
 
     Raises ``Unavailable`` when the server sends nothing, not even bookmarks, for so long.
     """
-    lines = Lines()
+    lines = LineSplitter()
     async with aclosing(chunks):
         while True:
             try:
@@ -148,7 +148,7 @@ class Seen(Enum):
     NOTHING = "nothing"
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One event.
 
     Attributes:
@@ -159,7 +159,7 @@ class Event(msgspec.Struct, Generic[T], frozen=True):
     """
 
     seen: Seen
-    identity: Identity
+    identity: ObjectVersion
     found: T | None = None
 
 
@@ -197,7 +197,7 @@ class EventReader(Generic[T]):
         item = dict[str, Any] if kind is dict else kind
         self._decoder: msgspec.json.Decoder[_Typed[T]] = msgspec.json.Decoder(typed[item])
 
-    def read(self, line: bytes) -> Event[T]:
+    def read(self, line: bytes) -> WatchEvent[T]:
         """One event.
 
         Raises the error that the server sends in an ``ERROR`` event, ``Gone`` among them, and
@@ -208,16 +208,16 @@ class EventReader(Generic[T]):
         except UNREADABLE:
             return self._read_other(line)
         seen = Seen.GONE if event.type == "DELETED" else Seen.THERE
-        return Event(seen, self._identity(event.object), event.object)
+        return WatchEvent(seen, self._identity(event.object), event.object)
 
-    def _read_other(self, line: bytes) -> Event[T]:
+    def _read_other(self, line: bytes) -> WatchEvent[T]:
         try:
             event = raw_event(line)
             metadata = _PARTIAL.decode(event.object).metadata
         except UNREADABLE as error:
             raise Undecodable(0, "Undecodable", f"event of a watch: {error}") from error
-        identity = Identity(metadata.uid, metadata.resource_version)
+        identity = ObjectVersion(metadata.uid, metadata.resource_version)
         if event.type == "BOOKMARK":
-            return Event(Seen.NOTHING, identity)
+            return WatchEvent(Seen.NOTHING, identity)
         decode_or_log(event.object, self._kind)
-        return Event(Seen.GONE, identity)
+        return WatchEvent(Seen.GONE, identity)

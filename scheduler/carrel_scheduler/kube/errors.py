@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 
-class Cause(msgspec.Struct, frozen=True):
+class StatusCause(msgspec.Struct, frozen=True):
     """One cause that a ``Status`` names: ``field`` is the path in the object that was sent."""
 
     reason: str = ""
@@ -17,13 +17,13 @@ class Cause(msgspec.Struct, frozen=True):
     field: str = ""
 
 
-class Details(msgspec.Struct, frozen=True, rename="camel"):
+class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     """The ``details`` of a ``Status``."""
 
     name: str = ""
     kind: str = ""
     uid: str = ""
-    causes: tuple[Cause, ...] | None = None
+    causes: tuple[StatusCause, ...] | None = None
     retry_after_seconds: float = 0.0
 
 
@@ -33,7 +33,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
     message: str = ""
     code: int = 0
-    details: Details | None = None
+    details: StatusDetails | None = None
 
 
 class KubeError(Exception):
@@ -49,11 +49,11 @@ class KubeError(Exception):
     """
 
     def __init__(
-        self, status: int, reason: str, message: str, details: Details | None = None
+        self, status: int, reason: str, message: str, details: StatusDetails | None = None
     ) -> None:
         super().__init__(f"{status} {reason}: {message}" if status else f"{reason}: {message}")
         self.status, self.reason, self.message = status, reason, message
-        self.details = details or Details()
+        self.details = details or StatusDetails()
         self.retried = False
 
 

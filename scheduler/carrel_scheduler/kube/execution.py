@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import WSMsgType
 
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.errors import UNREADABLE, Details, KubeError, Unavailable
+from carrel_scheduler.kube.errors import UNREADABLE, KubeError, StatusDetails, Unavailable
 from carrel_scheduler.kube.resources import PODS
 
 PROTOCOL: Final = "v5.channel.k8s.io"
@@ -29,7 +29,7 @@ class Channel(IntEnum):
     END = 255
 
 
-class Output(NamedTuple):
+class OutputChunk(NamedTuple):
     """A piece of a command's output, on ``OUTPUT`` or ``ERRORS``."""
 
     channel: Channel
@@ -61,7 +61,7 @@ class _Ending(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     code: int = 0
-    details: Details | None = None
+    details: StatusDetails | None = None
 
 
 _ENDING: Final = msgspec.json.Decoder(_Ending)
@@ -79,7 +79,7 @@ class RemoteCommand:
         self._websocket = websocket
         self.exit_code: int | None = None
 
-    async def read(self) -> Output | None:
+    async def read(self) -> OutputChunk | None:
         """The next piece of output; ``None`` when the command has ended.
 
         Raises ``CommandFailed``, and ``Unavailable`` when the connection breaks before the end.
@@ -98,7 +98,7 @@ class RemoteCommand:
             if data[0] == Channel.STATUS:
                 self.exit_code = exit_code_of(data[1:])
             elif len(data) > 1 and data[0] in {Channel.OUTPUT, Channel.ERRORS}:
-                return Output(Channel(data[0]), data[1:])
+                return OutputChunk(Channel(data[0]), data[1:])
 
     async def write(self, data: bytes) -> None:
         """Send input."""
@@ -132,7 +132,7 @@ def exit_code_of(status: bytes) -> int:
         raise CommandFailed(0, "Undecodable", f"the command's end: {error}") from error
     if ending.status == "Success":
         return 0
-    details = ending.details or Details()
+    details = ending.details or StatusDetails()
     for cause in details.causes or ():
         if cause.reason == "ExitCode" and cause.message.isdecimal():
             return int(cause.message)

@@ -15,14 +15,14 @@ from typing import Generic, Self, TypeVar
 from carrel_scheduler.backoff import Jitter
 from carrel_scheduler.kube.reflector import (
     SYNCED,
-    Change,
     ChangeKind,
     ObjectChange,
     Pending,
     Reflector,
+    ReflectorTiming,
     Selection,
     Source,
-    Timing,
+    WatchChange,
 )
 from carrel_scheduler.kube.resources import Resource
 
@@ -47,7 +47,7 @@ class Subscription(Generic[T]):
 
     def __init__(self, leave: "Callable[[Subscription[T]], None]") -> None:
         self._leave = leave
-        self._begun: deque[Change[T]] = deque()
+        self._begun: deque[WatchChange[T]] = deque()
         self._pending: Pending[T] = Pending()
         self._wake = asyncio.Event()
         self._ended = False
@@ -57,7 +57,7 @@ class Subscription(Generic[T]):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Change[T]:
+    async def __anext__(self) -> WatchChange[T]:
         while True:
             if self._begun:
                 return self._begun.popleft()
@@ -68,7 +68,7 @@ class Subscription(Generic[T]):
             self._wake.clear()
             await self._wake.wait()
 
-    async def batch(self) -> list[Change[T]]:
+    async def batch(self) -> list[WatchChange[T]]:
         """All pending changes, at least one; none at the end."""
         found = [change] if (change := await anext(self, None)) is not None else []
         found += self._begun
@@ -82,7 +82,7 @@ class Subscription(Generic[T]):
 
     def _begin(self, objects: Mapping[str, T]) -> None:
         """Add everything that exists now; later changes follow."""
-        self._begun.extend(Change(ChangeKind.ADDED, found) for found in objects.values())
+        self._begun.extend(WatchChange(ChangeKind.ADDED, found) for found in objects.values())
         self._begun.append(SYNCED)
         self._synced = True
         self._wake.set()
@@ -107,7 +107,7 @@ class Feed(Generic[T]):
         namespace: of one namespace only.
         label_selector: only of these labels.
         field_selector: only with these fields.
-        timing: spans; see ``Timing``.
+        timing: spans; see ``ReflectorTiming``.
         chance: jitter of pauses, in [0, 1).
         pause: waits so many seconds.
         now: monotonic seconds.
@@ -122,7 +122,7 @@ class Feed(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         *,
-        timing: Timing = Timing(),  # noqa: B008 - frozen
+        timing: ReflectorTiming = ReflectorTiming(),  # noqa: B008 - frozen
         chance: Jitter = random.random,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], float] = time.monotonic,

@@ -56,23 +56,23 @@ class HasIdentity(Protocol):
         ...
 
 
-class Identity(NamedTuple):
+class ObjectVersion(NamedTuple):
     """Which object, in which version."""
 
     uid: str
     version: str
 
 
-def identity_of(kind: type[Any]) -> Callable[[Any], Identity]:
+def identity_of(kind: type[Any]) -> Callable[[Any], ObjectVersion]:
     """How to read the identity of objects of a type."""
     return _of_dict if kind is dict else _of_struct
 
 
-def _of_struct(found: Any) -> Identity:
+def _of_struct(found: Any) -> ObjectVersion:
     metadata: HasIdentity = found.metadata
-    return Identity(metadata.uid, metadata.resource_version)
+    return ObjectVersion(metadata.uid, metadata.resource_version)
 
 
-def _of_dict(found: dict[str, Any]) -> Identity:
+def _of_dict(found: dict[str, Any]) -> ObjectVersion:
     metadata = found["metadata"]
-    return Identity(metadata["uid"], metadata["resourceVersion"])
+    return ObjectVersion(metadata["uid"], metadata["resourceVersion"])

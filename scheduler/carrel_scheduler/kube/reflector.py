@@ -26,9 +26,9 @@ from carrel_scheduler.backoff import Backoff, Jitter
 from carrel_scheduler.kube.client import Listing
 from carrel_scheduler.kube.decoding import (
     SILENT_SECONDS,
-    Event,
     EventReader,
     Seen,
+    WatchEvent,
     watch_lines,
 )
 from carrel_scheduler.kube.errors import Gone, KubeError, TooManyRequests
@@ -47,7 +47,7 @@ class ChangeKind(Enum):
     SYNCED = "SYNCED"
 
 
-class Change(msgspec.Struct, Generic[T], frozen=True):
+class WatchChange(msgspec.Struct, Generic[T], frozen=True):
     """One change; at ``DELETED`` with the last known object."""
 
     kind: ChangeKind
@@ -61,7 +61,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
         return self.found
 
 
-SYNCED: Final[Change[Any]] = Change(ChangeKind.SYNCED)
+SYNCED: Final[WatchChange[Any]] = WatchChange(ChangeKind.SYNCED)
 
 
 class Pending(Generic[T]):
@@ -72,35 +72,35 @@ class Pending(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._of: OrderedDict[str, Change[T]] = OrderedDict()
+        self._of: OrderedDict[str, WatchChange[T]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._of)
 
-    def put(self, uid: str, change: Change[T]) -> None:
+    def put(self, uid: str, change: WatchChange[T]) -> None:
         """Add the latest change of an object."""
         earlier = self._of.pop(uid, None)
         merged = change if earlier is None else merge(earlier, change)
         if merged is not None:
             self._of[uid] = merged
 
-    def pop(self) -> Change[T]:
+    def pop(self) -> WatchChange[T]:
         """The oldest change. Raises ``KeyError`` when there is none."""
         return self._of.popitem(last=False)[1]
 
 
-def merge(earlier: Change[T], later: Change[T]) -> Change[T] | None:
+def merge(earlier: WatchChange[T], later: WatchChange[T]) -> WatchChange[T] | None:
     """Two changes of one object as one; ``None``: nothing."""
     if earlier.kind is ChangeKind.ADDED:
         if later.kind is ChangeKind.DELETED:
             return None
-        return Change(ChangeKind.ADDED, later.found)
+        return WatchChange(ChangeKind.ADDED, later.found)
     if earlier.kind is ChangeKind.DELETED:
-        return Change(ChangeKind.MODIFIED, later.found)
+        return WatchChange(ChangeKind.MODIFIED, later.found)
     return later
 
 
-ObjectChange = tuple[str, Change[T]]
+ObjectChange = tuple[str, WatchChange[T]]
 """The uid of an object with what happened to it."""
 
 
@@ -122,18 +122,18 @@ class Store(Generic[T]):
         known = self._objects.get(uid)
         if known is None:
             self._objects[uid] = found
-            return uid, Change(ChangeKind.ADDED, found)
+            return uid, WatchChange(ChangeKind.ADDED, found)
         if self._identity(known).version == version:
             return None
         self._objects[uid] = found
-        return uid, Change(ChangeKind.MODIFIED, found)
+        return uid, WatchChange(ChangeKind.MODIFIED, found)
 
     def remove(self, uid: str, last: T | None = None) -> ObjectChange[T] | None:
         """An object is gone; ``last`` is what it was in the end, if that is known."""
         known = self._objects.pop(uid, None)
         if known is None:
             return None
-        return uid, Change(ChangeKind.DELETED, known if last is None else last)
+        return uid, WatchChange(ChangeKind.DELETED, known if last is None else last)
 
     def replace(self, listed: Iterable[T]) -> list[ObjectChange[T]]:
         """All objects that exist now; deletions come first, so that their capacity is free."""
@@ -149,7 +149,7 @@ FAILURES_UNTIL_RELIST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class ReflectorTiming:
     """Spans in seconds.
 
     Attributes:
@@ -225,7 +225,7 @@ class Reflector(Generic[T]):
         kind: type[T],
         on_change: Callable[[ObjectChange[T]], None],
         synced: Callable[[], None],
-        timing: Timing,
+        timing: ReflectorTiming,
         chance: Jitter = random.random,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], float] = time.monotonic,
@@ -295,14 +295,14 @@ class Reflector(Generic[T]):
                     self._works()
         return received
 
-    def _read(self, line: bytes) -> Event[T]:
+    def _read(self, line: bytes) -> WatchEvent[T]:
         try:
             return self._reader.read(line)
         except KubeError:
             self._version = ""  # whatever broke a watch from within: what it missed is unknown
             raise
 
-    def _apply(self, event: Event[T]) -> None:
+    def _apply(self, event: WatchEvent[T]) -> None:
         change: ObjectChange[T] | None = None
         if event.seen is Seen.THERE and event.found is not None:
             change = self.store.put(event.found)

@@ -27,10 +27,10 @@ from carrel_scheduler.kube.errors import (
     from_status,
 )
 from carrel_scheduler.kube.transport import (
-    Answer,
-    Refused,
-    Request,
-    Transport,
+    HandshakeRefused,
+    HttpRequest,
+    HttpResponse,
+    KubeTransport,
     Unreachable,
     retry_after,
 )
@@ -74,7 +74,7 @@ SECONDS: Final = 30.0
 _HTTP_ERROR: Final = 400
 
 
-class Sender:
+class RequestSender:
     """Sends requests over a transport.
 
     Args:
@@ -85,7 +85,7 @@ class Sender:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: KubeTransport,
         chance: Jitter = random.random,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -94,7 +94,7 @@ class Sender:
         self._pause = pause
 
     async def send(
-        self, request: Request, repeat: Resend = Resend.SAFE, seconds: float = SECONDS
+        self, request: HttpRequest, repeat: Resend = Resend.SAFE, seconds: float = SECONDS
     ) -> bytes:
         """The body of the answer.
 
@@ -126,13 +126,13 @@ class Sender:
             retried |= sent and isinstance(error, Unavailable)
             await self._pause(pause)
 
-    async def stream(self, request: Request) -> AsyncGenerator[bytes]:
+    async def stream(self, request: HttpRequest) -> AsyncGenerator[bytes]:
         """The body of the response as it arrives; never repeated."""
         try:
             async with self._transport.stream(request) as response:
                 if response.status >= _HTTP_ERROR:
                     body = await response.read()
-                    raise error_of(Answer(response.status, body, retry_after(response)))
+                    raise error_of(HttpResponse(response.status, body, retry_after(response)))
                 async for chunk in response.content.iter_any():
                     yield chunk
         except Unreachable as error:
@@ -148,15 +148,15 @@ class Sender:
             raise unavailable(error) from error
         except CredentialsUnusable as error:
             raise _without_credentials(error) from error
-        except Refused as error:
-            raise error_of(Answer(error.status, str(error).encode())) from error
+        except HandshakeRefused as error:
+            raise error_of(HttpResponse(error.status, str(error).encode())) from error
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
 
 
-def error_of(answer: Answer) -> KubeError:
+def error_of(answer: HttpResponse) -> KubeError:
     """The error in an answer."""
     status = decode_status(answer.body, answer.status)
     return from_status(status, answer.status, answer.retry_after)

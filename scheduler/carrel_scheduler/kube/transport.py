@@ -22,7 +22,7 @@ import aiohttp
 from yarl import URL
 
 from carrel_scheduler.backoff import exponential
-from carrel_scheduler.kube.credentials import Access, Credentials, CredentialsUnusable
+from carrel_scheduler.kube.credentials import Credentials, CredentialsUnusable, ServerAccess
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Unreachable(Exception):  # noqa: N818 - an outcome to handle
         self.sent = sent
 
 
-class Refused(Exception):  # noqa: N818 - an outcome to handle
+class HandshakeRefused(Exception):  # noqa: N818 - an outcome to handle
     """The server refused a websocket without a readable reason."""
 
     def __init__(self, status: int) -> None:
@@ -122,7 +122,7 @@ class Refused(Exception):  # noqa: N818 - an outcome to handle
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """One request; ``path`` is quoted and includes the query."""
 
     method: str
@@ -133,7 +133,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """An answer; ``retry_after`` in seconds, 0 where the server named none."""
 
     status: int
@@ -141,7 +141,7 @@ class Answer:
     retry_after: float = 0.0
 
 
-class Transport:
+class KubeTransport:
     """Connections to one API server, made when first used."""
 
     def __init__(
@@ -158,7 +158,7 @@ class Transport:
         self._sockets = weakref.WeakSet[socket.socket]()
         self.patience = patience or CredentialsBreaker()
 
-    async def send(self, request: Request, seconds: float) -> Answer:
+    async def send(self, request: HttpRequest, seconds: float) -> HttpResponse:
         """Send and read the whole answer.
 
         Raises:
@@ -173,7 +173,7 @@ class Transport:
         self._heard(answer.status)
         return answer
 
-    async def _access(self, refused: Access | None = None) -> Access:
+    async def _access(self, refused: ServerAccess | None = None) -> ServerAccess:
         """The access, newer than a refused one. Raises ``CredentialsUnusable``."""
         if refused is None:
             self.patience.check()
@@ -199,7 +199,9 @@ class Transport:
             self.patience.failed(CredentialsUnusable(f"we do not know the API server: {failure}"))
         return failure
 
-    async def _send(self, request: Request, access: Access, seconds: float) -> Answer:
+    async def _send(
+        self, request: HttpRequest, access: ServerAccess, seconds: float
+    ) -> HttpResponse:
         if self._pool is None:
             self._pool = self._session(self._connections)
         try:
@@ -216,13 +218,13 @@ class Transport:
                 ) as response,
             ):
                 body = await response.read()
-                return Answer(response.status, body, retry_after(response))
+                return HttpResponse(response.status, body, retry_after(response))
         except (aiohttp.ClientError, OSError) as error:
             failure = self._missed(error)
         raise failure
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def stream(self, request: HttpRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request and yield the response as it arrives. Raises ``Unreachable``."""
         access = await self._access()
         response = await self._open(request, access)
@@ -241,7 +243,7 @@ class Transport:
         if failure is not None:
             raise failure
 
-    async def _open(self, request: Request, access: Access) -> aiohttp.ClientResponse:
+    async def _open(self, request: HttpRequest, access: ServerAccess) -> aiohttp.ClientResponse:
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 return await self._of_streams().request(
@@ -256,18 +258,18 @@ class Transport:
         raise failure
 
     async def websocket(self, path: str, protocol: str) -> aiohttp.ClientWebSocketResponse:
-        """Open a websocket with a sub-protocol. Raises ``Unreachable`` and ``Refused``."""
+        """Open a websocket with a sub-protocol. Raises ``Unreachable`` and ``HandshakeRefused``."""
         access = await self._access()
         made = await self._connect(path, protocol, access)
         if made == HTTP_UNAUTHORIZED:
             access = await self._access(refused=access)
             made = await self._connect(path, protocol, access)
         if isinstance(made, int):
-            raise Refused(made)
+            raise HandshakeRefused(made)
         return made
 
     async def _connect(
-        self, path: str, protocol: str, access: Access
+        self, path: str, protocol: str, access: ServerAccess
     ) -> aiohttp.ClientWebSocketResponse | int:
         """The websocket, or the status of a refusal, because the exception contains the token."""
         try:
@@ -333,7 +335,7 @@ class Transport:
         return made
 
 
-def _headers(request: Request, access: Access) -> Mapping[str, str]:
+def _headers(request: HttpRequest, access: ServerAccess) -> Mapping[str, str]:
     headers = {"Accept": request.accept}
     if access.authorization:
         headers["Authorization"] = access.authorization
@@ -342,7 +344,7 @@ def _headers(request: Request, access: Access) -> Mapping[str, str]:
     return headers
 
 
-def _security(access: Access) -> dict[str, Any]:
+def _security(access: ServerAccess) -> dict[str, Any]:
     """Arguments that only some clusters need."""
     more: dict[str, Any] = {"ssl": access.tls} if access.tls is not None else {}
     if access.server_name:

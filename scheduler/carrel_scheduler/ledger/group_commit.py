@@ -77,7 +77,7 @@ class Identities:
             del self._metas[next(iter(self._metas))]
 
 
-class Mark(NamedTuple):
+class CallStart(NamedTuple):
     """Where a call began."""
 
     version: int
@@ -163,13 +163,13 @@ class Transaction:
         """Whether what this transaction knows is valid for later ones."""
         self._known.keep(self._seen)
 
-    def mark(self) -> Mark:
+    def mark(self) -> CallStart:
         """Remember where a call begins."""
-        return Mark(
+        return CallStart(
             self.version, self.epoch, len(self._changes), len(self._fresh), len(self._entries)
         )
 
-    def rewind(self, mark: Mark) -> None:
+    def rewind(self, mark: CallStart) -> None:
         """Undo what a call did since the mark."""
         self.version, self.epoch = mark.version, mark.epoch
         self._seen.clear()

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from carrel_scheduler.ledger.audit.contract import Audit
+from carrel_scheduler.ledger.audit.contract import AuditStore
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
 from carrel_scheduler.ledger.samples import Samples
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
@@ -143,7 +143,7 @@ class Ledger(ObjectStore, Protocol):
         ...
 
     @property
-    def audit(self) -> Audit:
+    def audit(self) -> AuditStore:
         """The audit log, which is written in the transactions of the changes."""
         ...
 

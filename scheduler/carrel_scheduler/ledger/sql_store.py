@@ -26,7 +26,7 @@ from carrel_scheduler.quarantine import Quarantine
 from carrel_schema.objects import Object, ObjectT
 
 if TYPE_CHECKING:
-    from carrel_scheduler.ledger.watches.listen import Listener
+    from carrel_scheduler.ledger.watches.listen import CommitListener
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -210,10 +210,10 @@ class SqlObjectStore:
         self._database.dispose()
 
 
-def _listener(database: Database, notifier: Notifier) -> "Listener | None":
+def _listener(database: Database, notifier: Notifier) -> "CommitListener | None":
     if not database.listens:
         return None
     # Needs PostgreSQL's driver, which an installation on SQLite does not have.
-    from carrel_scheduler.ledger.watches.listen import Listener
+    from carrel_scheduler.ledger.watches.listen import CommitListener
 
-    return Listener(database.writer, notifier)
+    return CommitListener(database.writer, notifier)

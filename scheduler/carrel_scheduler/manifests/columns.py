@@ -5,7 +5,7 @@ from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """One column; ``priority`` 1 is shown with ``-o wide`` only."""
 
     name: str
@@ -19,40 +19,40 @@ class Column:
         return {"name": self.name, "type": self.type, "jsonPath": self.path, **hidden}
 
 
-_AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+_AGE: Final = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
 WORK: Final = (
-    Column("Status", ".status.shown.status"),
+    PrinterColumn("Status", ".status.shown.status"),
     _AGE,
-    Column("Node", ".status.shown.node"),
-    Column("Image", ".spec.image", priority=1),
-    Column("User", ".spec.user"),
-    Column("GPUs Allocated (Requested)", ".status.shown.gpus"),
-    Column("PODs Running (Pending)", ".status.shown.pods"),
-    Column("Why", ".status.reason.sentence", priority=1),
+    PrinterColumn("Node", ".status.shown.node"),
+    PrinterColumn("Image", ".spec.image", priority=1),
+    PrinterColumn("User", ".spec.user"),
+    PrinterColumn("GPUs Allocated (Requested)", ".status.shown.gpus"),
+    PrinterColumn("PODs Running (Pending)", ".status.shown.pods"),
+    PrinterColumn("Why", ".status.reason.sentence", priority=1),
 )
 POOL: Final = (
-    Column("GPUs", ".spec.quota.gpus", "number"),
-    Column("Limit", ".spec.limit.gpus", "number"),
-    Column("Weight", ".spec.weight", "integer"),
-    Column("Rank", ".spec.rank", "integer"),
-    Column("Department", ".spec.department", priority=1),
+    PrinterColumn("GPUs", ".spec.quota.gpus", "number"),
+    PrinterColumn("Limit", ".spec.limit.gpus", "number"),
+    PrinterColumn("Weight", ".spec.weight", "integer"),
+    PrinterColumn("Rank", ".spec.rank", "integer"),
+    PrinterColumn("Department", ".spec.department", priority=1),
     _AGE,
 )
 GROUP: Final = (
-    Column("Status", ".status.phase"),
-    Column("Members", ".spec.minMember", "integer"),
-    Column("Pods", ".status.pods", "integer"),
-    Column("Placed", ".status.placed", "integer"),
-    Column("Queue", ".spec.queue"),
+    PrinterColumn("Status", ".status.phase"),
+    PrinterColumn("Members", ".spec.minMember", "integer"),
+    PrinterColumn("Pods", ".status.pods", "integer"),
+    PrinterColumn("Placed", ".status.placed", "integer"),
+    PrinterColumn("Queue", ".spec.queue"),
     _AGE,
-    Column("Why", ".status.reason", priority=1),
+    PrinterColumn("Why", ".status.reason", priority=1),
 )
-RULES: Final = (Column("Fields", ".spec.rules[*].field"), _AGE)
-LEVELS: Final = (Column("Levels", ".spec.levels[*].nodeLabel"), _AGE)
+RULES: Final = (PrinterColumn("Fields", ".spec.rules[*].field"), _AGE)
+LEVELS: Final = (PrinterColumn("Levels", ".spec.levels[*].nodeLabel"), _AGE)
 NODES: Final = (
-    Column("Role", ".spec.role"),
-    Column("Nodes", ".status.nodes", "integer"),
-    Column("Available", ".status.available", "integer"),
-    Column("GPUs", ".status.gpus", "integer"),
+    PrinterColumn("Role", ".spec.role"),
+    PrinterColumn("Nodes", ".status.nodes", "integer"),
+    PrinterColumn("Available", ".status.available", "integer"),
+    PrinterColumn("GPUs", ".status.gpus", "integer"),
     _AGE,
 )

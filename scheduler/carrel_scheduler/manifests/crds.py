@@ -5,7 +5,15 @@ from typing import Any, Final
 
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.manifests import rules
-from carrel_scheduler.manifests.columns import GROUP, LEVELS, NODES, POOL, RULES, WORK, Column
+from carrel_scheduler.manifests.columns import (
+    GROUP,
+    LEVELS,
+    NODES,
+    POOL,
+    RULES,
+    WORK,
+    PrinterColumn,
+)
 from carrel_scheduler.manifests.schema import Schema, of_struct
 from carrel_schema.governance.policies import WorkloadPolicySpec, WorkloadPolicyStatus
 from carrel_schema.groups import (
@@ -77,7 +85,7 @@ def everything() -> dict[str, dict[str, Any]]:
     return {one["spec"]["names"]["plural"]: one for one in made}
 
 
-def _of_work(kind: WorkloadKind, named: kinds.Named) -> dict[str, Any]:
+def _of_work(kind: WorkloadKind, named: kinds.NamedKind) -> dict[str, Any]:
     facts = KINDS[kind]
     sections = facts.sections
     spec = of_struct(
@@ -93,7 +101,7 @@ def _of_work(kind: WorkloadKind, named: kinds.Named) -> dict[str, Any]:
 
 
 def _definition(
-    named: kinds.Named, spec: Schema, status: Schema, columns: tuple[Column, ...]
+    named: kinds.NamedKind, spec: Schema, status: Schema, columns: tuple[PrinterColumn, ...]
 ) -> dict[str, Any]:
     resource = named.resource
     status["properties"] |= {"conditions": _CONDITIONS, "shown": _SHOWN}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from carrel_scheduler.core.mig.models import EXPECTED, FORM
 from carrel_scheduler.ledger.resources import quantities
-from carrel_scheduler.ledger.resources.kinds import PROJECT, Named
+from carrel_scheduler.ledger.resources.kinds import PROJECT, NamedKind
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_schema import names
 from carrel_schema.kinds import KINDS, WorkloadKind
@@ -22,7 +22,7 @@ def rule(what: str, message: str, *, path: str = "") -> Rule:
     return {"rule": what, "message": message, **blamed}
 
 
-def of_name(named: Named) -> list[Rule]:
+def of_name(named: NamedKind) -> list[Rule]:
     """The rules for names of objects."""
     if named is PROJECT:
         return [

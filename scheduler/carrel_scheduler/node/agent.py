@@ -130,7 +130,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Follow none."""
 
 
-class Reporter:
+class NodeReporter:
     """Sends reports."""
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -274,7 +274,7 @@ def main() -> None:
             return
         provider = find_provider(settings)
     log.info("reporting to %s the GPUs of %s", settings.api_url, settings.node)
-    reporter, worker = Reporter(settings), find_worker(settings)
+    reporter, worker = NodeReporter(settings), find_worker(settings)
     if worker is not None:
         log.info("making MIG instances of %s as the scheduler wants them", settings.node)
         asking = threading.Thread(

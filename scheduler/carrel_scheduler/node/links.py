@@ -17,7 +17,7 @@ NUMA_HOPS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class DeviceLinks:
     """The links that one device reports.
 
     Attributes:
@@ -33,7 +33,7 @@ class Neighbours:
     numa_node: int = -1
 
 
-def links_of(devices: Mapping[int, Neighbours]) -> tuple[DeviceLink, ...]:
+def links_of(devices: Mapping[int, DeviceLinks]) -> tuple[DeviceLink, ...]:
     """The pairs of devices that are linked more closely than others, by index."""
     found = []
     for (first, one), (second, other) in itertools.combinations(sorted(devices.items()), 2):
@@ -43,7 +43,7 @@ def links_of(devices: Mapping[int, Neighbours]) -> tuple[DeviceLink, ...]:
     return tuple(found)
 
 
-def _hops(one: Neighbours, other: Neighbours) -> int | None:
+def _hops(one: DeviceLinks, other: DeviceLinks) -> int | None:
     linked = other.bus_id in one.peers or one.bus_id in other.peers
     if linked or (one.switched and other.switched):
         return NVLINK_HOPS

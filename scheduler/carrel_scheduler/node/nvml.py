@@ -15,7 +15,7 @@ import msgspec
 
 from carrel_scheduler.node.contract import Device, DeviceUse, MigInstance, NodeFacts, OwnerUse
 from carrel_scheduler.node.health import HealthChecks, HealthFacts
-from carrel_scheduler.node.links import Neighbours, links_of, numa_node
+from carrel_scheduler.node.links import DeviceLinks, links_of, numa_node
 from carrel_scheduler.node.owners import ProcessOwners, TaskOwners
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class NvmlProvider:
         self._owners: ProcessOwners = owners or TaskOwners()
         self._only_whole = only_whole
         self._known: dict[int, Device] = {}
-        self._near: dict[int, Neighbours] = {}
+        self._near: dict[int, DeviceLinks] = {}
         self._checks: dict[str, HealthChecks] = {}
         self._sampled: dict[int, int] = {}
         self._events: Any = None
@@ -151,7 +151,7 @@ class NvmlProvider:
             numa_node=numa,
         )
 
-    def _neighbours(self, handle: Any, bus_id: str, numa: int) -> Neighbours:
+    def _neighbours(self, handle: Any, bus_id: str, numa: int) -> DeviceLinks:
         nvml, peers, switched = self._nvml, set(), False
         for link in self._active_links(handle):
             kind = self._told(nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
@@ -160,7 +160,7 @@ class NvmlProvider:
             remote = self._told(nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
             if remote is not None:
                 peers.add(_text(remote.busId).upper())
-        return Neighbours(bus_id, frozenset(peers), switched, numa)
+        return DeviceLinks(bus_id, frozenset(peers), switched, numa)
 
     def _active_links(self, handle: Any) -> frozenset[int]:
         ask = self._nvml.nvmlDeviceGetNvLinkState

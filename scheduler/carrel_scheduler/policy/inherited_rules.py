@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from carrel_scheduler.core.settings import Settings, Strategy
-from carrel_schema.answers import EffectiveRule
+from carrel_schema.answers import EffectiveProjectRule
 from carrel_schema.objects import DepartmentSpec, NodeGroupLists, ProjectSpec
 
 Origin = Literal["project", "department", "cluster"]
@@ -26,7 +26,7 @@ RULES: Final = (
 
 def effective_rules(
     project: ProjectSpec, department: DepartmentSpec | None, settings: Settings
-) -> dict[str, EffectiveRule]:
+) -> dict[str, EffectiveProjectRule]:
     """Each rule as it holds for the work of a project, with its origin, by field."""
     usual = _of_cluster(settings)
     found = {}
@@ -34,17 +34,19 @@ def effective_rules(
         own = getattr(project, name)
         above = None if department is None else getattr(department, name)
         if own is not None:
-            found[name] = EffectiveRule(value=own, origin="project")
+            found[name] = EffectiveProjectRule(value=own, origin="project")
         elif above is not None:
-            found[name] = EffectiveRule(value=above, origin="department")
+            found[name] = EffectiveProjectRule(value=above, origin="department")
         else:
-            found[name] = EffectiveRule(value=usual[name])
+            found[name] = EffectiveProjectRule(value=usual[name])
     lists = node_groups(project, department)
     for name in ("training", "interactive"):
         if kept := getattr(lists, name):
             own = getattr(project.node_groups, name)
             origin: Origin = "project" if own else "department"
-            found[f"node_groups.{name}"] = EffectiveRule(value=", ".join(kept), origin=origin)
+            found[f"node_groups.{name}"] = EffectiveProjectRule(
+                value=", ".join(kept), origin=origin
+            )
     return found
 
 

@@ -16,7 +16,7 @@ from cryptography import x509
 
 from carrel_scheduler.alerts.conditions import Facts, QueueFacts
 from carrel_scheduler.core.mig import counted_gpu_milli
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state.cache import CachedWorkload
 from carrel_scheduler.workloads.state.gpu_series import GpuSeries
@@ -56,7 +56,7 @@ class AlertFacts:
         sources: what is around it.
     """
 
-    def __init__(self, loop: Reconciler, live: LiveView, sources: AlertSources) -> None:
+    def __init__(self, loop: Reconciler, live: LiveState, sources: AlertSources) -> None:
         self._loop, self._live, self._sources = loop, live, sources
 
     def __call__(self) -> Facts:

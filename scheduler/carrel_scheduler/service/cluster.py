@@ -51,16 +51,16 @@ from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.policy.rights import MayCreate
 from carrel_scheduler.service.cluster_settings import ClusterSettings
 from carrel_scheduler.service.node_agents import ClusterNodeAgents
-from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens, on_cluster
 from carrel_scheduler.workloads.namespaces.access import AccessBindings
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
-from carrel_scheduler.workloads.namespaces.synced_objects import Timing
+from carrel_scheduler.workloads.namespaces.synced_objects import SyncTiming
 from carrel_scheduler.workloads.namespaces.work_policies import WorkPolicies
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.watchers import watch_rendezvous
 from carrel_scheduler.workloads.state.cache import CachedWorkload
@@ -105,7 +105,7 @@ class Lead:
         self.seat.close()
 
 
-class Owners:
+class OwnerReferences:
     """References to the custom resources that own tasks; each is read once.
 
     They show that a controller makes such a pod again, so that `kubectl drain` evicts it unforced.
@@ -139,7 +139,7 @@ class Cluster:
     """See ``service.main.ServiceEnvironment``."""
 
     def __init__(
-        self, settings: Settings, client: KubeClient, ledger: KubernetesLedger, lead: Lead
+        self, settings: ServiceSettings, client: KubeClient, ledger: KubernetesLedger, lead: Lead
     ) -> None:
         cluster, leader = settings.need_cluster(), lead.leader
         self._cluster = cluster
@@ -176,7 +176,7 @@ class Cluster:
             cluster.pods,
             clock=time.time,
             epoch=lambda: leader.epoch,
-            owner_of=Owners(client, ledger),
+            owner_of=OwnerReferences(client, ledger),
             gpus=self._gpus,
             devices=TaskDevices(client, self._devices),
             instances=self._instances,
@@ -274,7 +274,7 @@ class Cluster:
             group.create_task(self._events.run()),
         ]
         await began.wait()
-        live = LiveView(loop, self.fits)
+        live = LiveState(loop, self.fits)
         quarantine = loop.quarantine
         taking_on = ObjectAdoption(
             self._ledger,
@@ -284,7 +284,7 @@ class Cluster:
             quarantine=quarantine,
             may_create=may_create,
         )
-        timing = Timing(clock=time.monotonic, chance=random.random, quarantine=quarantine)
+        timing = SyncTiming(clock=time.monotonic, chance=random.random, quarantine=quarantine)
         projects = loop.cache.projects.values
         bindings = AccessBindings(self._ledger, self._client, projects, **timing)
         policies = WorkPolicies(self._ledger, self._client, projects, **timing)
@@ -304,7 +304,7 @@ class Cluster:
         await self._lead.end()
 
 
-async def lead(settings: Settings, client: KubeClient) -> Lead:
+async def lead(settings: ServiceSettings, client: KubeClient) -> Lead:
     """Wait until this process leads."""
     seat = StateFolderLock(settings.state_dir)
     try:

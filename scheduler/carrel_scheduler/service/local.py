@@ -17,7 +17,7 @@ from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
 from carrel_scheduler.node.mig import MigDevices
 from carrel_scheduler.node.processes import met_at
 from carrel_scheduler.policy.rights import MayCreate
-from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
@@ -74,7 +74,7 @@ class OneMachine:
     """See ``service.Surroundings``."""
 
     def __init__(
-        self, settings: Settings, provider: DeviceProvider, mig: MigDevices | None = None
+        self, settings: ServiceSettings, provider: DeviceProvider, mig: MigDevices | None = None
     ) -> None:
         self._settings, self._provider = settings, provider
         self.tokens = TaskTokens(task_key(settings.state_dir))

@@ -51,10 +51,10 @@ from carrel_scheduler.service.environment import BadSetting, MissingSetting
 from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import NotedProvider, OneMachine
 from carrel_scheduler.service.monitoring import Monitoring
-from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.controllers.dependencies import Dependencies
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
-from carrel_scheduler.workloads.controllers.experiments.trials import Trials
+from carrel_scheduler.workloads.controllers.experiments.trials import TrialController
 from carrel_scheduler.workloads.controllers.experiments.trials import (
     wired as experiments_controller,
 )
@@ -67,7 +67,7 @@ from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.hub import WorkspaceStarter
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_scheduler.workloads.reconcile.usage_history import PastUse
@@ -146,12 +146,12 @@ class ServiceEnvironment(Protocol):
         ...
 
 
-class Service:
+class SchedulerService:
     """Everything of one scheduler process."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ServiceSettings,
         ledger: Ledger,
         engine: Engine,
         environment: ServiceEnvironment,
@@ -190,7 +190,7 @@ class Service:
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         self._users = HubUsers(settings.hub_api_url, settings.hub_token)
-        live = LiveView(self.loop, environment.fits)
+        live = LiveState(self.loop, environment.fits)
         self._monitoring = Monitoring(settings, ledger, self.loop, live, time.time, self._trouble)
         self._server = http_server(make_app(self._api_dependencies(live, loads, files, retention)))
 
@@ -198,7 +198,7 @@ class Service:
         """Why no work can run, as a sentence; empty if it can."""
         return self._environment.trouble() or self._ledger.trouble
 
-    def _add_controllers(self, loads: Loads) -> tuple[Trials, Studies]:
+    def _add_controllers(self, loads: Loads) -> tuple[TrialController, Studies]:
         """Add the controllers of composite workloads; returns what the API asks of experiments."""
         composites, environment = self.loop.composites, self._environment
         experiments, trials, studies = experiments_controller(
@@ -211,7 +211,7 @@ class Service:
         return trials, studies
 
     def _api_dependencies(
-        self, live: LiveView, loads: Loads, files: Files, retention: RetentionRules
+        self, live: LiveState, loads: Loads, files: Files, retention: RetentionRules
     ) -> ApiDependencies:
         settings, environment = self._settings, self._environment
         return ApiDependencies(
@@ -325,7 +325,7 @@ class Service:
         await self._users.close()
 
 
-async def serve(settings: Settings, listener: socket.socket | None = None) -> None:
+async def serve(settings: ServiceSettings, listener: socket.socket | None = None) -> None:
     """Run until SIGTERM or SIGINT; on one machine, at ``listener`` if it is given one."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -337,14 +337,14 @@ async def serve(settings: Settings, listener: socket.socket | None = None) -> No
 
 
 async def _serve_machine(
-    settings: Settings, stop: asyncio.Event, listener: socket.socket | None
+    settings: ServiceSettings, stop: asyncio.Event, listener: socket.socket | None
 ) -> None:
     # What sandboxes processes of this machine is not installed where all work is pods.
     from carrel_scheduler.engines.files.local import LocalFiles
     from carrel_scheduler.engines.local.engine import LocalEngine
     from carrel_scheduler.engines.local.gpu_memory import GpuMemory
     from carrel_scheduler.engines.local.launch import TaskOptions
-    from carrel_scheduler.engines.local.network.namespaces import Namespaces
+    from carrel_scheduler.engines.local.network.namespaces import NetworkNamespaces
 
     root = settings.state_dir / "engine"
     gpu_memory = GpuMemory(enabled=settings.gpu_memory_enforcement != "off")
@@ -356,7 +356,7 @@ async def _serve_machine(
             root / "accounts", root / "homes", system_accounts=settings.system_accounts
         ),
         options=TaskOptions(user_namespaces=settings.user_namespaces, images=settings.images),
-        namespaces=None if settings.network is None else Namespaces(settings.network),
+        namespaces=None if settings.network is None else NetworkNamespaces(settings.network),
         gpu_memory=gpu_memory,
     )
     mig = await _divided_gpus(settings, engine)
@@ -377,7 +377,7 @@ async def _serve_machine(
         await ledger.encrypt_secrets_anew()
         noted = NotedProvider(provider, engine.note_gpu_use, gpu_memory.summary)
         environment = OneMachine(settings, noted, mig)
-        service = Service(
+        service = SchedulerService(
             settings, ledger, engine, environment, quarantine, listener, LocalFiles(engine)
         )
         await service.run(stop)
@@ -386,7 +386,7 @@ async def _serve_machine(
         await ledger.close()
 
 
-async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
+async def _serve_cluster(settings: ServiceSettings, stop: asyncio.Event) -> None:
     client = KubeClient(find())
     try:
         keys = await secret_keys(client, settings.need_cluster())
@@ -401,7 +401,7 @@ async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
             environment = Cluster(settings, client, ledger, leading)
             try:
                 engine = environment.engine
-                service = Service(
+                service = SchedulerService(
                     settings, ledger, engine, environment, quarantine, files=PodFiles(engine)
                 )
                 await service.run(stop)
@@ -414,7 +414,7 @@ async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
         await client.close()
 
 
-async def _led(settings: Settings, client: KubeClient) -> Lead:
+async def _led(settings: ServiceSettings, client: KubeClient) -> Lead:
     """Wait until this process leads; meanwhile the port answers why it waits."""
     answering = asyncio.create_task(
         serve_trouble(lambda: client.trouble, settings.port, settings.host)
@@ -438,7 +438,7 @@ async def _unless(stop: asyncio.Event, wanted: Coroutine[None, None, T]) -> T | 
     return None
 
 
-async def _divided_gpus(settings: Settings, engine: "LocalEngine") -> MigDevices | None:
+async def _divided_gpus(settings: ServiceSettings, engine: "LocalEngine") -> MigDevices | None:
     """The machine's GPUs, if they are to be divided, or if live tasks have parts of them."""
     if not settings.mig:
         if not await engine.holds_instances():
@@ -462,7 +462,7 @@ def main() -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        settings = Settings.from_environment(os.environ)
+        settings = ServiceSettings.from_environment(os.environ)
     except (MissingSetting, BadSetting) as error:
         sys.exit(f"carrel-scheduler: {error}")
     try:

@@ -15,9 +15,9 @@ from carrel_scheduler.policy.budgets import BudgetUse
 from carrel_scheduler.service.alert_facts import AlertFacts, AlertSources
 from carrel_scheduler.service.probes import PartProbes, addresses
 from carrel_scheduler.service.sampling import LiveSample, Sampler
-from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.service.usage_aggregation import UsageAggregation
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 
 
@@ -35,10 +35,10 @@ class Monitoring:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ServiceSettings,
         ledger: Ledger,
         loop: Reconciler,
-        live: LiveView,
+        live: LiveState,
         clock: Callable[[], float],
         trouble: Callable[[], str] = str,
     ) -> None:

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from carrel_scheduler.periodic import run_periodically
-from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 5.0
 
 
-def addresses(settings: Settings) -> dict[str, str]:
+def addresses(settings: ServiceSettings) -> dict[str, str]:
     """What is asked of each part; parts without a known address are left out."""
     front = settings.front_url.rstrip("/")
     found = {

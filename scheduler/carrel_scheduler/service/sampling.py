@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from carrel_scheduler.ledger.samples import Samples
 from carrel_scheduler.periodic import run_periodically
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_schema.answers import NodeView
 from carrel_schema.governance.retention import retention_of
@@ -92,7 +92,7 @@ class Sampler:
 class LiveSample:
     """The present values of a running scheduler."""
 
-    def __init__(self, loop: Reconciler, live: LiveView) -> None:
+    def __init__(self, loop: Reconciler, live: LiveState) -> None:
         self._loop, self._live = loop, live
 
     def __call__(self) -> Mapping[str, Sample]:

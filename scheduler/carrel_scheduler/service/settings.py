@@ -88,7 +88,7 @@ HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServiceSettings:
     """The settings. ``host`` and ``port`` are where to listen.
 
     ``gateway_url`` is where tasks reach the gateway, without a final slash; empty: they are not
@@ -130,7 +130,7 @@ class Settings:
     runai_metrics: bool = False
 
     @classmethod
-    def from_environment(cls, env: Mapping[str, str]) -> "Settings":
+    def from_environment(cls, env: Mapping[str, str]) -> "ServiceSettings":
         """Read the environment; raises ``MissingSetting`` and ``BadSetting``."""
         state_dir = Path(need(env, "CARREL_STATE_DIR"))
         prefix = need(env, "JUPYTERHUB_SERVICE_PREFIX").rstrip("/")

@@ -12,7 +12,7 @@ import msgspec
 
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.quarantine import Skipped, Source
-from carrel_schema.answers import EffectiveRule, NodeView, ProjectImpact
+from carrel_schema.answers import EffectiveProjectRule, NodeView, ProjectImpact
 from carrel_schema.history import GpuUsePoint, Report
 from carrel_schema.objects import (
     Department,
@@ -54,7 +54,7 @@ class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
     fair_share_gpu_milli: int
     running: int
     waiting: int
-    rules: Mapping[str, EffectiveRule] = {}
+    rules: Mapping[str, EffectiveProjectRule] = {}
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):

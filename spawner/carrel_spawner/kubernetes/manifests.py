@@ -24,7 +24,7 @@ from carrel_schema.names import (
     WORKLOAD_UID,
     label,
 )
-from carrel_spawner.options import Choice
+from carrel_spawner.options import WorkspaceChoice
 from carrel_spawner.workspace import Address, split_secrets
 
 CONTAINER: Final = "notebook"
@@ -55,7 +55,7 @@ def name_suffix(address: Address) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class WorkspaceStorage:
     """A volume that is claimed where it is missing and never deleted.
 
     Attributes:
@@ -69,7 +69,7 @@ class Storage:
     access_modes: Sequence[str]
 
 
-def volume_claim(storage: Storage, labels: Mapping[str, str]) -> dict[str, Any]:
+def volume_claim(storage: WorkspaceStorage, labels: Mapping[str, str]) -> dict[str, Any]:
     """The manifest of a volume's claim."""
     spec: dict[str, Any] = {
         "accessModes": list(storage.access_modes),
@@ -138,7 +138,7 @@ class PodAdditions:
     """
 
     labels: Mapping[str, str]
-    choice: Choice
+    choice: WorkspaceChoice
     gpu_resource: str
     grace_seconds: float
     secret: str

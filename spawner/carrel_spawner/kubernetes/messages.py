@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel_spawner.refusal import Refused
+from carrel_spawner.refusal import WorkspaceRefused
 
 _IMAGE: Final = re.compile(r'image "([^"]+)"')
 _SECONDS: Final = re.compile(r"in (?:(\d+)m)?([\d.]+)s\b")
@@ -90,25 +90,29 @@ def _end(text: str) -> str:
     return f"{short}."
 
 
-def refusal_of(error: Any, project: str) -> Refused:
+def refusal_of(error: Any, project: str) -> WorkspaceRefused:
     """The refusal for an ``ApiException`` of the cluster."""
     status, said = int(error.status or 0), _said(error)
     if status == 404 or _NO_ACCOUNT in said:
         sentence = f"The space of project `{project}` on the cluster is not there yet."
-        return Refused(f"{sentence} Try again in a minute.", reason="cluster", status_code=503)
+        return WorkspaceRefused(
+            f"{sentence} Try again in a minute.", reason="cluster", status_code=503
+        )
     if status == 403 and "exceeded quota" in said:
         sentence = f"The space of project `{project}` on the cluster is full: {said}"
-        return Refused(sentence, reason="quota", status_code=409)
+        return WorkspaceRefused(sentence, reason="quota", status_code=409)
     if status == 403:
         sentence = f"The cluster does not allow this workspace; an admin has to look: {said}"
-        return Refused(sentence, reason="cluster", status_code=403)
-    return Refused(f"The cluster refused the workspace: {said}", reason="cluster", status_code=502)
+        return WorkspaceRefused(sentence, reason="cluster", status_code=403)
+    return WorkspaceRefused(
+        f"The cluster refused the workspace: {said}", reason="cluster", status_code=502
+    )
 
 
-def timed_out(error: Exception) -> Refused:
+def timed_out(error: Exception) -> WorkspaceRefused:
     """The refusal when the cluster does not do what it was asked in time."""
     sentence = f"The cluster did not start the workspace in time; try again. It says: {error}"
-    return Refused(sentence, reason="cluster", status_code=504)
+    return WorkspaceRefused(sentence, reason="cluster", status_code=504)
 
 
 def _said(error: Any) -> str:

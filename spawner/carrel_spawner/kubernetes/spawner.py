@@ -23,9 +23,9 @@ from carrel_schema.names import PROJECT, label, namespace_of
 from carrel_spawner.base import WorkspaceSpawner
 from carrel_spawner.connections import probing_session, wait_for_answer
 from carrel_spawner.kubernetes import manifests, messages
-from carrel_spawner.kubernetes.manifests import PodAdditions, Storage, complete_pod
-from carrel_spawner.options import Choice, Profile
-from carrel_spawner.refusal import Refused
+from carrel_spawner.kubernetes.manifests import PodAdditions, WorkspaceStorage, complete_pod
+from carrel_spawner.options import WorkspaceChoice, WorkspaceProfile
+from carrel_spawner.refusal import WorkspaceRefused
 from carrel_spawner.rendering import join_url
 from carrel_spawner.start import StartStage
 from carrel_spawner.workspace import PROFILE, Address, HubLaunch
@@ -84,11 +84,11 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
     news_seconds = Integer(1, help="How often the cluster's events are looked at.").tag(config=True)
 
     @property
-    def storage(self) -> Storage | None:
+    def storage(self) -> WorkspaceStorage | None:
         """The project's volume, if it has one."""
         if not self.project_volume:
             return None
-        return Storage(
+        return WorkspaceStorage(
             self.project_volume,
             self.project_volume_capacity,
             self.project_volume_class,
@@ -184,7 +184,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
 
     @property
     @override
-    def profiles(self) -> Sequence[Profile]:
+    def profiles(self) -> Sequence[WorkspaceProfile]:
         """KubeSpawner's ``profile_list``; for a computed one, its default."""
         listed = _Pods._sorted_dict_values(self, self.profile_list)  # noqa: SLF001 - a base's own
         if callable(listed):
@@ -192,7 +192,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
         known = _Pods._get_initialized_profile_list(self, listed)  # noqa: SLF001 - the same
         known.sort(key=lambda one: not one.get("default"))
         return [
-            Profile(one["slug"], one["display_name"], str(one.get("description", "")))
+            WorkspaceProfile(one["slug"], one["display_name"], str(one.get("description", "")))
             for one in known
         ]
 
@@ -212,14 +212,14 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
 
     @override
     async def prepare(self) -> None:
-        """The secret. Raises ``Refused``."""
+        """The secret. Raises ``WorkspaceRefused``."""
         with self._refusals():
             self._secret = manifests.secret_manifest(self.pod_name, self.get_env(), self._labels())
             await self._put_secret(self._secret)
 
     @override
     async def start_server(self, workload: Workload) -> str:
-        """Make the pod, or take over the one that is there. Raises ``Refused``."""
+        """Make the pod, or take over the one that is there. Raises ``WorkspaceRefused``."""
         self.placed = workload
         chosen = {"profile": workload.labels.get(PROFILE, "")}
         self.user_options = {**(self.user_options or {}), **chosen}
@@ -329,7 +329,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
         with self._refusals():
             if not await self._has_secret():
                 sentence = "The Hub restarted before the workspace was begun. Start it again."
-                raise Refused(sentence, reason="restart", status_code=503)
+                raise WorkspaceRefused(sentence, reason="restart", status_code=503)
 
     def _labels(self) -> dict[str, str]:
         return {} if self.address is None else manifests.pod_labels(self.address, self.user.name)
@@ -346,11 +346,11 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
             raise messages.timed_out(error) from error
 
     async def _take_numbers(self) -> None:
-        """The directory's numbers of the user, where there are some. Raises ``Refused``."""
+        """The directory's numbers of the user, if it has some. Raises ``WorkspaceRefused``."""
         own = await self.client.user_identity(self.user.name)
         if own.problem or own.uid == USER:
             problem = own.problem or f"the uid {USER} is that of other people's workspaces"
-            raise Refused(
+            raise WorkspaceRefused(
                 f"Your workspace runs under the directory's numbers, and {problem}.",
                 reason="numbers",
             )
@@ -426,11 +426,11 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
             told = len(seen)
 
 
-def size_of(workload: Workload) -> Choice:
+def size_of(workload: Workload) -> WorkspaceChoice:
     """The size that the scheduler granted, which may differ from a later form."""
     spec = workload.spec
     gib = spec.memory_bytes / 1024**3
-    return Choice(workload.project, spec.gpus, spec.cpu_millicores / 1000, gib)
+    return WorkspaceChoice(workload.project, spec.gpus, spec.cpu_millicores / 1000, gib)
 
 
 def is_broken(reflector: Any) -> bool:

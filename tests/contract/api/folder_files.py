@@ -10,7 +10,7 @@ from typing_extensions import override
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.files import folder as on_disk
 from carrel_scheduler.engines.files.contract import NoFiles, StoredFolder, UnknownFile, relative
-from carrel_scheduler.engines.local.terminal import PipedCommand
+from carrel_scheduler.engines.local.terminal import LocalPipedCommand
 from carrel_schema.files import MOST_FILES, StoredFile
 
 
@@ -52,9 +52,9 @@ class FolderFiles(NoFiles):
         return on_disk.copy(self._path(source), path, self._path(target))
 
     @override
-    async def command(self, _task: TaskId, command: Sequence[str]) -> PipedCommand:
+    async def command(self, _task: TaskId, command: Sequence[str]) -> LocalPipedCommand:
         pipe = asyncio.subprocess.PIPE
         started = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=self.work
         )
-        return PipedCommand(started)
+        return LocalPipedCommand(started)

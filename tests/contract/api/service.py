@@ -23,7 +23,7 @@ from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
 from carrel_scheduler.service.listening import RequestLimits, http_server
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
-from carrel_scheduler.workloads.controllers.experiments.trials import Trials
+from carrel_scheduler.workloads.controllers.experiments.trials import TrialController
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
 from carrel_scheduler.workloads.retention import RetentionRules
@@ -293,7 +293,7 @@ async def running(
                 identity=desk.identity,
                 membership=desk.membership,
                 users=desk.users,
-                trials=Trials(
+                trials=TrialController(
                     desk.studies, Manager(ledger, clock=clock, publish=nobody), clock=clock
                 ),
                 clock=clock,

@@ -9,7 +9,7 @@ import pytest
 from carrel.job import report
 from carrel.job.notebook import output, source, spec
 from carrel.job.notebook.output import ExecutedNotebook
-from carrel.job.notebook.reporting import NotebookProblem, Progress
+from carrel.job.notebook.reporting import NotebookProblem, NotebookProgress
 from carrel.job.notebook.spec import RunSpec
 from carrel.job.report import reporter
 
@@ -205,7 +205,7 @@ def test_progress_is_a_whole_report_each_time(monkeypatch: pytest.MonkeyPatch) -
     for name in ("CARREL_TASK_TOKEN", "CARREL_EVENTS_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(report._Own, "reporter", None)
-    progress = Progress(4, "/out.ipynb", 2)
+    progress = NotebookProgress(4, "/out.ipynb", 2)
     problem = NotebookProblem("cell_failed", "Cell 3 of 4 failed: X")
     progress.failed(problem, 2)
     assert problem.reported

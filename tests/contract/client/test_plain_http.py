@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from carrel.client import AsyncClient
-from carrel.client.plain_http import Failure, PlainHttp
+from carrel.client.plain_http import PlainHttp, RequestFailed
 from carrel.client.transport import Pauses
 from carrel.errors import NotSignedIn, Unreachable
 
@@ -184,6 +184,6 @@ def unknown_certificate(folder: Path) -> Iterator[int]:
 async def test_an_unknown_certificate_is_refused_for_good(tmp_path: Path) -> None:
     with unknown_certificate(tmp_path) as port:
         url = f"https://localhost:{port}/"
-        with pytest.raises(Failure, match="its certificate is not trusted") as raised:
+        with pytest.raises(RequestFailed, match="its certificate is not trusted") as raised:
             await PlainHttp(url, None).request("GET", url, [], {}, None, 20.0)
     assert (raised.value.sent, raised.value.final) == (False, True)

@@ -13,7 +13,7 @@ from tornado.testing import bind_unused_port
 
 from carrel.testing import FakeScheduler
 from carrel_hub.console.app import ConsoleApplication, http_server, hub_oauth, make_app
-from carrel_hub.console.settings import Settings
+from carrel_hub.console.settings import ConsoleSettings
 from contract.console.fake_hub import ACCESS, CLIENT_ID, SERVICE_TOKEN, FakeHub
 
 PREFIX = "/services/console/"
@@ -52,7 +52,7 @@ class Site:
         hub_port = self._runner.addresses[0][1]
         sockets, port = bind_unused_port(address="127.0.0.1")
         self.origin = self.hub.origin = f"http://127.0.0.1:{port}"
-        settings = Settings(
+        settings = ConsoleSettings(
             prefix=PREFIX,
             hub_prefix="/hub/",
             host="127.0.0.1",

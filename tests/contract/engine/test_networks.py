@@ -14,7 +14,7 @@ from pyroute2.nftables.main import NFTables
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.network import namespaces, setup
 from carrel_scheduler.engines.local.network.addressing import Network, installation_of
-from carrel_scheduler.engines.local.network.namespaces import Namespaces
+from carrel_scheduler.engines.local.network.namespaces import NetworkNamespaces
 from carrel_scheduler.engines.local.shim import linux
 from carrel_scheduler.node.processes import listening, met_at
 
@@ -28,8 +28,8 @@ def network(tmp_path: Path) -> Network:
 
 
 @pytest.fixture
-def spaces(network: Network) -> Iterator[Namespaces]:
-    made = Namespaces(network)
+def spaces(network: Network) -> Iterator[NetworkNamespaces]:
+    made = NetworkNamespaces(network)
     yield made
     made.keep(())
     made.close()
@@ -43,13 +43,13 @@ def tables(network: Network) -> list[str]:
 
 
 def test_a_user_keeps_one_network_until_nobody_uses_it(
-    spaces: Namespaces, network: Network
+    spaces: NetworkNamespaces, network: Network
 ) -> None:
     ada, grace = spaces.join(ADA), spaces.join(GRACE)
     assert ada.address != grace.address
     assert ada.path.exists()
     assert spaces.join(ADA) == ada
-    again = Namespaces(network)  # a scheduler that started again
+    again = NetworkNamespaces(network)  # a scheduler that started again
     assert again.join(ADA) == ada
     again.keep({ADA})
     again.close()
@@ -62,7 +62,9 @@ def test_a_user_keeps_one_network_until_nobody_uses_it(
 
 
 @pytest.mark.parametrize("damage", ["link", "namespace", "down"])
-def test_what_is_half_made_is_made_anew(spaces: Namespaces, network: Network, damage: str) -> None:
+def test_what_is_half_made_is_made_anew(
+    spaces: NetworkNamespaces, network: Network, damage: str
+) -> None:
     before = spaces.join(ADA)
     if damage == "namespace":
         linux.unmount(str(before.path))
@@ -73,7 +75,7 @@ def test_what_is_half_made_is_made_anew(spaces: Namespaces, network: Network, da
                 machine.link("del", index=index)
             else:
                 machine.link("set", index=index, state="down")
-    again = Namespaces(network)
+    again = NetworkNamespaces(network)
     after = again.join(ADA)
     again.close()
     assert after.path == before.path
@@ -85,7 +87,7 @@ def test_what_is_half_made_is_made_anew(spaces: Namespaces, network: Network, da
 
 def test_rules_that_somebody_dropped_are_written_again(network: Network) -> None:
     now = [0.0]
-    spaces = Namespaces(network, lambda: now[0])
+    spaces = NetworkNamespaces(network, lambda: now[0])
     try:
         spaces.join(ADA)
         (name,) = tables(network)
@@ -99,7 +101,7 @@ def test_rules_that_somebody_dropped_are_written_again(network: Network) -> None
         spaces.close()
 
 
-def test_a_helper_that_was_killed_is_replaced(spaces: Namespaces) -> None:
+def test_a_helper_that_was_killed_is_replaced(spaces: NetworkNamespaces) -> None:
     spaces.join(ADA)
     assert spaces._helper is not None
     spaces._helper.kill()
@@ -108,7 +110,9 @@ def test_a_helper_that_was_killed_is_replaced(spaces: Namespaces) -> None:
 
 
 def test_no_address_left_is_an_error_that_names_the_block(network: Network) -> None:
-    full = Namespaces(Network(installation=network.installation, block="127.0.0.0/24", ports=()))
+    full = NetworkNamespaces(
+        Network(installation=network.installation, block="127.0.0.0/24", ports=())
+    )
     try:
         with pytest.raises(EngineError, match=r"no address of 127\.0\.0\.0/24 is free"):
             full.join(ADA)
@@ -122,7 +126,7 @@ LISTEN = (
 )
 
 
-def test_who_has_met_is_seen_in_a_network_of_its_own(spaces: Namespaces) -> None:
+def test_who_has_met_is_seen_in_a_network_of_its_own(spaces: NetworkNamespaces) -> None:
     with setup._inside_of(spaces.join(ADA).path):
         inside = subprocess.Popen(
             [sys.executable, "-c", LISTEN.format(port=23456)],

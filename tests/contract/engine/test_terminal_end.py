@@ -8,23 +8,23 @@ import sys
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, Stream
-from carrel_scheduler.engines.local.terminal import PipedCommand, Terminal
+from carrel_scheduler.engines.local.terminal import LocalPipedCommand, LocalTerminal
 from contract.engine_tasks import PATIENCE
 
 STUBBORN = "trap '' HUP TERM; echo ready; while :; do sleep 1; done"
 
 
-async def session(*command: str) -> tuple[Terminal, asyncio.subprocess.Process]:
+async def session(*command: str) -> tuple[LocalTerminal, asyncio.subprocess.Process]:
     """A program on a terminal of its own."""
     master, slave = os.openpty()
     process = await asyncio.create_subprocess_exec(
         *command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
     )
     os.close(slave)
-    return Terminal(master, process), process
+    return LocalTerminal(master, process), process
 
 
-async def whole(terminal: Terminal) -> bytes:
+async def whole(terminal: LocalTerminal) -> bytes:
     found = b""
     while piece := await terminal.read():
         found += piece
@@ -84,12 +84,12 @@ async def test_a_terminal_ends_with_its_shell_though_a_child_goes_on() -> None:
     os.kill(child, signal.SIGKILL)
 
 
-async def piped(script: str) -> PipedCommand:
+async def piped(script: str) -> LocalPipedCommand:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", script, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     )
-    return PipedCommand(process)
+    return LocalPipedCommand(process)
 
 
 async def test_a_command_ends_though_a_child_holds_its_output() -> None:

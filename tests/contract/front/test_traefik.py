@@ -34,8 +34,8 @@ from carrel_hub.front.routes import UNAVAILABLE, RoutesFile, static_part
 from carrel_hub.front.rules import rule
 from carrel_hub.front.traefik import PUBLIC, Listening, Tls, configuration, find_traefik, from_file
 from carrel_hub.product import hashed
-from carrel_hub.settings import Ports, Settings
-from carrel_hub.up.parts import Part, traefik_file, write_traefik
+from carrel_hub.settings import InstallationSettings, Ports
+from carrel_hub.up.parts import ProcessPart, traefik_file, write_traefik
 from carrel_hub.up.ports import Gate
 from carrel_hub.up.probes import Watchdog, routes_loaded
 from carrel_hub.up.supervisor import Supervisor
@@ -233,7 +233,7 @@ async def test_while_it_restarts_visitors_wait_and_nobody_gets_its_ports(
     front: Front, tmp_path: Path
 ) -> None:
     public, internal = free_ports(2)
-    settings = Settings(
+    settings = InstallationSettings(
         state_dir=tmp_path,
         port=public,
         ports=Ports(hub=1, proxy_api=internal, scheduler=3, console=4, gateway=5),
@@ -248,7 +248,7 @@ async def test_while_it_restarts_visitors_wait_and_nobody_gets_its_ports(
             for name, port in (("public", public), ("internal", internal))
         }
         command = [find_traefik(), f"--configFile={traefik_file(settings)}"]
-        part = Part("proxy", "Proxy", command, tmp_path / "log", os.environ, sockets)
+        part = ProcessPart("proxy", "Proxy", command, tmp_path / "log", os.environ, sockets)
         async with aiohttp.ClientSession() as session:
             supervisor = Supervisor()
             gate = Gate([sockets["public"]], routes_loaded(session, settings))

@@ -14,7 +14,7 @@ from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel_hub.gateway.app import running
-from carrel_hub.gateway.settings import Settings
+from carrel_hub.gateway.settings import GatewaySettings
 from contract.schedulers import forked_scheduler
 
 PATIENCE_SECONDS = 240.0
@@ -131,7 +131,7 @@ async def house(folder: Path, gpus: int = 2) -> AsyncIterator[House]:
         try:
             async with aiohttp.ClientSession(headers={"Authorization": "token ada"}) as asking:
                 await scheduler.ready(asking)
-            settings = Settings(
+            settings = GatewaySettings(
                 prefix="/services/gateway/",
                 hub_prefix="/hub/",
                 hub_api_url=hub.url,

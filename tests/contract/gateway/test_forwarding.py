@@ -12,7 +12,7 @@ from benchmarks.ports import free_port
 from benchmarks.route import StandInScheduler
 from benchmarks.standin_hub import Account, StandInHub
 from carrel_hub.gateway.app import IDLE_SECONDS, running
-from carrel_hub.gateway.settings import Settings
+from carrel_hub.gateway.settings import GatewaySettings
 
 PATIENCE_SECONDS = 120.0
 PATH = "/services/gateway/vision/target"
@@ -153,7 +153,7 @@ async def housing(idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[House]:
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        settings = Settings(
+        settings = GatewaySettings(
             prefix="/services/gateway/",
             hub_prefix="/hub/",
             hub_api_url=hub.url,

@@ -24,9 +24,9 @@ from yarl import URL
 
 from benchmarks.ports import free_ports
 from carrel.testing import FakeScheduler
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.keys import Keys
-from carrel_hub.settings import Ports, Settings
+from carrel_hub.settings import InstallationSettings, Ports
 from carrel_hub.up.parts import all_parts, write_config
 from contract.hub.runner import Runner
 
@@ -71,7 +71,9 @@ class Stack:
         ports = Ports(
             hub=hub, proxy_api=proxy_api, scheduler=scheduler, console=console, gateway=gateway
         )
-        self.settings = Settings(state_dir=self.folder, port=public, ports=ports, managed=False)
+        self.settings = InstallationSettings(
+            state_dir=self.folder, port=public, ports=ports, managed=False
+        )
         for folder in (self.settings.hub_dir, self.settings.log_dir):
             folder.mkdir(parents=True)
         made = Keys.generate()
@@ -83,7 +85,7 @@ class Stack:
         )
         keys_file = self.folder / "keys.json"
         keys_file.write_bytes(msgspec.json.encode(self.keys))
-        accounts = Accounts(self.settings.accounts_file)
+        accounts = AccountStore(self.settings.accounts_file)
         for name, projects in self.people.items():
             accounts.add(name, PASSWORD, admin=name == "admin", joins=projects)
         config = self.settings.hub_dir / "config.py"

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from carrel_hub import scopes
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from contract.hub.stack import PASSWORD, Person, Stack, person, token_model
 
 
@@ -112,7 +112,7 @@ async def test_a_wrong_password_and_an_unknown_name(stack: Stack) -> None:
 
 
 async def test_guessing_is_slowed_down(stack: Stack) -> None:
-    accounts = Accounts(stack.settings.accounts_file)
+    accounts = AccountStore(stack.settings.accounts_file)
     accounts.add("victim", PASSWORD)
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
         victim = Person(stack, session, "victim")
@@ -123,7 +123,7 @@ async def test_guessing_is_slowed_down(stack: Stack) -> None:
 
 
 async def test_an_account_made_while_the_hub_runs(stack: Stack) -> None:
-    accounts = Accounts(stack.settings.accounts_file)
+    accounts = AccountStore(stack.settings.accounts_file)
     accounts.add("marie", PASSWORD, joins=["vision"])
     async with person(stack, "marie") as marie:
         _, model = await marie.api("GET", "/users/marie")

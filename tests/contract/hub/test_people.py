@@ -9,7 +9,7 @@ import pytest
 from jupyterhub import orm
 from sqlalchemy import create_engine, delete, insert
 
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from contract.hub.stack import PASSWORD, PATIENCE_SECONDS, Person, Stack
 from contract.hub.test_sessions import browser, signed_in
 
@@ -18,12 +18,12 @@ SECONDS_OF_A_LIST = 1.0
 
 
 @pytest.fixture
-def accounts(stack: Stack) -> Accounts:
-    return Accounts(stack.settings.accounts_file)
+def accounts(stack: Stack) -> AccountStore:
+    return AccountStore(stack.settings.accounts_file)
 
 
 async def test_who_knows_the_password_changes_it_and_signs_in_anew(
-    stack: Stack, accounts: Accounts
+    stack: Stack, accounts: AccountStore
 ) -> None:
     accounts.add("cora", PASSWORD)
     async with browser(stack, "cora") as cora, browser(stack, "cora") as elsewhere:
@@ -48,7 +48,7 @@ async def test_who_knows_the_password_changes_it_and_signs_in_anew(
         assert await signed_in(cora)
 
 
-async def test_an_invitation_of_the_api_counts_once(stack: Stack, accounts: Accounts) -> None:
+async def test_an_invitation_of_the_api_counts_once(stack: Stack, accounts: AccountStore) -> None:
     accounts.add("boss", PASSWORD, admin=True)
     async with browser(stack, "dora") as dora, browser(stack, "boss") as boss:
         await boss.sign_in()
@@ -85,7 +85,7 @@ async def test_an_invitation_of_the_api_counts_once(stack: Stack, accounts: Acco
         await until_signed_out(dora)
 
 
-async def test_who_is_disabled_is_out_until_enabled(stack: Stack, accounts: Accounts) -> None:
+async def test_who_is_disabled_is_out_until_enabled(stack: Stack, accounts: AccountStore) -> None:
     if accounts.find("boss") is None:
         accounts.add("boss", PASSWORD, admin=True)
     accounts.add("gus", PASSWORD, joins=["vision"])
@@ -115,7 +115,7 @@ async def test_who_is_disabled_is_out_until_enabled(stack: Stack, accounts: Acco
     assert (await asked(stack, "POST", "/zoe/disable"))[0] == 404
 
 
-async def test_a_link_is_revoked(stack: Stack, accounts: Accounts) -> None:
+async def test_a_link_is_revoked(stack: Stack, accounts: AccountStore) -> None:
     await asked(stack, "POST", "/hal/invite", {})
     assert (await asked(stack, "POST", "/hal/revoke-invitation"))[0] == 200
     assert accounts.find("hal") is None
@@ -126,7 +126,7 @@ async def test_a_link_is_revoked(stack: Stack, accounts: Accounts) -> None:
     assert (await asked(stack, "POST", "/ida/revoke-invitation"))[0] == 409
 
 
-async def test_people_are_told_to_the_scheduler_alone(stack: Stack, accounts: Accounts) -> None:
+async def test_people_are_told_to_the_scheduler_alone(stack: Stack, accounts: AccountStore) -> None:
     accounts.add("eli", PASSWORD, admin=True)
     async with browser(stack, "eli") as eli:
         await eli.sign_in()
@@ -186,7 +186,7 @@ async def until_signed_out(somebody: Person) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_a_form_of_another_site_changes_nothing(stack: Stack, accounts: Accounts) -> None:
+async def test_a_form_of_another_site_changes_nothing(stack: Stack, accounts: AccountStore) -> None:
     accounts.add("fay", PASSWORD)
     async with browser(stack, "fay") as fay:
         await fay.sign_in()

@@ -12,15 +12,15 @@ import aiohttp
 import pytest
 
 from carrel.client import Client
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from contract.hub.stack import PASSWORD, Person, Stack, person, token_model, until
 
 NEW_PASSWORD = "another-horse-battery"
 
 
 @pytest.fixture
-def accounts(stack: Stack) -> Accounts:
-    return Accounts(stack.settings.accounts_file)
+def accounts(stack: Stack) -> AccountStore:
+    return AccountStore(stack.settings.accounts_file)
 
 
 @asynccontextmanager
@@ -103,7 +103,7 @@ async def test_signing_out_ends_every_copy_of_the_session(stack: Stack) -> None:
         assert await signed_in(grace)
 
 
-async def change_password(stack: Stack, accounts: Accounts, *, hub_stopped: bool) -> None:
+async def change_password(stack: Stack, accounts: AccountStore, *, hub_stopped: bool) -> None:
     async with person(stack, "ada") as ada:
         tokens = [await own_token(ada), await own_token(ada, "Server at /user/ada/")]
         tokens.append(await console_token(ada))
@@ -132,16 +132,20 @@ async def change_password(stack: Stack, accounts: Accounts, *, hub_stopped: bool
         await ada.until_stopped()
 
 
-async def test_a_new_password_ends_sessions_and_tokens(stack: Stack, accounts: Accounts) -> None:
+async def test_a_new_password_ends_sessions_and_tokens(
+    stack: Stack, accounts: AccountStore
+) -> None:
     await change_password(stack, accounts, hub_stopped=False)
 
 
-async def test_a_new_password_while_the_hub_is_stopped(stack: Stack, accounts: Accounts) -> None:
+async def test_a_new_password_while_the_hub_is_stopped(
+    stack: Stack, accounts: AccountStore
+) -> None:
     await change_password(stack, accounts, hub_stopped=True)
 
 
 async def test_an_account_removed_while_the_hub_is_stopped(
-    stack: Stack, accounts: Accounts
+    stack: Stack, accounts: AccountStore
 ) -> None:
     accounts.remove("linus")
     await until_deleted(stack, "linus")
@@ -165,7 +169,7 @@ async def test_an_account_removed_while_the_hub_is_stopped(
 
 
 async def test_an_account_made_anew_while_the_hub_is_stopped(
-    stack: Stack, accounts: Accounts
+    stack: Stack, accounts: AccountStore
 ) -> None:
     accounts.add("emmy", PASSWORD, admin=True, joins=["vision"])
     async with person(stack, "emmy") as emmy:
@@ -199,7 +203,7 @@ async def until_deleted(stack: Stack, name: str) -> None:
     await until(gone, 60, "the end of the Hub's user")
 
 
-async def test_an_account_removed_while_the_hub_runs(stack: Stack, accounts: Accounts) -> None:
+async def test_an_account_removed_while_the_hub_runs(stack: Stack, accounts: AccountStore) -> None:
     async with person(stack, "grace") as grace:
         token = await own_token(grace)
         for server in ("", "second"):
@@ -212,7 +216,7 @@ async def test_an_account_removed_while_the_hub_runs(stack: Stack, accounts: Acc
         assert runs_nothing(stack, "grace")
 
 
-async def test_the_hubs_admin_page_works_on_accounts(stack: Stack, accounts: Accounts) -> None:
+async def test_the_hubs_admin_page_works_on_accounts(stack: Stack, accounts: AccountStore) -> None:
     accounts.add("lise", PASSWORD)
     async with person(stack, "lise") as lise, person(stack, "admin") as admin:
         status, said = await admin.api("POST", "/users", {"usernames": ["otto"]})
@@ -225,7 +229,7 @@ async def test_the_hubs_admin_page_works_on_accounts(stack: Stack, accounts: Acc
         assert await lise.sign_in() == 403
 
 
-async def test_a_stranger_locks_nobody_out(stack: Stack, accounts: Accounts) -> None:
+async def test_a_stranger_locks_nobody_out(stack: Stack, accounts: AccountStore) -> None:
     accounts.add("victim", PASSWORD)
     async with (
         browser(stack, "victim", "127.0.0.2") as stranger,
@@ -237,7 +241,7 @@ async def test_a_stranger_locks_nobody_out(stack: Stack, accounts: Accounts) -> 
 
 
 async def test_a_browser_that_signed_in_before_is_not_locked_out(
-    stack: Stack, accounts: Accounts
+    stack: Stack, accounts: AccountStore
 ) -> None:
     accounts.add("regular", PASSWORD)
     async with (

@@ -21,7 +21,7 @@ import yaml
 from benchmarks.ports import free_port
 from carrel.client import AsyncClient
 from carrel_hub.keys import Keys
-from carrel_hub.settings import Settings
+from carrel_hub.settings import InstallationSettings
 from contract.hub.stack import Person, until, wait_until
 
 SCRAPING = (
@@ -90,7 +90,7 @@ class Up:
 
     def client(self) -> AsyncClient:
         """The API, with the right of the person at the machine."""
-        settings = Settings.load(self.folder / "hub" / "settings.json")
+        settings = InstallationSettings.load(self.folder / "hub" / "settings.json")
         keys = Keys.load_or_create(self.folder / "keys.json")
         return AsyncClient(settings.api_url, keys.setup)
 
@@ -201,7 +201,7 @@ HELD = {
 async def test_nobody_takes_the_port_of_a_part_that_is_away(running: Up) -> None:
     """And who asks meanwhile is answered by the part that is started again."""
     await asyncio.to_thread(running.start)
-    ports = Settings.load(running.folder / "hub" / "settings.json").ports
+    ports = InstallationSettings.load(running.folder / "hub" / "settings.json").ports
     for part, (command, path) in HELD.items():
         port, old = getattr(ports, part, running.port), running.part(command)
         old.suspend()  # so that it is not the old one that answers

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from carrel_scheduler.kube.credentials import Access
-from carrel_scheduler.kube.transport import Request, Transport, Unreachable
+from carrel_scheduler.kube.credentials import ServerAccess
+from carrel_scheduler.kube.transport import HttpRequest, KubeTransport, Unreachable
 from k8s.cluster import authority
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
@@ -26,13 +26,13 @@ class Watched:
         anybody.check_hostname = False
         anybody.verify_mode = ssl.CERT_NONE
         self.port = port
-        self._access = Access(f"https://127.0.0.1:{port}", tls=anybody)
+        self._access = ServerAccess(f"https://127.0.0.1:{port}", tls=anybody)
 
-    async def access(self) -> Access:
+    async def access(self) -> ServerAccess:
         """Always the same."""
         return self._access
 
-    async def renewed(self, refused: Access) -> Access:
+    async def renewed(self, refused: ServerAccess) -> ServerAccess:
         """There is nothing newer."""
         return refused
 
@@ -70,10 +70,10 @@ async def server(tmp_path: Path) -> AsyncIterator[Watched]:
 
 
 async def test_a_stream_that_was_cut_is_gone_when_its_client_is_closed(server: Watched) -> None:
-    transport = Transport(server)
+    transport = KubeTransport(server)
     async with (
         asyncio.timeout(PATIENCE_SECONDS),
-        transport.stream(Request("GET", "/pods?watch=1")) as answer,
+        transport.stream(HttpRequest("GET", "/pods?watch=1")) as answer,
     ):
         assert await answer.content.readany() == b"first"
     await transport.close()
@@ -81,8 +81,8 @@ async def test_a_stream_that_was_cut_is_gone_when_its_client_is_closed(server: W
 
 
 async def test_a_request_that_was_given_up_is_gone_too(server: Watched) -> None:
-    transport = Transport(server)
+    transport = KubeTransport(server)
     with pytest.raises(Unreachable):
-        await transport.send(Request("GET", "/pods"), 0.5)
+        await transport.send(HttpRequest("GET", "/pods"), 0.5)
     await transport.close()
     assert server.connections() == 0

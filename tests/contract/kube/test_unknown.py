@@ -14,7 +14,7 @@ from aiohttp import web
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
-from carrel_scheduler.kube.transport import NOT_KNOWN, CredentialsBreaker, Transport
+from carrel_scheduler.kube.transport import NOT_KNOWN, CredentialsBreaker, KubeTransport
 from carrel_scheduler.service.listening import serve_trouble
 from k8s.cluster.waiting import free_port
 
@@ -95,7 +95,7 @@ async def test_it_waits_unready_with_the_reason_until_it_is_known(
 ) -> None:
     times = Times()
     credentials = from_kubeconfig(kubeconfig(tmp_path, server.url))
-    transport = Transport(credentials, patience=CredentialsBreaker(lambda: times.now))
+    transport = KubeTransport(credentials, patience=CredentialsBreaker(lambda: times.now))
     client = KubeClient(credentials, transport)
     clocks = Clocks(lambda: 0.0, lambda: 0.0, times.pause)
     leader = Leader(client, "carrel-system", "me", clocks)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from carrel_scheduler.node.agent import AgentSettings, Reporter, run
+from carrel_scheduler.node.agent import AgentSettings, NodeReporter, run
 from carrel_scheduler.node.contract import MigReport, MigResult, NodeFacts, NodeReport
 from carrel_scheduler.node.simulated import SimulatedProvider
 
@@ -70,7 +70,7 @@ def test_reports_carry_the_token_as_it_is_now_and_go_nowhere_else(
     node = NodeFacts(name="node-1", cpu_milli=1, memory_mib=1, devices=(), simulated=False)
     provider = SimulatedProvider(node, count=2, memory_mib=1024, name="A10")
     with caplog.at_level(logging.INFO, "carrel_node"):
-        run(provider, Reporter(settings).send, settings.seconds, pause)
+        run(provider, NodeReporter(settings).send, settings.seconds, pause)
     assert {path for path, _, _ in Scheduler.taken} == {
         "/services/carrel/api/v1/nodes/node-1/report"
     }
@@ -96,10 +96,10 @@ def test_what_is_wanted_is_asked_for_with_what_was_done(scheduler: str, tmp_path
     )
     Scheduler.statuses = [200, 503]
     done = MigReport(results=(MigResult(id="0", uuid="MIG-1"),))
-    [order] = Reporter(settings).ask(done).orders
+    [order] = NodeReporter(settings).ask(done).orders
     assert (order.id, order.device, order.profile, order.slots) == ("1", "GPU-a", "1g.10gb", 1)
     [(path, token, body)] = Scheduler.taken
     assert (path, token) == ("/services/carrel/api/v1/nodes/node-1/mig", "Bearer mine")
     assert msgspec.json.decode(body, type=MigReport) == done
     with pytest.raises(OSError, match="503"):
-        Reporter(settings).ask(done)
+        NodeReporter(settings).ask(done)

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 
 from carrel_hub.gateway.app import running
-from carrel_hub.gateway.settings import Settings
+from carrel_hub.gateway.settings import GatewaySettings
 from k8s.cluster.node import Node
 from k8s.cluster_service import PATIENCE_SECONDS, ClusterService
 from k8s.ours import Kubectl
@@ -46,7 +46,7 @@ class Site:
 @asynccontextmanager
 async def gateway(service: ClusterService) -> AsyncIterator[str]:
     """A gateway on this machine; pods have addresses that it reaches."""
-    settings = Settings(
+    settings = GatewaySettings(
         prefix="/services/gateway/",
         hub_prefix="/hub/",
         hub_api_url=service.hub_url,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.alerts.conditions import Condition, Facts, QueueFacts, find
+from carrel_scheduler.alerts.conditions import AlertCondition, Facts, QueueFacts, find
 from carrel_scheduler.alerts.delivery import MOST_WAITING, Delivery
 from carrel_scheduler.alerts.messages import NotDelivered, body_of
 from carrel_scheduler.alerts.states import MOST_KEPT, AlertStates, silenced_until
@@ -113,7 +113,7 @@ def test_each_fires_once_and_resolves_once(name: RuleName) -> None:
 
 def test_what_does_not_last_is_no_alert() -> None:
     book = AlertStates()
-    lost = [Condition("node-lost", "node/n1", "Node n1 is lost.")]
+    lost = [AlertCondition("node-lost", "node/n1", "Node n1 is lost.")]
     assert book.step(lost, RULES, START) == []
     assert [one.state for one in book.alerts] == ["pending"]
     assert book.step([], RULES, START + 60) == []
@@ -129,7 +129,7 @@ def test_what_does_not_last_is_no_alert() -> None:
 
 def test_old_alerts_are_forgotten() -> None:
     book = AlertStates()
-    many = [Condition("disk-full", f"node/{n}", "full") for n in range(MOST_KEPT + 5)]
+    many = [AlertCondition("disk-full", f"node/{n}", "full") for n in range(MOST_KEPT + 5)]
     rules = {**RULES, "disk-full": AlertRule(for_seconds=0)}
     assert len(book.step(many, rules, START)) == MOST_KEPT + 5
     book.step([], rules, START + 1)

@@ -14,7 +14,12 @@ from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.models.projects import ProjectChanges
 from carrel_scheduler.api.models.queries import LogQuery, UsageQuery
 from carrel_scheduler.api.models.validators import Validator
-from carrel_scheduler.api.models.workloads import ActivityIn, Claim, ReportIn, WorkloadChanges
+from carrel_scheduler.api.models.workloads import (
+    ActivityIn,
+    ReportIn,
+    WorkloadChanges,
+    WorkspaceClaim,
+)
 from carrel_scheduler.api.problems import Problem
 from carrel_schema.answers import ProjectCreate
 from carrel_schema.wire import WorkloadCreate
@@ -26,7 +31,7 @@ JSON = st.recursive(
     ),
     max_leaves=5,
 )
-STRUCTS = (WorkloadCreate, Claim, ReportIn, ActivityIn, ProjectCreate)
+STRUCTS = (WorkloadCreate, WorkspaceClaim, ReportIn, ActivityIn, ProjectCreate)
 MODELS: list[type[Validator]] = [
     *map(validators.validator_of, STRUCTS),
     *map(validators.patch_of, (ProjectChanges, WorkloadChanges)),

@@ -8,7 +8,7 @@ import pytest
 from carrel_scheduler.api.services.prometheus.gauges import Snapshot, families
 from carrel_scheduler.api.services.prometheus.runai import runai_families
 from carrel_scheduler.service.environment import BadSetting
-from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.contract import Faults, ProjectUse
 from carrel_schema.answers import DeviceHolder, DeviceView, NodeView
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
@@ -163,7 +163,7 @@ def test_the_page_names_what_there_is_and_nothing_twice() -> None:
 
 
 def test_they_are_off_until_somebody_wants_them() -> None:
-    assert not Settings.from_environment(TOLD).runai_metrics
-    assert Settings.from_environment(TOLD | {"CARREL_RUNAI_METRICS": "on"}).runai_metrics
+    assert not ServiceSettings.from_environment(TOLD).runai_metrics
+    assert ServiceSettings.from_environment(TOLD | {"CARREL_RUNAI_METRICS": "on"}).runai_metrics
     with pytest.raises(BadSetting, match="CARREL_RUNAI_METRICS"):
-        Settings.from_environment(TOLD | {"CARREL_RUNAI_METRICS": "yes"})
+        ServiceSettings.from_environment(TOLD | {"CARREL_RUNAI_METRICS": "yes"})

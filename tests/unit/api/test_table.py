@@ -9,7 +9,7 @@ from openapi_spec_validator import validate
 
 from carrel_scheduler.api import openapi
 from carrel_scheduler.api.http.app import check_operation
-from carrel_scheduler.api.principals.access import RULES, Access
+from carrel_scheduler.api.principals.access import RULES, AdmittedCallers
 from carrel_scheduler.api.table import OPERATIONS, TERMINAL
 
 
@@ -33,7 +33,7 @@ def test_each_operation_says_who_may_call_it(document: dict[str, Any]) -> None:
 
 
 def test_every_access_has_a_rule() -> None:
-    assert set(RULES) == set(Access)
+    assert set(RULES) == set(AdmittedCallers)
     assert all(rule.scopes or rule.node_token for rule in RULES.values())
 
 

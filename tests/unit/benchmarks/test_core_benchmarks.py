@@ -14,7 +14,7 @@ from benchmarks.fairness import fill, jain
 from benchmarks.growth_plot import draw
 from benchmarks.philly import TraceJob, quotas, read_jobs
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_failed_before
+from carrel_scheduler.core.cycle.failed_searches import Find, OfferResult, unless_failed_before
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
 from carrel_scheduler.core.preemption import preemptors
@@ -149,10 +149,12 @@ def test_a_cycle_of_a_small_cluster_searches_within_its_budget(
 ) -> None:
     """A search has fixed costs, so a small cluster affords hardly more of them than a large one."""
     cluster, pending, tried = Cluster(nodes=100, tasks=3500), list[Event](), 0
-    searches: list[Answer] = []
+    searches: list[OfferResult] = []
 
-    def counted(cycle: Cycle, name: str, job: Job, step: tuple[int, ...], find: Find) -> Answer:
-        def noted(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    def counted(
+        cycle: Cycle, name: str, job: Job, step: tuple[int, ...], find: Find
+    ) -> OfferResult:
+        def noted(cycle: Cycle, job: Job, step: tuple[int, ...]) -> OfferResult:
             searches.extend([find(cycle, job, step)] if name == "reclaim" else [])
             return searches[-1] if name == "reclaim" else find(cycle, job, step)
 
@@ -165,5 +167,5 @@ def test_a_cycle_of_a_small_cluster_searches_within_its_budget(
         searches.clear()
         pending = cluster.consequences(decide(cluster.state, cluster.now))
         tried += len(searches)
-        assert sum(answer is Answer.NO for answer in searches) <= 4
+        assert sum(answer is OfferResult.NO for answer in searches) <= 4
     assert tried

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel.cli.commands.workspaces import WorkspaceOptions
-from carrel.client.workspaces import Server
+from carrel.client.workspaces import WorkspaceServer
 from carrel.errors import BadSetting
 
 
@@ -30,4 +30,4 @@ def test_what_is_no_number_of_gpus_is_refused(gpus: str) -> None:
     ],
 )
 def test_the_address_of_a_workspace(hub: str, url: str, address: str) -> None:
-    assert Server(url=url).address(hub) == address
+    assert WorkspaceServer(url=url).address(hub) == address

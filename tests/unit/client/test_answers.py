@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carrel.client.config import Settings
+from carrel.client.config import ClientSettings
 from carrel.client.transport import Transport
 from carrel.errors import ApiError, Unreachable
 
@@ -23,7 +23,7 @@ class Answer:
 
 
 async def check(answer: Any) -> None:
-    await Transport(Settings(url="http://127.0.0.1:1", token="t")).check(answer)
+    await Transport(ClientSettings(url="http://127.0.0.1:1", token="t")).check(answer)
 
 
 async def test_a_part_behind_the_proxy_that_does_not_answer_is_unreachable() -> None:

@@ -77,4 +77,4 @@ def test_the_usual_places() -> None:
 
 
 def test_tokens_do_not_show() -> None:
-    assert "secret" not in repr(config.Settings(URL, "secret"))
+    assert "secret" not in repr(config.ClientSettings(URL, "secret"))

@@ -8,7 +8,7 @@ from carrel.options import EVERY, KINDS
 from carrel_hub.console import project_form
 from carrel_hub.console.forms import Form, parse_duration, spell_duration
 from carrel_hub.console.submission import form as submit_form
-from carrel_hub.console.submission.offers import Offers
+from carrel_hub.console.submission.offers import FormChoices
 
 GIB = 1024**3
 PROJECT = Project(
@@ -128,7 +128,9 @@ def test_every_kind_has_its_form(kind: str) -> None:
     assert (body["kind"], body["name_prefix"]) == (kind, EVERY[kind].prefix)
     assert set(EVERY[kind].sections) <= set(body)
     names = [
-        field.name for group in submit_form.groups(kind, Offers(), form) for field in group.fields
+        field.name
+        for group in submit_form.groups(kind, FormChoices(), form)
+        for field in group.fields
     ]
     assert len(names) == len(set(names))
     own = {"name", "project", "command", "code"}

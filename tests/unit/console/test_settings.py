@@ -5,7 +5,7 @@ from tornado.web import HTTPError
 
 from carrel.errors import ApiError, NotSignedIn, Unreachable
 from carrel_hub.console.explain import StaleForm, explain
-from carrel_hub.console.settings import Settings, SettingsError, Urls
+from carrel_hub.console.settings import ConsoleSettings, SettingsError, Urls
 
 ENVIRONMENT = {
     "JUPYTERHUB_SERVICE_PREFIX": "/base/services/console/",
@@ -19,7 +19,7 @@ URLS = Urls("/services/console/", "/hub/")
 
 
 def test_the_hubs_environment_is_read() -> None:
-    settings = Settings.from_environment(ENVIRONMENT)
+    settings = ConsoleSettings.from_environment(ENVIRONMENT)
     assert settings.prefix == "/base/services/console/"
     assert settings.hub_prefix == "/base/hub/"
     assert (settings.host, settings.port) == ("127.0.0.1", 8061)
@@ -34,7 +34,7 @@ def test_the_hubs_environment_is_read() -> None:
 )
 def test_what_is_missing_or_wrong_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name):
-        Settings.from_environment(ENVIRONMENT | {name: value})
+        ConsoleSettings.from_environment(ENVIRONMENT | {name: value})
 
 
 def test_addresses_are_quoted() -> None:

@@ -23,7 +23,7 @@ from carrel.models import (
     WorkloadStatus,
 )
 from carrel_hub.console import words
-from carrel_hub.console.pictures.timeline import Span
+from carrel_hub.console.pictures.timeline import StateSpan
 from carrel_schema.kinds import WorkloadKind
 
 NOW = 10_000.0
@@ -199,7 +199,7 @@ def test_how_a_task_ended() -> None:
 
 def test_changes_without_a_reason_are_explained() -> None:
     def note(phase: str, attempt: int = 0, first: bool = False) -> str:
-        span = Span(phase, 0, None, borrowed=False, attempt=attempt, where="", reason=None)
+        span = StateSpan(phase, 0, None, borrowed=False, attempt=attempt, where="", reason=None)
         return words.change_note(replace(span, first=first), job())
 
     assert note("pending", first=True) == "Submitted by ada."

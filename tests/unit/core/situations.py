@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_failed_before
+from carrel_scheduler.core.cycle.failed_searches import Find, OfferResult, unless_failed_before
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     CapacityReserved,
@@ -139,8 +139,10 @@ def searches_made(monkeypatch: pytest.MonkeyPatch, action: str) -> list[str]:
     """A list that gets the uid of each for whom an action searches for victims from now on."""
     made: list[str] = []
 
-    def counted(cycle: Cycle, name: str, job: Job, step: tuple[int, ...], find: Find) -> Answer:
-        def noted(*asked: Any) -> Answer:
+    def counted(
+        cycle: Cycle, name: str, job: Job, step: tuple[int, ...], find: Find
+    ) -> OfferResult:
+        def noted(*asked: Any) -> OfferResult:
             made.extend([job.spec.uid] if name == action else [])
             return find(*asked)
 

@@ -15,7 +15,7 @@ import pytest
 from carrel_scheduler.core.actions.reservations import start_reserved
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered
+from carrel_scheduler.core.cycle.failed_searches import OfferResult, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.cycle.placing import place
@@ -67,10 +67,10 @@ def near_own(cycle: Cycle) -> None:
     Offers(cycle, rows, ()).run(lambda job, step: start_near_own(cycle, job, step))
 
 
-def start_near_own(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+def start_near_own(cycle: Cycle, job: Job, step: tuple[int, ...]) -> OfferResult:
     """Start a step on the nodes with most tasks of the same queue."""
     if cycle.over_limit(job, step) is not None:
-        return Answer.NO
+        return OfferResult.NO
     return answered(place(cycle, job, step, soon=False, score=own_tasks(cycle.state, job.queue)))
 
 

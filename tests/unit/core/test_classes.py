@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.core.devices.classes import Form, GpuKind, gpu_kind
+from carrel_scheduler.core.devices.classes import GpuForm, GpuKind, gpu_kind
 from carrel_scheduler.core.requests import NodeConstraint, Request
 from unit.core.clusters import cluster, node
 
@@ -18,11 +18,11 @@ def test_equal_requests_share_a_class_and_others_do_not() -> None:
 @pytest.mark.parametrize(
     ("request_", "kind"),
     [
-        (Request(cpu_milli=1), GpuKind(Form.NONE)),
-        (Request(gpus=3), GpuKind(Form.WHOLE, 3)),
-        (Request(share_milli=250, devices=2), GpuKind(Form.SHARE, 250, 2)),
-        (Request(gpu_memory_mib=4096), GpuKind(Form.MEMORY, 4096)),
-        (Request(mig_profile="1g.10gb"), GpuKind(Form.MIG, 1, 1, "1g.10gb")),
+        (Request(cpu_milli=1), GpuKind(GpuForm.NONE)),
+        (Request(gpus=3), GpuKind(GpuForm.WHOLE, 3)),
+        (Request(share_milli=250, devices=2), GpuKind(GpuForm.SHARE, 250, 2)),
+        (Request(gpu_memory_mib=4096), GpuKind(GpuForm.MEMORY, 4096)),
+        (Request(mig_profile="1g.10gb"), GpuKind(GpuForm.MIG, 1, 1, "1g.10gb")),
     ],
 )
 def test_the_form_of_a_request(request_: Request, kind: GpuKind) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrel_scheduler.core import mig
-from carrel_scheduler.core.devices.classes import NO_GPU, Form, GpuKind
+from carrel_scheduler.core.devices.classes import NO_GPU, GpuForm, GpuKind
 from carrel_scheduler.core.devices.device_choice import (
     UNBOUNDED,
     Choice,
@@ -39,19 +39,19 @@ def divided(model: str, slots: list[int]) -> DeviceCapacity:
 
 
 def whole(count: int) -> GpuKind:
-    return GpuKind(Form.WHOLE, count)
+    return GpuKind(GpuForm.WHOLE, count)
 
 
 def share(milli: int, devices: int = 1) -> GpuKind:
-    return GpuKind(Form.SHARE, milli, devices)
+    return GpuKind(GpuForm.SHARE, milli, devices)
 
 
 def memory(mib: int, devices: int = 1) -> GpuKind:
-    return GpuKind(Form.MEMORY, mib, devices)
+    return GpuKind(GpuForm.MEMORY, mib, devices)
 
 
 def instance(profile: str) -> GpuKind:
-    return GpuKind(Form.MIG, 1, 1, profile)
+    return GpuKind(GpuForm.MIG, 1, 1, profile)
 
 
 def counted(kind: GpuKind, event: NodeSet, room: DeviceCapacity, media: int = 0) -> int:

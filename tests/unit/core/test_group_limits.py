@@ -203,7 +203,7 @@ def test_the_remedy_is_a_higher_limit_in_the_group() -> None:
     )  # fmt: skip
     found = speculation.remedies(state, "t", 100.0)
     assert [(one.change, one.queue, one.group, one.amount) for one in found][:1] == [
-        (speculation.Change.GROUP_LIMIT, "vision", "a100", 2000)
+        (speculation.RemedyKind.GROUP_LIMIT, "vision", "a100", 2000)
     ]
 
 

@@ -317,7 +317,7 @@ class TestFixed:
         one = workspace("w", "speech", request=replace(where, gpus=3))
         found = speculation.remedies(state_of(*rules, one), "w", 100.0)
         told = [(r.change, r.queue, r.group, r.amount) for r in found]
-        assert told == [(speculation.Change.GROUP_QUOTA, "speech", "a100", 3000)]
+        assert told == [(speculation.RemedyKind.GROUP_QUOTA, "speech", "a100", 3000)]
         some = workspace("w", "speech", request=where)
         full = (
             *rules,
@@ -326,8 +326,8 @@ class TestFixed:
         )
         found = speculation.remedies(state_of(*full, some), "w", 100.0)
         assert [(r.change, r.uid) for r in found if r.uid] == [
-            (speculation.Change.ENDS, "q"),
-            (speculation.Change.ENDS, "r"),
+            (speculation.RemedyKind.ENDS, "q"),
+            (speculation.RemedyKind.ENDS, "r"),
         ]
 
 
@@ -417,7 +417,7 @@ class TestTold:
         run.submit(bound("s", "speech"))
         run.step()
         found = speculation.remedies(run.state, "s", run.now)
-        assert (speculation.Change.GROUP_QUOTA, "speech", "a100", 1000) in [
+        assert (speculation.RemedyKind.GROUP_QUOTA, "speech", "a100", 1000) in [
             (one.change, one.queue, one.group, one.amount) for one in found
         ]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carrel_scheduler.core.devices.classes import Form, GpuKind
+from carrel_scheduler.core.devices.classes import GpuForm, GpuKind
 from carrel_scheduler.core.devices.device_choice import DeviceCapacity, Hardware, choose
 from carrel_scheduler.core.devices.links import FAR, Links, links_of
 from carrel_scheduler.core.errors import InvalidEvent
@@ -49,7 +49,7 @@ def taken(links: Links | None, available: int, wanted: int, free: int = -1) -> o
         )
         for mask in (available, available & free)
     )
-    found = choose(GpuKind(Form.WHOLE, wanted), Hardware(0, None, None), view, idle=idle)
+    found = choose(GpuKind(GpuForm.WHOLE, wanted), Hardware(0, None, None), view, idle=idle)
     return None if found is None else found.devices
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.queues.fair_share import Division
-from carrel_scheduler.core.queues.order import Service, VictimOrder, queue_key
+from carrel_scheduler.core.queues.order import ServiceOrder, VictimOrder, queue_key
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.resources import Amounts, Triple
@@ -20,7 +20,7 @@ def first(stand: QueueUsage, **heads: float) -> str:
     """Which queue is served first, with these candidates."""
     slots = {name: slot for slot, name in enumerate(stand.table.names)}
     wants = {slots[name]: gpus(amount) for name, amount in heads.items()}
-    leaf = Service(stand, wants.get, wants).pop()
+    leaf = ServiceOrder(stand, wants.get, wants).pop()
     assert leaf is not None
     return stand.table.names[leaf]
 
@@ -104,7 +104,7 @@ class Backlog:
     def __init__(self, built: QueueColumns, waiting: dict[str, int], total: float) -> None:
         self.left = {built.slot(name): count for name, count in waiting.items()}
         self.stand = queue_usage(built, total, waiting={n: float(c) for n, c in waiting.items()})
-        self.service = Service(self.stand, self.head, self.left)
+        self.service = ServiceOrder(self.stand, self.head, self.left)
         self.names = built.table.names
 
     def head(self, leaf: int) -> Triple | None:
@@ -137,7 +137,7 @@ def test_saturated_queues_of_three_to_one_get_six_and_two_then_seven() -> None:
 def test_a_leaf_that_is_not_updated_does_not_return() -> None:
     built = columns(queue("a", 1), queue("b", 1))
     stand = queue_usage(built, 8)
-    service = Service(stand, lambda leaf: gpus(1), [0, 1])
+    service = ServiceOrder(stand, lambda leaf: gpus(1), [0, 1])
     assert [service.pop(), service.pop(), service.pop()] == [0, 1, None]
     service.update(1)
     assert [service.pop(), service.pop()] == [1, None]
@@ -153,7 +153,7 @@ def test_only_leaves_with_candidates_are_asked() -> None:
         asked.append(leaf)
         return gpus(1)
 
-    service = Service(queue_usage(built, 8), head, [2, 5])
+    service = ServiceOrder(queue_usage(built, 8), head, [2, 5])
     service.pop()
     service.update(2)
     assert asked == [2, 5, 2]
@@ -171,13 +171,13 @@ def test_a_changed_standing_of_an_idle_leaf_moves_the_queues_above_it() -> None:
     stand = queue_usage(built, 8, used={"q": 3, "r": 2})
     p, q, r = (built.slot(name) for name in "pqr")
     wants = {p: gpus(1), r: gpus(1)}
-    service = Service(stand, wants.get, wants)
+    service = ServiceOrder(stand, wants.get, wants)
     stand.add(q, gpus(2), sign=-1)
     service.update(q)
     assert service.pop() == p
 
 
-def sequence(order: Service, stand: QueueUsage, amounts: Triple, sign: int) -> Iterable[int]:
+def sequence(order: ServiceOrder, stand: QueueUsage, amounts: Triple, sign: int) -> Iterable[int]:
     while (leaf := order.pop()) is not None:
         yield leaf
         stand.add(leaf, amounts, sign=sign)
@@ -246,7 +246,7 @@ def test_the_tree_of_heaps_gives_what_looking_at_everything_gives(
     stand = QueueUsage(built, Division(), gpus(8, 64, 64))
     leaves = [built.slot(f"p{n}") for n in range(len(drawn))]
     wants = {leaf: gpus(1 + drawn[n][4]) for n, leaf in enumerate(leaves) if drawn[n][3]}
-    service = Service(stand, wants.get, leaves)
+    service = ServiceOrder(stand, wants.get, leaves)
     for _ in range(12):
         leaf = service.pop()
         assert leaf == best_of(stand, wants, stand.table.tops)
@@ -274,5 +274,5 @@ def test_queues_served_first_give_last(seed: int) -> None:
     backwards = [gone.pop() for _ in range(6)]
     for leaf in range(6):
         stand.add(leaf, gpus(1), sign=-1)
-    served = Service(stand, lambda leaf: gpus(1), range(6))
+    served = ServiceOrder(stand, lambda leaf: gpus(1), range(6))
     assert [served.pop() for _ in range(6)] == backwards[::-1]

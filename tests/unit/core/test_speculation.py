@@ -13,7 +13,14 @@ from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
-from carrel_scheduler.core.speculation import Change, forecast, if_ended, impact, remedies, what_if
+from carrel_scheduler.core.speculation import (
+    RemedyKind,
+    forecast,
+    if_ended,
+    impact,
+    remedies,
+    what_if,
+)
 from carrel_scheduler.core.state import State
 from unit.core.digest import digest
 from unit.core.situations import (
@@ -191,18 +198,18 @@ def test_what_would_happen_if_somebody_ended(state: State) -> None:
 def test_what_would_unblock_is_tried(state: State) -> None:
     before = digest(state)
     found = {(remedy.change, remedy.uid or remedy.queue) for remedy in remedies(state, "wait", 9.0)}
-    assert (Change.ENDS, "a2") in found
+    assert (RemedyKind.ENDS, "a2") in found
     assert digest(state) == before
 
 
 @pytest.mark.parametrize(
     ("rules", "change", "amount"),
     [
-        (queue("a", 1, limit=1), Change.LIMIT, 2000),
-        (queue("a", 1, over_quota=False), Change.BORROW, 0),
+        (queue("a", 1, limit=1), RemedyKind.LIMIT, 2000),
+        (queue("a", 1, over_quota=False), RemedyKind.BORROW, 0),
     ],
 )
-def test_rules_that_would_unblock(rules: QueueSet, change: Change, amount: int) -> None:
+def test_rules_that_would_unblock(rules: QueueSet, change: RemedyKind, amount: int) -> None:
     state = state_of(node("n", 4), rules, *running(training("x", "a"), "n", 0), training("y", "a"))
     first = remedies(state, "y", 10.0)[0]
     assert (first.change, first.queue, first.amount) == (change, "a", amount)
@@ -216,7 +223,7 @@ def test_more_quota_or_being_preemptible_unblock_what_may_not_borrow() -> None:
         workspace("y", "a", interactive=False),
     )
     found = remedies(state, "y", 10.0)
-    assert [remedy.change for remedy in found][:2] == [Change.PREEMPTIBLE, Change.QUOTA]
+    assert [remedy.change for remedy in found][:2] == [RemedyKind.PREEMPTIBLE, RemedyKind.QUOTA]
     assert found[1].amount == 2000
 
 

@@ -12,8 +12,8 @@ from carrel_scheduler.engines.local import environment as surroundings
 from carrel_scheduler.engines.local import task_folder, task_state
 from carrel_scheduler.engines.local.accounts import Account
 from carrel_scheduler.engines.local.environment import device_environment, task_environment
-from carrel_scheduler.engines.local.shim.job import Job
-from carrel_scheduler.engines.local.task_state import Layout, remove_tree, write_whole
+from carrel_scheduler.engines.local.shim.job import ShimTask
+from carrel_scheduler.engines.local.task_state import StateLayout, remove_tree, write_whole
 
 ADA = Account(name="ada", uid=61184, gid=61184, home=Path("/homes/ada"), shared=False, listed=False)
 
@@ -135,11 +135,11 @@ def test_unlisted_accounts_get_a_name(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("uid", ["", ".", "..", "../x", "a/b", "-a", "x" * 129])
 def test_workloads_are_folders_of_ours_only(tmp_path: Path, uid: str) -> None:
     with pytest.raises(EngineError, match="workload_uid"):
-        Layout(tmp_path).workload(uid)
+        StateLayout(tmp_path).workload(uid)
 
 
 def test_folders_are_closed_and_strangers_in_them_ignored(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "state")
+    layout = StateLayout(tmp_path / "state")
     layout.make()
     for name in ("0-0", "3-12", "x", "1-2-3", "-1-0", "1-"):
         (layout.tasks / "w-1" / name).mkdir(parents=True)
@@ -153,11 +153,11 @@ def test_folders_are_closed_and_strangers_in_them_ignored(tmp_path: Path) -> Non
 def test_an_unusable_state_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EngineError, match=str(tmp_path / "file")):
-        Layout(tmp_path / "file" / "state").make()
+        StateLayout(tmp_path / "file" / "state").make()
 
 
 def test_sweeping_leaves_what_may_still_be_in_the_making(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+    layout = StateLayout(tmp_path)
     layout.make()
     for place in (layout.building, layout.trash):
         (place / "old" / "deep").mkdir(parents=True)
@@ -170,7 +170,7 @@ def test_sweeping_leaves_what_may_still_be_in_the_making(tmp_path: Path) -> None
 
 
 def test_discarding_what_is_gone_is_no_error(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+    layout = StateLayout(tmp_path)
     layout.make()
     layout.discard(tmp_path / "nothing")
     remove_tree(tmp_path / "nothing")
@@ -186,7 +186,7 @@ def test_files_are_replaced_whole(tmp_path: Path) -> None:
 
 
 def test_a_job_travels_in_memory() -> None:
-    job = Job(
+    job = ShimTask(
         task_id="w1-0-0",
         folder="/f",
         command=["echo", "ü"],
@@ -197,7 +197,7 @@ def test_a_job_travels_in_memory() -> None:
         volumes=[("volumes", "/data", "", True)],
         sandbox=(7, 8),
     )
-    assert vars(Job.from_memory(job.to_memory())) == vars(job)
+    assert vars(ShimTask.from_memory(job.to_memory())) == vars(job)
 
 
 def test_a_lock_is_held_until_every_copy_of_it_is_closed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from carrel_scheduler.engines.contract import EngineError, TaskId
 from carrel_scheduler.engines.files import pods
 from carrel_scheduler.engines.files.contract import Area, StoredFolder, UnknownFile
 from carrel_scheduler.engines.files.pods import PodFiles
-from carrel_scheduler.kube.execution import Channel, Output
+from carrel_scheduler.kube.execution import Channel, OutputChunk
 
 FOLDER = StoredFolder(Area.ARTIFACTS, "vision", "u1")
 
@@ -21,10 +21,10 @@ class Remote:
     """A finished command."""
 
     def __init__(self, out: bytes, errors: bytes, code: int) -> None:
-        self._pieces = [Output(Channel.ERRORS, errors), Output(Channel.OUTPUT, out)]
+        self._pieces = [OutputChunk(Channel.ERRORS, errors), OutputChunk(Channel.OUTPUT, out)]
         self._code = code
 
-    async def read(self) -> Output | None:
+    async def read(self) -> OutputChunk | None:
         return self._pieces.pop(0) if self._pieces else None
 
     async def close(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.service.cluster_settings import CERTIFICATE
 from carrel_scheduler.service.environment import BadSetting, MissingSetting
-from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 
 HUB = {
@@ -20,7 +20,7 @@ HUB = {
 
 
 def test_one_machine_is_the_default() -> None:
-    found = Settings.from_environment(HUB)
+    found = ServiceSettings.from_environment(HUB)
     assert (found.engine, found.host, found.port) == ("local", "127.0.0.1", 8040)
     assert found.gateway_prefix == "/services/gateway"
     with pytest.raises(MissingSetting):
@@ -40,15 +40,16 @@ def test_how_people_reach_the_api_server(tmp_path: Path) -> None:
     authority = tmp_path / "ca.crt"
     authority.write_text(CERTIFICATE)
     assert (
-        Settings.from_environment(ACCESS | {"CARREL_API_SERVER": ""}).need_cluster().access is None
+        ServiceSettings.from_environment(ACCESS | {"CARREL_API_SERVER": ""}).need_cluster().access
+        is None
     )
-    access = Settings.from_environment(ACCESS).need_cluster().access
+    access = ServiceSettings.from_environment(ACCESS).need_cluster().access
     assert access is not None
     assert (access.server, access.sign_in) == ("https://k8s.example.org:6443", None)
     assert access.certificate_authority == ""
     command = '{"command": "kubelogin", "interactiveMode": "Never"}'
     more = {"CARREL_API_SERVER_SIGN_IN": command, "CARREL_API_SERVER_CA": str(authority)}
-    access = Settings.from_environment(ACCESS | more).need_cluster().access
+    access = ServiceSettings.from_environment(ACCESS | more).need_cluster().access
     assert access is not None
     assert access.certificate_authority == CERTIFICATE
     assert access.sign_in is not None
@@ -60,7 +61,7 @@ def test_a_key_is_not_sent_in_place_of_certificates(tmp_path: Path) -> None:
     for content in ("nothing", f"{CERTIFICATE}\n-----BEGIN EC PRIVATE KEY-----"):
         file.write_text(content)
         with pytest.raises(BadSetting, match="CARREL_API_SERVER_CA"):
-            Settings.from_environment(ACCESS | {"CARREL_API_SERVER_CA": str(file)})
+            ServiceSettings.from_environment(ACCESS | {"CARREL_API_SERVER_CA": str(file)})
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_key_is_not_sent_in_place_of_certificates(tmp_path: Path) -> None:
 )
 def test_what_cannot_reach_an_api_server_is_refused(name: str, value: str) -> None:
     with pytest.raises(BadSetting, match=name):
-        Settings.from_environment(ACCESS | {name: value})
+        ServiceSettings.from_environment(ACCESS | {name: value})
 
 
 def test_a_cluster() -> None:
@@ -90,7 +91,7 @@ def test_a_cluster() -> None:
         "CARREL_STORAGE_CLAIM": "none",
         "CARREL_TASK_PULL_SECRETS": "a,b",
     }
-    found = Settings.from_environment({**HUB, **more})
+    found = ServiceSettings.from_environment({**HUB, **more})
     cluster = found.need_cluster()
     assert (found.host, found.port) == ("0.0.0.0", 8080)
     assert cluster.task_api_url == "http://scheduler.carrel-system:8080/services/carrel"
@@ -98,12 +99,14 @@ def test_a_cluster() -> None:
     assert (cluster.pods.image, cluster.pods.storage_claim) == ("trainer:1", "")
     assert cluster.pods.pull_secrets == ("a", "b")
     assert cluster.storage.size == "", "an admin sees to it"
-    claimed = Settings.from_environment({**HUB, **more, "CARREL_STORAGE_CLAIM": ""}).need_cluster()
+    claimed = ServiceSettings.from_environment(
+        {**HUB, **more, "CARREL_STORAGE_CLAIM": ""}
+    ).need_cluster()
     assert not claimed.by_role
-    strict = Settings.from_environment({**HUB, **more, "CARREL_NODE_ROLES": "strict"})
+    strict = ServiceSettings.from_environment({**HUB, **more, "CARREL_NODE_ROLES": "strict"})
     assert strict.need_cluster().by_role
     with pytest.raises(BadSetting, match="CARREL_NODE_ROLES"):
-        Settings.from_environment({**HUB, **more, "CARREL_NODE_ROLES": "yes"})
+        ServiceSettings.from_environment({**HUB, **more, "CARREL_NODE_ROLES": "yes"})
     assert (claimed.storage.size, claimed.pods.storage_claim) == ("100Gi", "carrel-checkpoints")
 
 
@@ -122,51 +125,57 @@ def test_a_cluster() -> None:
 )
 def test_what_cannot_be_is_named(name: str, value: str) -> None:
     with pytest.raises(BadSetting, match=name):
-        Settings.from_environment({**HUB, name: value})
+        ServiceSettings.from_environment({**HUB, name: value})
 
 
 def test_past_use_does_not_count_unless_it_is_asked_for() -> None:
-    assert Settings.from_environment(HUB).past_use == PastUseRules(0.0, 7 * 86_400.0)
+    assert ServiceSettings.from_environment(HUB).past_use == PastUseRules(0.0, 7 * 86_400.0)
     told = {"CARREL_PAST_USE_FACTOR": "0.5", "CARREL_PAST_USE_HALF_LIFE": "24"}
-    assert Settings.from_environment({**HUB, **told}).past_use == PastUseRules(0.5, 86_400.0)
+    assert ServiceSettings.from_environment({**HUB, **told}).past_use == PastUseRules(0.5, 86_400.0)
 
 
 def test_rules_reach_the_core() -> None:
-    assert Settings.from_environment(HUB).core == CoreSettings()
+    assert ServiceSettings.from_environment(HUB).core == CoreSettings()
     told = {"CARREL_PAST_USE_FACTOR": "0.5", "CARREL_RECLAIM_DELAY": "450"}
     wanted = CoreSettings(usage_factor_millionths=500_000, reclaim_delay_s=450.0)
-    assert Settings.from_environment({**HUB, **told}).core == wanted
+    assert ServiceSettings.from_environment({**HUB, **told}).core == wanted
 
 
 def test_a_cluster_needs_an_image() -> None:
     with pytest.raises(MissingSetting, match="CARREL_TASK_IMAGE"):
-        Settings.from_environment({**HUB, "CARREL_ENGINE": "kubernetes"})
+        ServiceSettings.from_environment({**HUB, "CARREL_ENGINE": "kubernetes"})
 
 
 def test_how_long_a_gang_may_be_too_few() -> None:
     more = {"CARREL_ENGINE": "kubernetes", "CARREL_TASK_IMAGE": "trainer"}
-    assert Settings.from_environment({**HUB, **more}).need_cluster().stale_gang_s == 60.0
+    assert ServiceSettings.from_environment({**HUB, **more}).need_cluster().stale_gang_s == 60.0
     more["CARREL_STALE_GANG_SECONDS"] = "2.5"
-    assert Settings.from_environment({**HUB, **more}).need_cluster().stale_gang_s == 2.5
+    assert ServiceSettings.from_environment({**HUB, **more}).need_cluster().stale_gang_s == 2.5
     more["CARREL_STALE_GANG_SECONDS"] = "-1"
     with pytest.raises(BadSetting, match="CARREL_STALE_GANG_SECONDS"):
-        Settings.from_environment({**HUB, **more})
+        ServiceSettings.from_environment({**HUB, **more})
 
 
 def test_how_long_a_node_may_be_out_of_reach() -> None:
     more = {"CARREL_ENGINE": "kubernetes", "CARREL_TASK_IMAGE": "trainer"}
-    assert Settings.from_environment({**HUB, **more}).need_cluster().pods.lost_after_seconds == 60
+    assert (
+        ServiceSettings.from_environment({**HUB, **more}).need_cluster().pods.lost_after_seconds
+        == 60
+    )
     more["CARREL_LOST_AFTER_SECONDS"] = "300"
-    assert Settings.from_environment({**HUB, **more}).need_cluster().pods.lost_after_seconds == 300
+    assert (
+        ServiceSettings.from_environment({**HUB, **more}).need_cluster().pods.lost_after_seconds
+        == 300
+    )
     more["CARREL_LOST_AFTER_SECONDS"] = "soon"
     with pytest.raises(BadSetting, match="CARREL_LOST_AFTER_SECONDS='soon'"):
-        Settings.from_environment({**HUB, **more})
+        ServiceSettings.from_environment({**HUB, **more})
 
 
 def test_the_network_of_tasks() -> None:
-    assert Settings.from_environment(HUB).network is None
+    assert ServiceSettings.from_environment(HUB).network is None
     told = {"CARREL_TASK_NETWORK": "isolated", "CARREL_TASK_PORTS": "8000,10001"}
-    found = Settings.from_environment({**HUB, **told}).network
+    found = ServiceSettings.from_environment({**HUB, **told}).network
     assert found is not None
     assert (found.ports, found.block, found.public) == ((8000, 10001), "10.213.0.0/16", None)
     for name, wrong in (
@@ -175,18 +184,18 @@ def test_the_network_of_tasks() -> None:
         ("CARREL_NETWORK_BLOCK", "10.213.1"),
     ):
         with pytest.raises(BadSetting, match=f"{name}='{wrong}'"):
-            Settings.from_environment({**HUB, **told, name: wrong})
+            ServiceSettings.from_environment({**HUB, **told, name: wrong})
 
 
 def test_how_nodes_are_asked_for() -> None:
-    assert Settings.from_environment(ACCESS).need_cluster().provisioning.class_name == ""
+    assert ServiceSettings.from_environment(ACCESS).need_cluster().provisioning.class_name == ""
     more = {
         "CARREL_PROVISIONING_CLASS": "check-capacity.autoscaling.x-k8s.io",
         "CARREL_PROVISIONING_PARAMETERS": "noRetry=true, runs=1h",
         "CARREL_PROVISIONING_MOST": "5",
         "CARREL_PROVISIONING_AFTER_SECONDS": "0",
     }
-    found = Settings.from_environment(ACCESS | more).need_cluster().provisioning
+    found = ServiceSettings.from_environment(ACCESS | more).need_cluster().provisioning
     assert (found.class_name, found.most) == ("check-capacity.autoscaling.x-k8s.io", 5)
     assert (found.parameters, found.patience_s) == ({"noRetry": "true", "runs": "1h"}, 0.0)
 
@@ -204,14 +213,16 @@ def test_how_nodes_are_asked_for() -> None:
 )
 def test_what_means_nothing_about_nodes_is_refused(name: str, value: str) -> None:
     with pytest.raises(BadSetting, match=name):
-        Settings.from_environment(ACCESS | {name: value})
+        ServiceSettings.from_environment(ACCESS | {name: value})
 
 
 @pytest.mark.parametrize("kind", ["gpu", "mig"])
 def test_the_class_of_devices_that_tasks_claim(kind: str) -> None:
     variable, name = f"CARREL_{kind.upper()}_DEVICE_CLASS", f"{kind}_device_class"
-    assert getattr(Settings.from_environment(ACCESS).need_cluster(), name) == ""
-    found = Settings.from_environment(ACCESS | {variable: f"{kind}.nvidia.com"}).need_cluster()
+    assert getattr(ServiceSettings.from_environment(ACCESS).need_cluster(), name) == ""
+    found = ServiceSettings.from_environment(
+        ACCESS | {variable: f"{kind}.nvidia.com"}
+    ).need_cluster()
     assert getattr(found, name) == f"{kind}.nvidia.com"
     with pytest.raises(BadSetting, match=variable):
-        Settings.from_environment(ACCESS | {variable: "GPU class"}).need_cluster()
+        ServiceSettings.from_environment(ACCESS | {variable: "GPU class"}).need_cluster()

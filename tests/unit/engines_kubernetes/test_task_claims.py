@@ -13,7 +13,7 @@ from carrel_scheduler.engines.kubernetes.pods.storage_types import (
     ClaimStatus,
     PersistentVolumeClaim,
 )
-from carrel_scheduler.engines.kubernetes.pods.types import Meta
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta
 from carrel_scheduler.engines.kubernetes.tasks.volumes import OWNER, Claims
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict
@@ -46,7 +46,7 @@ class Cluster:
     def _select(self, name: str, node: str) -> None:
         old = self.claims[name].metadata
         version = str(int(old.resource_version) + 1)
-        meta = Meta(name=name, annotations={SELECTED_NODE: node}, resource_version=version)
+        meta = ObjectMeta(name=name, annotations={SELECTED_NODE: node}, resource_version=version)
         self.claims[name] = msgspec.structs.replace(self.claims[name], metadata=meta)
 
 
@@ -67,7 +67,7 @@ def claim(
     name: str, *, owner: str = "", phase: str = "Bound", mode: str = "ReadWriteOnce"
 ) -> PersistentVolumeClaim:
     annotations = {OWNER: owner} if owner else {}
-    meta = Meta(name=name, annotations=annotations, resource_version="1")
+    meta = ObjectMeta(name=name, annotations=annotations, resource_version="1")
     return PersistentVolumeClaim(meta, ClaimSpec(access_modes=(mode,)), ClaimStatus(phase))
 
 

@@ -11,7 +11,7 @@ from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.types import RESOURCE_CLAIMS, ResourceClaim
-from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, Pod
 from carrel_scheduler.engines.kubernetes.tasks import device_claims
 from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
 from carrel_scheduler.kube.client import KubeClient
@@ -96,7 +96,7 @@ class Cluster:
 
 async def start(cluster: Cluster, name: str, bound: list[str], trouble: str = "") -> None:
     devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
-    meta = Meta(name=name, namespace="carrel-a", uid=f"uid-{name}")
+    meta = ObjectMeta(name=name, namespace="carrel-a", uid=f"uid-{name}")
     async with devices.given(task(name, int(name[-1])), meta):
         if trouble:
             raise EngineError(trouble)
@@ -208,7 +208,7 @@ async def begin(cluster: Cluster, what: TaskSpec) -> Mapping[str, str]:
     """What the pod of a task is told of its GPUs."""
     devices = TaskDevices(cast("KubeClient", cluster), cluster.claims)
     assert devices.gives(what)
-    meta = Meta(name=what.name, namespace="carrel-a", uid=f"uid-{what.name}")
+    meta = ObjectMeta(name=what.name, namespace="carrel-a", uid=f"uid-{what.name}")
     async with devices.given(what, meta) as said:
         return said
 

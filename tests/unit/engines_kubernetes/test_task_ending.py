@@ -7,7 +7,7 @@ import pytest
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import EngineError, TaskId
 from carrel_scheduler.engines.kubernetes import eviction
-from carrel_scheduler.engines.kubernetes.pods.types import Meta, PodSpec, PodStatus
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, PodSpec, PodStatus
 from carrel_scheduler.engines.kubernetes.tasks import termination as module
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER
@@ -19,7 +19,7 @@ from carrel_scheduler.kube.metadata import Metadata, PartialObject
 from carrel_schema import names
 
 TASK = TaskId("u1", 0, 0)
-META = Meta(
+META = ObjectMeta(
     name="u1-0-0",
     namespace="carrel-vision",
     uid="k1",

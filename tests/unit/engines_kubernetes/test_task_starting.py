@@ -20,7 +20,7 @@ from carrel_scheduler.engines.kubernetes.pods.storage_types import (
     ClaimStatus,
     PersistentVolumeClaim,
 )
-from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod, PodSpec
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, Pod, PodSpec
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HeldGpu
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import HeldGpus
 from carrel_scheduler.engines.kubernetes.tasks import starting
@@ -71,7 +71,7 @@ class Cluster:
         self.asked: list[str] = []
 
     def pod(self, kind: type[TaskPod] | type[Pod] = TaskPod) -> Any:
-        meta = Meta(
+        meta = ObjectMeta(
             name="u1-0-0",
             namespace="carrel-vision",
             uid="k1",
@@ -191,7 +191,7 @@ class Holding:
         self.left = held
 
     async def take(
-        self, node: str, gpu: HeldGpu, profile: str, slots: int, _pod: Meta | None = None
+        self, node: str, gpu: HeldGpu, profile: str, slots: int, _pod: ObjectMeta | None = None
     ) -> str:
         self.asked.append((node, gpu.uuid, profile, slots))
         if self.refusal:

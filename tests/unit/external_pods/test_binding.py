@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.kubernetes.binding import (
+    BindTarget,
     NotBound,
-    Target,
     bind,
     devices_text,
     read_devices,
@@ -27,7 +27,7 @@ from carrel_scheduler.kube.errors import (
     Unavailable,
 )
 
-TARGET = Target("carrel-a", "p", "uid-p", "n1", (0, 3))
+TARGET = BindTarget("carrel-a", "p", "uid-p", "n1", (0, 3))
 VICTIM = PodNotice("carrel-a", "p", "uid-p", "Reclaimed", "b wants its own")
 
 
@@ -63,7 +63,7 @@ def scripted(answers: Sequence[KubeError | None], node: str | None = "", **meta:
     return Scripted(answers, node, **meta)
 
 
-def decided(version: str) -> Target:
+def decided(version: str) -> BindTarget:
     """The target with the pod as it was decided on."""
     meta = {"name": "p", "namespace": "carrel-a", "uid": "uid-p", "resourceVersion": version}
     pod = msgspec.convert({"metadata": meta}, Pod)

@@ -13,7 +13,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
     ExternalWorkload,
     PodRef,
 )
-from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole, Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import NodeGroup, PodGroup
 from unit.external_pods.world import node, pod
 
@@ -30,7 +30,7 @@ def group(least: int = 2, **status: Any) -> PodGroup:
 
 
 def workload(pods: int, placed: int = 0, waits: str = "") -> ExternalWorkload:
-    grouping = Grouping("g", "pair", "a", roles=(Role("", 2),))
+    grouping = Grouping("g", "pair", "a", roles=(GangRole("", 2),))
     made = ExternalWorkload("g-gang", grouping, single=False)
     for number in range(pods):
         one = ExternalPod(PodRef("a", f"p{number}", f"u{number}"), grouping, pod(f"p{number}"))

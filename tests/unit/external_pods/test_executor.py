@@ -11,7 +11,7 @@ import pytest
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods import executor as executor_module
-from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits, PodExecutor
+from carrel_scheduler.engines.kubernetes.external_pods.executor import ExecutorLimits, PodExecutor
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Evict,
     EvictionRefused,
@@ -54,7 +54,7 @@ async def at_work(
     client: Any = cluster
     nobody: Any = None
     news: list[ExternalEvents] = [] if heard is None else heard
-    limits = Limits(evictions=2)
+    limits = ExecutorLimits(evictions=2)
     execute = PodExecutor(
         client, nobody, news.append, now=lambda: 0.0, instance="one", limits=limits
     )

@@ -13,8 +13,8 @@ from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     NodeSeen,
-    Ready,
     TaskPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
@@ -45,7 +45,7 @@ def cluster(task_class: str = DRIVER) -> tuple[State, ExternalPodReconciler]:
     radeon = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
     devices.inventory.set_slice(device_slice(OTHERS, radeon, driver=AMD))
     offered = ((CLAIMED, 0), (PLUGGED, 1), (OTHERS, 0))
-    guests.handle([*(NodeSeen(node(name, count)) for name, count in offered), Ready()], 1.0)
+    guests.handle([*(NodeSeen(node(name, count)) for name, count in offered), AllReconciled()], 1.0)
     guests.reconcile(1.0)
     return state, guests
 

@@ -21,8 +21,8 @@ from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     NodeSeen,
-    Ready,
     TaskPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
@@ -108,7 +108,7 @@ class Cluster:
             self.devices.set_class(device_class(name, selectors=of_type(kind)))
         for one in divided(*range(self.gpus)):
             self.devices.inventory.set_slice(one)
-        self.guests.handle([NodeSeen(node(NODE, 0)), Ready()], 1.0)
+        self.guests.handle([NodeSeen(node(NODE, 0)), AllReconciled()], 1.0)
         self.pass_()
 
     def pass_(self) -> None:

@@ -7,11 +7,11 @@ from typing_extensions import override
 
 from carrel_scheduler.engines.kubernetes.external_pods import watchers
 from carrel_scheduler.engines.kubernetes.external_pods.messages import ExternalPodSeen
-from carrel_scheduler.engines.kubernetes.external_pods.reading import OwnerLookup, Reader
-from carrel_scheduler.engines.kubernetes.pods.labels import Role
+from carrel_scheduler.engines.kubernetes.external_pods.reading import OwnerLookup, PodReader
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole
 from carrel_scheduler.engines.kubernetes.pods.types import Owner
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.reflector import SYNCED, Change, ChangeKind
+from carrel_scheduler.kube.reflector import SYNCED, ChangeKind, WatchChange
 from unit.external_pods.test_watching import Heard, pumped
 from unit.external_pods.world import World, grouping, seen_as
 from unit.kube.fake_transport import FakeTransport, NoCredentials, answer, refusal
@@ -37,11 +37,11 @@ async def test_a_pod_is_read_again_until_its_group_is_there(
 ) -> None:
     monkeypatch.setattr(watchers, "AGAIN_SECONDS", 0.001)
     waiting = pod(schedulerName="carrel", schedulingGroup={"podGroupName": "g"})
-    heard = Heard([Change(ChangeKind.ADDED, waiting), SYNCED])
-    first, second = await pumped(heard, Reader(Later().grouper), 2)
+    heard = Heard([WatchChange(ChangeKind.ADDED, waiting), SYNCED])
+    first, second = await pumped(heard, PodReader(Later().grouper), 2)
     assert isinstance(first, ExternalPodSeen)
     assert "a PodGroup of `scheduling.k8s.io`" in first.pod.refusal
-    assert (second.pod.refusal, second.pod.grouping.roles) == ("", (Role("", 2),))
+    assert (second.pod.refusal, second.pod.grouping.roles) == ("", (GangRole("", 2),))
 
 
 @pytest.mark.parametrize("namespace_is_a_project", [True, False])
@@ -51,7 +51,7 @@ def test_a_refused_pod_is_told_why_and_joins_its_gang_later(
     world = World()
     world.project("a", 6)
     nameless = "a" if namespace_is_a_project else "carrel-a"
-    whole = grouping("g", "a", roles=(Role("", 2),))
+    whole = grouping("g", "a", roles=(GangRole("", 2),))
     for name in ("g0", "g1"):
         world.add(name, grouping(f"uid-{name}", nameless))
         uid = f"uid-{name}"

@@ -11,7 +11,7 @@ import pytest
 
 from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
-from carrel_scheduler.engines.kubernetes.pods.labels import Role
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from unit.external_pods.world import GPU, World, grouping, pod
 
@@ -120,7 +120,7 @@ def test_a_pod_that_grows_while_its_binding_is_on_its_way_is_counted_anew(world:
 
 
 def test_one_of_a_gang_that_grows_is_not_bound_for_what_it_asked_before(world: World) -> None:
-    whole = grouping("g", roles=(Role("", 2),), controlled=True)
+    whole = grouping("g", roles=(GangRole("", 2),), controlled=True)
     world.add("g0", whole, gpus=1)
     world.add("g1", whole, gpus=1)
     world.settle()
@@ -147,9 +147,11 @@ def test_a_pod_that_names_anothers_group_is_no_part_of_it(
     world: World, foreign: dict[str, Any]
 ) -> None:
     """It neither makes the group whole nor takes its place, project or priority."""
-    mine = grouping("ns/g", user="ada", roles=(Role("", 2),), controlled=True)
+    mine = grouping("ns/g", user="ada", roles=(GangRole("", 2),), controlled=True)
     world.add("g0", mine, gpus=1)
-    theirs = grouping("ns/g", roles=(Role("", 2),), controlled=True, **{"user": "ada", **foreign})
+    theirs = grouping(
+        "ns/g", roles=(GangRole("", 2),), controlled=True, **{"user": "ada", **foreign}
+    )
     world.add("evil", theirs, gpus=4)
     world.settle()
     assert world.bound() == {}
@@ -162,11 +164,11 @@ def test_a_pod_that_names_anothers_group_is_no_part_of_it(
 def test_a_group_that_wants_more_members_while_it_runs_gets_no_more_than_it_may(
     world: World,
 ) -> None:
-    few = grouping("g", roles=(Role("", 2),), controlled=True)
+    few = grouping("g", roles=(GangRole("", 2),), controlled=True)
     world.add("g0", few, gpus=2)
     world.add("g1", few, gpus=2)
     world.settle()
-    more = grouping("g", roles=(Role("", 5),), controlled=True)
+    more = grouping("g", roles=(GangRole("", 5),), controlled=True)
     for number in range(2, 5):
         world.add(f"g{number}", more, gpus=2)
     world.settle()

@@ -10,7 +10,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     TaskPodSeen,
     UnmanagedPodSeen,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
+from carrel_scheduler.engines.kubernetes.external_pods.reading import PodReader
 from carrel_scheduler.engines.kubernetes.pods import labels
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
@@ -29,7 +29,7 @@ def running(annotations: dict[str, str] | None = None, **more: Any) -> Pod:
 
 
 async def read(one: Pod, world: World | None = None) -> Any:
-    return await Reader((world or World()).grouper).seen(one)
+    return await PodReader((world or World()).grouper).seen(one)
 
 
 @pytest.mark.parametrize(

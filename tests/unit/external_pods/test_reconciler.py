@@ -12,7 +12,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeSeen,
     UnmanagedPodSeen,
 )
-from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole, Grouping
 from unit.external_pods.world import World, grouping, node, pod
 
 
@@ -25,7 +25,7 @@ def world() -> World:
 
 
 def gang(uid: str, least: int, project: str = "a", *, controlled: bool = True) -> Grouping:
-    return grouping(uid, project, roles=(Role("", least),), controlled=controlled)
+    return grouping(uid, project, roles=(GangRole("", least),), controlled=controlled)
 
 
 def test_a_bare_pod_is_bound_and_its_end_frees_its_device(world: World) -> None:

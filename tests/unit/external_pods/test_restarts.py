@@ -4,10 +4,10 @@ import pytest
 
 from carrel_scheduler.core.events import Outcome
 from carrel_scheduler.engines.contract import LATE_SECONDS
-from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole, Grouping
 from unit.external_pods.world import World, grouping
 
-HEAD_AND_WORKERS = (Role("headgroup", 1), Role("small", 2))
+HEAD_AND_WORKERS = (GangRole("headgroup", 1), GangRole("small", 2))
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def world() -> World:
     return world
 
 
-def gang(*roles: Role) -> Grouping:
+def gang(*roles: GangRole) -> Grouping:
     return grouping("g", "a", roles=roles, controlled=True)
 
 
@@ -29,7 +29,7 @@ def in_use(world: World) -> int:
 
 def test_a_set_of_jobs_that_restarts_is_counted_once(world: World) -> None:
     """The new pods come while the old ones still end, as a JobSet makes them."""
-    whole = gang(Role("driver", 1), Role("workers", 2))
+    whole = gang(GangRole("driver", 1), GangRole("workers", 2))
     roles = ("driver", "workers", "workers")
     for number, role in enumerate(roles):
         world.add(f"old-{number}", whole, role=role)
@@ -52,7 +52,7 @@ def test_a_set_of_jobs_that_restarts_is_counted_once(world: World) -> None:
 
 
 def test_a_worker_that_failed_and_comes_again_takes_its_own_place(world: World) -> None:
-    whole = gang(Role("launcher", 1), Role("worker", 2))
+    whole = gang(GangRole("launcher", 1), GangRole("worker", 2))
     for name, role in (("l", "launcher"), ("w0", "worker"), ("w1", "worker")):
         world.add(name, whole, role=role)
     world.settle()
@@ -84,7 +84,7 @@ def test_workers_beyond_the_minimum_come_and_go_without_the_cluster(world: World
 
 
 def test_a_pod_whose_predecessor_does_not_end_is_not_held_up(world: World) -> None:
-    whole = gang(Role("", 2))
+    whole = gang(GangRole("", 2))
     for name in ("a0", "a1"):
         world.add(name, whole)
     world.settle()
@@ -98,7 +98,7 @@ def test_a_pod_whose_predecessor_does_not_end_is_not_held_up(world: World) -> No
 
 
 def test_a_pod_that_came_early_is_not_lost_with_the_task_or_the_project(world: World) -> None:
-    whole = gang(Role("", 2))
+    whole = gang(GangRole("", 2))
     for name in ("a0", "a1"):
         world.add(name, whole)
     world.settle()

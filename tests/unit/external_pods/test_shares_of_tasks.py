@@ -20,8 +20,8 @@ from carrel_scheduler.core.resources import MIB, Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     NodeSeen,
-    Ready,
     TaskPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
@@ -91,7 +91,9 @@ class Cluster:
             self.devices.set_claim(one)
         offered = ((SHARED, 0), (PLUGGED, self.plugged))
         seen = [TaskPodSeen(one) for one in self.pods.values()]
-        self.guests.handle([*(NodeSeen(node(*one)) for one in offered), *seen, Ready()], 1.0)
+        self.guests.handle(
+            [*(NodeSeen(node(*one)) for one in offered), *seen, AllReconciled()], 1.0
+        )
         self.pass_()
 
     def pass_(self) -> None:

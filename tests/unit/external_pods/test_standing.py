@@ -11,17 +11,17 @@ from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     ExternalPodSeen,
     NodeSeen,
-    Ready,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
-from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole, Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from unit.external_pods.world import pod
 
-ROLES = (Role("master", 1), Role("worker", 1))
+ROLES = (GangRole("master", 1), GangRole("worker", 1))
 
 
 def node(name: str, rack: str, gpus: str) -> NodeSeen:
@@ -51,7 +51,7 @@ def test_a_gang_lies_together(level: Level, expected: set[str]) -> None:
         for name in ("master", "worker")
     ]
     nodes = [node("a-1", "a", "1"), node("b-1", "b", "1"), node("b-2", "b", "1")]
-    guests.handle([*nodes, *pods, Ready()], 1.0)
+    guests.handle([*nodes, *pods, AllReconciled()], 1.0)
     guests.reconcile(1.0)
     assert {binding.node for binding in decide(state, 1.0).bindings} == expected
 
@@ -62,7 +62,7 @@ def test_who_preempts_nobody_waits_for_room(delay: float, evicted: int) -> None:
     guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
     state.apply(QueueSet("a", Amounts(1_000, 64_000, 256 * 1024)))
     first = Grouping("low", "low", "a", priority=10)
-    guests.handle([node("n", "a", "1"), single(first, "low", "n"), Ready()], 1.0)
+    guests.handle([node("n", "a", "1"), single(first, "low", "n"), AllReconciled()], 1.0)
     guests.reconcile(1.0)
     high = Grouping("high", "high", "a", priority=90, preemption_delay_s=delay)
     guests.handle([single(high, "high")], 2.0)

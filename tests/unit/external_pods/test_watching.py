@@ -16,22 +16,22 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import Unavailable
-from carrel_scheduler.kube.reflector import SYNCED, Change, ChangeKind
+from carrel_scheduler.kube.reflector import SYNCED, ChangeKind, WatchChange
 from carrel_scheduler.quarantine import Quarantine
 
 
 class Heard:
     """Batches, and silence in between for as long as nothing more is given."""
 
-    def __init__(self, *batches: Sequence[Change[Pod]]) -> None:
-        self.waiting: asyncio.Queue[Sequence[Change[Pod]]] = asyncio.Queue()
+    def __init__(self, *batches: Sequence[WatchChange[Pod]]) -> None:
+        self.waiting: asyncio.Queue[Sequence[WatchChange[Pod]]] = asyncio.Queue()
         for one in batches:
             self.waiting.put_nowait(one)
 
     def subscribe(self) -> "Heard":
         return self
 
-    async def batch(self) -> Sequence[Change[Pod]]:
+    async def batch(self) -> Sequence[WatchChange[Pod]]:
         return await self.waiting.get()
 
 
@@ -83,13 +83,13 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_it_goes_on_and_reads_again() -> None:
-    heard = Heard([Change(ChangeKind.ADDED, pod("")), SYNCED])
+    heard = Heard([WatchChange(ChangeKind.ADDED, pod("")), SYNCED])
     (found,) = await pumped(heard, Away(3), 1)
     assert isinstance(found, TaskPodSeen)
 
 
 async def test_what_a_bound_one_uses_is_counted_meanwhile() -> None:
-    heard = Heard([Change(ChangeKind.ADDED, pod("n1")), SYNCED])
+    heard = Heard([WatchChange(ChangeKind.ADDED, pod("n1")), SYNCED])
     first, second = await pumped(heard, Away(1), 2)
     assert isinstance(first, UnmanagedPodSeen)
     assert isinstance(second, TaskPodSeen)
@@ -98,8 +98,8 @@ async def test_what_a_bound_one_uses_is_counted_meanwhile() -> None:
 async def test_what_is_gone_is_not_read_again() -> None:
     there, other = pod("n1"), msgspec.convert({"metadata": {"name": "o", "uid": "v"}}, Pod)
     heard = Heard(
-        [Change(ChangeKind.ADDED, there), SYNCED],
-        [Change(ChangeKind.DELETED, there), Change(ChangeKind.ADDED, other)],
+        [WatchChange(ChangeKind.ADDED, there), SYNCED],
+        [WatchChange(ChangeKind.DELETED, there), WatchChange(ChangeKind.ADDED, other)],
     )
     told = await pumped(heard, Away(1), 3)
     assert [type(one) for one in told] == [UnmanagedPodSeen, PodDeleted, TaskPodSeen]

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole, Grouping
 from unit.external_pods.world import World, grouping
 
 
 def group(**more: Any) -> Grouping:
     """Of two pods at least."""
-    return grouping("g", roles=(Role("", 2),), **more)
+    return grouping("g", roles=(GangRole("", 2),), **more)
 
 
 @pytest.fixture

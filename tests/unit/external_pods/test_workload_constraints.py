@@ -12,10 +12,10 @@ from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     NodeGroupDeleted,
     NodeGroupSeen,
     NodeSeen,
-    Ready,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
@@ -41,7 +41,7 @@ def cluster() -> tuple[State, ExternalPodReconciler]:
     guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
     for name in ("a", "b"):
         state.apply(QueueSet(name, Amounts(16_000, 64_000, 256 * 1024)))
-    guests.handle([node("fast", "h100"), node("slow", "t4"), Ready()], 1.0)
+    guests.handle([node("fast", "h100"), node("slow", "t4"), AllReconciled()], 1.0)
     guests.reconcile(1.0)
     return state, guests
 
@@ -132,6 +132,6 @@ def test_where_roles_bind_work_with_gpus_and_work_without_go_to_workers_of_their
         state.apply(event if uid == "plain" else guests.constrained(event))
     pair = Group(requests=(Request(gpus=1),) * 2)
     state.apply(guests.constrained(replace(own("pair", "a", gang=pair), tasks=2)))
-    guests.handle([Ready()], 1.0)  # what was queued before all was known is told, too
+    guests.handle([AllReconciled()], 1.0)  # what was queued before all was known is told, too
     guests.reconcile(1.0)
     assert placed(state) == {"trains": {"gpus"}, "pair": {"gpus"}, "plain": {"cpus"}}

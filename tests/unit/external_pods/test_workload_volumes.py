@@ -14,9 +14,9 @@ from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     NodeSeen,
     PodDeleted,
-    Ready,
     TaskPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
@@ -76,7 +76,7 @@ def cluster(*modes: str, storage_claim: str = "") -> tuple[State, ExternalPodRec
         guests.handle([NodeSeen(msgspec.convert(said, Node))], 1.0)
     volumes.set_volume(volume("disk"))
     volumes.set_claim(claim(HOME, *(modes or ("ReadWriteOnce",)), volume="disk"))
-    guests.handle([Ready()], 1.0)
+    guests.handle([AllReconciled()], 1.0)
     guests.reconcile(1.0)
     return state, guests, volumes
 

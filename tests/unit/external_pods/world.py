@@ -16,6 +16,7 @@ from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     Bind,
     BindingFailed,
     Evict,
@@ -24,7 +25,6 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeSeen,
     PodDeleted,
     PodOrders,
-    Ready,
     ReportEvent,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
@@ -43,7 +43,7 @@ def node(name: str, gpus: int = 4, *, ready: bool = True, mig_model: str = "") -
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}],
+            "conditions": [{"type": "AllReconciled", "status": "True" if ready else "Unknown"}],
         },
     }
     return msgspec.convert(told, Node)
@@ -108,7 +108,7 @@ class World:
             seen = node(f"n{number}", self.gpus, mig_model=self.mig_model)
             self.news.append(NodeSeen(seen))
         self.news += [ExternalPodSeen(real.pod) for real in self.pods.values()]
-        self.news.append(Ready())
+        self.news.append(AllReconciled())
 
     def project(self, name: str, gpus: int) -> None:
         quota = Amounts(1000 * gpus, UNLIMITED, UNLIMITED)

@@ -9,7 +9,7 @@ import pytest
 from carrel.client.transport import Transport
 from carrel.errors import ApiError, Unreachable
 from carrel_hub.gateway.identity import REMEMBER_SECONDS, HubUnavailable, Principal, TokenReviewer
-from carrel_hub.gateway.settings import Settings
+from carrel_hub.gateway.settings import GatewaySettings
 
 TOKEN = "ct1.uid-1.signature"
 
@@ -30,7 +30,7 @@ class World:
     def __init__(self, answer: Callable[[], bytes]) -> None:
         self.now, self.scheduler = 0.0, Scheduler(answer)
         self.tokens = TokenReviewer(
-            cast("Settings", None),
+            cast("GatewaySettings", None),
             cast("aiohttp.ClientSession", None),
             lambda: self.now,
             cast("Transport", self.scheduler),

@@ -12,7 +12,7 @@ from carrel.models import Workload
 from carrel_hub.gateway.access import allowed
 from carrel_hub.gateway.balancing import MOST_HELD, LoadBalancer, TooManyHeld, await_capacity
 from carrel_hub.gateway.identity import Principal
-from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable, Target, routed_workload
+from carrel_hub.gateway.routing import RoutedWorkload, RouteTarget, RoutingTable, routed_workload
 from carrel_schema.reading import read
 
 HERE = "127.0.0.1"
@@ -50,7 +50,7 @@ def target(uid: str, state: str = "ready") -> dict[str, Any]:
 
 
 def test_a_running_task_with_a_port_is_a_target_until_it_ends() -> None:
-    assert place(workload()).targets == {"main": (Target("u1-0", HERE, 15_000),)}
+    assert place(workload()).targets == {"main": (RouteTarget("u1-0", HERE, 15_000),)}
     ended = {"tasks": [{"index": 0, "ports": {"main": 15_000}, "ended_at": 5.0}]}
     assert place(workload(status=ended)).targets == {"main": ()}
     assert place(workload(status={"phase": "stopping"})).targets == {"main": ()}
@@ -58,7 +58,7 @@ def test_a_running_task_with_a_port_is_a_target_until_it_ends() -> None:
 
 def test_an_endpoints_targets_are_those_that_are_ready() -> None:
     found = place(endpoint(target("r1"), target("r2", "draining")))
-    assert found.targets == {"main": (Target("r1", HERE, 15_001),)}
+    assert found.targets == {"main": (RouteTarget("r1", HERE, 15_001),)}
 
 
 def test_parts_and_work_without_routes_have_no_place() -> None:
@@ -123,7 +123,7 @@ def test_old_news_changes_nothing_and_another_one_of_the_name_replaces() -> None
 
 def test_requests_go_to_the_least_busy_and_to_equals_in_turn() -> None:
     balancer = LoadBalancer()
-    targets = [Target(f"r{number}", HERE, number) for number in range(3)]
+    targets = [RouteTarget(f"r{number}", HERE, number) for number in range(3)]
     with balancer.at("u1", targets[0]), balancer.at("u1", targets[1]):
         assert balancer.choose("u1", targets, set()) == targets[2]
         assert balancer.choose("u1", targets, {"r2"}) in targets[:2]

@@ -9,16 +9,16 @@ from aiohttp.test_utils import make_mocked_request
 from cryptography.fernet import Fernet
 from multidict import CIMultiDict
 
-from carrel_hub.gateway.settings import Settings
-from carrel_hub.gateway.signin import COOKIE, STATE_COOKIE, SignIn
+from carrel_hub.gateway.settings import GatewaySettings
+from carrel_hub.gateway.signin import COOKIE, STATE_COOKIE, GatewaySignIn
 
 HUB = "https://hub.example.org"
 TOOL, EVIL = "tool--vision.hub.example.org", "evil--vision.hub.example.org"
 NO_SESSION: Any = None
 
 
-def sign_in(public_url: str = HUB) -> SignIn:
-    settings = Settings(
+def sign_in(public_url: str = HUB) -> GatewaySignIn:
+    settings = GatewaySettings(
         prefix="/services/gateway/",
         hub_prefix="/hub/",
         hub_api_url="http://127.0.0.1:8081/hub/api",
@@ -29,7 +29,7 @@ def sign_in(public_url: str = HUB) -> SignIn:
         public_url=public_url,
         token="secret",
     )
-    return SignIn(settings, NO_SESSION, b"of the gateway")
+    return GatewaySignIn(settings, NO_SESSION, b"of the gateway")
 
 
 class Browser:
@@ -57,7 +57,7 @@ class Browser:
         return str(response.headers.get("Location", ""))
 
 
-def come(browser: Browser, ours: SignIn, host: str, token: str = "token") -> str:
+def come(browser: Browser, ours: GatewaySignIn, host: str, token: str = "token") -> str:
     """To where a pass is handed in; the browser is signed in on the Hub's origin."""
     asked = f"https://{host}/page?a=b"
     to = browser.take(asked, ours.begin(browser.request(asked)))

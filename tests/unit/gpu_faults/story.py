@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from carrel_scheduler.core import mig
 from carrel_scheduler.engines.contract import TaskSpec
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
@@ -214,7 +214,7 @@ class Story:
         await self._look()
 
     async def _return_to_service(self) -> None:
-        LiveView(self.desk.loop).uncordon(NODE, self.dice.randrange(COUNT))
+        LiveState(self.desk.loop).uncordon(NODE, self.dice.randrange(COUNT))
         await self.desk.settle()
 
     async def _leave_instance(self) -> None:
@@ -240,7 +240,7 @@ class Story:
             counted = shape.held_by(entry.workload.spec, entry.places).gpu_milli
             assert rows[-1].gpu_milli == counted, (uid, rows[-1].gpu_milli, counted)
             held[entry.workload.meta.project] += counted
-        use = LiveView(self.desk.loop).project_use()
+        use = LiveState(self.desk.loop).project_use()
         assert {name: use[name].gpu_allocated_milli for name in PROJECTS} == held
         nodes = self.desk.loop.state.node_views()
         devices = [device for node in nodes for device in node.devices]
@@ -254,7 +254,7 @@ class Story:
         self.gpus.xids.clear()
         await self._look()
         for index in range(COUNT):
-            LiveView(self.desk.loop).uncordon(NODE, index)
+            LiveState(self.desk.loop).uncordon(NODE, index)
         await self.desk.settle()
         self.told.append("repaired")
 
@@ -272,7 +272,7 @@ class Story:
                 break
         left = sorted(set(self.uids) - self.over)
         assert not left, [(uid, await self.desk.phase(uid)) for uid in left]
-        [node] = LiveView(self.desk.loop).nodes()
+        [node] = LiveState(self.desk.loop).nodes()
         assert [device.uuid for device in node.devices if device.broken] == []
         assert len(node.devices) == COUNT
         last: dict[str, Any] = {"gpus": COUNT}

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from carrel_hub.accounts import command, passwords
 from carrel_hub.accounts.sources import source_of
-from carrel_hub.accounts.store import AccountError, Accounts
+from carrel_hub.accounts.store import AccountError, AccountStore
 from carrel_hub.accounts.throttle import (
     HASHES_AT_ONCE,
     MOST_COUNTERS,
@@ -24,8 +24,8 @@ PASSWORD = "correct-horse"
 
 
 @pytest.fixture
-def accounts(tmp_path: Path) -> Accounts:
-    return Accounts(tmp_path / "hub" / "accounts.json")
+def accounts(tmp_path: Path) -> AccountStore:
+    return AccountStore(tmp_path / "hub" / "accounts.json")
 
 
 def test_passwords_are_salted_and_right_ones_match() -> None:
@@ -50,15 +50,15 @@ def test_generated_passwords_differ_and_can_be_read_aloud() -> None:
     assert all(set(one) <= set(passwords.ALPHABET) | {"-"} and len(one) == 19 for one in made)
 
 
-def test_the_file_is_for_its_owner_alone(accounts: Accounts) -> None:
+def test_the_file_is_for_its_owner_alone(accounts: AccountStore) -> None:
     accounts.add("ada", PASSWORD)
     assert stat.S_IMODE(accounts.path.stat().st_mode) == 0o600
     assert PASSWORD not in accounts.path.read_text()
     assert not list(accounts.path.parent.glob(".accounts-*"))
 
 
-def test_changes_are_seen_by_another_reader(accounts: Accounts) -> None:
-    reader = Accounts(accounts.path)
+def test_changes_are_seen_by_another_reader(accounts: AccountStore) -> None:
+    reader = AccountStore(accounts.path)
     assert reader.all() == {}
     accounts.add("ada", PASSWORD, admin=True)
     found = reader.find("ada")
@@ -72,7 +72,7 @@ def test_changes_are_seen_by_another_reader(accounts: Accounts) -> None:
     assert reader.all() == {}
 
 
-def test_what_the_hub_still_has_to_do_is_asked_for_until_it_is_done(accounts: Accounts) -> None:
+def test_what_the_hub_still_has_to_do_is_asked_for_until_it_is_done(accounts: AccountStore) -> None:
     accounts.add("ada", PASSWORD, joins=["vision", "speech"])
     new = accounts.all()["ada"]
     assert (new.joins, new.revoke) == (["vision", "speech"], "everything")
@@ -90,7 +90,7 @@ def test_what_the_hub_still_has_to_do_is_asked_for_until_it_is_done(accounts: Ac
 @pytest.mark.parametrize(
     "name", ["root", "daemon", "nobody", "system", "carrel", "console", "gateway", "carrel-setup"]
 )
-def test_reserved_names_are_refused(accounts: Accounts, name: str) -> None:
+def test_reserved_names_are_refused(accounts: AccountStore, name: str) -> None:
     with pytest.raises(AccountError, match="is reserved"):
         accounts.add(name, PASSWORD)
 
@@ -98,12 +98,12 @@ def test_reserved_names_are_refused(accounts: Accounts, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "Ada", "ada lovelace", "../ada", "-ada", "ada-", "a" * 33, "ada\n", "a/b"]
 )
-def test_bad_names_are_refused(accounts: Accounts, name: str) -> None:
+def test_bad_names_are_refused(accounts: AccountStore, name: str) -> None:
     with pytest.raises(AccountError, match="cannot be a user name"):
         accounts.add(name, PASSWORD)
 
 
-def test_other_refusals_are_sentences(accounts: Accounts) -> None:
+def test_other_refusals_are_sentences(accounts: AccountStore) -> None:
     accounts.add("ada", PASSWORD)
     with pytest.raises(AccountError, match="already an account ada"):
         accounts.add("ada", PASSWORD)
@@ -118,10 +118,10 @@ def test_other_refusals_are_sentences(accounts: Accounts) -> None:
         accounts.all()
 
 
-def test_concurrent_changes_lose_nothing(accounts: Accounts) -> None:
+def test_concurrent_changes_lose_nothing(accounts: AccountStore) -> None:
     names = [f"user{number}" for number in range(6)]
     threads = [
-        threading.Thread(target=lambda name=name: Accounts(accounts.path).add(name, PASSWORD))
+        threading.Thread(target=lambda name=name: AccountStore(accounts.path).add(name, PASSWORD))
         for name in names
     ]
     for thread in threads:
@@ -222,7 +222,7 @@ def test_the_commands(tmp_path: Path) -> None:
     code, said = run(tmp_path, "add", "ada", "-p", "vision")
     assert code == 0
     password = said.split()[1]
-    accounts = Accounts(tmp_path / "hub" / "accounts.json")
+    accounts = AccountStore(tmp_path / "hub" / "accounts.json")
     ada = accounts.all()["ada"]
     assert passwords.verify(password, ada.password)
     assert ada.joins == ["vision"]
@@ -238,7 +238,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert (code, "There is no account ada." in said) == (1, True)
 
 
-def test_a_link_chooses_a_password_once(accounts: Accounts) -> None:
+def test_a_link_chooses_a_password_once(accounts: AccountStore) -> None:
     token = accounts.invite("ada", 100.0, joins=["vision"])
     made = accounts.all()["ada"]
     assert (made.password, made.joins, made.revoke) == ("", ["vision"], "everything")
@@ -255,7 +255,7 @@ def test_a_link_chooses_a_password_once(accounts: Accounts) -> None:
         accounts.accept("ada", token, "another-horse", 99.0)
 
 
-def test_a_link_is_too_old_or_replaced(accounts: Accounts) -> None:
+def test_a_link_is_too_old_or_replaced(accounts: AccountStore) -> None:
     old = accounts.invite("ada", 100.0)
     assert not accounts.is_invited("ada", old, 100.0)
     new = accounts.invite("ada", 200.0)
@@ -264,7 +264,7 @@ def test_a_link_is_too_old_or_replaced(accounts: Accounts) -> None:
     assert not accounts.is_invited("ada", new, 99.0)
 
 
-def test_a_link_for_an_account_leaves_it_as_it_is_until_it_is_used(accounts: Accounts) -> None:
+def test_a_link_for_an_account_leaves_it_as_it_is_until_it_is_used(accounts: AccountStore) -> None:
     accounts.add("ada", PASSWORD, admin=True)
     accounts.applied("ada", accounts.all()["ada"])
     token = accounts.invite("ada", 100.0, admin=False)
@@ -275,7 +275,7 @@ def test_a_link_for_an_account_leaves_it_as_it_is_until_it_is_used(accounts: Acc
     assert accounts.all()["ada"].revoke == "sessions"
 
 
-def test_the_last_admin_stays_one(accounts: Accounts) -> None:
+def test_the_last_admin_stays_one(accounts: AccountStore) -> None:
     accounts.add("ada", PASSWORD, admin=True)
     with pytest.raises(AccountError, match="the only admin"):
         accounts.set_admin("ada", admin=False)

@@ -5,7 +5,7 @@ from typing import Any
 
 from carrel.errors import ApiError, Unreachable
 from carrel_hub.accounts.audit_reports import MOST_KEYS, AuditReports
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 
 
 class Scheduler:
@@ -49,17 +49,17 @@ async def test_reports_wait_while_the_scheduler_is_down_and_keep_their_times() -
 
 async def test_what_the_command_changed_is_kept_until_the_audit_log_has_it(tmp_path: Path) -> None:
     path, scheduler, clock = tmp_path / "accounts.json", Scheduler(), Clock()
-    command = Accounts(path, actor="account root for ada", clock=clock)
+    command = AccountStore(path, actor="account root for ada", clock=clock)
     command.add("bob", "a long password", joins=["vision"])
     clock.now += 5
     command.set_admin("bob", admin=True)
     command.set_password("bob", "another long one")
     command.remove("bob")
-    Accounts(path).add("eve", "a long password")  # the API tells of those itself
+    AccountStore(path).add("eve", "a long password")  # the API tells of those itself
     scheduler.trouble = Unreachable("down")
-    await AuditReports(lambda: scheduler, clock, Accounts(path)).send()
+    await AuditReports(lambda: scheduler, clock, AccountStore(path)).send()
     scheduler.trouble = None
-    reports = AuditReports(lambda: scheduler, clock, Accounts(path))  # the Hub began anew
+    reports = AuditReports(lambda: scheduler, clock, AccountStore(path))  # the Hub began anew
     await reports.send()
     await reports.send()
     assert {one["user"] for one in scheduler.got} == {"account root for ada"}
@@ -78,7 +78,7 @@ async def test_what_the_command_changed_is_kept_until_the_audit_log_has_it(tmp_p
         ),
     ]
     assert "long" not in str(scheduler.got)
-    assert not Accounts(path).changes()
+    assert not AccountStore(path).changes()
 
 
 async def test_failed_sign_ins_are_counted_and_bounded() -> None:

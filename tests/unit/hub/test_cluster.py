@@ -15,7 +15,7 @@ from carrel_hub import scopes
 from carrel_hub.keys import Keys
 from carrel_hub.kubernetes.config import install, load, part_settings
 from carrel_hub.kubernetes.part import PARTS, process
-from carrel_hub.kubernetes.settings import ClusterSettings
+from carrel_hub.kubernetes.settings import ClusterHubSettings
 from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
@@ -44,20 +44,20 @@ def keys() -> Keys:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> ClusterSettings:
+def settings(tmp_path: Path) -> ClusterHubSettings:
     path = tmp_path / "hub.yaml"
     path.write_text(FILE.format(state_dir=tmp_path))
-    return ClusterSettings.load(path)
+    return ClusterHubSettings.load(path)
 
 
-def installed(settings: ClusterSettings, keys: Keys) -> Any:
+def installed(settings: ClusterHubSettings, keys: Keys) -> Any:
     c = Config()
     install(c, settings, keys)
     return c
 
 
 def test_parts_find_each_other_by_the_names_of_services(
-    settings: ClusterSettings, keys: Keys
+    settings: ClusterHubSettings, keys: Keys
 ) -> None:
     c = installed(settings, keys)
     assert c.JupyterHub.hub_bind_url == "http://:8081"
@@ -71,7 +71,7 @@ def test_parts_find_each_other_by_the_names_of_services(
 
 
 def test_workspaces_are_pods_with_the_rights_they_have_on_one_machine(
-    settings: ClusterSettings, keys: Keys
+    settings: ClusterHubSettings, keys: Keys
 ) -> None:
     c = installed(settings, keys)
     assert c.JupyterHub.spawner_class is CarrelKubeSpawner
@@ -85,7 +85,7 @@ def test_workspaces_are_pods_with_the_rights_they_have_on_one_machine(
     assert c.JupyterHub.load_roles == scopes.load_roles(scraped=True)
 
 
-def test_the_file_has_the_last_word(settings: ClusterSettings, keys: Keys) -> None:
+def test_the_file_has_the_last_word(settings: ClusterHubSettings, keys: Keys) -> None:
     c = installed(settings, keys)
     assert c.CarrelKubeSpawner.gpu_resource == "amd.com/gpu"
     assert c.CarrelKubeSpawner.node_selector == {"pool": "desks"}
@@ -97,14 +97,14 @@ def test_the_file_has_the_last_word(settings: ClusterSettings, keys: Keys) -> No
 
 @pytest.mark.parametrize("name", ["githup", "nowhere.Authenticator"])
 def test_an_unknown_sign_in_is_refused_with_those_that_are_known(
-    settings: ClusterSettings, keys: Keys, name: str
+    settings: ClusterHubSettings, keys: Keys, name: str
 ) -> None:
     other = msgspec.structs.replace(settings, authenticator=name)
     with pytest.raises(ImportError, match=f"authenticator is '{name}'; it should be .*github"):
         installed(other, keys)
 
 
-def test_another_sign_in(settings: ClusterSettings, keys: Keys) -> None:
+def test_another_sign_in(settings: ClusterHubSettings, keys: Keys) -> None:
     other = msgspec.structs.replace(settings, authenticator="github")
     chosen = installed(other, keys).JupyterHub.authenticator_class
     assert issubclass(chosen, GitHubOAuthenticator)
@@ -113,7 +113,7 @@ def test_another_sign_in(settings: ClusterSettings, keys: Keys) -> None:
 
 
 def test_what_is_mounted_is_read(
-    settings: ClusterSettings, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: ClusterHubSettings, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "keys"
     folder.mkdir()
@@ -145,11 +145,11 @@ def test_what_is_wrong_is_named(tmp_path: Path, line: str, part: str) -> None:
     ]
     path.write_text("\n".join([*kept, line]))
     with pytest.raises(msgspec.ValidationError) as caught:
-        ClusterSettings.load(path)
+        ClusterHubSettings.load(path)
     assert part in str(caught.value)
 
 
-def test_the_parts_beside_the_hub(settings: ClusterSettings, keys: Keys) -> None:
+def test_the_parts_beside_the_hub(settings: ClusterHubSettings, keys: Keys) -> None:
     proxy = process("proxy", settings, keys.proxy)
     (written,) = proxy.files.values()
     told = json.loads(written)
@@ -175,7 +175,7 @@ def test_the_parts_beside_the_hub(settings: ClusterSettings, keys: Keys) -> None
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_needs_the_key_of_its_own_name_and_no_other(
-    settings: ClusterSettings,
+    settings: ClusterHubSettings,
     keys: Keys,
     name: str,
     tmp_path: Path,

@@ -7,17 +7,17 @@ import pytest
 from traitlets.config import Config
 
 from carrel_hub import scopes, services
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.config import install, install_from
 from carrel_hub.keys import Keys
-from carrel_hub.settings import Gpus, Ports, Settings
+from carrel_hub.settings import Gpus, InstallationSettings, Ports
 
 PORTS = Ports(hub=1001, proxy_api=1002, scheduler=1003, console=1004, gateway=1005)
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(state_dir=tmp_path, ports=PORTS, gpus=Gpus(count=4), managed=False)
+def settings(tmp_path: Path) -> InstallationSettings:
+    return InstallationSettings(state_dir=tmp_path, ports=PORTS, gpus=Gpus(count=4), managed=False)
 
 
 @pytest.fixture
@@ -25,13 +25,13 @@ def keys() -> Keys:
     return Keys.generate()
 
 
-def installed(settings: Settings, keys: Keys) -> Any:
+def installed(settings: InstallationSettings, keys: Keys) -> Any:
     c = Config()
     install(c, settings, keys)
     return c
 
 
-def test_everything_listens_on_loopback(settings: Settings, keys: Keys) -> None:
+def test_everything_listens_on_loopback(settings: InstallationSettings, keys: Keys) -> None:
     c = installed(settings, keys)
     assert c.JupyterHub.hub_bind_url == "http://127.0.0.1:1001"
     assert c.StoppedRoutes.traefik_api_url == "http://127.0.0.1:1002"
@@ -39,7 +39,9 @@ def test_everything_listens_on_loopback(settings: Settings, keys: Keys) -> None:
     assert urls == [f"http://127.0.0.1:{port}" for port in (1003, 1004, 1005)]
 
 
-def test_a_restart_stops_nothing_and_keeps_groups(settings: Settings, keys: Keys) -> None:
+def test_a_restart_stops_nothing_and_keeps_groups(
+    settings: InstallationSettings, keys: Keys
+) -> None:
     c = installed(settings, keys)
     assert not c.JupyterHub.cleanup_servers
     assert not c.JupyterHub.cleanup_proxy
@@ -48,8 +50,8 @@ def test_a_restart_stops_nothing_and_keeps_groups(settings: Settings, keys: Keys
     assert c.JupyterHub.cookie_secret == bytes.fromhex(keys.cookie)
 
 
-def test_accounts_become_users_and_admins(settings: Settings, keys: Keys) -> None:
-    accounts = Accounts(settings.accounts_file)
+def test_accounts_become_users_and_admins(settings: InstallationSettings, keys: Keys) -> None:
+    accounts = AccountStore(settings.accounts_file)
     accounts.add("ada", "a-long-password")
     accounts.add("root2", "a-long-password", admin=True)
     c = installed(settings, keys)
@@ -79,7 +81,7 @@ def test_workspace_tokens_administer_nothing_whoever_they_belong_to() -> None:
 
 
 def test_the_console_acts_for_users_only_with_their_own_rights(
-    settings: Settings, keys: Keys
+    settings: InstallationSettings, keys: Keys
 ) -> None:
     console = next(
         one for one in services.registrations(settings, keys) if one["name"] == scopes.CONSOLE
@@ -92,11 +94,13 @@ def test_the_console_acts_for_users_only_with_their_own_rights(
 
 
 def test_services_may_be_the_hubs_children_or_somebody_elses(
-    settings: Settings, keys: Keys, tmp_path: Path
+    settings: InstallationSettings, keys: Keys, tmp_path: Path
 ) -> None:
     outside = services.registrations(settings, keys)
     assert not any("command" in one for one in outside)
-    managed = Settings(state_dir=tmp_path, ports=PORTS, gpus=Gpus(count=4, memory_mib=24576))
+    managed = InstallationSettings(
+        state_dir=tmp_path, ports=PORTS, gpus=Gpus(count=4, memory_mib=24576)
+    )
     inside = {one["name"]: one for one in services.registrations(managed, keys)}
     scheduler = inside[scopes.SCHEDULER]
     assert scheduler["command"][1:] == ["-P", "-m", "carrel_scheduler.service"]
@@ -107,7 +111,9 @@ def test_services_may_be_the_hubs_children_or_somebody_elses(
     assert "CARREL_STATE_DIR" not in inside[scopes.CONSOLE]["environment"]
 
 
-def test_no_service_is_told_the_secrets_of_another(settings: Settings, keys: Keys) -> None:
+def test_no_service_is_told_the_secrets_of_another(
+    settings: InstallationSettings, keys: Keys
+) -> None:
     for service, own in (
         (scopes.SCHEDULER, keys.scheduler),
         (scopes.CONSOLE, keys.console),
@@ -118,9 +124,9 @@ def test_no_service_is_told_the_secrets_of_another(settings: Settings, keys: Key
         assert {value for value in told.values() if value in secrets} == {own}
 
 
-def test_settings_and_keys_survive_the_disk(settings: Settings, tmp_path: Path) -> None:
+def test_settings_and_keys_survive_the_disk(settings: InstallationSettings, tmp_path: Path) -> None:
     settings.save(tmp_path / "settings.json")
-    assert Settings.load(tmp_path / "settings.json") == settings
+    assert InstallationSettings.load(tmp_path / "settings.json") == settings
     keys = Keys.load_or_create(tmp_path / "keys.json")
     assert Keys.load_or_create(tmp_path / "keys.json") == keys
     assert (tmp_path / "keys.json").stat().st_mode & 0o777 == 0o600
@@ -140,10 +146,12 @@ def test_settings_and_keys_survive_the_disk(settings: Settings, tmp_path: Path) 
     ],
 )
 def test_the_public_address(tmp_path: Path, host: str, url: str) -> None:
-    settings = Settings(state_dir=tmp_path, host=host, ports=PORTS)
+    settings = InstallationSettings(state_dir=tmp_path, host=host, ports=PORTS)
     assert settings.public_url == url
     assert settings.on_loopback == (host in ("127.0.0.1", "::1"))
 
 
-def test_workspaces_are_found_again_after_the_hub_listens(settings: Settings, keys: Keys) -> None:
+def test_workspaces_are_found_again_after_the_hub_listens(
+    settings: InstallationSettings, keys: Keys
+) -> None:
     assert installed(settings, keys).JupyterHub.init_spawners_timeout == 1

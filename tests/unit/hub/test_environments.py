@@ -8,7 +8,7 @@ from traitlets.config import Config
 from carrel_hub.config import kinds
 from carrel_hub.up.checks import StartupError
 from carrel_hub.up.options import environments
-from carrel_spawner.options import Profile
+from carrel_spawner.options import WorkspaceProfile
 from carrel_spawner.spawner import CarrelSpawner
 
 
@@ -25,8 +25,8 @@ def test_an_offered_environment_is_a_kind_of_workspace(tmp_path: Path) -> None:
     config = Config(CarrelSpawner={"profile_list": listed})
     spawner = CarrelSpawner(config=config)
     assert list(spawner.profiles) == [
-        Profile("carrel", "Carrel's own Python", volumes=()),
-        Profile("torch-2.4", "torch-2.4", str(torch), str(torch), ()),
+        WorkspaceProfile("carrel", "Carrel's own Python", volumes=()),
+        WorkspaceProfile("torch-2.4", "torch-2.4", str(torch), str(torch), ()),
     ]
     assert spawner.offer.folders
     assert kinds({}) == []

@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from carrel_hub.up import supervisor as supervising
-from carrel_hub.up.parts import Part
+from carrel_hub.up.parts import ProcessPart
 from carrel_hub.up.probes import Watchdog, over_http
 from carrel_hub.up.supervisor import Supervisor
 
@@ -86,8 +86,8 @@ async def test_a_question_that_we_could_not_ask_is_held_against_nobody(
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Part:
-    return Part("hub", "Hub", [sys.executable, "-c", "input()"], tmp_path / "hub.log", {})
+def part(tmp_path: Path) -> ProcessPart:
+    return ProcessPart("hub", "Hub", [sys.executable, "-c", "input()"], tmp_path / "hub.log", {})
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ class Children(Supervisor):
         self.made, self.errors = made, errors
 
     @override
-    async def _in_group(self, command: list[str], part: Part, log: int) -> Child:  # type: ignore[override]
+    async def _in_group(self, command: list[str], part: ProcessPart, log: int) -> Child:  # type: ignore[override]
         if self.errors:
             raise self.errors.pop(0)
         return self.made.pop(0)
@@ -145,7 +145,7 @@ async def rounds(met: Callable[[], bool]) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_restart_that_fails_is_tried_again(part: Part) -> None:
+async def test_a_restart_that_fails_is_tried_again(part: ProcessPart) -> None:
     errors = [
         OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
         BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)),
@@ -165,7 +165,7 @@ async def test_a_restart_that_fails_is_tried_again(part: Part) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_silent_part_is_ended_and_started_again(part: Part) -> None:
+async def test_a_silent_part_is_ended_and_started_again(part: ProcessPart) -> None:
     hung, fresh = Child(stopped=True), Child()
     children = Children([hung, fresh], [])
     await children.start(part)

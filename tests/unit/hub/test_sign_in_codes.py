@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_hub.code_sign_in import codes
-from carrel_hub.code_sign_in.codes import SignIns, State, TooMany, spaced
+from carrel_hub.code_sign_in.codes import CodeState, SignIns, TooManyCodes, spaced
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_a_code_is_found_however_it_is_typed_and_its_token_is_told_once(sign_ins
     assert sign_ins.collect(secret) is made
     found = sign_ins.find(f" {spaced(made.code).lower()} ", "ada")
     assert found is made
-    found.state, found.token = State.ALLOWED, "token"
+    found.state, found.token = CodeState.ALLOWED, "token"
     assert sign_ins.find(made.code, "grace") is None  # what is decided is not decided again
     assert sign_ins.collect(secret) is made
     assert sign_ins.collect(secret) is None
@@ -41,7 +41,7 @@ def test_nobody_tries_many_codes(sign_ins: SignIns, clock: list[float]) -> None:
     _, made = sign_ins.begin("10.0.0.1", "")
     for _ in range(codes.MOST_WRONG_CODES):
         assert sign_ins.find("", "mallory") is None
-    with pytest.raises(TooMany, match="10 minutes"):
+    with pytest.raises(TooManyCodes, match="10 minutes"):
         sign_ins.find(made.code, "mallory")
     assert sign_ins.find(made.code, "ada") is made
     clock[0] = codes.SECONDS
@@ -54,11 +54,11 @@ def test_no_source_keeps_others_from_signing_in(
 ) -> None:
     for _ in range(codes.MOST_OF_A_SOURCE):
         sign_ins.begin("10.0.0.1", "")
-    with pytest.raises(TooMany):
+    with pytest.raises(TooManyCodes):
         sign_ins.begin("10.0.0.1", "")
     sign_ins.begin("10.0.0.2", "")
     monkeypatch.setattr(codes, "MOST_REQUESTS", codes.MOST_OF_A_SOURCE + 1)
-    with pytest.raises(TooMany):
+    with pytest.raises(TooManyCodes):
         sign_ins.begin("10.0.0.3", "")
 
 

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 from carrel.client import AsyncClient
 from carrel.models import Device, Node, Workload, WorkloadSpec
 from carrel.testing import FakeScheduler
-from carrel_hub.accounts.store import Accounts
+from carrel_hub.accounts.store import AccountStore
 from carrel_hub.keys import Keys
-from carrel_hub.settings import Ports, Settings
+from carrel_hub.settings import InstallationSettings, Ports
 from carrel_hub.state_folder import default_state_dir, is_running
 from carrel_hub.up import checks, machine, parts, ports
 from carrel_hub.up import screen as screens
@@ -170,7 +170,7 @@ def test_the_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_first_accounts_of_the_demo_are_made_once(tmp_path: Path) -> None:
-    accounts = Accounts(tmp_path / "accounts.json")
+    accounts = AccountStore(tmp_path / "accounts.json")
     made = {one.name: one for one in first_accounts(accounts, demo=True)}
     assert set(made) == {"ada", "grace", "admin"}
     assert (made["ada"].projects, made["grace"].projects) == (("vision",), ("speech",))
@@ -184,7 +184,7 @@ def test_first_accounts_of_the_demo_are_made_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("owner", "name"), [("ada", "ada"), ("root", "admin"), ("Ada L", "admin")])
 def test_the_first_account_is_the_owners(tmp_path: Path, owner: str, name: str) -> None:
-    accounts = Accounts(tmp_path / "accounts.json")
+    accounts = AccountStore(tmp_path / "accounts.json")
     (made,) = first_accounts(accounts, demo=False, owner=owner)
     assert (made.name, made.admin, made.projects) == (name, True, ("research",))
     assert first_accounts(accounts, demo=False, owner="other") == []
@@ -236,8 +236,8 @@ def test_the_account_line_says_whether_users_are_kept_apart() -> None:
 
 
 def test_the_summary_shows_passwords_once(tmp_path: Path) -> None:
-    settings = Settings(state_dir=tmp_path, ports=PORTS)
-    new = first_accounts(Accounts(tmp_path / "accounts.json"), demo=True)
+    settings = InstallationSettings(state_dir=tmp_path, ports=PORTS)
+    new = first_accounts(AccountStore(tmp_path / "accounts.json"), demo=True)
     out = io.StringIO()
     screen = Screen(Console(file=out, width=200, highlight=False))
     screen.ready(settings, new, "4 simulated GPUs", "each on its own")
@@ -258,7 +258,9 @@ def test_the_summary_shows_passwords_once(tmp_path: Path) -> None:
 def test_listening_to_the_world_is_said(tmp_path: Path) -> None:
     out = io.StringIO()
     screen = Screen(Console(file=out, width=200, highlight=False))
-    screen.ready(Settings(state_dir=tmp_path, host="0.0.0.0", ports=PORTS), [], "none", "x")
+    screen.ready(
+        InstallationSettings(state_dir=tmp_path, host="0.0.0.0", ports=PORTS), [], "none", "x"
+    )
     assert "It listens on 0.0.0.0" in out.getvalue()
 
 
@@ -302,7 +304,7 @@ def test_each_part_is_told_its_own_secrets_only(
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "of-another-hub")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "mine")
     keys = Keys.generate()
-    settings = Settings(state_dir=tmp_path, ports=PORTS, managed=False)
+    settings = InstallationSettings(state_dir=tmp_path, ports=PORTS, managed=False)
     found = parts.all_parts(settings, keys, tmp_path / "config.py")
     assert [part.name for part in found] == ["proxy", "hub", "scheduler", "console", "gateway"]
     secrets = {name: getattr(keys, name) for name in keys.__struct_fields__}
@@ -322,7 +324,7 @@ def test_the_scheduler_hears_the_rules_that_an_admin_sets(
     rules = {"CARREL_RECLAIM_DELAY": "450", "CARREL_PAST_USE_FACTOR": "0.5"}
     for name, value in rules.items():
         monkeypatch.setenv(name, value)
-    settings = Settings(state_dir=tmp_path, ports=PORTS, managed=False)
+    settings = InstallationSettings(state_dir=tmp_path, ports=PORTS, managed=False)
     found = parts.all_parts(settings, Keys.generate(), tmp_path / "config.py")
     for part in found:
         told = {name: part.environment[name] for name in rules if name in part.environment}
@@ -330,7 +332,7 @@ def test_the_scheduler_hears_the_rules_that_an_admin_sets(
 
 
 def test_the_hubs_configuration_holds_no_secret(tmp_path: Path) -> None:
-    settings = Settings(state_dir=tmp_path, ports=PORTS)
+    settings = InstallationSettings(state_dir=tmp_path, ports=PORTS)
     keys_file = tmp_path / "keys.json"
     keys = Keys.load_or_create(keys_file)
     parts.write_config(settings, tmp_path / "s.json", keys_file, tmp_path / "c.py")

@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from carrel_hub.settings import Ports, Settings
-from carrel_hub.up.network import Found, find_network
+from carrel_hub.settings import InstallationSettings, Ports
+from carrel_hub.up.network import NetworkFacts, find_network
 
 PORTS = Ports(hub=1001, proxy_api=1002, scheduler=1003, console=1004, gateway=1005)
 
 
 def found(
     *, privileged: bool = True, refusal: str = "", host: str = "127.0.0.1", **environment: str
-) -> Found:
-    settings = Settings(state_dir=Path("/state"), host=host, ports=PORTS)
+) -> NetworkFacts:
+    settings = InstallationSettings(state_dir=Path("/state"), host=host, ports=PORTS)
     return find_network(
         settings, privileged=privileged, environment=environment, refusal=lambda: refusal
     )

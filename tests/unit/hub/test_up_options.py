@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.ports import free_port
 from carrel_hub.front.traefik import Tls
-from carrel_hub.settings import Ports, Settings
+from carrel_hub.settings import InstallationSettings, Ports
 from carrel_hub.up import options
 from carrel_hub.up.checks import StartupError
 from carrel_hub.up.ports import hold_ipv6_loopback
@@ -48,12 +48,12 @@ def test_names_that_cannot_be() -> None:
     ],
 )
 def test_the_address_says_the_name(port: int, tls: Tls | None, url: str, tmp_path: Path) -> None:
-    settings = Settings(
+    settings = InstallationSettings(
         state_dir=tmp_path, ports=PORTS, port=port, tls=tls, domain="hub.example.org"
     )
     assert settings.separate_origins
     assert settings.public_url == url
-    assert not Settings(state_dir=tmp_path, ports=PORTS).separate_origins
+    assert not InstallationSettings(state_dir=tmp_path, ports=PORTS).separate_origins
 
 
 @pytest.mark.enable_socket

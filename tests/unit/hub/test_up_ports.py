@@ -15,9 +15,9 @@ import pytest
 
 from benchmarks.ports import free_ports
 from carrel_hub.front.traefik import Tls
-from carrel_hub.settings import Ports, Settings
+from carrel_hub.settings import InstallationSettings, Ports
 from carrel_hub.up.checks import StartupError
-from carrel_hub.up.parts import Part
+from carrel_hub.up.parts import ProcessPart
 from carrel_hub.up.ports import Gate, listeners
 from carrel_hub.up.probes import Watchdog
 from carrel_hub.up.supervisor import Supervisor
@@ -74,7 +74,7 @@ async def test_a_part_that_is_started_again_serves_the_same_socket(
 ) -> None:
     command = [sys.executable, "-c", PART]
     log = tmp_path / "part.log"
-    part = Part("part", "Part", command, log, dict(os.environ), {"http": listener})
+    part = ProcessPart("part", "ProcessPart", command, log, dict(os.environ), {"http": listener})
     port = listener.getsockname()[1]
     supervisor = Supervisor()
     await supervisor.start(part)
@@ -100,14 +100,16 @@ async def test_a_part_that_is_started_again_serves_the_same_socket(
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path: Path) -> InstallationSettings:
     names = ("hub", "proxy_api", "scheduler", "console", "gateway")
     public, plain, *free = free_ports(2 + len(names))
     ports = Ports(**dict(zip(names, free, strict=True)))
-    return Settings(state_dir=tmp_path, ports=ports, port=public, tls=Tls(plain_port=plain))
+    return InstallationSettings(
+        state_dir=tmp_path, ports=ports, port=public, tls=Tls(plain_port=plain)
+    )
 
 
-def test_each_part_gets_its_own_ports(settings: Settings) -> None:
+def test_each_part_gets_its_own_ports(settings: InstallationSettings) -> None:
     ports, tls = settings.ports, settings.tls
     assert tls is not None
     with listeners(settings) as found:
@@ -144,7 +146,7 @@ async def test_nobody_comes_in_before_the_part_is_ready(listener: socket.socket)
             pass
 
 
-def test_a_port_that_was_taken_meanwhile_is_a_sentence(settings: Settings) -> None:
+def test_a_port_that_was_taken_meanwhile_is_a_sentence(settings: InstallationSettings) -> None:
     ports = settings.ports
     with (
         socket.create_server(("127.0.0.1", ports.gateway)),

@@ -11,7 +11,7 @@ import pytest
 
 import carrel
 from carrel.job import api, report, trial
-from carrel.job.trial import Link, merge
+from carrel.job.trial import TrialLink, merge
 
 PATHS = [str(Path(carrel.__file__).parents[1])]
 
@@ -55,7 +55,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     }
     for name, value in facts.items():
         monkeypatch.setenv(f"CARREL_{name}", value)
-    monkeypatch.setattr(Link, "_request", lambda _, part, content: made.request(part, content))
+    monkeypatch.setattr(TrialLink, "_request", lambda _, part, content: made.request(part, content))
     monkeypatch.setattr(trial._Own, "link", None)
     monkeypatch.setattr(trial, "ANSWER_SECONDS", 30.0)
     yield made

@@ -13,7 +13,7 @@ from typing_extensions import override
 from carrel import results
 from carrel.client.resources.warm_map import files_of
 from carrel.job.task import PREEMPTED, Task
-from carrel.job.worker.loop import Loop, NotTaken, Scheduler
+from carrel.job.worker.loop import Loop, NotTaken, WorkerConnection
 from carrel.job.worker.orders import Order, unframed
 from carrel.job.worker.process import Process
 
@@ -38,7 +38,7 @@ trial.result(x * 10)
 """
 
 
-class Listed(Scheduler):
+class Listed(WorkerConnection):
     """A scheduler that has these trials to give."""
 
     def __init__(self, *trials: int, script: str = "trial.py") -> None:

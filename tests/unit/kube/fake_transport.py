@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from carrel_scheduler.kube.credentials import Access
-from carrel_scheduler.kube.transport import Answer, Request, Transport
+from carrel_scheduler.kube.credentials import ServerAccess
+from carrel_scheduler.kube.transport import HttpRequest, HttpResponse, KubeTransport
 
 
 class NoCredentials:
-    async def access(self) -> Access:
-        return Access("https://nowhere")
+    async def access(self) -> ServerAccess:
+        return ServerAccess("https://nowhere")
 
-    async def renewed(self, refused: Access) -> Access:
+    async def renewed(self, refused: ServerAccess) -> ServerAccess:
         return refused
 
 
@@ -36,16 +36,16 @@ class FakeResponse:
             yield chunk
 
 
-class FakeTransport(Transport):
+class FakeTransport(KubeTransport):
     """Gives ``answers`` one after the other; an exception among them is raised."""
 
-    def __init__(self, *answers: Answer | Exception) -> None:
+    def __init__(self, *answers: HttpResponse | Exception) -> None:
         super().__init__(NoCredentials())
         self.answers = list(answers)
-        self.sent: list[Request] = []
+        self.sent: list[HttpRequest] = []
 
     @override
-    async def send(self, request: Request, seconds: float) -> Answer:
+    async def send(self, request: HttpRequest, seconds: float) -> HttpResponse:
         self.sent.append(request)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -54,7 +54,7 @@ class FakeTransport(Transport):
 
     @override
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Any]:
+    async def stream(self, request: HttpRequest) -> AsyncIterator[Any]:
         self.sent.append(request)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -62,9 +62,9 @@ class FakeTransport(Transport):
         yield FakeResponse(answer.status, [answer.body])
 
 
-def answer(obj: Any, status: int = 200) -> Answer:
-    return Answer(status, msgspec.json.encode(obj))
+def answer(obj: Any, status: int = 200) -> HttpResponse:
+    return HttpResponse(status, msgspec.json.encode(obj))
 
 
-def refusal(status: int, reason: str, **details: Any) -> Answer:
+def refusal(status: int, reason: str, **details: Any) -> HttpResponse:
     return answer({"kind": "Status", "reason": reason, "code": status, "details": details}, status)

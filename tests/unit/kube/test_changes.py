@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.kube.metadata import Metadata, PartialObject
-from carrel_scheduler.kube.reflector import SYNCED, Change, ChangeKind, Pending, Store
+from carrel_scheduler.kube.reflector import SYNCED, ChangeKind, Pending, Store, WatchChange
 
 ADDED, MODIFIED, DELETED = ChangeKind.ADDED, ChangeKind.MODIFIED, ChangeKind.DELETED
 
@@ -37,17 +37,17 @@ def test_another_object_of_the_same_name_is_another() -> None:
 
 def test_events_known_already_change_nothing() -> None:
     store = Store(PartialObject)
-    assert store.put(thing("a", 3)) == ("a", Change(ADDED, thing("a", 3)))
+    assert store.put(thing("a", 3)) == ("a", WatchChange(ADDED, thing("a", 3)))
     assert store.put(thing("a", 3)) is None
-    assert store.put(thing("a", 4)) == ("a", Change(MODIFIED, thing("a", 4)))
-    assert store.remove("a", thing("a", 5)) == ("a", Change(DELETED, thing("a", 5)))
+    assert store.put(thing("a", 4)) == ("a", WatchChange(MODIFIED, thing("a", 4)))
+    assert store.remove("a", thing("a", 5)) == ("a", WatchChange(DELETED, thing("a", 5)))
     assert store.remove("a") is None
 
 
 def test_the_last_known_state_is_told_when_the_end_was_not_seen() -> None:
     store = Store(PartialObject)
     store.put(thing("a", 3))
-    assert store.remove("a") == ("a", Change(DELETED, thing("a", 3)))
+    assert store.remove("a") == ("a", WatchChange(DELETED, thing("a", 3)))
 
 
 def test_synced_is_about_no_object() -> None:
@@ -57,8 +57,8 @@ def test_synced_is_about_no_object() -> None:
 
 def test_what_nobody_saw_is_nothing() -> None:
     pending: Pending[PartialObject] = Pending()
-    pending.put("a", Change(ADDED, thing("a")))
-    pending.put("a", Change(DELETED, thing("a")))
+    pending.put("a", WatchChange(ADDED, thing("a")))
+    pending.put("a", WatchChange(DELETED, thing("a")))
     assert len(pending) == 0
     with pytest.raises(KeyError):
         pending.pop()
@@ -66,18 +66,18 @@ def test_what_nobody_saw_is_nothing() -> None:
 
 def test_an_object_comes_when_it_changed_last() -> None:
     pending: Pending[PartialObject] = Pending()
-    pending.put("a", Change(ADDED, thing("a")))
-    pending.put("b", Change(DELETED, thing("b")))
-    pending.put("a", Change(MODIFIED, thing("a", 2)))
-    assert pending.pop() == Change(DELETED, thing("b"))
-    assert pending.pop() == Change(ADDED, thing("a", 2))
+    pending.put("a", WatchChange(ADDED, thing("a")))
+    pending.put("b", WatchChange(DELETED, thing("b")))
+    pending.put("a", WatchChange(MODIFIED, thing("a", 2)))
+    assert pending.pop() == WatchChange(DELETED, thing("b"))
+    assert pending.pop() == WatchChange(ADDED, thing("a", 2))
 
 
 def test_an_object_that_leaves_a_selection_and_returns_was_changed() -> None:
     pending: Pending[PartialObject] = Pending()
-    pending.put("a", Change(DELETED, thing("a")))
-    pending.put("a", Change(ADDED, thing("a", 2)))
-    assert pending.pop() == Change(MODIFIED, thing("a", 2))
+    pending.put("a", WatchChange(DELETED, thing("a")))
+    pending.put("a", WatchChange(ADDED, thing("a", 2)))
+    assert pending.pop() == WatchChange(MODIFIED, thing("a", 2))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,10 +8,10 @@ import pytest
 from carrel_scheduler.kube.credentials import (
     ASKED_AGAIN_SECONDS,
     RENEWALS_APART_SECONDS,
-    Access,
     ConfiguredCredentials,
     CredentialsUnusable,
     Load,
+    ServerAccess,
 )
 
 
@@ -65,7 +65,9 @@ async def test_a_refused_token_is_replaced_from_the_beginning() -> None:
 
 
 def test_tokens_are_in_no_text() -> None:
-    assert "secret" not in repr(Access("https://a", "Bearer secret", proxy="http://u:secret@p"))
+    assert "secret" not in repr(
+        ServerAccess("https://a", "Bearer secret", proxy="http://u:secret@p")
+    )
 
 
 @pytest.mark.parametrize(

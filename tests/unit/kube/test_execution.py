@@ -11,7 +11,7 @@ from carrel_scheduler.kube.errors import Unavailable
 from carrel_scheduler.kube.execution import (
     Channel,
     CommandFailed,
-    Output,
+    OutputChunk,
     RemoteCommand,
     execute,
     exit_code_of,
@@ -52,8 +52,8 @@ def ending(status: Any) -> bytes:
 async def test_output_then_the_exit_code() -> None:
     end = ending(EXIT_3)
     command = RemoteCommand(Scripted(b"\x01", b"\x02", b"\x01out\n", b"\x02err", b"", end))
-    assert await command.read() == Output(Channel.OUTPUT, b"out\n")
-    assert await command.read() == Output(Channel.ERRORS, b"err")
+    assert await command.read() == OutputChunk(Channel.OUTPUT, b"out\n")
+    assert await command.read() == OutputChunk(Channel.ERRORS, b"err")
     assert command.exit_code is None
     assert await command.read() is None
     assert await command.close() == 3

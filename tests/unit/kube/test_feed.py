@@ -9,7 +9,7 @@ import pytest
 from carrel_scheduler.kube.errors import Forbidden, TooManyRequests, Unavailable
 from carrel_scheduler.kube.feed import Feed, FeedEnded, Subscription
 from carrel_scheduler.kube.metadata import PartialObject
-from carrel_scheduler.kube.reflector import SYNCED, Change, ChangeKind, Timing
+from carrel_scheduler.kube.reflector import SYNCED, ChangeKind, ReflectorTiming, WatchChange
 from carrel_scheduler.kube.resources import PODS
 from unit.kube.scripted import ScriptedServer, thing
 
@@ -52,7 +52,7 @@ def trouble(feed: Feed[PartialObject]) -> type[Exception] | None:
     return None if feed.trouble is None else type(feed.trouble)
 
 
-def version(change: Change[PartialObject]) -> str:
+def version(change: WatchChange[PartialObject]) -> str:
     return change.object.metadata.resource_version
 
 
@@ -81,7 +81,7 @@ async def test_first_what_is_there_then_synced_then_what_happens(
 ) -> None:
     server.put("a")
     subscription = feed.subscribe()
-    assert await anext(subscription) == Change(ADDED, thing("a", 2))
+    assert await anext(subscription) == WatchChange(ADDED, thing("a", 2))
     assert await anext(subscription) is SYNCED
     server.put("a")
     assert await take(subscription, 1) == [("MODIFIED", "a@3")]
@@ -111,9 +111,9 @@ async def test_a_batch_is_all_that_is_there(
     server.put("a")
     await feed.synced()
     subscription = feed.subscribe()
-    assert await subscription.batch() == [Change(ADDED, thing("a", 2)), SYNCED]
+    assert await subscription.batch() == [WatchChange(ADDED, thing("a", 2)), SYNCED]
     server.put("b")
-    assert await subscription.batch() == [Change(ADDED, thing("b", 3))]
+    assert await subscription.batch() == [WatchChange(ADDED, thing("b", 3))]
     await feed.close()
     assert await subscription.batch() == []
 
@@ -192,7 +192,7 @@ async def test_a_feed_that_is_over(server: ScriptedServer, feed: Feed[PartialObj
 
 
 async def test_a_silent_watch_is_taken_for_dead(server: ScriptedServer, pauses: Pauses) -> None:
-    timing = Timing(silent=0.01)
+    timing = ReflectorTiming(silent=0.01)
     async with Feed(server, PODS, PartialObject, timing=timing, pause=pauses) as feed:
         await begun(feed)
         await asyncio.wait_for(watching(server, 3), 30)

@@ -4,10 +4,10 @@ import pytest
 
 from carrel_scheduler.backoff import LONGEST_PAUSE_SECONDS, Backoff
 from carrel_scheduler.kube.errors import (
-    Cause,
     Conflict,
-    Details,
     KubeError,
+    StatusCause,
+    StatusDetails,
     TooManyRequests,
     Unavailable,
 )
@@ -45,7 +45,7 @@ def test_no_room_is_waited_for_as_long_as_the_server_asks() -> None:
 
 
 def test_a_disruption_budget_is_an_answer() -> None:
-    details = Details(causes=(Cause("DisruptionBudget", "needs 1", ""),))
+    details = StatusDetails(causes=(StatusCause("DisruptionBudget", "needs 1", ""),))
     refused = TooManyRequests(429, "TooManyRequests", "no", details)
     assert pause_after(refused, backoff(), Resend.SAFE, sent=True) is None
 

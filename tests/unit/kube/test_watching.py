@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.kube.decoding import EventReader, Lines, Seen
+from carrel_scheduler.kube.decoding import EventReader, LineSplitter, Seen
 from carrel_scheduler.kube.errors import Gone, Undecodable
-from carrel_scheduler.kube.metadata import Identity
+from carrel_scheduler.kube.metadata import ObjectVersion
 
 
 class Meta(msgspec.Struct, rename="camel"):
@@ -33,7 +33,7 @@ def thing(size: Any = 1) -> dict[str, Any]:
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 100])
 def test_lines_come_whole_however_the_bytes_are_cut(step: int) -> None:
     text = b'{"a":1}\n{"bb":"\xc3\xa4"}\n\n{"c":3}\n{"unfinished"'
-    lines, found = Lines(), []
+    lines, found = LineSplitter(), []
     for at in range(0, len(text), step):
         found += lines.feed(text[at : at + step])
     assert found == [b'{"a":1}', b'{"bb":"\xc3\xa4"}', b'{"c":3}']
@@ -44,7 +44,7 @@ def test_lines_come_whole_however_the_bytes_are_cut(step: int) -> None:
 )
 def test_events_are_of_the_type_asked_for(kind: str, seen: Seen) -> None:
     event = EventReader(Thing).read(line(kind, thing()))
-    assert (event.seen, event.identity) == (seen, Identity("u", "7"))
+    assert (event.seen, event.identity) == (seen, ObjectVersion("u", "7"))
     assert event.found == Thing(Meta("u", "7"), 1)
     assert EventReader(dict).read(line(kind, thing())).found == thing()
 
@@ -64,7 +64,7 @@ def test_errors_are_raised() -> None:
 def test_an_object_of_another_shape_is_gone_and_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         event = EventReader(Thing).read(line("MODIFIED", thing(size="secret")))
-    assert (event.seen, event.identity, event.found) == (Seen.GONE, Identity("u", "7"), None)
+    assert (event.seen, event.identity, event.found) == (Seen.GONE, ObjectVersion("u", "7"), None)
     assert "s/n" in caplog.text
     assert "$.size" in caplog.text
     assert "secret" not in caplog.text

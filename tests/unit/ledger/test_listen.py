@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from carrel_scheduler.ledger.watches import listen
-from carrel_scheduler.ledger.watches.listen import Listener
+from carrel_scheduler.ledger.watches.listen import CommitListener
 from carrel_scheduler.ledger.watches.watch import Notifier
 
 
@@ -19,7 +19,7 @@ async def test_it_listens_again(monkeypatch: pytest.MonkeyPatch, failure: Except
     tries = 0
     again = asyncio.Event()
 
-    async def fail(_: Listener) -> None:
+    async def fail(_: CommitListener) -> None:
         nonlocal tries
         tries += 1
         if tries > 2:
@@ -29,9 +29,9 @@ async def test_it_listens_again(monkeypatch: pytest.MonkeyPatch, failure: Except
             raise failure
 
     monkeypatch.setattr(listen, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(Listener, "_listen", fail)
+    monkeypatch.setattr(CommitListener, "_listen", fail)
     engine: Any = None
-    listener = Listener(engine, Notifier())
+    listener = CommitListener(engine, Notifier())
     async with asyncio.timeout(30):
         await again.wait()
     await listener.close()

@@ -66,7 +66,7 @@ def test_an_exception_that_cannot_be_made_here_keeps_its_words_and_trace() -> No
     assert raised({"text": "", "error": None}, None) is None
 
 
-def ask(service: program.Service, path: str, body: bytes) -> tuple[str, Any]:
+def ask(service: program.CompanionService, path: str, body: bytes) -> tuple[str, Any]:
     status: list[str] = []
     environ = {"PATH_INFO": path, "CONTENT_LENGTH": len(body), "wsgi.input": io.BytesIO(body)}
     return "".join(status), (service(environ, lambda word, _: status.append(word)), status)
@@ -74,7 +74,7 @@ def ask(service: program.Service, path: str, body: bytes) -> tuple[str, Any]:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"key": "wrong"}', b'{"key": "\\u00e9"}', b"no"])
 def test_without_the_key_nothing_runs(body: bytes) -> None:
-    service = program.Service("right")
+    service = program.CompanionService("right")
     _, (_, status) = ask(service, "/run", body)
     assert status == ["403 Forbidden"]
     assert service.cells.empty()

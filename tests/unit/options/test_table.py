@@ -133,7 +133,7 @@ def test_what_cannot_be_meant_is_one_sentence(raw: dict[str, Any], sentence: str
         (values.PARAMETER, "n=text", ("n", "text")),
     ],
 )
-def test_reads(value: values.Value, text: str, read: Any) -> None:
+def test_reads(value: values.OptionValue, text: str, read: Any) -> None:
     assert value.read(text) == read
 
 

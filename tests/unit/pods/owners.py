@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, OwnerReader
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouped
 from carrel_scheduler.engines.kubernetes.pods.types import Owned, Owner, Pod
 from unit.pods.making import pod
@@ -33,7 +33,7 @@ class World:
         self.asked: list[str] = []
         self.now = 100.0
         self.down = False
-        self.grouper = Grouper(Owners(self.get, now=lambda: self.now), Known(namespaces))
+        self.grouper = Grouper(OwnerReader(self.get, now=lambda: self.now), Known(namespaces))
 
     async def get(self, owner: Owner, namespace: str) -> Owned | None:
         self.asked.append(owner.name)

@@ -7,7 +7,7 @@ import pytest
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.requests import HOST
-from carrel_scheduler.engines.kubernetes.pods.labels import Role
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from unit.pods.making import pod
 from unit.pods.owners import PYTORCH, World, pytorch_pod, roles
@@ -66,7 +66,7 @@ def test_roles_of_a_kubeflow_job() -> None:
     job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
     found = world.group(pytorch_pod(job, "worker"))
     assert found.role == "worker"
-    assert found.grouping.roles == (Role("master", 1), Role("worker", 3))
+    assert found.grouping.roles == (GangRole("master", 1), GangRole("worker", 3))
     assert world.group(pytorch_pod(job, "master")).grouping is found.grouping
     assert world.asked == ["ddp"]
 

@@ -9,7 +9,7 @@ from carrel_scheduler.engines.kubernetes.pods.gpu_annotations import Share
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     CLAIMED_GPUS,
-    Needs,
+    PodRequests,
     needs_of,
     request_of,
 )
@@ -56,7 +56,7 @@ def test_what_the_pod_as_a_whole_asks_for_counts_instead_and_overhead_on_top() -
             overhead={"cpu": "250m", "memory": "64Mi"},
         )
     )
-    assert found == Needs(1250, GI + 64 * 2**20, gpus=2, gpu_resource="nvidia.com/gpu")
+    assert found == PodRequests(1250, GI + 64 * 2**20, gpus=2, gpu_resource="nvidia.com/gpu")
 
 
 def test_a_limit_stands_for_the_request() -> None:
@@ -189,10 +189,10 @@ def test_gpus_of_claims_count_and_no_others_beside_them() -> None:
 def test_requests_that_differ_by_little_are_one_class() -> None:
     where = NodeConstraint(labels=(("zone", frozenset({"a"})),))
     requests = {
-        request_of(Needs(cpu_milli=cpu, memory_bytes=size), where)
+        request_of(PodRequests(cpu_milli=cpu, memory_bytes=size), where)
         for cpu, size in ((991, 2 * GI - 5), (1000, 2 * GI), (995, 2 * GI - 2**20))
     }
     assert len(requests) == 1
     (request,) = requests
     assert (request.cpu_milli, request.memory_mib, request.where) == (1000, 2048, where)
-    assert request_of(Needs(memory_bytes=100 * 2**20 + 1), where).memory_mib == 101
+    assert request_of(PodRequests(memory_bytes=100 * 2**20 + 1), where).memory_mib == 101

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from carrel_scheduler.engines.external import ExternalEvents, ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeSeen, Ready
+from carrel_scheduler.engines.kubernetes.external_pods.messages import AllReconciled, NodeSeen
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from carrel_scheduler.engines.kubernetes.provisioning.messages import (
@@ -40,7 +40,7 @@ def node(name: str, gpus: int, *, ready: bool = True, **labels: str) -> NodeSeen
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "conditions": [{"type": "AllReconciled", "status": "True" if ready else "False"}],
         },
     }
     return NodeSeen(msgspec.convert(told, Node))
@@ -63,7 +63,7 @@ class ScalingDesk(Desk):
 
     async def begin(self, *news: Any) -> None:
         seen = [RequestSeen(one) for one in self.requests.values()]
-        await self.hear(*news, Ready(), *seen, RequestsKnown())
+        await self.hear(*news, AllReconciled(), *seen, RequestsKnown())
 
     async def hear(self, *news: Any) -> None:
         self.loop.enqueue(ExternalEvents(news))

@@ -9,7 +9,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     PodOrders,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
-from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import GangRole, Grouping
 from unit.external_pods.world import grouping, pod, seen_as
 from unit.provisioning.scaling import ScalingDesk, node, scaling
 
@@ -33,7 +33,7 @@ class Told:
 
 
 async def gang(desk: ScalingDesk, size: int = 2) -> list[ExternalPod]:
-    group = grouping("g", "vision", roles=(Role("", size),))
+    group = grouping("g", "vision", roles=(GangRole("", size),))
     pods = [seen(f"p{number}", group, gpus=2) for number in range(size)]
     await desk.hear(*map(ExternalPodSeen, pods))
     await desk.wait(2.0)

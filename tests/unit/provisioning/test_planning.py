@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.provisioning.types import (
 )
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.policy.admission import NotAdmitted, admit
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.provisioning.scaling import node, scaling
@@ -245,7 +245,7 @@ async def test_admission_and_forecast_count_on_nodes_within_quota(
 ) -> None:
     async with scaling(empty_ledger, tmp_path) as desk:
         await desk.project("vision", 4)
-        live = LiveView(desk.loop)
+        live = LiveState(desk.loop)
         admit(asks(4), live)
         assert live.forecast(asks(4)).token == "WaitsForNodes"
         assert live.forecast(asks(5)).token == "NeverFits"
@@ -258,5 +258,5 @@ async def test_without_the_setting_it_is_refused(empty_ledger: Path, tmp_path: P
         desk.pods.current.node_requests = None
         await desk.project("vision", 4)
         with pytest.raises(NotAdmitted) as refused:
-            admit(asks(4), LiveView(desk.loop))
+            admit(asks(4), LiveState(desk.loop))
         assert refused.value.code == "never_fits"

@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.resources import codec, kinds
-from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_schema import sections
 from carrel_schema.objects import (
     Department,
@@ -59,14 +59,14 @@ FULL = Workload(
 )
 
 
-def stored(obj: Object) -> Stored:
+def stored(obj: Object) -> StoredResource:
     """As the API server would give it back."""
     manifest = codec.manifest(obj)
     metadata = manifest["metadata"]
     metadata |= {"uid": "k", "resourceVersion": "12", "generation": 3}
     metadata |= {"creationTimestamp": "2026-11-21T23:22:59Z"}
     body = {**manifest, "status": codec.status(obj)}
-    return msgspec.json.decode(msgspec.json.encode(body), type=Stored)
+    return msgspec.json.decode(msgspec.json.encode(body), type=StoredResource)
 
 
 def back(obj: ObjectT) -> ObjectT:

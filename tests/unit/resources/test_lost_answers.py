@@ -11,7 +11,7 @@ from carrel_scheduler.kube.errors import Unavailable
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.resources import codec
-from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.store import LOST_TRIES, KubernetesStore
 from carrel_scheduler.ledger.store import Conflict
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
@@ -32,16 +32,16 @@ class OneObject:
         self.body: dict[str, Any] = manifest
         self.version, self._story = 1, iter(story)
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredResource:
         self.body["metadata"]["resourceVersion"] = str(self.version)
-        return msgspec.json.decode(msgspec.json.encode(self.body), type=Stored)
+        return msgspec.json.decode(msgspec.json.encode(self.body), type=StoredResource)
 
-    async def get(self, _resource: Resource, *_: object) -> Stored:
+    async def get(self, _resource: Resource, *_: object) -> StoredResource:
         return self.stored()
 
     async def patch(
         self, _resource: Resource, _name: str, body: bytes, *_: object, **__: object
-    ) -> Stored:
+    ) -> StoredResource:
         done, answered = next(self._story)
         version, change = msgspec.json.decode(body)[:2]
         if version["value"] != str(self.version):

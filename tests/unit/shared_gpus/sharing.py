@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
+from carrel_scheduler.engines.kubernetes.binding import BindTarget, NotBound, bind
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
     ReservationSettings,
@@ -100,12 +100,12 @@ class Scheduler:
         try:
             if milli == WHOLE:
                 await self.gpus.make_room(node)
-                target = Target(PROJECT, name, meta.uid, node, places)
+                target = BindTarget(PROJECT, name, meta.uid, node, places)
                 await bind(self.client, target, self.epoch)
                 return True
             async with self.gpus.hold(node, places) as hold:
                 mine = binding_annotations(hold.gpus, 500, 1)
-                target = Target(PROJECT, name, meta.uid, node, places, gpus=mine)
+                target = BindTarget(PROJECT, name, meta.uid, node, places, gpus=mine)
                 await bind(self.client, target, self.epoch)
                 hold.pod = meta
         except (EngineError, NotBound):

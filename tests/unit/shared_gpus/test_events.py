@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.contract import NotOnThisNode
-from carrel_scheduler.engines.kubernetes.pods.types import Meta
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta
 from carrel_scheduler.engines.kubernetes.shared_gpus.events import (
     FAILED,
     MADE,
@@ -23,7 +23,7 @@ from carrel_scheduler.node.contract import MigReport, MigResult
 from unit.shared_gpus.virtual_loop import in_virtual_time
 
 GPU = HeldGpu("r1", "GPU-a", 81_559)
-POD = Meta(name="work", namespace="carrel-vision", uid="u1")
+POD = ObjectMeta(name="work", namespace="carrel-vision", uid="u1")
 
 
 async def told(result: dict[str, Any] | None) -> list[Notice]:

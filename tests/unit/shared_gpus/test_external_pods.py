@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits, PodExecutor
+from carrel_scheduler.engines.kubernetes.external_pods.executor import ExecutorLimits, PodExecutor
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Bind,
     BindingFailed,
@@ -41,7 +41,7 @@ class Bench:
             self.heard.append,
             now=lambda: 0.0,
             instance="one",
-            limits=Limits(bindings=1),
+            limits=ExecutorLimits(bindings=1),
             gpus=self.scheduler.gpus,
             instances=self.instances,
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.contract import NotOnThisNode
-from carrel_scheduler.engines.kubernetes.binding import Target, bind
+from carrel_scheduler.engines.kubernetes.binding import BindTarget, bind
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
@@ -148,7 +148,7 @@ def test_what_a_pod_was_given_is_in_use_from_its_binding_to_its_end_for_every_sc
             assert hold.visible == ("GPU-a",)
             hold.visible = ("MIG-1",)
             told = instance_annotations(hold.gpus[0], "MIG-1")
-            target = Target(PROJECT, "work", made.metadata.uid, "n1", (0,), gpus=told)
+            target = BindTarget(PROJECT, "work", made.metadata.uid, "n1", (0,), gpus=told)
             await bind(client, target, 1)
             hold.pod = made.metadata
         assert scheduler.gpus.in_use("n1") == {"MIG-1"}, "before any watch shows it"

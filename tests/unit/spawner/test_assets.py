@@ -19,11 +19,14 @@ from carrel_spawner import assets, form, options
 from carrel_spawner.form import Supply
 from carrel_spawner.kubernetes.manifests import CONTAINER, PodAdditions, complete_pod
 from carrel_spawner.option_checks import check, from_form
-from carrel_spawner.options import Assets, BadOption, Choice, Most, Offer
+from carrel_spawner.options import BadOption, ChosenAssets, Most, WorkspaceChoice, WorkspaceChoices
 from carrel_spawner.watch import close_watch
 from carrel_spawner.workspace import Launch, Workspace
 
-ONE_MACHINE, CLUSTER = Offer(most=Most(gpus=2)), Offer(most=Most(gpus=2), folders=False)
+ONE_MACHINE, CLUSTER = (
+    WorkspaceChoices(most=Most(gpus=2)),
+    WorkspaceChoices(most=Most(gpus=2), folders=False),
+)
 SMALL = AssetOut(type="compute", name="small", scope="platform", description="one GPU")
 TORCH = AssetOut(type="environment", name="torch", scope="project/vision")
 WORDS = AssetOut(
@@ -48,7 +51,7 @@ async def place(fake: FakeScheduler) -> AsyncIterator[Workspace]:
         await close_watch(one)
 
 
-def chosen(offer: Offer = ONE_MACHINE, **fields: Any) -> Choice:
+def chosen(offer: WorkspaceChoices = ONE_MACHINE, **fields: Any) -> WorkspaceChoice:
     return check({"project": "vision", **fields}, ["vision"], offer)
 
 
@@ -63,7 +66,7 @@ def test_names_are_chosen_and_kept_for_the_next_start() -> None:
         "data": ["words", "words"],
     }
     choice = chosen(**asked, gpus=2)
-    assert choice.assets == Assets("torch", "small", ("words",))
+    assert choice.assets == ChosenAssets("torch", "small", ("words",))
     assert choice.sizes() == {"gpus": 2}, "what is said beside a compute resource wins over it"
     assert choice.options() == asked | {"project": "vision", "gpus": 2, "data": ["words"]}
     assert check(choice.options(), ["vision"], ONE_MACHINE) == choice
@@ -140,7 +143,7 @@ def test_the_result_counts_with_its_sizes_and_folders() -> None:
     ],
 )
 def test_what_the_spawner_does_not_offer_is_not_had_by_an_asset_either(
-    offer: Offer, spec: dict[str, Any], field: str, right: str
+    offer: WorkspaceChoices, spec: dict[str, Any], field: str, right: str
 ) -> None:
     choice = chosen(offer, compute="small", environment_asset="torch")
     with pytest.raises(BadOption, match=right) as refused:

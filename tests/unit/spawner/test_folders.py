@@ -10,15 +10,20 @@ from carrel_spawner.options import (
     ENVIRONMENT,
     FOLDERS,
     BadOption,
-    Choice,
     Folder,
-    Offer,
-    Profile,
+    WorkspaceChoice,
+    WorkspaceChoices,
+    WorkspaceProfile,
     launch_variables,
 )
 
 SETS = Folder("/data/sets", "sets", read_only=True)
-OFFER = Offer(profiles=[Profile("own", "Own"), Profile("torch", "Torch", "", "/opt/torch", [SETS])])
+OFFER = WorkspaceChoices(
+    profiles=[
+        WorkspaceProfile("own", "Own"),
+        WorkspaceProfile("torch", "Torch", "", "/opt/torch", [SETS]),
+    ]
+)
 
 
 def test_folders_are_spelt_as_for_jobs_or_written_as_objects() -> None:
@@ -93,10 +98,10 @@ def test_the_turn_in_the_queue_brings_back_what_was_queued() -> None:
             volumes=[Volume(**one.as_dict()) for one in whole.volumes],
         )
         queued = Workload(name="w", project="vision", spec=spec)
-        called = Choice("vision", chosen.gpus, chosen.cpu, chosen.memory_gib)
+        called = WorkspaceChoice("vision", chosen.gpus, chosen.cpu, chosen.memory_gib)
         assert called.queued_as(queued, OFFER, chosen.profile) == chosen
 
 
 def test_where_the_admin_sets_them_folders_are_refused() -> None:
     with pytest.raises(BadOption, match="left out: the admin sets them"):
-        check({"volumes": ["/data"]}, ["vision"], Offer(folders=False))
+        check({"volumes": ["/data"]}, ["vision"], WorkspaceChoices(folders=False))

@@ -18,7 +18,7 @@ from carrel.models import (
 from carrel_schema.governance.policies import Bound, EffectivePolicy, EffectiveRule
 from carrel_spawner import form
 from carrel_spawner.form import Supply
-from carrel_spawner.options import Most, Offer, Profile, Sizes
+from carrel_spawner.options import Most, Sizes, WorkspaceChoices, WorkspaceProfile
 
 USE = ProjectUse(gpus_allocated=3, gpus_borrowed=1, gpus_waiting=5)
 VISION = Project(name="vision", quota=QuotaAmounts(gpus=4), use=USE)
@@ -54,7 +54,7 @@ class Fields(HTMLParser):
 
 
 def render(**changes: object) -> str:
-    given: dict[str, object] = {"last": {}, "offer": Offer()} | changes
+    given: dict[str, object] = {"last": {}, "offer": WorkspaceChoices()} | changes
     return form.render("ada", ["vision"], SUPPLY, **given)  # type: ignore[arg-type]
 
 
@@ -69,7 +69,7 @@ def test_every_field_has_its_label_and_its_help() -> None:
 
 def test_only_ones_own_projects_are_offered() -> None:
     supply = Supply([VISION, Project(name="speech")], [NODE])
-    html = form.render("ada", ["vision"], supply, last={}, offer=Offer())
+    html = form.render("ada", ["vision"], supply, last={}, offer=WorkspaceChoices())
     assert Fields(html).options == ["vision"]
     assert "speech" not in html
 
@@ -86,13 +86,13 @@ def test_what_is_free_and_what_is_left() -> None:
 def test_the_last_choice_is_offered_again_where_it_is_allowed() -> None:
     assert 'value="2"' in render(last={"project": "vision", "gpus": 2})
     assert 'value="2"' not in render(
-        last={"project": "gone", "gpus": 2}, offer=Offer(Sizes(0, 1, 4))
+        last={"project": "gone", "gpus": 2}, offer=WorkspaceChoices(Sizes(0, 1, 4))
     )
 
 
 def test_what_was_refused_for_good_is_not_offered_again() -> None:
     wanted = {"project": "vision", "gpus": 5, "cpu": 2.5}
-    html = render(last=wanted, offer=Offer(Sizes(1, 1, 4)))
+    html = render(last=wanted, offer=WorkspaceChoices(Sizes(1, 1, 4)))
     assert 'value="5"' not in html
     assert 'value="2.5"' in html
 
@@ -100,13 +100,13 @@ def test_what_was_refused_for_good_is_not_offered_again() -> None:
 def test_no_more_gpus_can_be_typed_than_a_project_is_guaranteed() -> None:
     small = Project(name="vision", quota=QuotaAmounts(gpus=2))
     supply = Supply([small, Project(name="speech", quota=QuotaAmounts(gpus=3))], [NODE])
-    both = form.render("ada", ["vision", "speech"], supply, last={}, offer=Offer())
+    both = form.render("ada", ["vision", "speech"], supply, last={}, offer=WorkspaceChoices())
     assert 'max="3" step="0.01"' in both
-    one = form.render("ada", ["vision"], supply, last={}, offer=Offer())
+    one = form.render("ada", ["vision"], supply, last={}, offer=WorkspaceChoices())
     assert 'max="2" step="0.01"' in one
     free = Supply([small, Project(name="open", quota=QuotaAmounts(gpus=None))], [NODE])
     assert 'max="4" step="0.01"' in form.render(
-        "ada", ["vision", "open"], free, last={}, offer=Offer()
+        "ada", ["vision", "open"], free, last={}, offer=WorkspaceChoices()
     )
 
 
@@ -118,14 +118,14 @@ def test_a_full_guarantee_and_the_limits_of_time_are_said_before_the_start() -> 
         use=ProjectUse(gpus_allocated=2),
         interactive=limits,
     )
-    html = form.render("ada", ["vision"], Supply([full], [NODE]), last={}, offer=Offer())
+    html = form.render("ada", ["vision"], Supply([full], [NODE]), last={}, offer=WorkspaceChoices())
     assert "A workspace may start with no GPU now" in html
     assert "It is stopped after 8 h." in html
     assert "It is stopped when nobody has used it for 1 h." in html
 
 
 def test_no_project_says_how_to_get_one() -> None:
-    html = form.render("ada", [], SUPPLY, last={}, offer=Offer())
+    html = form.render("ada", [], SUPPLY, last={}, offer=WorkspaceChoices())
     assert "carrel project add-user PROJECT ada" in html
     assert not Fields(html).ids
     assert "data-carrel-no-project" in html
@@ -134,7 +134,11 @@ def test_no_project_says_how_to_get_one() -> None:
 
 def test_trouble_is_a_sentence_and_the_form_stays() -> None:
     html = form.render(
-        "ada", ["vision"], Supply(trouble="The scheduler sleeps."), last={}, offer=Offer()
+        "ada",
+        ["vision"],
+        Supply(trouble="The scheduler sleeps."),
+        last={},
+        offer=WorkspaceChoices(),
     )
     assert "The scheduler sleeps." in html
     assert "gpus" in Fields(html).ids
@@ -152,9 +156,12 @@ def test_a_place_in_the_queue_is_shown_with_the_way_out() -> None:
 
 
 def test_the_kinds_of_workspaces_and_the_most_that_is_allowed() -> None:
-    offer = Offer(
+    offer = WorkspaceChoices(
         most=Most(gpus=1, cpu=4, memory_gib=8),
-        profiles=[Profile("plain", "Plain"), Profile("big", "Big <one>", "With everything")],
+        profiles=[
+            WorkspaceProfile("plain", "Plain"),
+            WorkspaceProfile("big", "Big <one>", "With everything"),
+        ],
     )
     html = render(offer=offer, last={"profile": "big"})
     assert '<option value="big" selected>Big &lt;one&gt;</option>' in html
@@ -175,6 +182,6 @@ def test_rules_of_policies_stand_beside_their_project() -> None:
         "image": EffectiveRule(required=bound(1.0)),
     }
     supply = Supply([VISION], [NODE], {"vision": EffectivePolicy(project="vision", rules=rules)})
-    html = form.render("ada", ["vision"], supply, last={}, offer=Offer())
+    html = form.render("ada", ["vision"], supply, last={}, offer=WorkspaceChoices())
     assert "At most 1 GPUs, says policy <code>desks</code> of project/vision. ask Grace." in html
     assert "Exactly 8 GiB, says policy <code>desks</code> of project/vision." in html

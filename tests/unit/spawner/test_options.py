@@ -6,20 +6,28 @@ import pytest
 
 from carrel.models import Workload, WorkloadSpec
 from carrel_spawner.option_checks import check, from_form
-from carrel_spawner.options import BadOption, Choice, Most, Offer, Profile, Sizes, projects_of
+from carrel_spawner.options import (
+    BadOption,
+    Most,
+    Sizes,
+    WorkspaceChoice,
+    WorkspaceChoices,
+    WorkspaceProfile,
+    projects_of,
+)
 
-SIZES = Offer(Sizes(gpus=0, cpu=1.0, memory_gib=2.0))
+SIZES = WorkspaceChoices(Sizes(gpus=0, cpu=1.0, memory_gib=2.0))
 
 
 def test_nothing_chosen_means_the_defaults() -> None:
-    assert check({}, ["speech", "vision"], SIZES) == Choice("speech", 0, 1.0, 2.0)
+    assert check({}, ["speech", "vision"], SIZES) == WorkspaceChoice("speech", 0, 1.0, 2.0)
 
 
 def test_form_fields_become_a_choice() -> None:
     fields = {"project": ["vision"], "gpus": ["2"], "cpu": ["0.5"], "memory_gib": [" 4 "],
               "_xsrf": ["x"], "action": ["join"]}  # fmt: skip
     choice = check(from_form(fields), ["vision"], SIZES)
-    assert choice == Choice("vision", 2, 0.5, 4.0)
+    assert choice == WorkspaceChoice("vision", 2, 0.5, 4.0)
     assert (choice.cpu_millicores, choice.memory_bytes) == (500, 4 * 1024**3)
 
 
@@ -29,7 +37,7 @@ def test_empty_fields_are_not_chosen() -> None:
 
 def test_the_schedulers_units_are_understood() -> None:
     options = {"gpus": 1.0, "cpu_millicores": 1500, "memory_bytes": 3 * 1024**3, "claim": "w"}
-    assert check(options, ["vision"], SIZES) == Choice("vision", 1, 1.5, 3.0, "w")
+    assert check(options, ["vision"], SIZES) == WorkspaceChoice("vision", 1, 1.5, 3.0, "w")
 
 
 @pytest.mark.parametrize("written", [0.5, "0.5", 0.29])
@@ -40,7 +48,7 @@ def test_a_share_of_a_gpu_is_kept_as_it_was_asked_for(written: object) -> None:
 
 
 def test_memory_of_a_gpu_stands_in_place_of_the_usual_gpus() -> None:
-    usual = Offer(Sizes(gpus=1))
+    usual = WorkspaceChoices(Sizes(gpus=1))
     chosen = check({"gpu_memory_gib": "8", "gpus": ""}, ["vision"], usual)
     assert (chosen.gpus, chosen.gpu_memory_bytes) == (0, 8 * 1024**3)
     assert check(chosen.options(), ["vision"], usual) == chosen
@@ -52,7 +60,7 @@ def test_memory_of_a_gpu_stands_in_place_of_the_usual_gpus() -> None:
 
 
 def test_a_claim_is_not_stored_for_the_next_start() -> None:
-    assert "claim" not in Choice("vision", 0, 1.0, 2.0, "w").options()
+    assert "claim" not in WorkspaceChoice("vision", 0, 1.0, 2.0, "w").options()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +105,7 @@ def test_projects_are_the_hubs_groups() -> None:
 
 
 def test_what_is_allowed_is_the_end_of_a_range() -> None:
-    offer = Offer(most=Most(gpus=2, cpu=4, memory_gib=8))
+    offer = WorkspaceChoices(most=Most(gpus=2, cpu=4, memory_gib=8))
     assert check({"gpus": 2, "cpu": 4, "memory_gib": 8}, ["vision"], offer).gpus == 2
     for name, value in (("gpus", 3), ("cpu", 4.5), ("memory_gib", 9)):
         with pytest.raises(BadOption, match=f"{name} is {value}; it should be a"):
@@ -105,14 +113,16 @@ def test_what_is_allowed_is_the_end_of_a_range() -> None:
 
 
 def test_one_of_the_kinds_that_are_offered() -> None:
-    offer = Offer(profiles=[Profile("plain", "Plain"), Profile("big", "Big")])
+    offer = WorkspaceChoices(
+        profiles=[WorkspaceProfile("plain", "Plain"), WorkspaceProfile("big", "Big")]
+    )
     assert check({}, ["vision"], offer).profile == "plain"
     chosen = check({"profile": "big"}, ["vision"], offer)
     assert chosen.options()["profile"] == "big"
     with pytest.raises(BadOption, match="one of plain, big"):
         check({"profile": "root"}, ["vision"], offer)
     with pytest.raises(BadOption, match="there is one kind only"):
-        check({"profile": "big"}, ["vision"], Offer())
+        check({"profile": "big"}, ["vision"], WorkspaceChoices())
 
 
 @pytest.mark.parametrize(
@@ -124,6 +134,6 @@ def test_an_instance_that_was_given_for_a_share_is_asked_for_again(
 ) -> None:
     """By memory: more than the next smaller instance has, and no more than it has itself."""
     spec = WorkloadSpec(gpus=0.0, mig_profile=profile, memory_bytes=2 * 1024**3)
-    kept = Choice.of(Workload(name="w", project="vision", spec=spec), SIZES, "")
+    kept = WorkspaceChoice.of(Workload(name="w", project="vision", spec=spec), SIZES, "")
     assert kept.gpus == 0
     assert at_least < kept.gpu_memory_gib < below

@@ -8,11 +8,11 @@ from carrel.errors import ApiError, Unreachable
 from carrel.models import Reason, Workload, WorkloadStatus
 from carrel_schema.objects import Phase
 from carrel_spawner import refusal
-from carrel_spawner.options import Choice
+from carrel_spawner.options import WorkspaceChoice
 from carrel_spawner.rendering import readable_by
 from carrel_spawner.start import StartStage, start_status
 
-CHOICE = Choice("vision", 1, 1.0, 2.0)
+CHOICE = WorkspaceChoice("vision", 1, 1.0, 2.0)
 
 
 def workload(
@@ -60,7 +60,7 @@ HOLDERS = [
 ]  # fmt: skip
 
 
-def no_room(one: Workload, projects: list[str]) -> refusal.Refused:
+def no_room(one: Workload, projects: list[str]) -> refusal.WorkspaceRefused:
     one = readable_by(one, projects)
     return refusal.no_room(
         start_status(one), one, choice=CHOICE, projects=projects, queue_url="/q", now=1000.0

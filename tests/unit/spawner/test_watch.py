@@ -10,11 +10,11 @@ from carrel.client import AsyncClient
 from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel.testing import FakeScheduler
-from carrel_spawner.options import Choice
+from carrel_spawner.options import WorkspaceChoice
 from carrel_spawner.watch import WorkspaceWatch, close_watch, watch_of
 from carrel_spawner.workspace import Launch, Workspace
 
-CHOICE = Choice("vision", 0, 0.5, 1.0)
+CHOICE = WorkspaceChoice("vision", 0, 0.5, 1.0)
 LAUNCH = Launch(["run"], {}, {}, 4711)
 NAME = "workspace-ada"
 

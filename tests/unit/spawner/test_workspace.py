@@ -10,12 +10,12 @@ from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel.testing import FakeScheduler
 from carrel_spawner import watch
-from carrel_spawner.options import Choice
+from carrel_spawner.options import WorkspaceChoice
 from carrel_spawner.start import ProgressLog, StartFailed, until_placed
 from carrel_spawner.watch import close_watch
 from carrel_spawner.workspace import Launch, Workspace
 
-CHOICE = Choice("vision", 1, 0.5, 1.0)
+CHOICE = WorkspaceChoice("vision", 1, 0.5, 1.0)
 LAUNCH = Launch(["run"], {"A": "1"}, {"TOKEN": "secret"}, 4711)
 
 
@@ -59,7 +59,7 @@ async def test_an_earlier_workspace_makes_room(fake: FakeScheduler, place: Works
     fake.run("vision", "workspace-ada")
     second = await place.request(CHOICE, LAUNCH)
     assert first.uid != second.uid
-    moved = await place.request(Choice("speech", 0, 1.0, 1.0), LAUNCH)
+    moved = await place.request(WorkspaceChoice("speech", 0, 1.0, 1.0), LAUNCH)
     assert [one.uid for one in await place.all()] == [moved.uid]
 
 
@@ -68,7 +68,7 @@ async def test_what_is_at_rest_elsewhere_stays_as_a_record(
 ) -> None:
     await place.request(CHOICE, LAUNCH)
     fake.stop("vision", "workspace-ada", "Idle", "Idle for too long.")
-    await place.request(Choice("speech", 0, 1.0, 1.0), LAUNCH)
+    await place.request(WorkspaceChoice("speech", 0, 1.0, 1.0), LAUNCH)
     assert {one.project for one in await place.all()} == {"vision", "speech"}
 
 
@@ -90,7 +90,7 @@ async def test_the_queue_and_the_claim(fake: FakeScheduler, place: Workspace) ->
     found = await place.waiting()
     assert found is not None
     assert found.uid == queued.uid
-    claim = Choice("vision", 1, 0.5, 1.0, claim="workspace-ada")
+    claim = WorkspaceChoice("vision", 1, 0.5, 1.0, claim="workspace-ada")
     assert await place.claimable(claim) is None  # not its turn yet
     fake.status("vision", "workspace-ada", phase="starting")
     held = await place.claimable(claim)
@@ -105,8 +105,10 @@ async def test_somebody_elses_place_cannot_be_claimed(
 ) -> None:
     await Workspace(client, "linus").enqueue(CHOICE)
     fake.status("vision", "workspace-linus", phase="starting")
-    assert await place.claimable(Choice("vision", 1, 1, 1, claim="workspace-linus")) is None
-    assert await place.claimable(Choice("vision", 1, 1, 1, claim="nothing")) is None
+    assert (
+        await place.claimable(WorkspaceChoice("vision", 1, 1, 1, claim="workspace-linus")) is None
+    )
+    assert await place.claimable(WorkspaceChoice("vision", 1, 1, 1, claim="nothing")) is None
 
 
 async def test_stopping_keeps_the_record(fake: FakeScheduler, place: Workspace) -> None:

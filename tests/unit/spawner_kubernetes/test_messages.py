@@ -9,7 +9,7 @@ from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.kubernetes.tasks import task_pods as task_names
 from carrel_schema.names import TASK
 from carrel_spawner.kubernetes import manifests, messages
-from carrel_spawner.kubernetes.manifests import Storage
+from carrel_spawner.kubernetes.manifests import WorkspaceStorage
 from carrel_spawner.workspace import Address
 
 ADDRESS = Address("vision", "workspace-ada", "4f0c", 8888, 2)
@@ -109,10 +109,10 @@ def test_the_secret_has_what_opens_a_door_and_nothing_else() -> None:
 
 
 def test_a_claim_asks_for_the_class_only_if_one_is_said() -> None:
-    made = manifests.volume_claim(Storage("project", "5Gi", "", ["ReadWriteMany"]), {})
+    made = manifests.volume_claim(WorkspaceStorage("project", "5Gi", "", ["ReadWriteMany"]), {})
     assert made["spec"] == {
         "accessModes": ["ReadWriteMany"],
         "resources": {"requests": {"storage": "5Gi"}},
     }
-    fast = manifests.volume_claim(Storage("project", "5Gi", "fast", ["ReadWriteOnce"]), {})
+    fast = manifests.volume_claim(WorkspaceStorage("project", "5Gi", "fast", ["ReadWriteOnce"]), {})
     assert fast["spec"]["storageClassName"] == "fast"

@@ -17,7 +17,7 @@ from carrel_schema.governance.people import PosixIdentity
 from carrel_schema.names import label
 from carrel_spawner.kubernetes import manifests
 from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner, is_broken
-from carrel_spawner.refusal import Refused
+from carrel_spawner.refusal import WorkspaceRefused
 from carrel_spawner.workspace import Address
 
 TOKEN = "a-token-of-ada"
@@ -208,7 +208,7 @@ async def test_a_kind_that_the_admin_offers() -> None:
     one = spawner(profile_list=[{"display_name": "Plain"}, big])
     assert [profile.slug for profile in one.profiles] == ["big", "plain"]
     assert one.checked({"project": "vision"}).profile == "big"
-    with pytest.raises(Refused, match="one of big, plain"):
+    with pytest.raises(WorkspaceRefused, match="one of big, plain"):
         one.checked({"project": "vision", "profile": "root"})
     one.user_options = {"profile": "big"}
     await one.load_user_options()
@@ -226,7 +226,7 @@ async def test_groups_change_what_is_offered() -> None:
     await one.apply_group_overrides()
     assert one.offer.most.gpus == 4
     assert (await manifest(one))["spec"]["containers"][0]["image"] == "v:1"
-    with pytest.raises(Refused, match="a whole number from 0 to 4"):
+    with pytest.raises(WorkspaceRefused, match="a whole number from 0 to 4"):
         one.checked({"project": "vision", "gpus": 5})
 
 
@@ -344,5 +344,5 @@ async def test_the_pod_runs_under_the_numbers_of_the_directory(
     usual = (await manifest(other))["spec"]["containers"][0]["securityContext"]
     assert usual["runAsUser"] == 1000
     told["ada"] = PosixIdentity(problem="the directory has no uid and gid of theirs")
-    with pytest.raises(Refused, match="no uid and gid of theirs"):
+    with pytest.raises(WorkspaceRefused, match="no uid and gid of theirs"):
         await one._take_numbers()

@@ -31,7 +31,7 @@ from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
 from carrel_scheduler.workloads.reconcile.executor import Executor, HubRefused
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_scheduler.workloads.state.events import (
@@ -341,7 +341,7 @@ class Desk:
     async def computes(self, user: str, *, since: float) -> None:
         """A sign of life of that user's workspace: a cell has been running silently."""
         told = Activity(at=self.now, busy_since=since, last_input_at=since, kernels=1)
-        await LiveView(self.loop).activity(user, "", told)
+        await LiveState(self.loop).activity(user, "", told)
         await self.settle()
 
     async def gpus_work(self, *indices: int) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carrel_scheduler.core.events import Preemptibility
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.watchers import watch_budgets
 from carrel_scheduler.workloads.state.events import BudgetsUsedUp
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
@@ -84,7 +84,7 @@ async def test_a_forecast_says_so(desk: Desk) -> None:
     await used_up(desk, "project/vision")
     spec = WorkloadSpec(user="ada", resources=Resources(gpu_milli=1000), command=["true"])
     asked = Workload(meta=Meta(name="j", project="vision", uid="j", created_at=2e9), spec=spec)
-    told = LiveView(desk.loop).forecast(asked)
+    told = LiveState(desk.loop).forecast(asked)
     assert told.sentence.endswith(TOLD)
 
 

@@ -8,15 +8,15 @@ import pytest
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods import reconcile_pass
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     ExternalPodSeen,
     NodeDeleted,
     NodeSeen,
-    Ready,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from unit.workloads.desk import NODE, Desk
 
 
@@ -27,7 +27,7 @@ def node(name: str, gpus: str, **status: Any) -> NodeSeen:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "AllReconciled", "status": "True"}],
             **status,
         },
     }
@@ -41,7 +41,7 @@ async def hear(desk: Desk, *news: Any) -> None:
 
 async def test_a_node_that_cannot_be_read_is_set_aside_and_the_others_serve(desk: Desk) -> None:
     await desk.project("vision", 8)
-    await hear(desk, node(NODE, "4"), node("odd", "four"), node("good", "4"), Ready())
+    await hear(desk, node(NODE, "4"), node("odd", "four"), node("good", "4"), AllReconciled())
     assert [(one.source, one.key) for one in desk.loop.quarantine.items] == [("node", "odd")]
     uids = [await desk.submit("vision", f"job-{number}", gpus=4) for number in range(2)]
     assert await desk.phases(*uids) == ["starting", "starting"]
@@ -54,7 +54,12 @@ async def test_news_that_mean_nothing_end_nothing(desk: Desk) -> None:
     await desk.project("vision", 4)
     wrong: Any = None
     await hear(
-        desk, node(NODE, "4"), NodeSeen(wrong), ExternalPodSeen(wrong), NodeDeleted(wrong), Ready()
+        desk,
+        node(NODE, "4"),
+        NodeSeen(wrong),
+        ExternalPodSeen(wrong),
+        NodeDeleted(wrong),
+        AllReconciled(),
     )
     uid = await desk.submit("vision", "job")
     assert await desk.phase(uid) == "starting"
@@ -64,12 +69,12 @@ async def test_news_that_mean_nothing_end_nothing(desk: Desk) -> None:
 async def test_what_fails_while_gpus_are_missing_counts_as_lost(desk: Desk) -> None:
     """Which GPU went away nobody can say: what runs goes on, what fails is not to blame."""
     await desk.project("vision", 4)
-    await hear(desk, node(NODE, "4"), Ready())
+    await hear(desk, node(NODE, "4"), AllReconciled())
     uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
     await desk.runs(*uids)
     await hear(desk, node(NODE, "3"))
     assert not desk.engine.stopping
-    assert len(LiveView(desk.loop).nodes()[0].devices) == 4
+    assert len(LiveState(desk.loop).nodes()[0].devices) == 4
     await desk.ends(uids[2], 1)
     status = (await desk.stored(uids[2])).status
     assert (status.phase, status.failures, status.losses) == ("pending", 0, 1)
@@ -82,7 +87,7 @@ async def test_a_workload_that_cannot_be_settled_holds_up_no_other(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await desk.project("vision", 4)
-    await hear(desk, node(NODE, "4"), Ready())
+    await hear(desk, node(NODE, "4"), AllReconciled())
     settle, failed = reconcile_pass.reconcile_workload, []
 
     def failing(current: Any, workload: Any) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.ledger.resources import kinds
-from carrel_scheduler.ledger.resources.codec import ObjectMeta, Stored
+from carrel_scheduler.ledger.resources.codec import ObjectMeta, StoredResource
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.policy.rights import RightsUnknown
 from carrel_scheduler.workloads.namespaces import adoption
@@ -84,7 +84,7 @@ async def taken(
         resource_version="1",
         creation_timestamp="2026-11-28T00:00:00Z",
     )
-    stored = Stored(metadata=meta, spec=msgspec.Raw(content))
+    stored = StoredResource(metadata=meta, spec=msgspec.Raw(content))
     await made.take(Workload, kinds.WORK[kind].resource, stored)
     return records
 
@@ -138,7 +138,7 @@ async def test_it_is_asked_again_while_the_hub_does_not_answer(
     rules = Rules("ada")
     rules.silent = 2
 
-    async def as_it_is(_: Any, __: Any, stored: Stored) -> Stored:
+    async def as_it_is(_: Any, __: Any, stored: StoredResource) -> StoredResource:
         return stored
 
     monkeypatch.setattr(ObjectAdoption, "_as_it_is", as_it_is)

@@ -1,7 +1,7 @@
 """Departments in the loop: their limit binds all their projects, whatever comes first."""
 
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DepartmentChanged
 from carrel_schema.objects import Department, DepartmentSpec, Meta, Quota
 from unit.workloads.desk import Desk
@@ -59,13 +59,13 @@ async def test_departments_are_no_projects_and_survive_a_restart(desk: Desk) -> 
     spec = DepartmentSpec(quota=Quota(gpu_milli=None), limit=limit)
     await desk.ledger.create(Department(meta=Meta(name="sciences"), spec=spec))
     await desk.recover()
-    assert LiveView(desk.loop).project_use() == {}
+    assert LiveState(desk.loop).project_use() == {}
     await two_projects(desk)
     await desk.recover()
     await desk.submit("vision", "v0")
     await desk.submit("speech", "s0")
     assert running(desk) == ["v0"]
-    live = LiveView(desk.loop)
+    live = LiveState(desk.loop)
     vision = live.project_use()["vision"]
     assert vision.gpu_allocated_milli == 1000
     assert live.project_use("vision") == {"vision": vision}

@@ -3,7 +3,7 @@
 import msgspec
 
 from carrel_scheduler.node.contract import DeviceLink, HealthCondition
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from unit.workloads.desk import NODE, Desk
 from unit.workloads.test_lost_gpus import on_device, shown
@@ -70,7 +70,7 @@ async def test_a_passing_check_returns_it_and_what_waits_starts_there(desk: Desk
 
 
 async def test_an_admin_returns_it_until_there_is_new_trouble(desk: Desk) -> None:
-    live = LiveView(desk.loop)
+    live = LiveState(desk.loop)
     await desk.project("vision", 4)
     assert not live.uncordon(NODE, 0)
     await condition(desk, 0, XID)
@@ -95,7 +95,7 @@ async def test_a_restart_of_either_side_does_not_uncordon_a_gpu(desk: Desk) -> N
     assert shown(desk)[0].message == XID.message
     uid = await desk.submit("vision", "job", gpus=4)
     assert await desk.phase(uid) == "pending"
-    assert LiveView(desk.loop).uncordon(NODE, 0)
+    assert LiveState(desk.loop).uncordon(NODE, 0)
     await desk.settle()
     assert await desk.phase(uid) == "starting"
     await desk.recover()
@@ -105,7 +105,7 @@ async def test_a_restart_of_either_side_does_not_uncordon_a_gpu(desk: Desk) -> N
 async def test_what_an_admin_acknowledged_is_known_after_a_restart(desk: Desk) -> None:
     await desk.project("vision", 4)
     await condition(desk, 0, ECC)
-    assert LiveView(desk.loop).uncordon(NODE, 0)
+    assert LiveState(desk.loop).uncordon(NODE, 0)
     await desk.settle()
     await desk.recover()
     assert not shown(desk)[0].broken
@@ -145,5 +145,5 @@ async def test_links_of_a_node_reach_the_decisions_and_people(desk: Desk) -> Non
     await desk.project("vision", 4)
     uid = await desk.submit("vision", "pair", gpus=2)
     assert desk.engine.specs[desk.tasks_of(uid)[0]].devices == (1, 3)
-    [node] = LiveView(desk.loop).nodes()
+    [node] = LiveState(desk.loop).nodes()
     assert [(link.first, link.second, link.hops) for link in node.links] == [(1, 3, 0)]

@@ -8,9 +8,9 @@ import pytest
 from carrel_scheduler.engines.contract import TaskId, TaskPhase
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     NodeDeleted,
     NodeSeen,
-    Ready,
     TaskPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
@@ -43,7 +43,7 @@ def node(name: str = NODE, *, ready: bool = True, **spec: Any) -> NodeSeen:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}],
+            "conditions": [{"type": "AllReconciled", "status": "True" if ready else "Unknown"}],
         },
     }
     return NodeSeen(msgspec.convert(told, Node))
@@ -69,7 +69,7 @@ def leaving(task: TaskId, reason: str = "EvictionByEvictionAPI", node: str = NOD
 @pytest.fixture
 async def cluster(desk: Desk) -> Desk:
     """A cluster of two nodes, one of which is closed; a project."""
-    await hear(desk, node(), node(SPARE, unschedulable=True), Ready())
+    await hear(desk, node(), node(SPARE, unschedulable=True), AllReconciled())
     await desk.project("vision", 8)
     return desk
 
@@ -193,7 +193,7 @@ async def test_a_deleted_node_stays_closed_until_its_tasks_are_known_to_be_lost(
     assert NODE in nodes.slots
     assert not nodes.schedulable[nodes.slots[NODE]]
     await cluster.recover()  # another scheduler finds no such node
-    await hear(cluster, node(SPARE), Ready())
+    await hear(cluster, node(SPARE), AllReconciled())
     assert await cluster.phases(job, place) == ["running", "running"]
     for uid in (job, place):
         (task,) = cluster.tasks_of(uid)

@@ -8,7 +8,7 @@ import pytest
 
 from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeSeen, Ready
+from carrel_scheduler.engines.kubernetes.external_pods.messages import AllReconciled, NodeSeen
 from carrel_scheduler.engines.kubernetes.external_pods.nodes import facts_of
 from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
 from carrel_scheduler.engines.kubernetes.pods.types import Node
@@ -16,7 +16,7 @@ from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.launch import fitting
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.desk import Desk
@@ -32,14 +32,14 @@ def divided(model: str = MODEL, gpus: int = 2, name: str = "divided") -> Node:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "AllReconciled", "status": "True"}],
         },
     }
     return msgspec.convert(told, Node)
 
 
 async def see(desk: Desk, *nodes: Node) -> None:
-    desk.loop.enqueue(ExternalEvents((*map(NodeSeen, nodes), Ready())))
+    desk.loop.enqueue(ExternalEvents((*map(NodeSeen, nodes), AllReconciled())))
     await desk.settle()
 
 
@@ -70,7 +70,7 @@ async def test_an_instance_lies_where_nothing_else_does_and_counts_as_its_part(
     assert len({(one.devices, one.mig_slots) for one in placed}) == 4
     assert {one.mig_slots for one in placed} == {0x0F, 0xF0}
     assert await cluster.phase(uids[4]) == "pending"
-    live = LiveView(cluster.loop)
+    live = LiveState(cluster.loop)
     assert live.project_use()["vision"].gpu_allocated_milli == 2000
     (node,) = [one for one in live.nodes() if one.name == "divided"]
     assert (node.gpu_milli, node.gpu_allocated_milli) == (2000, 2000)
@@ -140,7 +140,7 @@ async def test_work_on_instances_of_an_admin_goes_on_when_others_begin_to_be_mad
     await desk.settle()
     await see(desk, by_hand, divided())
     assert await desk.phase(first) == "running"
-    assert not LiveView(desk.loop).faults().set_aside
+    assert not LiveState(desk.loop).faults().set_aside
     second = await submit(desk, "second", "1g.10gb", monkeypatch)
     await desk.runs(second)
     assert [desk.engine.specs[task].node for task in desk.tasks_of(second)] == ["divided"]
@@ -148,7 +148,7 @@ async def test_work_on_instances_of_an_admin_goes_on_when_others_begin_to_be_mad
 
 async def test_a_model_that_nobody_knows_sets_the_node_aside(desk: Desk) -> None:
     await see(desk, divided("A100"))
-    [fault] = LiveView(desk.loop).faults().set_aside
+    [fault] = LiveState(desk.loop).faults().set_aside
     assert (fault.source, fault.key) == ("node", "divided")
     assert "carrel.dev/mig-model" in fault.message
     assert "A100-80GB" in fault.message
@@ -166,14 +166,14 @@ async def test_what_a_share_is_depends_on_what_nodes_there_are(desk: Desk) -> No
     fits = fitting.on_cluster(
         partial(check_runnable, settings=PodSettings(image="trainer")), desk.loop.cache.divides
     )
-    live, asked = LiveView(desk.loop, fits), Resources(gpu_milli=250)
+    live, asked = LiveState(desk.loop, fits), Resources(gpu_milli=250)
     share = work(resources=asked)
     admit(share, live)
     assert share.spec.resources == asked
     desk.facts = facts_of(divided(), node_set(divided()))
     await desk.recover()
     await see(desk, divided())
-    live = LiveView(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
     share = work(resources=asked)
     admit(share, live)
     assert share.spec.resources.mig_profile == "2g.20gb"
@@ -192,14 +192,14 @@ async def test_a_whole_gpu_is_the_largest_instance_where_nodes_give_nothing_else
     whole = Resources(gpu_milli=1000)
     await see(desk, divided(), divided("", 4, "plain"))
     await desk.project("vision", 6)
-    live = LiveView(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
     beside = work(resources=whole, external=external)
     admit(beside, live)
     assert beside.spec.resources == whole, "another node has whole ones"
     desk.facts = facts_of(divided(), node_set(divided()))
     await desk.recover()
     await see(desk, divided())
-    live = LiveView(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
     only = work(resources=whole, external=external)
     admit(only, live)
     found = only.spec.resources
@@ -215,7 +215,7 @@ async def test_a_whole_gpu_of_divided_nodes_runs_as_an_instance(desk: Desk) -> N
     await desk.recover()
     await see(desk, divided())
     await desk.project("vision", 6)
-    live = LiveView(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
     job = work(resources=Resources(gpu_milli=1000))
     admit(job, live)
     asked = msgspec.structs.replace(job.spec.resources, cpu_milli=100, memory_bytes=1 << 20)

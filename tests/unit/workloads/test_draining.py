@@ -3,7 +3,7 @@
 import msgspec
 
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.objects import Project, Workload
 from unit.workloads.desk import Desk
@@ -42,7 +42,7 @@ async def test_its_work_is_stopped_and_what_waits_says_why(desk: Desk) -> None:
         "Waits: project `vision` was deleted.",
     ]
     assert "vision" in desk.loop.state.queues.slots
-    assert "vision" not in LiveView(desk.loop).project_use()
+    assert "vision" not in LiveState(desk.loop).project_use()
     await desk.ends(runs, None, signal=15)
     assert await desk.phase(runs) == "stopped"
     assert "vision" not in desk.loop.state.queues.slots

@@ -9,7 +9,7 @@ import msgspec
 from carrel_scheduler.workloads.controllers.contract import DesiredState
 from carrel_scheduler.workloads.controllers.experiments.contract import (
     Ended,
-    Standing,
+    StudyState,
     Trial,
     WorkerRun,
 )
@@ -30,12 +30,12 @@ class ListedStudy:
     values: dict[int, float] = field(default_factory=dict)
     leaving: dict[int, float] = field(default_factory=dict)
 
-    def standing(self) -> Standing:
+    def standing(self) -> StudyState:
         def of(state: str) -> list[Trial]:
             return [one for one in self.trials_made if one.state == state]
 
         failed, completed = of("failed"), of("completed")
-        return Standing(
+        return StudyState(
             open={one.number: one.parameters for one in of("open")},
             pruned=frozenset(one.number for one in of("pruned")),
             leaving=dict(self.leaving),

@@ -11,7 +11,7 @@ from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.service.local import NotedProvider
 from carrel_scheduler.workloads.launch.task_specs import part_of
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.objects import Meta, ReasonInfo, Resources, Workload, WorkloadSpec
 from unit.workloads.desk import Desk
@@ -102,7 +102,7 @@ async def asked(desk: Desk, uid: str, mib: int) -> Workload:
         command=["true"], user="ada", resources=Resources(gpu_memory_mib=mib, cpu_milli=100)
     )
     workload = Workload(meta=Meta(name=uid, project="vision", uid=uid), spec=spec)
-    admission.admit(workload, LiveView(desk.loop))
+    admission.admit(workload, LiveState(desk.loop))
     return workload
 
 
@@ -139,6 +139,6 @@ async def test_a_node_says_whether_fractions_are_kept(
     provider = NotedProvider(Machine(desk, simulated=simulated), noted.append, lambda: "Kept.")
     desk.loop.enqueue(DevicesSampled(provider.facts(), ()))
     await desk.settle()
-    [node] = LiveView(desk.loop).nodes()
+    [node] = LiveState(desk.loop).nodes()
     assert node.fractions == said
     assert [provider.sample({0: [7]})] == noted

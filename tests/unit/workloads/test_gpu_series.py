@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.gpu_series import MOST_POINTS, GpuSeries
 from unit.workloads.desk import Desk
 
@@ -22,7 +22,7 @@ def test_the_mean_survives_the_thinning() -> None:
 async def test_readings_of_a_workload_are_told(desk: Desk) -> None:
     await desk.project("vision", 2)
     uid = await desk.submit("vision", "train-1", 2)
-    live = LiveView(desk.loop)
+    live = LiveState(desk.loop)
     await desk.runs(uid)
     await desk.gpus_work(0)
     await desk.wait(60.0)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.policy.admission import NotAdmitted, admit
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.conftest import opened
 from unit.workloads.test_open_groups import MachineDesk
@@ -32,7 +32,7 @@ async def test_work_waits_for_the_limit_of_the_machines_group(
         spec = WorkloadSpec(kind="training", user="ada", resources=Resources(gpu_milli=2000))
         asked = Workload(meta=Meta(name="job", project="vision", uid="u"), spec=spec)
         with pytest.raises(NotAdmitted) as refused:
-            admit(asked, LiveView(desk.loop))
+            admit(asked, LiveState(desk.loop))
         assert (refused.value.code, refused.value.field) == ("limit_never_met", "gpus")
 
 

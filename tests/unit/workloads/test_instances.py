@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeSeen, Ready
+from carrel_scheduler.engines.kubernetes.external_pods.messages import AllReconciled, NodeSeen
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.launch import fitting
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.desk import Desk
 
@@ -33,10 +33,10 @@ async def cluster(desk: Desk) -> Desk:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "AllReconciled", "status": "True"}],
         },
     }
-    desk.loop.enqueue(ExternalEvents((NodeSeen(msgspec.convert(told, Node)), Ready())))
+    desk.loop.enqueue(ExternalEvents((NodeSeen(msgspec.convert(told, Node)), AllReconciled())))
     await desk.settle()
     await desk.project("vision", 1)
     return desk
@@ -54,7 +54,7 @@ def asks(profile: str, name: str = "job") -> Workload:
 
 
 async def test_what_no_node_offers_is_refused_with_what_there_is(cluster: Desk) -> None:
-    live = LiveView(
+    live = LiveState(
         cluster.loop,
         fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer"))),
     )
@@ -65,7 +65,7 @@ async def test_what_no_node_offers_is_refused_with_what_there_is(cluster: Desk) 
     assert (found.code, found.field, found.value) == ("never_fits", "mig_profile", "3g.40gb")
     assert f"`nvidia.com/mig-{PROFILE}`" in found.expected
     with pytest.raises(NotAdmitted, match="GPUs are not divided"):
-        admit(asks(PROFILE), LiveView(cluster.loop))
+        admit(asks(PROFILE), LiveState(cluster.loop))
 
 
 async def test_they_are_parts_of_gpus_of_project_and_node(
@@ -80,7 +80,7 @@ async def test_they_are_parts_of_gpus_of_project_and_node(
     assert [cluster.engine.specs[task].mig_profile for task in cluster.tasks_of(uid)] == [
         PROFILE
     ] * 3
-    live = LiveView(cluster.loop)
+    live = LiveState(cluster.loop)
     assert live.project_use()["vision"].gpu_allocated_milli == 375
     (node,) = [one for one in live.nodes() if one.name == "divided"]
     assert (node.gpu_milli, node.gpu_allocated_milli, node.largest_free_gpus) == (1875, 375, 1)

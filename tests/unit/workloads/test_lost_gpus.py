@@ -12,7 +12,7 @@ from carrel_scheduler.workloads.nodes.known_devices import (
     moved_places,
     with_lost,
 )
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.answers import DeviceView
 from carrel_schema.sections import Retries
@@ -20,7 +20,7 @@ from unit.workloads.desk import NODE, Desk, node_facts
 
 
 def shown(desk: Desk, node: str = NODE) -> list[DeviceView]:
-    return list(next(one for one in LiveView(desk.loop).nodes() if one.name == node).devices)
+    return list(next(one for one in LiveState(desk.loop).nodes() if one.name == node).devices)
 
 
 def on_device(desk: Desk, device: int) -> TaskId:
@@ -38,7 +38,7 @@ async def test_after_a_restart_with_fewer_gpus_work_goes_on_with_those(desk: Des
     await desk.recover()
     assert [device.broken for device in shown(desk)] == [False, False, True, True]
     assert shown(desk)[3].message == NOT_SHOWN
-    [view] = LiveView(desk.loop).nodes()
+    [view] = LiveState(desk.loop).nodes()
     assert (view.gpu_milli, view.gpu_allocated_milli) == (2000, 2000)
     assert set(desk.engine.stopping) == set(lost)
     assert await desk.phases(*(task.workload_uid for task in stays)) == ["running"] * 2
@@ -135,7 +135,7 @@ async def test_a_device_that_says_it_is_lost_counts_as_lost(desk: Desk) -> None:
 
 async def test_a_node_that_only_the_core_knows_is_shown_as_lost(desk: Desk) -> None:
     keep_node(desk.loop.state, "gone", (0, 2))
-    [node] = [one for one in LiveView(desk.loop).nodes() if one.name == "gone"]
+    [node] = [one for one in LiveState(desk.loop).nodes() if one.name == "gone"]
     assert node.status == "lost"
     assert [device.broken for device in node.devices] == [True, True, True]
     await desk.project("vision", 4)  # quotas ask for the nodes, too

@@ -12,7 +12,7 @@ from carrel_scheduler.node.contract import (
     OwnerUse,
 )
 from carrel_scheduler.workloads.nodes.reported import places_of
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import NodeReported
 from carrel_schema.objects import TrainingLimits
 from unit.workloads.desk import NODE, Desk
@@ -74,7 +74,7 @@ async def test_a_gpu_is_shown_where_its_work_is_and_work_is_judged_by_its_proces
     assert (places["idle"].uuid, places["idle"].utilization) == ("GPU-0", 0.0)
     assert places["busy"].holders[0].utilization == 0.8
     assert places["busy"].memory_mib == 143_000
-    [node] = LiveView(cluster.loop).nodes()
+    [node] = LiveState(cluster.loop).nodes()
     assert node.driver == "580"
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from carrel_scheduler.engines.external import ExternalEvents, NoExternalPods
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     NodeGroupSeen,
     NodeSeen,
-    Ready,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
 from carrel_scheduler.engines.node_group_store import LedgerNodeGroups
@@ -18,7 +18,7 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.policy.inherited_rules import node_groups
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.names import NODE_GROUP
@@ -49,7 +49,7 @@ def node(name: str, gpus: int, **labels: str) -> NodeSeen:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "AllReconciled", "status": "True"}],
         },
     }
     return NodeSeen(msgspec.convert(told, Node))
@@ -69,7 +69,7 @@ async def cluster(desk: Desk) -> Desk:
         node("fast", 4, pool="a100"),
         node("old", 2, **{NODE_GROUP: "v100"}),
         node("other", 8, pool="theirs"),
-        Ready(),
+        AllReconciled(),
     )
     desk.loop.enqueue(ExternalEvents(news))
     await desk.settle()
@@ -96,7 +96,7 @@ async def test_what_no_node_of_a_group_could_ever_hold_is_refused(
     cluster: Desk, workload: Workload, code: str, field: str, expected: str
 ) -> None:
     with pytest.raises(NotAdmitted) as refused:
-        admit(workload, LiveView(cluster.loop))
+        admit(workload, LiveState(cluster.loop))
     assert (refused.value.code, refused.value.field) == (code, field)
     assert refused.value.expected == expected
 
@@ -111,7 +111,7 @@ async def test_the_group_of_one_machine_is_called_after_its_gpus(
         assert await desk.phase(await desk.submit("vision", "elsewhere")) == "pending"
         assert await desk.phase(await desk.submit("speech", "here", node_group="a10")) == "starting"
         with pytest.raises(NotAdmitted, match="left out: no group of nodes is open to it"):
-            admit(asks("a10"), LiveView(desk.loop))
+            admit(asks("a10"), LiveState(desk.loop))
 
 
 async def test_a_group_that_selects_the_machine_holds_at_once_and_after_it_is_gone(
@@ -121,22 +121,22 @@ async def test_a_group_that_selects_the_machine_holds_at_once_and_after_it_is_go
         await desk.recover()
         await desk.project("vision", 8)
         await desk.project("speech", 8, department="arts")
-        here = LiveView(desk.loop).nodes()[0].name
+        here = LiveState(desk.loop).nodes()[0].name
         groups = LedgerNodeGroups(desk.loop.ledger.scoped, desk.loop.enqueue)
         wanted = NodeGroupSpec(node_names=(here,), departments=("arts",), role="training")
         await groups.create("night", wanted, "root")
         await desk.settle()
-        assert LiveView(desk.loop).nodes()[0].group == "night"
+        assert LiveState(desk.loop).nodes()[0].group == "night"
         theirs = await desk.submit("speech", "theirs", node_group="night")
         assert await desk.phase(theirs) == "starting"
         waits = await desk.submit("vision", "waits")
         assert await desk.phase(waits) == "pending"
         with pytest.raises(NotAdmitted, match="left out: no group of nodes is open to it"):
-            admit(asks("night"), LiveView(desk.loop))
+            admit(asks("night"), LiveState(desk.loop))
         model = NodeGroupSpec(match_labels={"nvidia.com/gpu.product": "other"}, projects=("x",))
         await groups.replace("night", model, "root")
         await desk.settle()
-        assert LiveView(desk.loop).nodes()[0].group == "a10"
+        assert LiveState(desk.loop).nodes()[0].group == "a10"
         assert await desk.phase(waits) == "starting"
         await groups.delete("night")
         await desk.settle()
@@ -155,12 +155,12 @@ async def test_a_group_is_made_of_nodes_by_name_and_kept_for_a_department(cluste
     assert {task.node for task in (await cluster.stored(theirs)).status.tasks} == {"bare"}
     assert {task.node for task in (await cluster.stored(ours)).status.tasks} != {"bare"}
     with pytest.raises(NotAdmitted) as refused:
-        admit(asks("aa"), LiveView(cluster.loop))
+        admit(asks("aa"), LiveState(cluster.loop))
     assert refused.value.code == "node_group_not_open"
 
 
 async def test_work_runs_in_its_group_only_a_gang_too(cluster: Desk) -> None:
-    admit(asks("v100", 2), LiveView(cluster.loop))
+    admit(asks("v100", 2), LiveState(cluster.loop))
     first = await cluster.submit("vision", "old-one", gpus=2, node_group="v100")
     second = await cluster.submit("vision", "waits", gpus=2, node_group="v100")
     pair = await cluster.submit(
@@ -184,7 +184,7 @@ async def test_a_project_keeps_its_work_to_groups_by_what_runs_there(cluster: De
     wrong = asks("a100")
     wrong.meta.project = "speech"
     with pytest.raises(NotAdmitted, match="one of `v100`, or left out"):
-        admit(wrong, LiveView(cluster.loop))
+        admit(wrong, LiveState(cluster.loop))
 
 
 async def test_what_waits_follows_a_project_that_is_kept_to_another_group(cluster: Desk) -> None:

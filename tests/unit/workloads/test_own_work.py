@@ -9,7 +9,7 @@ import pytest
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.workloads.launch.task_specs import events_of
 from carrel_scheduler.workloads.namespaces.adoption import Refused, completed
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.history import Report
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 from carrel_schema.sections import NotebookSpec, NotebookStatus, Route, TensorBoardSpec
@@ -53,7 +53,7 @@ async def test_what_its_program_says_is_its_status_and_why_it_failed(desk: Desk)
     )
     await desk.runs(uid)
     said = NotebookStatus(cell=2, cells=3, error="Cell 3 of 3 failed: KeyError: 'x'.")
-    await LiveView(desk.loop).report(uid, Report(at=desk.now, done=2.0, total=3.0, notebook=said))
+    await LiveState(desk.loop).report(uid, Report(at=desk.now, done=2.0, total=3.0, notebook=said))
     await desk.ends(uid, 1)
     status = (await desk.stored(uid)).status
     assert status.phase == "failed"
@@ -66,7 +66,7 @@ async def test_other_work_has_no_notebooks_status(desk: Desk) -> None:
     await desk.project("vision", 1)
     uid = await desk.submit("vision", "train-1")
     await desk.runs(uid)
-    await LiveView(desk.loop).report(uid, Report(at=desk.now, notebook=NotebookStatus(cell=1)))
+    await LiveState(desk.loop).report(uid, Report(at=desk.now, notebook=NotebookStatus(cell=1)))
     await desk.wait(2.0)
     assert (await desk.stored(uid)).status.notebook is None
 
@@ -155,9 +155,9 @@ async def test_a_tensorboard_that_nobody_looks_at_is_stopped(desk: Desk) -> None
 async def test_every_visit_begins_the_time_anew(desk: Desk) -> None:
     uid = await board(desk)
     await desk.wait(500.0)
-    LiveView(desk.loop).visited(uid, desk.now)
-    LiveView(desk.loop).visited(uid, None)
-    LiveView(desk.loop).visited("nobody", desk.now)
+    LiveState(desk.loop).visited(uid, desk.now)
+    LiveState(desk.loop).visited(uid, None)
+    LiveState(desk.loop).visited("nobody", desk.now)
     await desk.wait(599.0)
     assert await desk.phase(uid) == "running"
     await desk.wait(1.0)
@@ -167,12 +167,12 @@ async def test_every_visit_begins_the_time_anew(desk: Desk) -> None:
 async def test_a_restart_of_the_scheduler_is_no_idleness(desk: Desk) -> None:
     uid = await board(desk)
     await desk.wait(100.0)
-    LiveView(desk.loop).visited(uid, desk.now)
+    LiveState(desk.loop).visited(uid, desk.now)
     await desk.wait(590.0)
     await desk.recover()
     await desk.wait(80.0)
     assert await desk.phase(uid) == "running"
-    LiveView(desk.loop).visited(uid, desk.now)
+    LiveState(desk.loop).visited(uid, desk.now)
     await desk.wait(599.0)
     assert await desk.phase(uid) == "running"
     await desk.wait(1.0)

@@ -8,15 +8,15 @@ import pytest
 from carrel_scheduler.core.settings import DEFAULTS
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     NodeSeen,
-    Ready,
     TopologyDeleted,
     TopologySeen,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Topology
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.policy.admission import NotAdmitted, admit
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DepartmentChanged, ProjectChanged
 from carrel_schema.objects import (
     Department,
@@ -40,7 +40,7 @@ def gpus_of(name: str, model: str, *, rack: str = "") -> NodeSeen:
 
 
 async def told(desk: Desk, *news: Any) -> None:
-    desk.loop.enqueue(ExternalEvents((*news, Ready())))
+    desk.loop.enqueue(ExternalEvents((*news, AllReconciled())))
     await desk.settle()
 
 
@@ -116,7 +116,7 @@ async def test_what_no_node_has_is_refused_with_what_there_is(
     cluster: Desk, fields: dict[str, Any], code: str, field: str, expected: str
 ) -> None:
     with pytest.raises(NotAdmitted) as refused:
-        admit(asks(**fields), LiveView(cluster.loop))
+        admit(asks(**fields), LiveState(cluster.loop))
     assert (refused.value.code, refused.value.field) == (code, field)
     assert refused.value.expected == expected
 
@@ -128,7 +128,7 @@ async def test_a_gang_lies_in_one_domain_of_the_required_level(cluster: Desk) ->
     )
     assert await nodes(cluster, pair) == {"n2", "n3"}
     with pytest.raises(NotAdmitted):
-        admit(asks(kind="distributed", tasks=5, topology_required=RACK), LiveView(cluster.loop))
+        admit(asks(kind="distributed", tasks=5, topology_required=RACK), LiveState(cluster.loop))
 
 
 async def test_one_node_is_a_level_and_a_preferred_level_is_no_condition(cluster: Desk) -> None:
@@ -145,7 +145,7 @@ async def test_one_node_is_a_level_and_a_preferred_level_is_no_condition(cluster
 async def test_a_topology_that_is_deleted_has_no_levels(cluster: Desk) -> None:
     await told(cluster, TopologyDeleted("racks"))
     with pytest.raises(NotAdmitted, match="one of `node`, or left out"):
-        admit(asks(topology_required=RACK), LiveView(cluster.loop))
+        admit(asks(topology_required=RACK), LiveState(cluster.loop))
 
 
 async def department(desk: Desk, **rules: Any) -> None:
@@ -157,7 +157,7 @@ async def department(desk: Desk, **rules: Any) -> None:
 async def test_rules_come_from_the_project_its_department_or_the_cluster(desk: Desk) -> None:
     await department(desk, preempt_min_runtime_seconds=600.0, patience_seconds=60.0)
     await desk.project("vision", 2, department="sciences", patience_seconds=30.0)
-    rules = LiveView(desk.loop).project_use("vision")["vision"].rules
+    rules = LiveState(desk.loop).project_use("vision")["vision"].rules
     said = {name: (rule.value, rule.origin) for name, rule in rules.items()}
     assert said == {
         "preempt_min_runtime_seconds": (600.0, "department"),

@@ -1,6 +1,6 @@
 """What a preemption cost is known once the tasks have ended: they may save their work meanwhile."""
 
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.history import Report
 from carrel_schema.objects import Preemption
 from unit.workloads.desk import Desk
@@ -18,7 +18,7 @@ async def preempted(desk: Desk, *, saved_at_step: int | None, exit_code: int) ->
     (victim,) = [uid for uid in ours if await desk.phase(uid) == "preempting"]
     if saved_at_step is not None:
         await desk.wait(9.0)
-        live = LiveView(desk.loop)
+        live = LiveState(desk.loop)
         await live.report(victim, Report(at=desk.now, checkpoint_step=saved_at_step))
         await desk.wait(1.0)
     else:

@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.quarantine import MOST_KEPT, Quarantine, Skipped
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from unit.workloads.desk import Desk
 
 
@@ -42,7 +42,7 @@ async def test_live_work_is_named_by_its_project_and_name(desk: Desk) -> None:
     uid = await desk.submit("vision", "job")
     desk.loop.quarantine.put("task", f"rendezvous {uid}", ValueError("x"))
     desk.loop.quarantine.put("node", "gpu-1", ValueError("x"))
-    found = LiveView(desk.loop).faults().set_aside
+    found = LiveState(desk.loop).faults().set_aside
     assert [(one.key, one.name) for one in found] == [
         (f"rendezvous {uid}", "vision/job"),
         ("gpu-1", ""),

@@ -5,7 +5,7 @@ import pytest
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.reconcile import plan_execution
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.history import Report
 from carrel_schema.objects import Workload
 from unit.workloads.desk import Desk
@@ -152,7 +152,7 @@ async def test_a_workload_that_is_here_before_its_project_waits_for_it(desk: Des
     uid = await desk.submit("vision", "train-1")
     assert await desk.phase(uid) == "pending"
     workload = await desk.stored(uid)
-    live = LiveView(desk.loop)
+    live = LiveState(desk.loop)
     assert live.never(workload) is None
     assert live.forecast(workload).token == "WaitsForProject"
     await desk.project("vision", 2)
@@ -164,7 +164,7 @@ async def test_devices_and_queue_tell_the_colours_of_their_projects(desk: Desk) 
     await desk.project("speech", 2, color=3)
     await desk.submit("vision", "train-1", 3)
     await desk.submit("speech", "train-2", 4)
-    live = LiveView(desk.loop)
+    live = LiveState(desk.loop)
     (node,) = live.nodes()
     holders = [holder for device in node.devices for holder in device.holders]
     assert {(holder.project, holder.color) for holder in holders} >= {("vision", 7)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.recording import TooManyMetrics
 from carrel_schema.constraints import MOST_METRICS
 from carrel_schema.history import Report
@@ -13,7 +13,7 @@ async def test_a_job_has_so_many_metrics_and_no_more(desk: Desk) -> None:
     await desk.project("vision", 1)
     uid = await desk.submit("vision", "job")
     await desk.runs(uid)
-    live = LiveView(desk.loop)
+    live = LiveState(desk.loop)
     for number in range(MOST_METRICS):
         await live.report(uid, Report(at=desk.now, step=1, metrics={f"m{number}": 1.0}))
     with pytest.raises(TooManyMetrics, match="'more' is one more"):

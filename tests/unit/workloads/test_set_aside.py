@@ -14,10 +14,10 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.faults.audit import MOST_SECONDS, Audit
+from carrel_scheduler.workloads.faults.audit import MOST_SECONDS, StateAudit
 from carrel_scheduler.workloads.lifecycle import task_events
 from carrel_scheduler.workloads.reconcile import handlers, reconciler
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import (
     CheckLimits,
     DepartmentChanged,
@@ -324,15 +324,15 @@ async def test_a_violated_invariant_is_told_and_ends_nothing(
     def limits_held(_state: Any) -> list[str]:
         raise ZeroDivisionError
 
-    desk.loop.audit = Audit(lambda: desk.now, (no_device_over_capacity, limits_held))
-    before = LiveView(desk.loop).faults().violations
+    desk.loop.audit = StateAudit(lambda: desk.now, (no_device_over_capacity, limits_held))
+    before = LiveState(desk.loop).faults().violations
     assert before == {"no_device_over_capacity": 0, "limits_held": 0}
     await desk.project("vision", 1)
     for _ in range(3):
         desk.now += 1.5
         desk.loop.enqueue(Wake())
         await desk.settle()
-    faults = LiveView(desk.loop).faults()
+    faults = LiveState(desk.loop).faults()
     assert faults.violated == ["limits_held", "no_device_over_capacity"]
     assert sum(faults.violations.values()) == 4
     assert caplog.text.count("device 3 of desk holds 2000") == 1
@@ -341,7 +341,7 @@ async def test_a_violated_invariant_is_told_and_ends_nothing(
         desk.now += 1.5
         desk.loop.enqueue(Wake())
         await desk.settle()
-    assert LiveView(desk.loop).faults().violated == ["limits_held"]
+    assert LiveState(desk.loop).faults().violated == ["limits_held"]
 
 
 async def test_invariants_take_a_small_share_of_the_time(desk: Desk) -> None:
@@ -352,7 +352,7 @@ async def test_invariants_take_a_small_share_of_the_time(desk: Desk) -> None:
         desk.now += 0.02
         return []
 
-    audit = Audit(lambda: desk.now, (slow,))
+    audit = StateAudit(lambda: desk.now, (slow,))
     begun = desk.now
     while desk.now < begun + 200.0:
         if audit.due_at <= desk.now:
@@ -368,7 +368,7 @@ async def test_a_clock_that_is_set_back_puts_no_invariant_off(desk: Desk) -> Non
         looks.append(desk.now)
         return []
 
-    desk.loop.audit = Audit(lambda: desk.now, (quick,))
+    desk.loop.audit = StateAudit(lambda: desk.now, (quick,))
     for seconds in (60.0, 0.1, -86_400.0, 1.5):
         desk.now += seconds
         desk.loop.enqueue(Wake())
@@ -388,7 +388,7 @@ async def test_an_invariant_that_takes_long_is_left_out(desk: Desk) -> None:
         looks.append("quick")
         return []
 
-    audit = Audit(lambda: desk.now, (slow, quick))
+    audit = StateAudit(lambda: desk.now, (slow, quick))
     for _ in range(4):
         audit.look(desk.loop.state)
         desk.now += 60.0

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.service.environment import BadSetting
-from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.gangs.stalling import Reaction, StallRule, rule_of
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.history import Report
 from carrel_schema.objects import WorkloadSpec
 from carrel_schema.sections import Retries
@@ -55,7 +55,7 @@ async def test_whoever_gives_a_sign_does_not_stand_still(desk: Desk, sign: str) 
     for _ in range(30):
         await desk.wait(60.0)
         if sign == "a report":
-            await LiveView(desk.loop).report(uid, Report(at=desk.now, step=1))
+            await LiveState(desk.loop).report(uid, Report(at=desk.now, step=1))
         if sign == "one GPU works":
             await desk.gpus_work(1)
             await desk.gpus_work()
@@ -153,8 +153,8 @@ def test_nothing_is_looked_for_where_the_admin_says_so(tmp_path: Path) -> None:
         "JUPYTERHUB_API_URL": "http://127.0.0.1:2/hub/api",
         "JUPYTERHUB_API_TOKEN": "t",
     }
-    assert Settings.from_environment(told).stall_rule == StallRule(1800.0, "tell")
+    assert ServiceSettings.from_environment(told).stall_rule == StallRule(1800.0, "tell")
     chosen = {"CARREL_STALLED_AFTER": "0", "CARREL_STALLED_GANGS": "restart"}
-    assert Settings.from_environment(told | chosen).stall_rule == StallRule(0.0, "restart")
+    assert ServiceSettings.from_environment(told | chosen).stall_rule == StallRule(0.0, "restart")
     with pytest.raises(BadSetting, match="`tell` or `restart`"):
-        Settings.from_environment(told | {"CARREL_STALLED_GANGS": "kill"})
+        ServiceSettings.from_environment(told | {"CARREL_STALLED_GANGS": "kill"})

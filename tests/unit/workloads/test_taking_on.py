@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.resources import kinds
-from carrel_scheduler.ledger.resources.codec import ObjectMeta, Stored
+from carrel_scheduler.ledger.resources.codec import ObjectMeta, StoredResource
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_schema.objects import ObjectT, Workload
 
@@ -23,7 +23,7 @@ class Slow(ObjectAdoption):
         self.gates: dict[str, asyncio.Event] = {"a": asyncio.Event(), "b": asyncio.Event()}
 
     @override
-    async def take(self, kind: type[ObjectT], resource: Resource, stored: Stored) -> None:
+    async def take(self, kind: type[ObjectT], resource: Resource, stored: StoredResource) -> None:
         meta = stored.metadata
         self.begun.append(f"{meta.name}{meta.resource_version}")
         await self.gates[meta.name].wait()
@@ -31,8 +31,8 @@ class Slow(ObjectAdoption):
             raise ValueError("it cannot be read")
 
 
-def stored(name: str, version: str = "1") -> Stored:
-    return Stored(metadata=ObjectMeta(name=name, uid=name, resource_version=version))
+def stored(name: str, version: str = "1") -> StoredResource:
+    return StoredResource(metadata=ObjectMeta(name=name, uid=name, resource_version=version))
 
 
 async def passes() -> None:

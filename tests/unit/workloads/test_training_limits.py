@@ -5,7 +5,7 @@ import pytest
 
 from carrel_scheduler.node.contract import DeviceUse
 from carrel_scheduler.workloads.contract import NotAccepted
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.objects import InteractiveLimits, TrainingLimits
 from unit.workloads.desk import Desk, node_facts
@@ -200,7 +200,7 @@ async def test_a_training_cannot_be_kept_like_a_workspace(desk: Desk) -> None:
     uid = await desk.submit("vision", "train-1")
     await desk.runs(uid)
     with pytest.raises(NotAccepted, match="only a running workspace"):
-        await LiveView(desk.loop).extend(uid)
+        await LiveState(desk.loop).extend(uid)
 
 
 async def test_what_work_used_and_left_idle_is_in_the_account(desk: Desk) -> None:

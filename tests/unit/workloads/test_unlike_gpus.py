@@ -11,7 +11,7 @@ from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import DeviceLink
 from carrel_scheduler.policy.admission import NotAdmitted, admit
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import DevicesSampled
 from carrel_schema.objects import Meta, NodeGroupLists, Resources, Workload, WorkloadSpec
 from unit.workloads.conftest import opened
@@ -140,7 +140,8 @@ def refusal(desk: Desk, **asked: Any) -> str:
     spec = WorkloadSpec(command=["x"], resources=Resources(gpu_milli=1000), **asked)
     try:
         admit(
-            Workload(meta=Meta(name="a", uid="u", project="vision"), spec=spec), LiveView(desk.loop)
+            Workload(meta=Meta(name="a", uid="u", project="vision"), spec=spec),
+            LiveState(desk.loop),
         )
     except NotAdmitted as refused:
         return str(refused)

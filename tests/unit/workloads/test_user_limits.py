@@ -8,7 +8,7 @@ import pytest
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.reconcile import user_limits
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import ProjectChanged
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from carrel_schema.sections import Elastic
@@ -69,7 +69,7 @@ async def test_waiting_work_follows_the_limit_by_priority(desk: Desk) -> None:
     held = (await desk.stored(low)).status.reason
     assert held is not None
     assert held.token == "OverUserLimit"
-    forecast = LiveView(desk.loop).forecast(asks(1))
+    forecast = LiveState(desk.loop).forecast(asks(1))
     assert (forecast.token, forecast.data["held_gpus"]) == ("OverUserLimit", 2.0)
     await desk.runs(blocker)
     await desk.ends(blocker)
@@ -85,7 +85,7 @@ async def test_waiting_work_follows_the_limit_by_priority(desk: Desk) -> None:
 
 async def test_what_no_user_may_ever_have_is_refused(desk: Desk) -> None:
     await desk.project("vision", 4, max_gpus_per_user=2)
-    live = LiveView(desk.loop)
+    live = LiveState(desk.loop)
     admit(asks(2), live)
     with pytest.raises(NotAdmitted) as refused:
         admit(asks(3), live)
@@ -102,7 +102,7 @@ async def test_the_preview_of_a_project_foresees_a_change_of_the_limit(desk: Des
     first = await desk.submit("vision", "first", gpus=2, user="ada")
     second = await desk.submit("vision", "second", gpus=2, user="ada")
     assert await desk.phases(first, second) == ["starting", "pending"]
-    live = LiveView(desk.loop)
+    live = LiveState(desk.loop)
 
     def preview(most: float | None) -> list[str]:
         spec = msgspec.structs.replace(made.spec, max_gpus_per_user=most)
@@ -127,7 +127,7 @@ async def test_a_preview_that_would_hold_work_back_leaves_it_in_the_queue(desk: 
     loop = desk.loop
     _, leaving = user_limits.changed_by(loop.cache, loop.state, {"vision": 1000})
     assert [one.uid for one in leaving] == [waits]
-    found = LiveView(loop).preview_project("vision", content)
+    found = LiveState(loop).preview_project("vision", content)
     assert (list(found.would_start), list(found.would_give_way)) == ([], [])
     await desk.runs(blocker)
     await desk.ends(blocker)

@@ -3,7 +3,7 @@
 import msgspec
 
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.reconcile.live import LiveView
+from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.state.events import ProjectChanged
 from unit.workloads.desk import Desk
 
@@ -46,7 +46,7 @@ async def test_the_preview_of_a_project_foresees_the_order(desk: Desk) -> None:
     await desk.submit("vision", "second", gpus=2, user="ada")
     assert await desk.phase(first) == "starting"
     spec = msgspec.structs.replace(made.spec, user_order="fair-share", max_gpus_per_user=4)
-    found = LiveView(desk.loop).preview_project("vision", msgspec.json.encode(spec))
+    found = LiveState(desk.loop).preview_project("vision", msgspec.json.encode(spec))
     assert not found.would_start
     assert not found.would_give_way
     assert desk.loop.state.queues.table.fair_users == [False], "a preview changes nothing"

@@ -7,11 +7,11 @@ import pytest
 from carrel.client import AsyncClient
 from carrel.errors import ApiError, CarrelError
 from carrel.testing import FakeScheduler
-from carrel.workspace.activity import Activity
+from carrel.workspace.activity import ActivityReading
 from carrel.workspace.status import PROJECT_AGE, ServerIdentity, WorkspaceStatus
 
 LIMITS = {"stops_at": 2000.0, "stops_because": "TimeLimit", "warn_at": 1400.0, "may_extend": True}
-ALIVE = Activity(at=1000.0, busy_since=None, last_input_at=990.0, kernels=1, terminals=0)
+ALIVE = ActivityReading(at=1000.0, busy_since=None, last_input_at=990.0, kernels=1, terminals=0)
 
 
 @pytest.fixture

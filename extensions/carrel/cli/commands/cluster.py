@@ -59,7 +59,7 @@ class By(StrEnum):
     NODE_GROUP = "node-group"
 
 
-class Form(StrEnum):
+class UsageFormat(StrEnum):
     """What a file of use is written as."""
 
     CSV = "csv"
@@ -227,7 +227,7 @@ def usage(
     since: Annotated[str, typer.Option("--since", help="How far back: 12h, 7d.")] = "7d",
     until: Annotated[str, typer.Option("--until", help="Not the last: 1d.")] = "0s",
     form: Annotated[
-        Form | None,
+        UsageFormat | None,
         typer.Option("--format", help="A file for other programs, the largest lines first."),
     ] = None,
     file: Annotated[
@@ -256,10 +256,10 @@ def usage(
     show(report.items, output, headers, rows, no_headers=no_headers, right=columns)
 
 
-def _write_table(by: By, since: float, until: float, form: Form | None, file: str) -> None:
+def _write_table(by: By, since: float, until: float, form: UsageFormat | None, file: str) -> None:
     if form is None:
         raise BadSetting(f"--file {file} says where --format writes: give --format, too.")
-    if form is Form.PARQUET and not file and sys.stdout.isatty():
+    if form is UsageFormat.PARQUET and not file and sys.stdout.isatty():
         raise BadSetting("--format parquet is not for terminals: give --file, or redirect it.")
     with connected() as client:
         content = client.usage_table(by.value, since=since, until=until, form=form.value)

@@ -31,7 +31,7 @@ from carrel.errors import BadSetting
 from carrel.options import values
 
 if TYPE_CHECKING:
-    from carrel.client.workspaces import Server, Workspaces
+    from carrel.client.workspaces import Workspaces, WorkspaceServer
 
 
 FIELDS: Final = (
@@ -270,7 +270,7 @@ def _say_where(workspaces: "Workspaces", name: str, hub: str) -> None:
     say(f"Workspace {name or DEFAULT} is starting: {workspaces.get(name).address(hub)}")
 
 
-def _row(one: "Server", hub: str) -> list[str]:
+def _row(one: "WorkspaceServer", hub: str) -> list[str]:
     chosen = one.user_options or {}
     status = {"spawn": "Starting", "stop": "Stopping"}.get(one.pending or "")
     return [

@@ -14,12 +14,12 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
-from carrel.client.config import Settings
+from carrel.client.config import ClientSettings
 from carrel.client.resources.projects import ProjectMethods
 from carrel.client.resources.warm_map import (
     LABEL,
+    CallOutcome,
     MapOrder,
-    Outcome,
     WarmMapMethods,
     files_of,
     map_body,
@@ -73,7 +73,7 @@ def call_bodies(
     ]
 
 
-def in_order(outcomes: Iterable[Outcome], *, return_exceptions: bool) -> list[Any]:
+def in_order(outcomes: Iterable[CallOutcome], *, return_exceptions: bool) -> list[Any]:
     """Values in the order of the items; raises the first error unless errors are wanted, too."""
     ordered = sorted(outcomes, key=lambda outcome: outcome.index)
     if not return_exceptions:
@@ -112,7 +112,7 @@ AT_ONCE: Final = 16
 class MapMethods(WarmMapMethods, ProjectMethods):
     """Call a function for many items."""
 
-    settings: Settings
+    settings: ClientSettings
 
     async def map(
         self,
@@ -163,7 +163,7 @@ class MapMethods(WarmMapMethods, ProjectMethods):
         else:
             bodies = await bodies_of(self, function, calls, project, name, gpus, fields)
             made = self.outcomes(bodies, keep=keep)
-        outcomes: list[Outcome] = []
+        outcomes: list[CallOutcome] = []
         with bar(len(calls), show=progress) as shown:
             async with aclosing(made) as found:
                 async for outcome in found:
@@ -173,7 +173,7 @@ class MapMethods(WarmMapMethods, ProjectMethods):
 
     async def outcomes(
         self, bodies: Sequence[Mapping[str, Any]], *, keep: bool = False
-    ) -> AsyncGenerator[Outcome, None]:
+    ) -> AsyncGenerator[CallOutcome, None]:
         """Submit calls and yield outcomes as jobs end; cancels the rest when closed."""
         places = {body["name"]: index for index, body in enumerate(bodies)}
         left: dict[str, str] | None = None
@@ -184,7 +184,7 @@ class MapMethods(WarmMapMethods, ProjectMethods):
                 if answer.accepted:
                     left[answer.name] = answer.project
                 else:
-                    yield Outcome(places[answer.name], answer.name, error=_refusal(answer))
+                    yield CallOutcome(places[answer.name], answer.name, error=_refusal(answer))
             waited = self.as_completed([(project, one) for one, project in left.items()])
             async with aclosing(waited) as found:
                 async for workload in found:
@@ -240,7 +240,7 @@ def _new_name() -> str:
     return f"map-{secrets.token_hex(3)}"
 
 
-async def _outcome(client: MapMethods, workload: Workload, index: int) -> Outcome:
+async def _outcome(client: MapMethods, workload: Workload, index: int) -> CallOutcome:
     """The outcome of a call whose job has ended."""
     try:
         value = await client.result(workload.project, workload.name)
@@ -248,14 +248,14 @@ async def _outcome(client: MapMethods, workload: Workload, index: int) -> Outcom
         reason = workload.status.reason
         why = reason.sentence if reason and reason.sentence else str(error)
         missing = NoResult(f"`{workload.name}` {workload.status.phase} without a result: {why}")
-        return Outcome(index, workload.name, error=missing)
+        return CallOutcome(index, workload.name, error=missing)
     except ApiError as error:
         if error.status != 404:
             raise
-        return Outcome(index, workload.name, error=NoResult(f"`{workload.name}` was removed."))
+        return CallOutcome(index, workload.name, error=NoResult(f"`{workload.name}` was removed."))
     except Exception as error:  # noqa: BLE001 - whatever the function raised
-        return Outcome(index, workload.name, error=error)
-    return Outcome(index, workload.name, value)
+        return CallOutcome(index, workload.name, error=error)
+    return CallOutcome(index, workload.name, value)
 
 
 def _refusal(answer: Submitted) -> CarrelError:

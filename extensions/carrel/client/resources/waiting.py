@@ -21,7 +21,7 @@ GONE: Final[str] = "deleted"
 Key = tuple[str, str]
 
 
-class Named(Protocol):
+class NamedWorkload(Protocol):
     """Anything with a project and a name: a workload, or a notebook's handle of one."""
 
     @property
@@ -33,7 +33,7 @@ class Named(Protocol):
         """The name within the project."""
 
 
-Ref = Named | Key
+Ref = NamedWorkload | Key
 Item = Event | BaseException | str
 
 

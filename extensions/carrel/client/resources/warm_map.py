@@ -37,7 +37,7 @@ Body = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallOutcome:
     """How one call ended: with a value, or with an error."""
 
     index: int
@@ -114,7 +114,7 @@ class WarmMapMethods(WaitMethods, ExperimentMethods, CodeMethods):
 
     async def warm_outcomes(
         self, order: MapOrder, *, keep: bool = False
-    ) -> AsyncGenerator[Outcome, None]:
+    ) -> AsyncGenerator[CallOutcome, None]:
         """Submit a map and yield outcomes as calls end; cancels it when closed before its end."""
         total = order.body["experiment"]["completions"]
         if not total:
@@ -180,7 +180,7 @@ class WarmMapMethods(WaitMethods, ExperimentMethods, CodeMethods):
     async def _output(self, path: str, name: str) -> bytes:
         return await self._transport.send("GET", f"{path}/{name}", repeatable=True)
 
-    async def _missing(self, made: Workload, left: set[int]) -> list[Outcome]:
+    async def _missing(self, made: Workload, left: set[int]) -> list[CallOutcome]:
         """The outcomes of items that returned nothing: their process died, or they did not run."""
         if not left:
             return []
@@ -191,17 +191,17 @@ class WarmMapMethods(WaitMethods, ExperimentMethods, CodeMethods):
                 raise
             rows = {}
         return [
-            Outcome(index, f"{made.name}, item {index + 1}", error=_why(made, rows.get(index)))
+            CallOutcome(index, f"{made.name}, item {index + 1}", error=_why(made, rows.get(index)))
             for index in sorted(left)
         ]
 
 
-def _outcome(name: str, index: int, content: bytes) -> Outcome:
+def _outcome(name: str, index: int, content: bytes) -> CallOutcome:
     called = f"{name}, item {index + 1}"
     try:
-        return Outcome(index, called, results.decode(content))
+        return CallOutcome(index, called, results.decode(content))
     except Exception as error:  # noqa: BLE001 - whatever the function raised
-        return Outcome(index, called, error=error)
+        return CallOutcome(index, called, error=error)
 
 
 def _why(made: Workload, row: TrialOut | None) -> NoResult:

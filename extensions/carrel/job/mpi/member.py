@@ -88,7 +88,7 @@ def members() -> dict[str, tuple[str, int]]:
     return found
 
 
-class CommandHandler(socketserver.StreamRequestHandler):
+class MemberCommandHandler(socketserver.StreamRequestHandler):
     """Handles one request to run a command here."""
 
     @override
@@ -148,7 +148,7 @@ class CommandHandler(socketserver.StreamRequestHandler):
 _one_at_a_time = threading.Lock()
 
 
-class Server(socketserver.ThreadingTCPServer):
+class MemberServer(socketserver.ThreadingTCPServer):
     """Takes commands from members of the same job."""
 
     allow_reuse_address = True
@@ -159,7 +159,7 @@ class Server(socketserver.ThreadingTCPServer):
 def main() -> None:
     """Serve until the gang ends."""
     own = members()[os.environ["CARREL_MEMBER"]]
-    with Server(own, CommandHandler) as server:
+    with MemberServer(own, MemberCommandHandler) as server:
         server.serve_forever()
 
 

@@ -37,7 +37,7 @@ LONGEST_ERROR = 2000
 FLUSH_SECONDS = 10.0
 
 
-class Progress:
+class NotebookProgress:
     """Reports progress to the scheduler and to the job's log. Cells are counted from 1.
 
     Args:

@@ -17,7 +17,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from carrel.job.notebook import output, source
 from carrel.job.notebook.kernel import Kernel, name_for
 from carrel.job.notebook.output import ExecutedNotebook
-from carrel.job.notebook.reporting import FAILED, NotebookProblem, Preempted, Progress
+from carrel.job.notebook.reporting import FAILED, NotebookProblem, NotebookProgress, Preempted
 from carrel.job.notebook.source import Notebook
 from carrel.job.notebook.spec import RunSpec
 from carrel.job.result import hand_back
@@ -33,7 +33,7 @@ LAST_SECONDS: Final = 3.0
 LONGEST_VALUE: Final = 500
 
 
-class Run:
+class NotebookAttempt:
     """One attempt.
 
     Args:
@@ -47,7 +47,7 @@ class Run:
         self.notebook, self._begin = self._beginning()
         self._kernel_name = name_for(self.notebook, spec.kernel)
         resumed = self._begin if spec.attempt else None
-        self.progress = Progress(len(self.notebook.cells), str(output.path), resumed)
+        self.progress = NotebookProgress(len(self.notebook.cells), str(output.path), resumed)
         self.done = self._begin
         self._changed = False
 
@@ -212,7 +212,7 @@ async def run(spec: RunSpec) -> None:
     preempted = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, preempted.set)
     output = ExecutedNotebook(spec)
-    work = Run(spec, output, preempted)
+    work = NotebookAttempt(spec, output, preempted)
     try:
         await work.run()
     finally:

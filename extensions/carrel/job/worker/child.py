@@ -30,7 +30,7 @@ from carrel import results
 from carrel.job.task import PREEMPTED
 from carrel.job.worker import orders
 from carrel.job.worker.link import Pruned, WorkerLink
-from carrel.job.worker.orders import Ended, Order
+from carrel.job.worker.orders import Order, TrialEnd
 
 
 def main(words: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ class Scripts:
     def __init__(self) -> None:
         self._link = WorkerLink.from_environment()
 
-    def run(self, order: Order) -> Ended:
+    def run(self, order: Order) -> TrialEnd:
         """Run one trial."""
         self._link.begin(order.trial)
         if name := os.environ.get("CARREL_PARAMETER_FILE"):
@@ -81,7 +81,7 @@ class Scripts:
             error = f"It ended with exit code {code}."
         said = self._link.end(None if left else not error)
         gc.collect()
-        return Ended(order.trial, error=error, left=left, said=said)
+        return TrialEnd(order.trial, error=error, left=left, said=said)
 
     def _code_of(self, command: Sequence[str]) -> int:
         python = _python_arguments(command)
@@ -159,15 +159,15 @@ class Calls:
         self._file = ""
         self._items: Sequence[bytes] = ()
 
-    def run(self, order: Order) -> Ended:
+    def run(self, order: Order) -> TrialEnd:
         """Call the function for one item."""
         try:
             value = self._unpacked()(pickle.loads(self._item(order.trial)))  # noqa: S301 - see above
         except Exception as error:  # noqa: BLE001 - handed back to the caller
             traceback.print_exception(error.with_traceback(_below_runner(error)))
             why = f"{type(error).__name__}: {error}"
-            return Ended(order.trial, error=why, output=results.encode_error(error))
-        return Ended(order.trial, output=results.encode_value(value))
+            return TrialEnd(order.trial, error=why, output=results.encode_error(error))
+        return TrialEnd(order.trial, output=results.encode_value(value))
 
     def _unpacked(self) -> Any:
         if self._function is None:

@@ -25,7 +25,7 @@ class Pruned(BaseException):
     """Ends a trial that is pruned and does not ask; no error, so no script catches it as one."""
 
 
-class WorkerLink(trials.Link):
+class WorkerLink(trials.TrialLink):
     """The connection of a trial to its experiment, through its worker.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from carrel.job import api
 from carrel.job.task import PREEMPTED, Task, warn
-from carrel.job.worker.orders import Ended, Order, framed
+from carrel.job.worker.orders import Order, TrialEnd, framed
 from carrel.job.worker.process import Process
 
 REPORT_SECONDS: Final = 0.5
@@ -32,7 +32,7 @@ class NotTaken(Exception):  # noqa: N818 - what happened
     """The scheduler refuses what the worker says: it is no worker any more."""
 
 
-class Scheduler:
+class WorkerConnection:
     """The worker's connection to the scheduler."""
 
     def __init__(self, task: Task) -> None:
@@ -85,7 +85,7 @@ class Loop:
         process: runs them.
     """
 
-    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+    def __init__(self, scheduler: WorkerConnection, process: Process) -> None:
         self._scheduler, self._process = scheduler, process
         self._queue: deque[Order] = deque()
         self._ended: list[dict[str, Any]] = []
@@ -152,7 +152,7 @@ class Loop:
         else:
             self._note(ended, seconds)
 
-    def _note(self, ended: Ended, seconds: float) -> None:
+    def _note(self, ended: TrialEnd, seconds: float) -> None:
         log = self._process.log()
         error = "\n".join(text for text in (ended.error, log.strip()) if text)
         found = {"trial": ended.trial, "seconds": seconds, "log": log, **ended.said}

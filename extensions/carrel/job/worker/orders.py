@@ -29,7 +29,7 @@ class Order:
 
 
 @dataclass(slots=True)
-class Ended:
+class TrialEnd:
     """How it ended.
 
     Attributes:

@@ -13,7 +13,7 @@ import tempfile
 from multiprocessing.connection import Connection
 from typing import Final
 
-from carrel.job.worker.orders import Ended, Order
+from carrel.job.worker.orders import Order, TrialEnd
 
 LOG_CHARACTERS: Final = 2000
 MOST_FILE_BYTES: Final = 2**20
@@ -47,13 +47,13 @@ class Process:
             self._gone()
             self._ready().send(order)
 
-    def wait(self, seconds: float) -> Ended | None:
+    def wait(self, seconds: float) -> TrialEnd | None:
         """How the trial ended; ``None``: it runs still after so long."""
         connection = self._ready()
         try:
-            found: Ended | None = connection.recv() if connection.poll(seconds) else None
+            found: TrialEnd | None = connection.recv() if connection.poll(seconds) else None
         except (EOFError, OSError):
-            found = Ended(self._order.trial, error=self._gone())
+            found = TrialEnd(self._order.trial, error=self._gone())
         self._copy()
         return found
 

@@ -23,7 +23,7 @@ from carrel.client import AsyncClient
 from carrel.errors import ApiError, NotSignedIn, Unreachable
 from carrel.models import GpuUsePoint, Workload
 from carrel_hub.console.explain import StaleForm, explain
-from carrel_hub.console.settings import Settings, Urls
+from carrel_hub.console.settings import ConsoleSettings, Urls
 from carrel_schema.governance.alerts import AlertOut
 
 POLICY: Final = (
@@ -62,7 +62,7 @@ class Console:
         clock: now, in epoch seconds.
     """
 
-    settings: Settings
+    settings: ConsoleSettings
     urls: Urls
     hub_auth: Any
     templates: Environment
@@ -83,7 +83,7 @@ class Console:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveRegions:
     """The regions of a page that are refreshed while it is open.
 
     Attributes:

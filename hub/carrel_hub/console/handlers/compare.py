@@ -11,7 +11,7 @@ from typing import Any, Final
 from tornado.web import HTTPError
 from typing_extensions import override
 
-from carrel.comparing import Run, drawable, runs_of, sheet_of
+from carrel.comparing import ComparedRun, drawable, runs_of, sheet_of
 from carrel.errors import BadSetting
 from carrel_hub.console.handlers.base import SignedInPage
 
@@ -38,7 +38,7 @@ class _Comparing(SignedInPage):
             raise HTTPError(400, "name %d runs at most; an experiment is one", _MOST_NAMED)
         return list(dict.fromkeys(found))
 
-    async def runs(self, named: list[tuple[str, str]], *, curves: bool) -> list[Run]:
+    async def runs(self, named: list[tuple[str, str]], *, curves: bool) -> list[ComparedRun]:
         """These runs, as far as the reader may see them."""
         try:
             return await runs_of(self.client, named, self.console.clock(), curves=curves)

@@ -10,7 +10,7 @@ from carrel.comparing import parameters_of
 from carrel.models import GpuUsePoint, Workload
 from carrel_hub.console import kinds
 from carrel_hub.console.dependencies import boxes_around
-from carrel_hub.console.handlers.base import Live, SignedInPage
+from carrel_hub.console.handlers.base import LiveRegions, SignedInPage
 from carrel_hub.console.handlers.log import attempt_of, last_lines
 from carrel_hub.console.pictures.dependency_graph import dependency_graph
 from carrel_hub.console.pictures.timeline import spans_of, timeline
@@ -50,7 +50,7 @@ class JobPage(SignedInPage):
         self.show(
             "job.html",
             section="jobs",
-            live=Live(
+            live=LiveRegions(
                 REGIONS,
                 every=2 if job.holds_resources else 10,
                 events=f"?project={project}&name={name}",

@@ -8,7 +8,7 @@ from typing_extensions import override
 from carrel import estimate
 from carrel.models import Workload
 from carrel_hub.console import words
-from carrel_hub.console.handlers.base import Live, SignedInPage
+from carrel_hub.console.handlers.base import LiveRegions, SignedInPage
 from carrel_hub.console.pictures.gpu_map import gpu_map
 
 QUEUE_PAGE: Final = 100
@@ -43,7 +43,7 @@ class HomePage(SignedInPage):
                 for one in pending
                 if one.uid in starts
             },
-            live=Live(("set-aside-notice", "running", "next", "quota"), 15),
+            live=LiveRegions(("set-aside-notice", "running", "next", "quota"), 15),
             running=sorted(running.items, key=_newest_first),
             measured=await self.gpu_use(running.items),
             more_runs=running.next is not None,
@@ -71,7 +71,7 @@ class ClusterPage(SignedInPage):
         self.show(
             "cluster.html",
             section="cluster",
-            live=Live(("cluster",), 5),
+            live=LiveRegions(("cluster",), 5),
             nodes=nodes,
             faults=faults,
             picture=gpu_map(nodes, self.console.urls.job, self.console.clock()),
@@ -97,7 +97,7 @@ class QueuePage(SignedInPage):
             "queue.html",
             starts={one.uid: estimate.sentence(one, starts[one.uid], now) for one in mine.items},
             section="queue",
-            live=Live(("queue",), 15),
+            live=LiveRegions(("queue",), 15),
             entries=entries,
             same_as=words.same_reasons(entries),
             after=after,

@@ -14,7 +14,7 @@ from carrel.errors import ApiError
 from carrel.models import Identity, Project, ProjectImpact, by_department
 from carrel_hub.console import project_columns, project_form
 from carrel_hub.console.forms import SHOWN_BACK, Form
-from carrel_hub.console.handlers.base import Live, SignedInPage
+from carrel_hub.console.handlers.base import LiveRegions, SignedInPage
 from carrel_hub.console.handlers.overview import ACTIVE, MOST_SHOWN
 from carrel_hub.console.pictures.quota_line import in_all, scale_of
 
@@ -45,7 +45,7 @@ class ProjectsPage(SignedInPage):
         self.show(
             "projects.html",
             section="projects",
-            live=Live(("projects",), 15),
+            live=LiveRegions(("projects",), 15),
             projects=projects,
             groups=groups,
             departments=departments,
@@ -130,7 +130,7 @@ class ProjectPage(SignedInPage):
         self.show(
             "project.html",
             section="projects",
-            live=Live(("use", "work"), 15),
+            live=LiveRegions(("use", "work"), 15),
             project=project,
             form=form,
             members=sorted(members),

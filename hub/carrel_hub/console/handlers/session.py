@@ -41,7 +41,7 @@ class StaticFiles(StaticFileHandler):
                 self.set_header(name, value)
 
 
-class NotFound(SafePage):
+class NotFoundPage(SafePage):
     """Any other address."""
 
     @override

@@ -18,7 +18,7 @@ from typing_extensions import override
 from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel_hub.console import kinds, words
-from carrel_hub.console.handlers.base import Live, SignedInPage
+from carrel_hub.console.handlers.base import LiveRegions, SignedInPage
 from carrel_hub.console.handlers.overview import ACTIVE
 from carrel_hub.console.kinds import PLURALS
 
@@ -38,7 +38,7 @@ _DONE: Final = {"suspend": "suspended", "resume": "resumed", "delete": "deleted"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WorkloadFilters:
     """What of all work is shown: the parameters of the address, checked."""
 
     state: str = "all"
@@ -50,7 +50,7 @@ class Choice:
 
     def address(self, page: str, **changes: str) -> str:
         """The address of the list with changes; usual values are left out of it."""
-        usual = Choice()
+        usual = WorkloadFilters()
         known = {name: getattr(self, name) for name in ("state", "kind", "search", "whose")}
         asked = {**known, "order": self.order, **changes}
         query = {name: text for name, text in asked.items() if text != getattr(usual, name, "")}
@@ -79,7 +79,7 @@ class WorkPage(SignedInPage):
         self.show(
             "jobs.html",
             section="jobs",
-            live=Live(("jobs",), 15),
+            live=LiveRegions(("jobs",), 15),
             jobs=found.items,
             measured=await self.gpu_use(found.items),
             next=found.next,
@@ -90,9 +90,9 @@ class WorkPage(SignedInPage):
             note=self.get_query_argument("note", "")[:200],
         )
 
-    def _choice(self) -> Choice:
-        asked = {name: self.get_query_argument(name, "") for name in Choice.__slots__}
-        return Choice(
+    def _choice(self) -> WorkloadFilters:
+        asked = {name: self.get_query_argument(name, "") for name in WorkloadFilters.__slots__}
+        return WorkloadFilters(
             state=asked["state"] if asked["state"] in FILTERS else "all",
             kind=asked["kind"] if asked["kind"] in PLURALS else "",
             search=asked["search"].strip()[:63],

@@ -23,7 +23,7 @@ NO_COLOR: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class LineAmounts:
     """What the line shows, in GPUs. ``guaranteed`` and ``limit`` ``None``: no bound."""
 
     inside: float
@@ -33,10 +33,10 @@ class Amounts:
     limit: float | None
 
 
-def amounts_of(project: Project) -> Amounts:
+def amounts_of(project: Project) -> LineAmounts:
     """The amounts of a project now."""
     use = project.use
-    return Amounts(
+    return LineAmounts(
         inside=max(use.gpus_allocated - use.gpus_borrowed, 0.0),
         borrowed=use.gpus_borrowed,
         waiting=use.gpus_waiting,
@@ -109,7 +109,7 @@ def quota_line(project: Project, scale: float | None = None) -> Markup:
     return element("div", picture, element("span", text, class_="quota-text"), class_="quota-line")
 
 
-def _bar(amounts: Amounts, whole: float) -> list[Markup]:
+def _bar(amounts: LineAmounts, whole: float) -> list[Markup]:
     used = amounts.inside + amounts.borrowed
     shapes = [element("rect", x=0, y=HEIGHT / 2 - 1, width="100%", height=2, class_="quota-track")]
     if amounts.waiting:

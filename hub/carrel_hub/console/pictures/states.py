@@ -12,7 +12,7 @@ from carrel_hub.console.pictures.svg import element
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ShownState:
     """One state as people see it. ``tone`` names the colour in the style sheet."""
 
     word: str
@@ -31,27 +31,27 @@ _CHECK = "M1.2 6.5 2.6 5l2.3 2.3L9.6 2l1.5 1.4-6.1 7Z"
 _CROSS = "M2.4 1 6 4.6 9.6 1 11 2.4 7.4 6 11 9.6 9.6 11 6 7.4 2.4 11 1 9.6 4.6 6 1 2.4Z"
 _SQUARE = "M2 2h8v8H2Z"
 
-STATES: Final[dict[str, State]] = {
-    "pending": State("pending", "waiting", _CLOCK),
-    "starting": State("starting", "active", _CHEVRONS),
-    "running": State("running", "active", _PLAY),
-    "preempting": State("preempting", "yielding", _GIVE),
-    "stopping": State("stopping", "stopped", _CHEVRONS),
-    "succeeded": State("succeeded", "done", _CHECK),
-    "failed": State("failed", "failed", _CROSS),
-    "stopped": State("stopped", "stopped", _SQUARE),
-    "retrying": State("crashed, retrying", "failed", _CLOCK),
-    "retrying-stalled": State("stalled, retrying", "failed", _CLOCK),
+STATES: Final[dict[str, ShownState]] = {
+    "pending": ShownState("pending", "waiting", _CLOCK),
+    "starting": ShownState("starting", "active", _CHEVRONS),
+    "running": ShownState("running", "active", _PLAY),
+    "preempting": ShownState("preempting", "yielding", _GIVE),
+    "stopping": ShownState("stopping", "stopped", _CHEVRONS),
+    "succeeded": ShownState("succeeded", "done", _CHECK),
+    "failed": ShownState("failed", "failed", _CROSS),
+    "stopped": ShownState("stopped", "stopped", _SQUARE),
+    "retrying": ShownState("crashed, retrying", "failed", _CLOCK),
+    "retrying-stalled": ShownState("stalled, retrying", "failed", _CLOCK),
     # Of trials:
-    "completed": State("completed", "done", _CHECK),
-    "pruned": State("pruned", "stopped", _SQUARE),
+    "completed": ShownState("completed", "done", _CHECK),
+    "pruned": ShownState("pruned", "stopped", _SQUARE),
 }
 
 
-def state_of(phase: str) -> State:
+def state_of(phase: str) -> ShownState:
     """The state of a phase; one that this console does not know yet is shown by its own name."""
     known = "pending" if phase == "waiting" else phase  # a trial that has not begun
-    return STATES.get(known) or State(phase, "stopped", _SQUARE)
+    return STATES.get(known) or ShownState(phase, "stopped", _SQUARE)
 
 
 def badge(phase: str) -> Markup:

@@ -18,7 +18,7 @@ _FINAL = frozenset({"succeeded", "failed", "stopped"})
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StateSpan:
     """One state with its beginning and end (epoch seconds); ``end`` ``None``: it lasts.
 
     ``where`` names node and devices while something is held.
@@ -38,11 +38,11 @@ class Span:
         return (now if self.end is None else self.end) - self.start
 
 
-def spans_of(transitions: Sequence[Transition]) -> list[Span]:
+def spans_of(transitions: Sequence[Transition]) -> list[StateSpan]:
     """The changes of state as spans, oldest first."""
     following: list[float | None] = [*(change.at for change in transitions[1:]), None]
     return [
-        Span(
+        StateSpan(
             phase=change.to_phase,
             start=change.at,
             end=end,
@@ -56,7 +56,7 @@ def spans_of(transitions: Sequence[Transition]) -> list[Span]:
     ]
 
 
-def timeline(spans: list[Span], now: float) -> Markup:
+def timeline(spans: list[StateSpan], now: float) -> Markup:
     """The bar, from the first change to now, or to the end where the workload rests."""
     if not spans:
         return Markup("")
@@ -73,7 +73,7 @@ def timeline(spans: list[Span], now: float) -> Markup:
     return element("svg", *shapes, class_="timeline", role="img", width="100%", height=HEIGHT)
 
 
-def _piece(span: Span, first: float, whole: float, now: float) -> list[Markup]:
+def _piece(span: StateSpan, first: float, whole: float, now: float) -> list[Markup]:
     place: dict[str, str | int] = {
         "x": percent(span.start - first, whole),
         "y": 2,
@@ -88,7 +88,7 @@ def _piece(span: Span, first: float, whole: float, now: float) -> list[Markup]:
     return shapes
 
 
-def _spoken(spans: list[Span], now: float) -> str:
+def _spoken(spans: list[StateSpan], now: float) -> str:
     words = [
         state_of(span.phase).word
         + ("" if span.phase in _FINAL else f" {fmt.duration(span.seconds(now))}")

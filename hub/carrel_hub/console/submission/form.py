@@ -14,7 +14,7 @@ from carrel.models import Workload
 from carrel.options import EVERY, Kind, Option, Surface
 from carrel_hub.console.forms import Form
 from carrel_hub.console.submission import code
-from carrel_hub.console.submission.offers import ASSET_FLAGS, Offered, Offers, Usual
+from carrel_hub.console.submission.offers import ASSET_FLAGS, FormChoice, FormChoices, Usual
 
 USUAL: Final = "training"
 OPEN_GROUPS: Final = frozenset({"Each task gets", "Notebooks", "By the clock", "TensorBoard"})
@@ -47,7 +47,7 @@ WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """One option in the form.
 
     Attributes:
@@ -64,16 +64,16 @@ class Field:
     shape: str
     choices: tuple[str, ...] = ()
     placeholder: str = ""
-    offers: Sequence[Offered] = ()
+    offers: Sequence[FormChoice] = ()
     known: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FieldGroup:
     """Fields under one heading; those that most people leave alone are folded away."""
 
     title: str
-    fields: Sequence[Field]
+    fields: Sequence[FormField]
     folded: bool
 
 
@@ -84,8 +84,8 @@ def kind_named(name: str) -> Kind:
 
 
 def groups(
-    kind: str, offers: Offers, form: Form, ruled: Container[str] = frozenset()
-) -> list[Group]:
+    kind: str, offers: FormChoices, form: Form, ruled: Container[str] = frozenset()
+) -> list[FieldGroup]:
     """The fields of a kind's form, as grouped in the table, the assets first.
 
     A field for which nothing is offered is left out, unless it has a value or a rule of a policy
@@ -100,11 +100,11 @@ def groups(
     ]
     assets = [_field(row, offers) for row in shown if row.flag in ASSET_FLAGS]
     others = [row for row in shown if row.flag not in ASSET_FLAGS]
-    found = [Group(ASSETS, assets, folded=False)] if assets else []
+    found = [FieldGroup(ASSETS, assets, folded=False)] if assets else []
     for title, rows in groupby(others, _group):
         fields = [_field(row, offers) for row in rows]
         said = any(form.value(one.name) or one.name in form.errors for one in fields)
-        found.append(Group(title, fields, _folded(kind, title) and not said))
+        found.append(FieldGroup(title, fields, _folded(kind, title) and not said))
     return found
 
 
@@ -295,22 +295,22 @@ def _folded(kind: str, title: str) -> bool:
     return title not in OPEN_GROUPS | own or (kind == USUAL and title not in OPEN_GROUPS)
 
 
-def _field(row: Option, offers: Offers) -> Field:
+def _field(row: Option, offers: FormChoices) -> FormField:
     words = row.flag.replace("-", " ")
     label = WORDS.get(row.flag, words[0].upper() + words[1:])
     usual = offers.usual.get(row.flag)
     hint = _hint(row, usual)
     if row.flag in offers.choices:
         shape = "several" if row.many else "offered"
-        return Field(row.flag, label, hint, shape, offers=offers.choices[row.flag])
+        return FormField(row.flag, label, hint, shape, offers=offers.choices[row.flag])
     if row.value is None:
-        return Field(row.flag, label, hint, "three" if row.off else "switch")
+        return FormField(row.flag, label, hint, "three" if row.off else "switch")
     if row.many:
-        return Field(row.flag, label, f"{hint} One on each line: {row.shown}", "lines")
+        return FormField(row.flag, label, f"{hint} One on each line: {row.shown}", "lines")
     if row.value.choices:
-        return Field(row.flag, label, hint, "choice", row.value.choices)
+        return FormField(row.flag, label, hint, "choice", row.value.choices)
     text = "" if row.default in (None, "") else row.value.spell(row.default)
-    return Field(
+    return FormField(
         row.flag,
         label,
         hint,

@@ -24,7 +24,7 @@ ASSET_FLAGS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class FormChoice:
     """One choice: the value, and its text."""
 
     value: str
@@ -40,7 +40,7 @@ class Usual:
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class FormChoices:
     """The choices of the form.
 
     Attributes:
@@ -49,7 +49,7 @@ class Offers:
         usual: by flag, what default templates say.
     """
 
-    choices: Mapping[str, Sequence[Offered]] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[FormChoice]] = field(default_factory=dict)
     known: Mapping[str, Sequence[str]] = field(default_factory=dict)
     usual: Mapping[str, Usual] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ def choices_of(
     user: str,
     projects: Iterable[str],
     locked: Mapping[str, str],
-) -> dict[str, list[Offered]]:
+) -> dict[str, list[FormChoice]]:
     """Assets for work of a user in these projects, and groups of nodes, by flag.
 
     Args:
@@ -122,18 +122,18 @@ def _is_meant(asset: AssetOut, locked_by: str | None) -> bool:
     return LEVELS.index(Scope.parse(asset.scope).level) <= level
 
 
-def _named(assets: Iterable[AssetOut]) -> list[Offered]:
+def _named(assets: Iterable[AssetOut]) -> list[FormChoice]:
     """One for each name: of several the narrowest counts, whose description is shown."""
-    found: dict[str, Offered] = {}
+    found: dict[str, FormChoice] = {}
     for one in assets:
         about = f": {one.description}" if one.description else ""
         where = "" if one.scope.startswith("user/") else f" ({one.scope})"
-        found[one.name] = Offered(one.name, f"{one.name}{about}{where}")
+        found[one.name] = FormChoice(one.name, f"{one.name}{about}{where}")
     return sorted(found.values(), key=lambda one: one.value)
 
 
-def _group(name: str, nodes: Sequence[Node]) -> Offered:
+def _group(name: str, nodes: Sequence[Node]) -> FormChoice:
     inside = [node for node in nodes if node.group == name]
     gpus = sum(node.gpu_milli for node in inside)
     free = gpus - sum(node.gpu_allocated_milli for node in inside)
-    return Offered(name, f"{name}: {free / 1000:g} of {gpus / 1000:g} GPUs free")
+    return FormChoice(name, f"{name}: {free / 1000:g} of {gpus / 1000:g} GPUs free")

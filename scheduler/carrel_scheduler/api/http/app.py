@@ -16,7 +16,7 @@ from carrel_scheduler.api.http.forwarding import ForwardHandler
 from carrel_scheduler.api.http.handler import ApiHandler, NothingHere, OperationHandler
 from carrel_scheduler.api.http.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
 from carrel_scheduler.api.operation import ROOT, Operation
-from carrel_scheduler.api.principals.access import RULES, Access
+from carrel_scheduler.api.principals.access import RULES, AdmittedCallers
 from carrel_scheduler.api.principals.access_rules import AccessRules, RightsIdentity
 from carrel_scheduler.api.principals.jobs import JobIdentity
 from carrel_scheduler.api.principals.service_accounts import ServiceAccountIdentity
@@ -105,7 +105,7 @@ def check_operation(operation: Operation) -> None:
         msg = f"{operation.id}: access {operation.access!r} has no rule"
         raise ValueError(msg)
     rule = RULES[operation.access]
-    needs_one = rule.permitted or (rule.member and operation.access is not Access.SPAWNER)
+    needs_one = rule.permitted or (rule.member and operation.access is not AdmittedCallers.SPAWNER)
     if needs_one and operation.permission not in ALL:
         msg = f"{operation.id}: permission {operation.permission!r} is part of no role"
         raise ValueError(msg)

@@ -10,7 +10,7 @@ from typing import Final
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.operation import Call, Operation
-from carrel_scheduler.api.principals.access import RULES, Access, Visitor
+from carrel_scheduler.api.principals.access import RULES, AdmittedCallers, Visitor
 from carrel_scheduler.api.principals.authentication import asking_the_hub, principal_of
 from carrel_scheduler.api.principals.identity import MANAGE, IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
@@ -151,7 +151,7 @@ def check_named_project(
             Code.NOT_A_MEMBER,
             f"You are not in the project `{project}`; an admin can add you",
         )
-    if operation.access is Access.MEMBER:
+    if operation.access is AdmittedCallers.MEMBER:
         permission = permission_for(operation.permission, kind)
         check_in_project(visitor.person, permission, project)
 

@@ -19,14 +19,14 @@ from typing_extensions import override
 from carrel_scheduler.api import problems, refusals
 from carrel_scheduler.api.encoding import to_json
 from carrel_scheduler.api.http import dispatch, requests
-from carrel_scheduler.api.http.streaming import Sender
-from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
+from carrel_scheduler.api.http.streaming import StreamSender
+from carrel_scheduler.api.operation import BYTES, Call, Operation, Response, StreamedResponse
 from carrel_scheduler.api.principals.access import Visitor
 from carrel_scheduler.api.principals.authentication import token_of
 from carrel_scheduler.api.problems import Broken, Code, Problem
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.services.event_stream import Watcher
-from carrel_scheduler.api.services.governance.audit import Details, Origin, origin_of
+from carrel_scheduler.api.services.governance.audit import AuditDetails, Origin, origin_of
 from carrel_scheduler.ledger.audit.actor import Actor
 from carrel_scheduler.ledger.store import StoreError
 
@@ -98,7 +98,7 @@ class ApiHandler(web.RequestHandler):
         """Record this call in the audit log."""
         if self.actor is not None:
             more = _given(call.query) | _given(call.body)
-            await self.services.audit.note(self.actor, self.visitor, Details(self.path, more))
+            await self.services.audit.note(self.actor, self.visitor, AuditDetails(self.path, more))
 
     def _tell_refusal(self, problem: Problem) -> None:
         """Record refusals for missing rights in the audit log, not invalid requests."""
@@ -170,7 +170,7 @@ class ApiHandler(web.RequestHandler):
 class OperationHandler(ApiHandler):
     """Runs the operations of one path."""
 
-    sender: Sender | None = None
+    sender: StreamSender | None = None
     _refusal: Problem | None = None
 
     @override
@@ -222,8 +222,8 @@ class OperationHandler(ApiHandler):
             await self.note(call)  # who reads without a trace cannot be found later
         answer = await operation.run(call)
         await self._note_change(operation, call, answer)
-        if isinstance(answer, Stream):
-            self.sender = Sender(self, answer)
+        if isinstance(answer, StreamedResponse):
+            self.sender = StreamSender(self, answer)
             watching = asyncio.ensure_future(self._watch_caller(answer, self.sender))
             try:
                 await self.sender.send(self.services.deps.timing.first_piece)
@@ -232,10 +232,12 @@ class OperationHandler(ApiHandler):
         else:
             self._send(answer)
 
-    async def _note_change(self, operation: Operation, call: Call, answer: Answer | Stream) -> None:
+    async def _note_change(
+        self, operation: Operation, call: Call, answer: Response | StreamedResponse
+    ) -> None:
         """Record a change of no object of the ledger; those are recorded there."""
         actor = self.actor
-        refused = isinstance(answer, Answer) and answer.status >= 400
+        refused = isinstance(answer, Response) and answer.status >= 400
         if actor is None or actor.recorded or operation.method == "GET" or refused:
             return
         if getattr(call.query, "dry_run", False) or getattr(call.query, "offset", 0):
@@ -245,7 +247,7 @@ class OperationHandler(ApiHandler):
         except StoreError:
             log.exception("%s is not in the audit log", operation.id)
 
-    async def _watch_caller(self, stream: Stream, sender: Sender) -> None:
+    async def _watch_caller(self, stream: StreamedResponse, sender: StreamSender) -> None:
         """End the stream of a caller whose token was revoked, or who left the project."""
         principal, deps = self.visitor.principal, self.services.deps
         if principal is None or stream.looks_up:
@@ -259,7 +261,7 @@ class OperationHandler(ApiHandler):
 
     get = head = post = put = patch = delete = options = run
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: Response) -> None:
         self.set_status(answer.status)
         for name, value in answer.headers.items():
             self.set_header(name, value)

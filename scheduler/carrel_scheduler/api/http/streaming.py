@@ -7,17 +7,17 @@ from typing import Final
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from carrel_scheduler.api.operation import Stream
+from carrel_scheduler.api.operation import StreamedResponse
 
 log = logging.getLogger(__name__)
 LONGEST_WAIT_SECONDS: Final = 30.0
 """For the first piece of an answer that ends: a cluster's node may take a while to refuse."""
 
 
-class Sender:
+class StreamSender:
     """One answer in pieces. The source is always closed in the end, whoever went first."""
 
-    def __init__(self, handler: web.RequestHandler, stream: Stream) -> None:
+    def __init__(self, handler: web.RequestHandler, stream: StreamedResponse) -> None:
         self._handler, self._stream = handler, stream
         self._pump: asyncio.Task[None] | None = None
         self._stopped = False

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.api.models.forms import refuse
-from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch
+from carrel_scheduler.api.models.workloads import WorkloadBatch, WorkspaceClaim
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_schema.answers import DepartmentFields, ProjectFields
@@ -165,7 +165,7 @@ def _batch(asked: WorkloadBatch) -> None:
         seen.add((item.project, item.name))
 
 
-def _claim(asked: Claim) -> None:
+def _claim(asked: WorkspaceClaim) -> None:
     if not asked.command and not asked.external:
         refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
     if asked.command and asked.external:
@@ -288,5 +288,5 @@ TOGETHER: Final[Mapping[type[msgspec.Struct], Callable[[Any], None]]] = {
     DepartmentFields: _pool,
     ProjectFields: _pool,
     WorkloadBatch: _batch,
-    Claim: _claim,
+    WorkspaceClaim: _claim,
 }

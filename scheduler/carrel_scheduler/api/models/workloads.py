@@ -42,7 +42,7 @@ class WorkloadBatch(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset((item.project, item.kind) for item in self.items)
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class WorkspaceClaim(msgspec.Struct, frozen=True, kw_only=True):
     """The command for a held workspace to run; ``external``: the Hub runs the server itself."""
 
     command: Command = []

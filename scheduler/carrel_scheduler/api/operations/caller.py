@@ -6,8 +6,8 @@ import msgspec
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.models.workloads import ActivityIn
-from carrel_scheduler.api.operation import Answer, Call, Operation
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.operation import Call, Operation, Response
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.principals.identity import METRICS
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.prometheus.metrics import MEDIA_TYPE
@@ -21,8 +21,8 @@ from carrel_schema.objects import Limits
 DEFAULT_PROJECT: Final = "default_project"
 
 
-@Operation("GET", "/whoami", access=Access.USER, answers={200: WhoAmI}, for_jobs=True)
-async def whoami(call: Call) -> Answer:
+@Operation("GET", "/whoami", access=AdmittedCallers.USER, answers={200: WhoAmI}, for_jobs=True)
+async def whoami(call: Call) -> Response:
     """Answer who the caller is, and with which roles and permissions."""
     caller = call.visitor.person
     visible = [project.meta.name for project in await call.services.projects.visible(caller)]
@@ -30,7 +30,7 @@ async def whoami(call: Call) -> Answer:
     usual = (await call.services.deps.ledger.settings()).get(DEFAULT_PROJECT)
     # With several, none is the first that comes: work goes where its user means it to.
     default = usual if usual in own else own[0] if len(own) == 1 else None
-    return Answer(
+    return Response(
         WhoAmI(
             user=caller.name,
             admin=caller.admin,
@@ -45,11 +45,11 @@ async def whoami(call: Call) -> Answer:
 @Operation(
     "GET",
     "/cluster-access",
-    access=Access.USER,
+    access=AdmittedCallers.USER,
     answers={200: ClusterAccess},
     problems=(409,),
 )
-async def read_cluster_access(call: Call) -> Answer:
+async def read_cluster_access(call: Call) -> Response:
     """Answer how the caller reaches the cluster's API server, without any credential."""
     deps = call.services.deps
     if deps.cluster_access is None:
@@ -63,19 +63,19 @@ async def read_cluster_access(call: Call) -> Answer:
         ProjectNamespace(project=name, namespace=namespace_of(name))
         for name in sorted(project.meta.name for project in visible)
     ]
-    return Answer(msgspec.structs.replace(deps.cluster_access, namespaces=found))
+    return Response(msgspec.structs.replace(deps.cluster_access, namespaces=found))
 
 
 @Operation(
     "POST",
     "/workspaces/activity",
-    access=Access.USER,
+    access=AdmittedCallers.USER,
     body=ActivityIn,
     answers={200: Limits},
     problems=(404,),
     audited=False,
 )
-async def workspace_activity(call: Call) -> Answer:
+async def workspace_activity(call: Call) -> Response:
     """Record activity of the caller's workspace, and answer its next time limits."""
     body: ActivityIn = call.body
     deps = call.services.deps
@@ -89,28 +89,28 @@ async def workspace_activity(call: Call) -> Answer:
     caller = call.visitor.person
     if caller.kind != "user":
         raise problems.Forbidden(Code.USER_EXPECTED, "Only a user's own workspace has activity")
-    return Answer(await deps.live.activity(caller.name, body.server_name, sign))
+    return Response(await deps.live.activity(caller.name, body.server_name, sign))
 
 
-@Operation("GET", "/openapi.json", access=Access.USER, answers={200: dict})
-async def openapi(call: Call) -> Answer:
+@Operation("GET", "/openapi.json", access=AdmittedCallers.USER, answers={200: dict})
+async def openapi(call: Call) -> Response:
     """Answer this API as an OpenAPI 3.1 document."""
-    return Answer(call.services.document())
+    return Response(call.services.document())
 
 
 @Operation(
     "GET",
     "/metrics",
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="metrics:read",
     also_scope=METRICS,
     answers={200: str},
     media="text/plain",
     rooted=True,
 )
-async def prometheus_metrics(call: Call) -> Answer:
+async def prometheus_metrics(call: Call) -> Response:
     """Answer the scheduler's metrics in Prometheus' text format."""
-    return Answer(await call.services.metrics.text(), media=MEDIA_TYPE)
+    return Response(await call.services.metrics.text(), media=MEDIA_TYPE)
 
 
 OPERATIONS: Final = (

@@ -4,8 +4,8 @@ from typing import Final
 
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.operation import Answer, Call, Operation
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.operation import Call, Operation, Response
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.node.contract import MigOrders, MigReport, NodeReport
 from carrel_schema.answers import FaultList, NodeView, SetAsideInput
@@ -13,25 +13,31 @@ from carrel_schema.answers import FaultList, NodeView, SetAsideInput
 WEEK_SECONDS: Final = 7 * 86_400.0
 
 
-@Operation("GET", "/nodes", access=Access.USER, answers={200: answers.NodeList})
-async def list_nodes(call: Call) -> Answer:
+@Operation("GET", "/nodes", access=AdmittedCallers.USER, answers={200: answers.NodeList})
+async def list_nodes(call: Call) -> Response:
     """List nodes with their devices and the workloads that hold them."""
     found = call.services.deps.live.nodes()
     viewer = call.visitor.person
-    return Answer(answers.NodeList(items=[redact.node(node, viewer) for node in found]))
+    return Response(answers.NodeList(items=[redact.node(node, viewer) for node in found]))
 
 
-@Operation("GET", "/nodes/{node}", access=Access.USER, answers={200: NodeView})
-async def read_node(call: Call) -> Answer:
+@Operation("GET", "/nodes/{node}", access=AdmittedCallers.USER, answers={200: NodeView})
+async def read_node(call: Call) -> Response:
     """Read one node."""
     for found in call.services.deps.live.nodes():
         if found.name == call.path["node"]:
-            return Answer(redact.node(found, call.visitor.person))
+            return Response(redact.node(found, call.visitor.person))
     raise problems.Missing(Code.NOT_FOUND, f"There is no node `{call.path['node']}`")
 
 
-@Operation("POST", "/nodes/{node}/report", access=Access.NODE, body=NodeReport, answers={204: None})
-async def report_node(call: Call) -> Answer:
+@Operation(
+    "POST",
+    "/nodes/{node}/report",
+    access=AdmittedCallers.NODE,
+    body=NodeReport,
+    answers={204: None},
+)
+async def report_node(call: Call) -> Response:
     """Record what a node's agent measured of its GPUs; only that agent may call it."""
     report: NodeReport = call.body
     known = {device.index for device in report.devices}
@@ -43,30 +49,34 @@ async def report_node(call: Call) -> Answer:
     if any({link.first, link.second} - known for link in report.links):
         raise problems.invalid_field("links", Code.BAD_DEVICE, None, "indices of `devices`")
     call.services.deps.node_agents.take(call.path["node"], report)
-    return Answer(status=204)
+    return Response(status=204)
 
 
 @Operation(
-    "POST", "/nodes/{node}/mig", access=Access.NODE, body=MigReport, answers={200: MigOrders}
+    "POST",
+    "/nodes/{node}/mig",
+    access=AdmittedCallers.NODE,
+    body=MigReport,
+    answers={200: MigOrders},
 )
-async def exchange_mig_instances(call: Call) -> Answer:
+async def exchange_mig_instances(call: Call) -> Response:
     """Which MIG instances the agent on a node is to make, and what it made; of that agent.
 
     The answer takes up to 10 s while nothing is wanted.
     """
     agents = call.services.deps.node_agents
-    return Answer(await agents.exchange(call.path["node"], call.body))
+    return Response(await agents.exchange(call.path["node"], call.body))
 
 
 @Operation(
     "POST",
     "/nodes/{node}/devices/{index}/uncordon",
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="nodes:update",
     answers={204: None},
     problems=(409,),
 )
-async def uncordon_device(call: Call) -> Answer:
+async def uncordon_device(call: Call) -> Response:
     """Return a GPU to service that a health check took out; a failed check takes it out again."""
     name, index = call.path["node"], call.path["index"]
     found = next((one for one in call.services.deps.live.nodes() if one.name == name), None)
@@ -79,13 +89,17 @@ async def uncordon_device(call: Call) -> Answer:
             f"GPU {index} of {name} is not cordoned for its health"
             + (f"; it is broken: {devices[index].message}" if devices[index].broken else ""),
         )
-    return Answer(status=204)
+    return Response(status=204)
 
 
 @Operation(
-    "GET", "/faults", access=Access.ADMIN, permission="faults:read", answers={200: FaultList}
+    "GET",
+    "/faults",
+    access=AdmittedCallers.ADMIN,
+    permission="faults:read",
+    answers={200: FaultList},
 )
-async def read_faults(call: Call) -> Answer:
+async def read_faults(call: Call) -> Response:
     """List the inputs that the scheduler could not process, and the invariants found violated."""
     found = call.services.deps.live.faults()
     set_aside = [
@@ -99,34 +113,38 @@ async def read_faults(call: Call) -> Answer:
         )
         for one in found.set_aside
     ]
-    return Answer(FaultList(set_aside=set_aside, violated_invariants=list(found.violated)))
+    return Response(FaultList(set_aside=set_aside, violated_invariants=list(found.violated)))
 
 
 @Operation(
-    "GET", "/queue", access=Access.USER, query=queries.QueueQuery, answers={200: answers.Queue}
+    "GET",
+    "/queue",
+    access=AdmittedCallers.USER,
+    query=queries.QueueQuery,
+    answers={200: answers.Queue},
 )
-async def read_queue(call: Call) -> Answer:
+async def read_queue(call: Call) -> Response:
     """List pending workloads in the order in which they are considered."""
     query: queries.QueueQuery = call.query
     viewer, begin = call.visitor.person, query.after
     end = None if query.limit is None else begin + query.limit
     entries = call.services.deps.live.queue()[begin:end]
-    return Answer(answers.Queue(items=[redact.queue_entry(one, viewer) for one in entries]))
+    return Response(answers.Queue(items=[redact.queue_entry(one, viewer) for one in entries]))
 
 
 @Operation(
     "GET",
     "/gpu-use",
-    access=Access.USER,
+    access=AdmittedCallers.USER,
     query=queries.GpuUseQuery,
     answers={200: answers.GpuUseList},
 )
-async def read_gpu_use(call: Call) -> Answer:
+async def read_gpu_use(call: Call) -> Response:
     """Read GPU utilization and memory of workloads since they, or the scheduler, started."""
     query: queries.GpuUseQuery = call.query
     viewer, live = call.visitor.person, call.services.deps.live
     found = {uid: live.gpu_use(uid) for uid in query.uid}
-    return Answer(
+    return Response(
         answers.GpuUseList(
             items={
                 uid: one.points

@@ -7,9 +7,9 @@ import msgspec
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.code_store import QuotaUsed
-from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
+from carrel_scheduler.api.operation import BYTES, Call, Operation, Response, StreamedResponse
 from carrel_scheduler.api.operations.paths import PROJECT, WORKLOAD
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_schema import code
 from carrel_schema.answers import UploadedCode
@@ -22,14 +22,14 @@ AT_ONCE: Final = 8
 @Operation(
     "POST",
     f"{PROJECT}/code",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="code:create",
     raw_bytes=MOST_LIST_BYTES,
     answers={200: UploadedCode},
     problems=(409,),
     for_jobs=True,
 )
-async def upload_code(call: Call) -> Answer:
+async def upload_code(call: Call) -> Response:
     """Upload the list of a folder's files, and answer which chunks of them have to be sent."""
     project, store = await _project(call), call.services.deps.code
     try:
@@ -45,20 +45,20 @@ async def upload_code(call: Call) -> Answer:
             await store.put_folder(project, folder)
         except QuotaUsed as error:
             raise _no_room(project) from error
-    return Answer(UploadedCode(digest=digest, missing=missing))
+    return Response(UploadedCode(digest=digest, missing=missing))
 
 
 @Operation(
     "PUT",
     f"{PROJECT}/code/chunks/{{digest}}",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="code:create",
     raw_bytes=CHUNK_BYTES,
     answers={204: None},
     problems=(409,),
     for_jobs=True,
 )
-async def upload_chunk(call: Call) -> Answer:
+async def upload_chunk(call: Call) -> Response:
     """Upload a chunk of a file; its path is the SHA-256 of the body."""
     project, asked = await _project(call), call.path["digest"]
     found = code.digest_of(call.body)
@@ -68,37 +68,37 @@ async def upload_chunk(call: Call) -> Answer:
         await call.services.deps.code.put_chunk(project, call.body)
     except QuotaUsed as error:
         raise _no_room(project) from error
-    return Answer(status=204)
+    return Response(status=204)
 
 
 @Operation(
     "GET",
     f"{WORKLOAD}/code",
-    access=Access.TASK,
+    access=AdmittedCallers.TASK,
     permission="workloads:update",
     others="workloads:enter",
     answers={200: bytes},
     media=BYTES,
 )
-async def read_code(call: Call) -> Answer:
+async def read_code(call: Call) -> Response:
     """Read the list of files of the job's working folder."""
-    return Answer(await _folder(call), media=BYTES)
+    return Response(await _folder(call), media=BYTES)
 
 
 @Operation(
     "GET",
     f"{WORKLOAD}/code/content",
-    access=Access.TASK,
+    access=AdmittedCallers.TASK,
     permission="workloads:update",
     others="workloads:enter",
     answers={200: bytes},
     media=BYTES,
 )
-async def read_code_content(call: Call) -> Stream:
+async def read_code_content(call: Call) -> StreamedResponse:
     """Read all files of the job's working folder, concatenated in the order of the list."""
     folder = msgspec.json.decode(await _folder(call), type=code.CodeFolder)
     chunks = [chunk for file in folder.files for chunk in file.chunks]
-    return Stream(_content(call, chunks), media=BYTES, ends=True)
+    return StreamedResponse(_content(call, chunks), media=BYTES, ends=True)
 
 
 async def _content(call: Call, chunks: Sequence[str]) -> AsyncGenerator[bytes, None]:

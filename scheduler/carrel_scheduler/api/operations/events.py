@@ -3,9 +3,9 @@
 from typing import Final
 
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.operation import Call, Operation, Stream
+from carrel_scheduler.api.operation import Call, Operation, StreamedResponse
 from carrel_scheduler.api.operations.paths import WORKLOAD
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.principals.identity import GATEWAY
 from carrel_scheduler.api.services.event_stream import Filter
 
@@ -15,7 +15,7 @@ MEDIA: Final = "text/event-stream"
 @Operation(
     "GET",
     "/events",
-    access=Access.USER,
+    access=AdmittedCallers.USER,
     also_scope=GATEWAY,
     project_in="query",
     query=queries.EventFilter,
@@ -25,7 +25,7 @@ MEDIA: Final = "text/event-stream"
     headers=("Last-Event-ID",),
     for_jobs=True,
 )
-async def stream_events(call: Call) -> Stream:
+async def stream_events(call: Call) -> StreamedResponse:
     """Stream events of all workloads that the caller sees, as server-sent events."""
     query: queries.EventFilter = call.query
     wanted = Filter(
@@ -37,7 +37,7 @@ async def stream_events(call: Call) -> Stream:
 @Operation(
     "GET",
     f"{WORKLOAD}/events",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     answers={200: answers.WorkloadEvent},
     media=MEDIA,
@@ -45,15 +45,15 @@ async def stream_events(call: Call) -> Stream:
     headers=("Last-Event-ID",),
     for_jobs=True,
 )
-async def stream_workload_events(call: Call) -> Stream:
+async def stream_workload_events(call: Call) -> StreamedResponse:
     """Stream events of one workload, as server-sent events."""
     meta = call.workload.meta
     return _stream(call, Filter(project=meta.project, uid=meta.uid, after=_after(call)))
 
 
-def _stream(call: Call, wanted: Filter) -> Stream:
+def _stream(call: Call, wanted: Filter) -> StreamedResponse:
     events = call.services.streams.events(call.visitor.person, call.token, wanted)
-    return Stream(events, MEDIA, looks_up=True)
+    return StreamedResponse(events, MEDIA, looks_up=True)
 
 
 def _after(call: Call) -> int | None:

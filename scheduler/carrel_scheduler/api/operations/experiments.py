@@ -6,10 +6,10 @@ import msgspec
 
 from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.models import experiments as models
-from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operation import Call, Operation, Response
 from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
 from carrel_scheduler.api.operations.workers import experiment_of
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.ledger.store import NotFound
@@ -36,13 +36,13 @@ async def _trial(call: Call, number: int | None) -> Workload:
 @Operation(
     "GET",
     f"{EXPERIMENT}/trials",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     answers={200: answers.Trials},
     problems=(409,),
     for_jobs=True,
 )
-async def list_trials(call: Call) -> Answer:
+async def list_trials(call: Call) -> Response:
     """List all trials of an experiment with their parameters, values and errors."""
     spec, owner, deps = experiment_of(call), call.workload, call.services.deps
     found = await deps.trials.table(owner)
@@ -51,7 +51,7 @@ async def list_trials(call: Call) -> Answer:
     )
     by_number = {part.spec.part: part for part in parts.items if part.spec.owner == owner.meta.uid}
     status, now = owner.status.experiment, deps.clock()
-    return Answer(
+    return Response(
         answers.Trials(
             metric=spec.metric,
             direction=spec.direction,
@@ -92,14 +92,14 @@ def _shown(trial: Trial, part: Workload | None, now: float) -> answers.TrialOut:
 @Operation(
     "POST",
     f"{EXPERIMENT}/best",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     body=models.BestIn,
     answers={200: answers.Draft},
     problems=(409,),
     for_jobs=True,
 )
-async def draft_best(call: Call) -> Answer:
+async def draft_best(call: Call) -> Response:
     """Make the request of a workload with the best trial's parameters, for the caller to submit."""
     experiment_of(call)
     body: models.BestIn = call.body
@@ -145,7 +145,7 @@ async def draft_best(call: Call) -> Answer:
     if body.kind == "inference":
         workload["inference"] = {}
     secrets = await ledger.secrets(owner.meta.uid)
-    return Answer(
+    return Response(
         answers.Draft(trial=status.best_trial, workload=workload, secrets=sorted(secrets))
     )
 
@@ -153,14 +153,14 @@ async def draft_best(call: Call) -> Answer:
 @Operation(
     "GET",
     f"{EXPERIMENT}/log",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     query=models.LogQuery,
     answers={200: models.StudyLog},
     problems=(409,),
     for_jobs=True,
 )
-async def read_study_log(call: Call) -> Answer:
+async def read_study_log(call: Call) -> Response:
     """Read the study as a log in the format of Optuna's journal storage."""
     spec = experiment_of(call)
     query: models.LogQuery = call.query
@@ -171,7 +171,7 @@ async def read_study_log(call: Call) -> Answer:
     entries = await call.services.deps.ledger.study(
         call.workload.meta.uid, first=query.first, limit=query.limit
     )
-    return Answer(
+    return Response(
         models.StudyLog(
             entries=[msgspec.Raw(entry.encode()) for entry in entries],
             next=query.first + len(entries),
@@ -182,14 +182,14 @@ async def read_study_log(call: Call) -> Answer:
 @Operation(
     "POST",
     f"{WORKLOAD}/trial",
-    access=Access.TASK,
+    access=AdmittedCallers.TASK,
     permission="workloads:update",
     others="workloads:enter",
     body=models.TrialReportIn,
     answers={200: models.TrialAnswer},
     problems=(409,),
 )
-async def report_trial(call: Call) -> Answer:
+async def report_trial(call: Call) -> Response:
     """Record values of a trial's metric, and answer whether the trial is pruned."""
     body: models.TrialReportIn = call.body
     trial, deps = await _trial(call, body.trial), call.services.deps
@@ -201,20 +201,20 @@ async def report_trial(call: Call) -> Answer:
     for step, value in values if metric and body.trial is None else ():
         said = Report(at=deps.clock(), step=step, metrics={metric: value})
         await deps.live.report(trial.meta.uid, said)
-    return Answer(models.TrialAnswer(should_prune=pruned))
+    return Response(models.TrialAnswer(should_prune=pruned))
 
 
 @Operation(
     "POST",
     f"{WORKLOAD}/suggestions",
-    access=Access.TASK,
+    access=AdmittedCallers.TASK,
     permission="workloads:update",
     others="workloads:enter",
     body=models.SuggestionIn,
     answers={200: models.Suggestion},
     problems=(409,),
 )
-async def suggest_parameter(call: Call) -> Answer:
+async def suggest_parameter(call: Call) -> Response:
     """Suggest a value for a parameter of a running trial; repeated calls get the same value."""
     body: models.SuggestionIn = call.body
     trial = await _trial(call, body.trial)
@@ -224,7 +224,7 @@ async def suggest_parameter(call: Call) -> Answer:
         value = await trials.suggest(trial, body.name, parameter, number=body.trial)
     except BadSuggestion as error:
         raise problems.Conflicting(Code.BAD_SUGGESTION, f"`{body.name}`: {error}") from error
-    return Answer(models.Suggestion(value=value))
+    return Response(models.Suggestion(value=value))
 
 
 OPERATIONS: Final = (

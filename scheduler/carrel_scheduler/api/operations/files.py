@@ -10,9 +10,9 @@ from typing import Final
 from urllib.parse import quote
 
 from carrel_scheduler.api.models.queries import FilePathQuery, FileQuery, FileWriteQuery
-from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
+from carrel_scheduler.api.operation import BYTES, Call, Operation, Response, StreamedResponse
 from carrel_scheduler.api.operations.paths import PROJECT, WORKLOAD
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.services import task_files
 from carrel_scheduler.api.services.copies import folder_of
 from carrel_scheduler.api.services.task_files import running_task
@@ -41,95 +41,95 @@ def attachment(path: str) -> Mapping[str, str]:
 @Operation(
     "GET",
     f"{WORKLOAD}/artifacts",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     answers={200: Artifacts},
 )
-async def list_artifacts(call: Call) -> Answer:
+async def list_artifacts(call: Call) -> Response:
     """List the files that are kept after a workload has ended."""
-    return Answer(await call.services.copies.artifacts(call.workload))
+    return Response(await call.services.copies.artifacts(call.workload))
 
 
 @Operation(
     "GET",
     f"{WORKLOAD}/artifacts/content",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     query=FilePathQuery,
     answers={200: bytes},
     problems=(409,),
     media=BYTES,
 )
-async def read_artifact(call: Call) -> Stream:
+async def read_artifact(call: Call) -> StreamedResponse:
     """Read the content of an artifact."""
     query: FilePathQuery = call.query
     pieces = call.services.copies.read(folder_of(Area.ARTIFACTS, call.workload), query.path)
-    return Stream(pieces, media=BYTES, ends=True, headers=attachment(query.path))
+    return StreamedResponse(pieces, media=BYTES, ends=True, headers=attachment(query.path))
 
 
 @Operation(
     "GET",
     f"{WORKLOAD}/checkpoints",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     answers={200: CheckpointList},
 )
-async def list_checkpoints(call: Call) -> Answer:
+async def list_checkpoints(call: Call) -> Response:
     """List the checkpoints of a workload, oldest first."""
-    return Answer(await call.services.copies.checkpoints(call.workload))
+    return Response(await call.services.copies.checkpoints(call.workload))
 
 
 @Operation(
     "POST",
     f"{WORKLOAD}/checkpoints/{{checkpoint}}/keep",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     others="workloads:enter",
     body=KeepRequest,
     answers={201: StoredCopy},
     problems=(409,),
 )
-async def keep_checkpoint(call: Call) -> Answer:
+async def keep_checkpoint(call: Call) -> Response:
     """Copy a checkpoint under a name; the copy stays when the workload is removed."""
     body: KeepRequest = call.body
     kept = await call.services.copies.keep(call.workload, call.path["checkpoint"], body)
-    return Answer(kept, 201)
+    return Response(kept, 201)
 
 
 @Operation(
     "GET",
     f"{PROJECT}/checkpoints",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="models:read",
     answers={200: CopyList},
 )
-async def list_kept_checkpoints(call: Call) -> Answer:
+async def list_kept_checkpoints(call: Call) -> Response:
     """List the copies of checkpoints that are kept in a project."""
     items = await call.services.copies.listed("checkpoint", call.path["project"])
-    return Answer(CopyList(items=items))
+    return Response(CopyList(items=items))
 
 
 @Operation(
     "DELETE",
     f"{PROJECT}/checkpoints/{{checkpoint}}",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="models:create",
     answers={204: None},
     problems=(409,),
 )
-async def delete_kept_checkpoint(call: Call) -> Answer:
+async def delete_kept_checkpoint(call: Call) -> Response:
     """Delete a kept checkpoint; for its owner and administrators."""
     path, person = call.path, call.visitor.person
     await call.services.copies.delete(
         "checkpoint", path["project"], path["checkpoint"], "1", person
     )
-    return Answer(status=204)
+    return Response(status=204)
 
 
 @Operation(
     "GET",
     f"{WORKLOAD}/files",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     others="workloads:enter",
     query=FileQuery,
@@ -138,18 +138,18 @@ async def delete_kept_checkpoint(call: Call) -> Answer:
     media=TAR,
     audited=True,
 )
-async def read_task_files(call: Call) -> Stream:
+async def read_task_files(call: Call) -> StreamedResponse:
     """Read a file or folder of a running task as a tar archive, by its path in the task."""
     query: FileQuery = call.query
     task = running_task(call.workload, query.index)
     pieces = task_files.read(call.services.deps.files, task, query.path)
-    return Stream(pieces, media=TAR, ends=True, headers=attachment(f"{query.path}.tar"))
+    return StreamedResponse(pieces, media=TAR, ends=True, headers=attachment(f"{query.path}.tar"))
 
 
 @Operation(
     "PUT",
     f"{WORKLOAD}/files",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     others="workloads:enter",
     query=FileWriteQuery,
@@ -157,7 +157,7 @@ async def read_task_files(call: Call) -> Stream:
     answers={204: None},
     problems=(409,),
 )
-async def write_task_file(call: Call) -> Answer:
+async def write_task_file(call: Call) -> Response:
     """Write a part of a file in a running task; the file appears when its last part is written."""
     query: FileWriteQuery = call.query
     task = running_task(call.workload, query.index)
@@ -169,7 +169,7 @@ async def write_task_file(call: Call) -> Answer:
         offset=query.offset,
         more=query.more,
     )
-    return Answer(status=204)
+    return Response(status=204)
 
 
 OPERATIONS: Final = (

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from carrel_scheduler.api import convert, problems, redact
 from carrel_scheduler.api.models import queries
 from carrel_scheduler.api.models.workloads import ReportIn
-from carrel_scheduler.api.operation import Answer, Call, Operation, Stream
+from carrel_scheduler.api.operation import Call, Operation, Response, StreamedResponse
 from carrel_scheduler.api.operations.paths import WORKLOAD
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.merged_logs import merged
 from carrel_scheduler.api.services.part_logs import logs_of_parts
@@ -24,7 +24,7 @@ MOST_ROWS: Final = 10_000
 @Operation(
     "GET",
     f"{WORKLOAD}/logs",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     query=queries.LogQuery,
     answers={200: str},
@@ -32,10 +32,10 @@ MOST_ROWS: Final = 10_000
     problems=(409, 429),
     for_jobs=True,
 )
-async def read_logs(call: Call) -> Stream:
+async def read_logs(call: Call) -> StreamedResponse:
     """Read the output of a task, or with `index=all` of all tasks or parts; `follow` streams."""
     media = "text/plain; charset=utf-8"
-    return Stream(_log_pieces(call), media, ends=not call.query.follow)
+    return StreamedResponse(_log_pieces(call), media, ends=not call.query.follow)
 
 
 async def _log_pieces(call: Call) -> AsyncGenerator[bytes, None]:
@@ -83,17 +83,17 @@ def _pieces_of(call: Call, query: queries.LogQuery) -> AsyncIterator[bytes]:
 @Operation(
     "GET",
     f"{WORKLOAD}/history",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     answers={200: History},
     for_jobs=True,
 )
-async def read_history(call: Call) -> Answer:
+async def read_history(call: Call) -> Response:
     """Read a workload's changes of phase and the decisions about it, oldest first."""
     ledger, uid, viewer = call.services.deps.ledger, call.workload.meta.uid, call.visitor.person
     transitions = await ledger.transitions(workload_uid=uid, limit=MOST_ROWS)
     decisions = await ledger.decisions(workload_uid=uid, limit=MOST_ROWS)
-    return Answer(
+    return Response(
         History(
             transitions=[redact.transition(row, viewer) for row in transitions],
             decisions=[redact.decision(row, viewer) for row in decisions],
@@ -104,19 +104,19 @@ async def read_history(call: Call) -> Answer:
 @Operation(
     "GET",
     f"{WORKLOAD}/metrics",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     query=queries.MetricQuery,
     answers={200: Curves},
     for_jobs=True,
 )
-async def read_metrics(call: Call) -> Answer:
+async def read_metrics(call: Call) -> Response:
     """Read the metrics that the job reported, as curves."""
     query: queries.MetricQuery = call.query
     curves = await call.services.deps.ledger.metrics(
         call.workload.meta.uid, names=query.name or None, max_points=query.max_points
     )
-    return Answer(
+    return Response(
         {
             name: [Point(at=point.at, step=point.step, value=point.value) for point in found]
             for name, found in curves.items()
@@ -127,20 +127,20 @@ async def read_metrics(call: Call) -> Answer:
 @Operation(
     "POST",
     f"{WORKLOAD}/reports",
-    access=Access.TASK,
+    access=AdmittedCallers.TASK,
     permission="workloads:update",
     others="workloads:enter",
     body=ReportIn,
     answers={204: None},
 )
-async def report(call: Call) -> Answer:
+async def report(call: Call) -> Response:
     """Record progress, metrics and checkpoints that a job reports."""
     body: ReportIn = call.body
     deps = call.services.deps
     said = convert.to_report(body, deps.clock())
     await deps.live.report(call.workload.meta.uid, said)
     await deps.trials.heard(call.workload, said)
-    return Answer(status=204)
+    return Response(status=204)
 
 
 OPERATIONS: Final = (

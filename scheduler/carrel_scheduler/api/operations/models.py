@@ -4,10 +4,10 @@ from typing import Final
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.models.queries import FilePathQuery
-from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
+from carrel_scheduler.api.operation import BYTES, Call, Operation, Response, StreamedResponse
 from carrel_scheduler.api.operations.files import attachment
 from carrel_scheduler.api.operations.paths import PROJECT
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.engines.files.contract import Area, StoredFolder
 from carrel_scheduler.ledger.store import NotFound
@@ -21,13 +21,13 @@ VERSION: Final = f"{MODELS}/{{model}}/{{version}}"
 @Operation(
     "POST",
     MODELS,
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="models:create",
     body=ModelRequest,
     answers={201: StoredCopy},
     problems=(409,),
 )
-async def register_model(call: Call) -> Answer:
+async def register_model(call: Call) -> Response:
     """Register the artifact or checkpoint of a run as the next version of a model."""
     body: ModelRequest = call.body
     project = call.path["project"]
@@ -38,23 +38,27 @@ async def register_model(call: Call) -> Answer:
             "workload", Code.UNKNOWN_JOB, body.workload, f"work of `{project}`"
         ) from error
     made = await call.services.copies.register(run, body, call.visitor.person)
-    return Answer(made, 201)
+    return Response(made, 201)
 
 
-@Operation("GET", MODELS, access=Access.MEMBER, permission="models:read", answers={200: CopyList})
-async def list_models(call: Call) -> Answer:
+@Operation(
+    "GET", MODELS, access=AdmittedCallers.MEMBER, permission="models:read", answers={200: CopyList}
+)
+async def list_models(call: Call) -> Response:
     """List all versions of all models of a project."""
-    return Answer(CopyList(items=await call.services.copies.listed("model", call.path["project"])))
+    return Response(
+        CopyList(items=await call.services.copies.listed("model", call.path["project"]))
+    )
 
 
 @Operation(
     "GET",
     f"{MODELS}/{{model}}",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="models:read",
     answers={200: CopyList},
 )
-async def read_model(call: Call) -> Answer:
+async def read_model(call: Call) -> Response:
     """List the versions of a model, the newest last."""
     path = call.path
     items = await call.services.copies.listed("model", path["project"], path["model"])
@@ -62,53 +66,53 @@ async def read_model(call: Call) -> Answer:
         raise problems.Missing(
             Code.NOT_FOUND, f"There is no model `{path['model']}` in `{path['project']}`"
         )
-    return Answer(CopyList(items=items))
+    return Response(CopyList(items=items))
 
 
 @Operation(
     "DELETE",
     VERSION,
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="models:create",
     answers={204: None},
     problems=(409,),
 )
-async def delete_model(call: Call) -> Answer:
+async def delete_model(call: Call) -> Response:
     """Delete a version of a model; for its owner and administrators. Its number stays unused."""
     path = call.path
     await call.services.copies.delete(
         "model", path["project"], path["model"], path["version"], call.visitor.person
     )
-    return Answer(status=204)
+    return Response(status=204)
 
 
 @Operation(
     "GET",
     f"{VERSION}/files",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="models:read",
     answers={200: Artifacts},
 )
-async def list_model_files(call: Call) -> Answer:
+async def list_model_files(call: Call) -> Response:
     """List the files of a version of a model."""
-    return Answer(await call.services.copies.files(await _folder(call)))
+    return Response(await call.services.copies.files(await _folder(call)))
 
 
 @Operation(
     "GET",
     f"{VERSION}/files/content",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="models:read",
     query=FilePathQuery,
     answers={200: bytes},
     problems=(409,),
     media=BYTES,
 )
-async def read_model_file(call: Call) -> Stream:
+async def read_model_file(call: Call) -> StreamedResponse:
     """Read the content of a file of a model."""
     query: FilePathQuery = call.query
     pieces = call.services.copies.read(await _folder(call), query.path)
-    return Stream(pieces, media=BYTES, ends=True, headers=attachment(query.path))
+    return StreamedResponse(pieces, media=BYTES, ends=True, headers=attachment(query.path))
 
 
 async def _folder(call: Call) -> StoredFolder:

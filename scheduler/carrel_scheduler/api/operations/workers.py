@@ -4,10 +4,10 @@ from typing import Final
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.models import experiments as models
-from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation
+from carrel_scheduler.api.operation import BYTES, Call, Operation, Response
 from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
 from carrel_scheduler.api.operations.results import MOST_BYTES
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Trial, WorkerRun
 from carrel_scheduler.workloads.controllers.experiments.parts import environment, filled
@@ -38,14 +38,14 @@ def _worker(call: Call) -> Workload:
 @Operation(
     "POST",
     f"{WORKLOAD}/trials",
-    access=Access.TASK,
+    access=AdmittedCallers.TASK,
     permission="workloads:update",
     others="workloads:enter",
     body=models.WorkerIn,
     answers={200: models.TakenTrials},
     problems=(409,),
 )
-async def take_trials(call: Call) -> Answer:
+async def take_trials(call: Call) -> Response:
     """Record how a worker's trials ended, and give it further trials."""
     worker, deps = _worker(call), call.services.deps
     body: models.WorkerIn = call.body
@@ -53,7 +53,7 @@ async def take_trials(call: Call) -> Answer:
     want = 0 if body.want and _leaves(call) else body.want
     taken = await deps.trials.take(worker, ends, body.returned, want)
     owner = await deps.ledger.get_by_uid(Workload, worker.spec.owner) if taken else worker
-    return Answer(models.TakenTrials(items=[_taken(one, owner) for one in taken]))
+    return Response(models.TakenTrials(items=[_taken(one, owner) for one in taken]))
 
 
 def _taken(trial: Trial, owner: Workload) -> models.TakenTrial:
@@ -91,20 +91,20 @@ def _leaves(call: Call) -> bool:
 @Operation(
     "GET",
     f"{EXPERIMENT}/trial-log",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     query=models.TrialLogQuery,
     answers={200: answers.TrialLog},
     problems=(409,),
 )
-async def read_trial_log(call: Call) -> Answer:
+async def read_trial_log(call: Call) -> Response:
     """Read the end of the output of a trial that a worker ran; the worker's log has all of it."""
     experiment_of(call)
     query: models.TrialLogQuery = call.query
     found = await call.services.deps.trials.table(call.workload)
     for trial in found:
         if trial.number == query.trial and trial.run is not None:
-            return Answer(answers.TrialLog(trial=trial.number, log=trial.run.log))
+            return Response(answers.TrialLog(trial=trial.number, log=trial.run.log))
     raise problems.Missing(
         Code.NO_LOGS, f"No worker has run a trial {query.trial}; others have logs of their own"
     )
@@ -113,14 +113,14 @@ async def read_trial_log(call: Call) -> Answer:
 @Operation(
     "PUT",
     f"{WORKLOAD}/outputs/{{digest}}",
-    access=Access.TASK,
+    access=AdmittedCallers.TASK,
     permission="workloads:update",
     others="workloads:enter",
     raw_bytes=MOST_BYTES,
     answers={204: None},
     problems=(409,),
 )
-async def write_output(call: Call) -> Answer:
+async def write_output(call: Call) -> Response:
     """Store what items of a map returned; the path is the SHA-256 of the body."""
     worker, digest = _worker(call), call.path["digest"]
     found = digest_of(call.body)
@@ -134,36 +134,36 @@ async def write_output(call: Call) -> Answer:
         raise problems.Conflicting(
             Code.STORAGE_FULL, "A map returns at most 4 GiB in all; save larger values to files"
         )
-    return Answer(status=204)
+    return Response(status=204)
 
 
 @Operation(
     "GET",
     f"{EXPERIMENT}/outputs",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     others="workloads:enter",
     answers={200: answers.OutputNames},
     problems=(409,),
 )
-async def list_outputs(call: Call) -> Answer:
+async def list_outputs(call: Call) -> Response:
     """List the outputs that workers of a map have stored so far."""
     experiment_of(call)
     names = await call.services.deps.results.outputs(call.workload.meta.uid)
-    return Answer(answers.OutputNames(items=names))
+    return Response(answers.OutputNames(items=names))
 
 
 @Operation(
     "GET",
     f"{EXPERIMENT}/outputs/{{digest}}",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     others="workloads:enter",
     answers={200: bytes},
     media=BYTES,
     problems=(409,),
 )
-async def read_output(call: Call) -> Answer:
+async def read_output(call: Call) -> Response:
     """Read an output that a worker stored, unchanged."""
     experiment_of(call)
     results, uid = call.services.deps.results, call.workload.meta.uid
@@ -171,7 +171,7 @@ async def read_output(call: Call) -> Answer:
     content = await results.get_output(uid, name) if name in await results.outputs(uid) else None
     if content is None:
         raise problems.Missing(Code.NO_RESULT, "There is no such output")
-    return Answer(content, media=BYTES)
+    return Response(content, media=BYTES)
 
 
 OPERATIONS: Final = (take_trials, read_trial_log, write_output, list_outputs, read_output)

@@ -5,15 +5,15 @@ from typing import Final
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.models.workloads import (
-    Claim,
     Rerun,
     Sharing,
     WorkloadBatch,
     WorkloadChanges,
+    WorkspaceClaim,
 )
-from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operation import Call, Operation, Response
 from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.rerunning import request_again
 from carrel_schema.kinds import PARTS
@@ -26,7 +26,7 @@ LONGEST_KEY: Final = 200
 @Operation(
     "POST",
     WORKLOADS,
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:create",
     project_in="body",
     query=queries.DryRun,
@@ -37,20 +37,20 @@ LONGEST_KEY: Final = 200
     headers=("Idempotency-Key",),
     for_jobs=True,
 )
-async def create_workload(call: Call) -> Answer:
+async def create_workload(call: Call) -> Response:
     """Submit a workload."""
     return await _submit(call, call.body)
 
 
-async def _submit(call: Call, body: WorkloadCreate) -> Answer:
+async def _submit(call: Call, body: WorkloadCreate) -> Response:
     viewer = call.visitor.person
     if call.query.dry_run:
         draft, forecast = await call.services.submission.forecast(body, viewer)
         shown = redact.reason(forecast, viewer) or forecast
-        return Answer(Forecast(workload=redact.workload(draft, viewer), forecast=shown))
+        return Response(Forecast(workload=redact.workload(draft, viewer), forecast=shown))
     workload = await call.services.submission.create(body, viewer, _idempotency_key(call))
     location = call.address("workloads", workload.meta.project, workload.meta.name)
-    return Answer(redact.workload(workload, viewer), 201, {"Location": location})
+    return Response(redact.workload(workload, viewer), 201, {"Location": location})
 
 
 def _idempotency_key(call: Call) -> str:
@@ -68,7 +68,7 @@ def _idempotency_key(call: Call) -> str:
 @Operation(
     "POST",
     f"{WORKLOADS}:batch",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:create",
     project_in="body",
     body=WorkloadBatch,
@@ -76,36 +76,36 @@ def _idempotency_key(call: Call) -> str:
     answers={200: answers.BatchAnswer},
     for_jobs=True,
 )
-async def create_workloads(call: Call) -> Answer:
+async def create_workloads(call: Call) -> Response:
     """Submit up to 1,000 workloads at once."""
     body: WorkloadBatch = call.body
     items = await call.services.batches.create(body.items, call.visitor.person)
-    return Answer(answers.BatchAnswer(items=items))
+    return Response(answers.BatchAnswer(items=items))
 
 
 @Operation(
     "GET",
     WORKLOADS,
-    access=Access.USER,
+    access=AdmittedCallers.USER,
     project_in="query",
     query=queries.WorkloadFilter,
     answers={200: WorkloadPage},
     for_jobs=True,
 )
-async def list_workloads(call: Call) -> Answer:
+async def list_workloads(call: Call) -> Response:
     """List the workloads that the caller sees, in the order of creation or the newest first."""
     query: queries.WorkloadFilter = call.query
     viewer = call.visitor.person
     projects = viewer.visible_projects() if query.project is None else [query.project]
     if projects == []:
-        return Answer(WorkloadPage(items=[]))
+        return Response(WorkloadPage(items=[]))
     labels = dict(pair.split("=", 1) for pair in query.label)
     hidden = frozenset() if query.parts or query.kind or labels else PARTS
     user = query.user
     if viewer.job:  # it sees its user's work, and no workspace
         hidden, user = hidden | {"workspace"}, viewer.name
         if query.kind == "workspace" or query.user not in (None, viewer.name):
-            return Answer(WorkloadPage(items=[]))
+            return Response(WorkloadPage(items=[]))
     page = await call.services.deps.ledger.list(
         Workload,
         projects=projects,
@@ -120,20 +120,20 @@ async def list_workloads(call: Call) -> Answer:
         after=query.after,
     )
     items = [redact.workload(workload, viewer) for workload in page.items]
-    return Answer(WorkloadPage(items=items, next=page.next or None))
+    return Response(WorkloadPage(items=items, next=page.next or None))
 
 
 @Operation(
     "GET",
     WORKLOAD,
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="workloads:read",
     answers={200: WorkloadOut},
     for_jobs=True,
 )
-async def read_workload(call: Call) -> Answer:
+async def read_workload(call: Call) -> Response:
     """Read one workload."""
-    return Answer(redact.workload(call.workload, call.visitor.person))
+    return Response(redact.workload(call.workload, call.visitor.person))
 
 
 def _actor(call: Call) -> str:
@@ -145,13 +145,13 @@ def _actor(call: Call) -> str:
 @Operation(
     "PATCH",
     WORKLOAD,
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     body=WorkloadChanges,
     answers={202: WorkloadOut},
     problems=(409,),
 )
-async def change_workload(call: Call) -> Answer:
+async def change_workload(call: Call) -> Response:
     """Change a workload: labels, limits, priority and size, or what an endpoint runs."""
     return _accepted(call, await call.services.changes.change(call.workload, call.body))
 
@@ -160,28 +160,28 @@ def _steering(path: str) -> Operation:
     return Operation(
         "POST",
         path,
-        access=Access.OWNER,
+        access=AdmittedCallers.OWNER,
         permission="workloads:update",
         answers={202: WorkloadOut},
         problems=(409,),
     )
 
 
-def _accepted(call: Call, changed: Workload) -> Answer:
-    return Answer(redact.workload(changed, call.visitor.person), 202)
+def _accepted(call: Call, changed: Workload) -> Response:
+    return Response(redact.workload(changed, call.visitor.person), 202)
 
 
 @Operation(
     "DELETE",
     WORKLOAD,
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     query=queries.DeletionFilter,
     answers={202: WorkloadOut},
     problems=(409,),
     for_jobs=True,
 )
-async def delete_workload(call: Call) -> Answer:
+async def delete_workload(call: Call) -> Response:
     """Stop and delete a workload with its files; workloads that it submitted stay."""
     deleted = await call.services.control.delete(
         call.workload, _actor(call), children=call.query.children
@@ -191,13 +191,13 @@ async def delete_workload(call: Call) -> Answer:
 
 
 @_steering(f"{WORKLOAD}/suspend")
-async def suspend_workload(call: Call) -> Answer:
+async def suspend_workload(call: Call) -> Response:
     """Suspend a workload: stop it and keep its definition."""
     return _accepted(call, await call.services.control.suspend(call.workload, _actor(call)))
 
 
 @_steering(f"{WORKLOAD}/resume")
-async def resume_workload(call: Call) -> Answer:
+async def resume_workload(call: Call) -> Response:
     """Resume a suspended or stopped workload: queue it again."""
     return _accepted(call, await call.services.control.resume(call.workload))
 
@@ -205,31 +205,31 @@ async def resume_workload(call: Call) -> Answer:
 @Operation(
     "POST",
     f"{WORKLOAD}/extend",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     answers={200: Limits},
     problems=(409,),
 )
-async def extend_workload(call: Call) -> Answer:
+async def extend_workload(call: Call) -> Response:
     """Extend the time limit of a workspace by what its project allows."""
     if call.workload.spec.kind != "workspace":
         raise problems.Conflicting(
             Code.NOT_A_WORKSPACE, "Only workspaces have limits that can be extended"
         )
-    return Answer(await call.services.deps.live.extend(call.workload.meta.uid))
+    return Response(await call.services.deps.live.extend(call.workload.meta.uid))
 
 
 @Operation(
     "POST",
     f"{WORKLOAD}/claim",
-    access=Access.SPAWNER,
-    body=Claim,
+    access=AdmittedCallers.SPAWNER,
+    body=WorkspaceClaim,
     answers={200: WorkloadOut},
     problems=(409,),
 )
-async def claim_workload(call: Call) -> Answer:
+async def claim_workload(call: Call) -> Response:
     """Give a held workspace its command, once its resources are allocated."""
-    body: Claim = call.body
+    body: WorkspaceClaim = call.body
     claimed = await call.services.deps.live.claim(
         call.workload.meta.uid,
         command=body.command,
@@ -239,13 +239,13 @@ async def claim_workload(call: Call) -> Answer:
         port=body.port,
         external=body.external,
     )
-    return Answer(redact.workload(claimed, call.visitor.person))
+    return Response(redact.workload(claimed, call.visitor.person))
 
 
 @Operation(
     "POST",
     f"{WORKLOAD}/rerun",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     query=queries.DryRun,
     body=Rerun,
@@ -253,7 +253,7 @@ async def claim_workload(call: Call) -> Answer:
     problems=(409,),
     headers=("Idempotency-Key",),
 )
-async def rerun_workload(call: Call) -> Answer:
+async def rerun_workload(call: Call) -> Response:
     """Submit a workload's request again, with changes and its files; for its own user only."""
     body: Rerun = call.body
     viewer, workload = call.visitor.person, call.workload
@@ -273,18 +273,18 @@ async def rerun_workload(call: Call) -> Answer:
 @Operation(
     "POST",
     f"{WORKLOAD}/share",
-    access=Access.OWNER,
+    access=AdmittedCallers.OWNER,
     permission="workloads:update",
     others="workloads:enter",
     body=Sharing,
     answers={202: WorkloadOut},
     problems=(409,),
 )
-async def share_route(call: Call) -> Answer:
+async def share_route(call: Call) -> Response:
     """Change who may reach a port of running work: its user, its project or everyone."""
     body: Sharing = call.body
     changed = await call.services.changes.share(call.workload, body.route, body.access)
-    return Answer(redact.workload(changed, call.visitor.person), 202)
+    return Response(redact.workload(changed, call.visitor.person), 202)
 
 
 OPERATIONS: Final = (

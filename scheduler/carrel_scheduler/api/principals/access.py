@@ -13,7 +13,7 @@ from carrel_scheduler.api.principals.identity import ADMIN, GATEWAY, SPAWN, USE,
 from carrel_schema.objects import Workload
 
 
-class Access(StrEnum):
+class AdmittedCallers(StrEnum):
     """The callers that an operation admits; see docs/api.md."""
 
     USER = "user"
@@ -28,7 +28,7 @@ class Access(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class OperationRule:
     """One of ``scopes`` is needed; then membership, then ownership; or another token instead.
 
     ``permitted``: the operation's permission is needed, by a role.
@@ -45,16 +45,16 @@ class Rule:
 
 
 _ANYBODY: Final = frozenset({USE, SPAWN, ADMIN})
-RULES: Final[Mapping[Access, Rule]] = {
-    Access.USER: Rule(_ANYBODY),
-    Access.MEMBER: Rule(_ANYBODY, member=True),
-    Access.OWNER: Rule(_ANYBODY, member=True, owner=True),
-    Access.SPAWNER: Rule(frozenset({SPAWN}), member=True),
-    Access.TASK: Rule(_ANYBODY, member=True, owner=True, task_token=True),
-    Access.ADMIN: Rule(_ANYBODY, permitted=True),
-    Access.GATEWAY: Rule(frozenset({GATEWAY})),
-    Access.NODE: Rule(frozenset(), node_token=True),
-    Access.HUB: Rule(frozenset({SPAWN})),
+RULES: Final[Mapping[AdmittedCallers, OperationRule]] = {
+    AdmittedCallers.USER: OperationRule(_ANYBODY),
+    AdmittedCallers.MEMBER: OperationRule(_ANYBODY, member=True),
+    AdmittedCallers.OWNER: OperationRule(_ANYBODY, member=True, owner=True),
+    AdmittedCallers.SPAWNER: OperationRule(frozenset({SPAWN}), member=True),
+    AdmittedCallers.TASK: OperationRule(_ANYBODY, member=True, owner=True, task_token=True),
+    AdmittedCallers.ADMIN: OperationRule(_ANYBODY, permitted=True),
+    AdmittedCallers.GATEWAY: OperationRule(frozenset({GATEWAY})),
+    AdmittedCallers.NODE: OperationRule(frozenset(), node_token=True),
+    AdmittedCallers.HUB: OperationRule(frozenset({SPAWN})),
 }
 
 

@@ -25,7 +25,7 @@ from carrel_scheduler.api.principals.identity import (
     UnknownHubUser,
     group_of,
 )
-from carrel_scheduler.api.principals.members import Members
+from carrel_scheduler.api.principals.members import MemberService
 from carrel_schema.governance.service_accounts import SUFFIX
 
 REMEMBER_SECONDS: Final = 5.0
@@ -150,7 +150,7 @@ class HubMembership:
         self, api_url: str, token: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._client = HubClient(api_url, token)
-        self._members = Members(self.users, clock)
+        self._members = MemberService(self.users, clock)
 
     async def includes(self, project: str, user: str) -> bool:
         """See ``Membership``."""

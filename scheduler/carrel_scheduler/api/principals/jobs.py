@@ -93,7 +93,7 @@ class JobIdentity:
         self._hub.forget(user)
 
 
-class Tree(Protocol):
+class JobTree(Protocol):
     """The place of new work below the job that submits it, if any."""
 
     def note(self, workload: Workload) -> None:
@@ -128,7 +128,7 @@ class ChildLimits:
         self._users: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def room_for(self, principal: Principal, count: int) -> AsyncIterator[Tree]:
+    async def room_for(self, principal: Principal, count: int) -> AsyncIterator[JobTree]:
         """Count new workloads against the limits while they are being stored.
 
         Raises ``Conflicting`` where a job has none left, or is being ended itself.

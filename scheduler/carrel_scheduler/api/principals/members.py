@@ -12,7 +12,7 @@ from typing import Final
 REMEMBER_SECONDS: Final = 5.0
 
 
-class Members:
+class MemberService:
     """Answers for one Hub.
 
     Args:

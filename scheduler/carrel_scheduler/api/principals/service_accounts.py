@@ -48,7 +48,7 @@ class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[StoredToken] = []
 
 
-class Known(NamedTuple):
+class KnownAccounts(NamedTuple):
     """Accounts by name, with the scopes that they are in, and when tokens were used by their id."""
 
     accounts: Mapping[str, StoredAccount]
@@ -93,7 +93,7 @@ class ServiceAccountIdentity:
         self._known.invalidate()
         self._identity.forget(user)
 
-    async def _store(self, name: str, known: Known) -> None:
+    async def _store(self, name: str, known: KnownAccounts) -> None:
         """Write when the tokens of an account were used; a request does not fail by that."""
         uses = {
             one.id: at
@@ -108,12 +108,12 @@ class ServiceAccountIdentity:
         except (LedgerUnavailable, StorageFull) as error:
             log.warning("the last use of the service account %s was not stored: %s", name, error)
 
-    async def _read(self) -> Known:
+    async def _read(self) -> KnownAccounts:
         records = await self._ledger.scoped.list(KIND)
         used: dict[str, float] = {}
         for one in await self._ledger.scoped.list(USE_KIND):
             used |= msgspec.json.decode(one.content, type=dict[str, float])
-        return Known(
+        return KnownAccounts(
             {one.name: read(one) for one in records},
             {one.name: one.scope for one in records},
             used,

@@ -7,18 +7,18 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.jobs import ChildLimits
 from carrel_scheduler.api.principals.service_accounts import LastUses
 from carrel_scheduler.api.services.batches import Batches
-from carrel_scheduler.api.services.changes import Changes
+from carrel_scheduler.api.services.changes import WorkloadService
 from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.copies import Copies
 from carrel_scheduler.api.services.departments import Departments
 from carrel_scheduler.api.services.event_stream import EventStreams
-from carrel_scheduler.api.services.governance.access import Access
+from carrel_scheduler.api.services.governance.access import AccessRuleService
 from carrel_scheduler.api.services.governance.accounting import Accounting
 from carrel_scheduler.api.services.governance.alerts import Alerts
-from carrel_scheduler.api.services.governance.assets import Assets
+from carrel_scheduler.api.services.governance.assets import AssetService
 from carrel_scheduler.api.services.governance.audit import AuditLog
-from carrel_scheduler.api.services.governance.budgets import Budgets
-from carrel_scheduler.api.services.governance.node_groups import NodeGroups
+from carrel_scheduler.api.services.governance.budgets import BudgetService
+from carrel_scheduler.api.services.governance.node_groups import NodeGroupService
 from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.governance.secrets import Secrets
 from carrel_scheduler.api.services.governance.service_accounts import ServiceAccounts
@@ -41,20 +41,20 @@ class Services:
     batches: Batches
     control: Control
     copies: Copies
-    changes: Changes
+    changes: WorkloadService
     projects: Projects
     departments: Departments
-    node_groups: NodeGroups
+    node_groups: NodeGroupService
     policies: Policies
     templates: Templates
-    assets: Assets
+    assets: AssetService
     secrets: Secrets
-    access: Access
+    access: AccessRuleService
     service_accounts: ServiceAccounts
     users: UserAccounts
     groups: DirectoryGroups
     accounting: Accounting
-    budgets: Budgets
+    budgets: BudgetService
     alerts: Alerts
     health: Health
     retention: RetentionTimes
@@ -77,22 +77,22 @@ class Services:
         """
         projects, control = Projects(deps), Control(deps.ledger)
         children = ChildLimits(deps.ledger, deps.job_limits)
-        budgets = Budgets(deps)
-        policies, assets = Policies(deps, budgets), Assets(deps)
+        budgets = BudgetService(deps)
+        policies, assets = Policies(deps, budgets), AssetService(deps)
         return cls(
             deps=deps,
             submission=Submission(deps, projects, children, policies),
             batches=Batches(deps, projects, children, policies),
             control=control,
             copies=Copies(deps),
-            changes=Changes(deps, control, policies),
+            changes=WorkloadService(deps, control, policies),
             projects=projects,
             departments=Departments(deps.ledger, deps.access_rules, deps.live),
-            node_groups=NodeGroups(deps),
+            node_groups=NodeGroupService(deps),
             policies=policies,
             templates=Templates(deps, assets, policies.records),
             assets=assets,
-            access=Access(deps),
+            access=AccessRuleService(deps),
             budgets=budgets,
             service_accounts=ServiceAccounts(deps, used),
             users=UserAccounts(deps),

@@ -14,7 +14,7 @@ from carrel_scheduler.api import convert, problems, refusals
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models.answers import BatchItem
 from carrel_scheduler.api.principals.identity import Principal
-from carrel_scheduler.api.principals.jobs import ChildLimits, Tree
+from carrel_scheduler.api.principals.jobs import ChildLimits, JobTree
 from carrel_scheduler.api.problems import Code, Problem
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.governance.policies import Policies
@@ -63,7 +63,7 @@ class Batches:
         ]
 
     async def _drafts(
-        self, items: Sequence[WorkloadCreate], principal: Principal, tree: Tree
+        self, items: Sequence[WorkloadCreate], principal: Principal, tree: JobTree
     ) -> list[NewWorkload | Problem]:
         drafts: list[NewWorkload | Problem] = []
         admission = Admission(self._deps.live)
@@ -77,7 +77,7 @@ class Batches:
         return drafts
 
     async def _draft(
-        self, item: WorkloadCreate, principal: Principal, admission: Admission, tree: Tree
+        self, item: WorkloadCreate, principal: Principal, admission: Admission, tree: JobTree
     ) -> NewWorkload:
         check_own_work(item, principal)
         deps = self._deps

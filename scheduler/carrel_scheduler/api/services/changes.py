@@ -52,7 +52,7 @@ ENDPOINT_FIELDS: Final = (*PLAIN, "gpus", *AMOUNTS, "inference")
 OF_READINESS: Final = ("readiness_path",)
 
 
-class Changes:
+class WorkloadService:
     """Changes workloads."""
 
     def __init__(self, deps: ApiDependencies, control: Control, policies: Policies) -> None:

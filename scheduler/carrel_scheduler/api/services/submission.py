@@ -17,7 +17,7 @@ from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.authentication import asking_the_hub
 from carrel_scheduler.api.principals.identity import Principal
-from carrel_scheduler.api.principals.jobs import ChildLimits, Tree
+from carrel_scheduler.api.principals.jobs import ChildLimits, JobTree
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.governance.policies import Policies
@@ -74,7 +74,7 @@ class Submission:
             async with self._keys.hold(scope, key):
                 return await self._create_once(workload, body, scope, key)
 
-    async def _draft(self, body: WorkloadCreate, principal: Principal, tree: Tree) -> Workload:
+    async def _draft(self, body: WorkloadCreate, principal: Principal, tree: JobTree) -> Workload:
         if principal.spawner:
             await self._check_spawned_user(body)
         else:

@@ -7,7 +7,7 @@ step by step, each time after the rest of its queue.
 """
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer
+from carrel_scheduler.core.cycle.failed_searches import OfferResult
 from carrel_scheduler.core.cycle.offers import FeasibleRows, Offers
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.cycle.starvation import is_held_back
@@ -30,28 +30,28 @@ def allocate(cycle: Cycle) -> None:
     offers.run(lambda job, step: _attempt(cycle, feasible, job, step))
 
 
-def _attempt(cycle: Cycle, feasible: FeasibleRows, job: Job, step: tuple[int, ...]) -> Answer:
+def _attempt(cycle: Cycle, feasible: FeasibleRows, job: Job, step: tuple[int, ...]) -> OfferResult:
     if job.spec.uid in cycle.moves.reserved:
         return _start_elsewhere(cycle, job)
     if cycle.over_limit(job, step) is not None:
-        return Answer.NO
+        return OfferResult.NO
     if feasible.now(job, step) and place(cycle, job, step, soon=False):
-        return Answer.SERVED
+        return OfferResult.SERVED
     if feasible.soon(job) and place(cycle, job, step, soon=True):
-        return Answer.SERVED
-    return Answer.NO
+        return OfferResult.SERVED
+    return OfferResult.NO
 
 
-def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
+def _start_elsewhere(cycle: Cycle, job: Job) -> OfferResult:
     held = sorted(cycle.moves.reserved[job.spec.uid])
     fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
         cycle.moves.unreserve(job, index, fixed=fixed)
     if place(cycle, job, held, soon=False) and cycle.works(job, held):
-        return Answer.SERVED
+        return OfferResult.SERVED
     cycle.moves.rollback(mark)
-    return Answer.NOT_THIS
+    return OfferResult.NOT_THIS
 
 
 def _waits_for_its_own(cycle: Cycle, job: Job) -> bool:

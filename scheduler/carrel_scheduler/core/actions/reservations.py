@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer
+from carrel_scheduler.core.cycle.failed_searches import OfferResult
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.cycle.starvation import has_waited_long, starving
@@ -153,7 +153,7 @@ def _replace(cycle: Cycle, job: Job) -> None:
         moves.unreserve(job, index, fixed=fixed)
     in_groups = (RECLAIM_IN_GROUP,) if cycle.group_quotas else ()
     for rule in (CONSOLIDATE_FOR_ENTITLED, RECLAIM, *in_groups, PREEMPT, PREEMPT_AND_RECLAIM):
-        if rule.attempt(cycle, job, step) is Answer.SERVED:
+        if rule.attempt(cycle, job, step) is OfferResult.SERVED:
             return
     moves.rollback(mark)
 

@@ -14,7 +14,7 @@ import numpy as np
 from carrel_scheduler.core.capacity.counts import ANY, ClassNeeds, Rows
 from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.devices import device_choice
-from carrel_scheduler.core.devices.classes import Classes, Form
+from carrel_scheduler.core.devices.classes import Classes, GpuForm
 from carrel_scheduler.core.layers import Bools, Counts, Layer
 from carrel_scheduler.core.nodes.nodes import NodeColumns
 from carrel_scheduler.core.resources import MILLI
@@ -174,7 +174,7 @@ class Capacity:
     def recount(self, counts: Counts, view: Layer, class_id: int, nodes: set[int]) -> None:
         """Bring ``counts`` of a view, (N,), up to date on some nodes; it is changed in place."""
         kind = self._classes.kinds[class_id]
-        plain = kind.form in (Form.NONE, Form.WHOLE) and kind.types is None
+        plain = kind.form in (GpuForm.NONE, GpuForm.WHOLE) and kind.types is None
         if len(nodes) > FEW or not plain:
             some = np.array(sorted(nodes), np.int64)
             counts[some] = self.counts(view, class_id, some)
@@ -185,7 +185,7 @@ class Capacity:
             found = MOST
             if not mask.item(node):
                 found = 0
-            elif kind.form is Form.WHOLE:
+            elif kind.form is GpuForm.WHOLE:
                 found = min(found, view.devices[:, node].tolist().count(MILLI) // kind.amount)
             for row, amount in needs:
                 found = min(found, view.host.item(row, node) // amount if row < rows else 0)

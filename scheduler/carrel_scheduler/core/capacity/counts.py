@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.core.capacity.eligibility import Eligible
-from carrel_scheduler.core.devices.classes import Classes, Form, GpuKind
+from carrel_scheduler.core.devices.classes import Classes, GpuForm, GpuKind
 from carrel_scheduler.core.devices.device_choice import capacity
 from carrel_scheduler.core.devices.shares import share_table
 from carrel_scheduler.core.layers import CPU, MEMORY, Bools, Counts, Layer, Milli
@@ -68,11 +68,11 @@ class GpuKinds:
         whole = np.zeros(MOST_DEVICES + 1, np.uint16)
         if kind.types is not None:
             self._special.append((number, kind))
-        elif kind.form is Form.NONE:
+        elif kind.form is GpuForm.NONE:
             whole[:] = ANY
-        elif kind.form is Form.WHOLE:
+        elif kind.form is GpuForm.WHOLE:
             whole = (np.arange(MOST_DEVICES + 1) // kind.amount).astype(np.uint16)
-        elif kind.form is Form.SHARE and kind.devices == 1:
+        elif kind.form is GpuForm.SHARE and kind.devices == 1:
             share = share_table(kind.amount)
         else:
             self._special.append((number, kind))

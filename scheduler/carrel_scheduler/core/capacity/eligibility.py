@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from carrel_scheduler.core.devices.classes import NO_GPU, Form, GpuKind, gpu_kind
+from carrel_scheduler.core.devices.classes import NO_GPU, GpuForm, GpuKind, gpu_kind
 from carrel_scheduler.core.devices.device_choice import profile_on
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.layers import Bools, Counts
@@ -22,8 +22,8 @@ from carrel_scheduler.core.nodes.nodes import NodeColumns
 from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
 
 NO_VALUE = -1
-SHARES = GpuKind(Form.SHARE)
-WHOLE = GpuKind(Form.WHOLE)
+SHARES = GpuKind(GpuForm.SHARE)
+WHOLE = GpuKind(GpuForm.WHOLE)
 ANY_TAINT = "*"
 
 
@@ -107,11 +107,11 @@ class Eligible:
     def key(self, request: Request) -> tuple[object, ...]:
         """Requests with equal keys have equal masks."""
         where, form = request.where, gpu_kind(request)
-        if form.form is Form.WHOLE and self._nodes.instances_only.any():
+        if form.form is GpuForm.WHOLE and self._nodes.instances_only.any():
             form = WHOLE
-        elif form.form in (Form.NONE, Form.WHOLE):
+        elif form.form in (GpuForm.NONE, GpuForm.WHOLE):
             form = NO_GPU
-        elif form.form is Form.SHARE:
+        elif form.form is GpuForm.SHARE:
             form = SHARES
         return (where.nodes, where.labels, where.tolerations, form)
 
@@ -134,14 +134,14 @@ class Eligible:
     def _serving(self, kind: GpuKind) -> Bools:
         """Nodes whose GPUs can serve the form at all; shares are not used where MIG is."""
         nodes = self._nodes
-        if kind.form is Form.SHARE:
+        if kind.form is GpuForm.SHARE:
             return ~nodes.mig
-        if kind.form is Form.MEMORY:
+        if kind.form is GpuForm.MEMORY:
             plain = ~nodes.mig & (nodes.gpu_memory > 0)
             return plain | self._dividing(kind) if kind.devices == 1 else plain
-        if kind.form is Form.MIG:
+        if kind.form is GpuForm.MIG:
             return self._dividing(kind)
-        if kind.form is Form.WHOLE:
+        if kind.form is GpuForm.WHOLE:
             return ~nodes.instances_only
         return np.ones(len(nodes.schedulable), np.bool_)
 

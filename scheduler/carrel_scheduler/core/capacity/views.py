@@ -13,7 +13,7 @@ import numpy as np
 
 from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.devices import device_choice
-from carrel_scheduler.core.devices.classes import Classes, Form, GpuKind
+from carrel_scheduler.core.devices.classes import Classes, GpuForm, GpuKind
 from carrel_scheduler.core.layers import Bools, Counts, Layer
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.nodes.nodes import NodeColumns
@@ -148,10 +148,10 @@ class CapacityViews:
         """``amounts``, of GPUs only what one task can use: whole devices, or one device's rest."""
         kind = self._classes.kinds[cls]
         form = kind.form
-        if resource != GPU or form in (Form.NONE, Form.MIG):
+        if resource != GPU or form in (GpuForm.NONE, GpuForm.MIG):
             return self.amounts(view, resource, cls)
         devices = self._nodes.of_types(kind.types, self.layer(view).devices)
-        if form is Form.WHOLE:
+        if form is GpuForm.WHOLE:
             found: Counts = (devices >= MILLI).sum(axis=0, dtype=np.int64) * MILLI
             return found
         most = kind.devices
@@ -175,7 +175,7 @@ class CapacityViews:
         ever = view is CapacityView.WHOLE
         mask = self._eligible.ever(request) if ever else self._eligible.of(request)
         found: dict[int, Counts] = {}
-        if kind.form is not Form.NONE:
+        if kind.form is not GpuForm.NONE:
             found[GPU] = self._by_gpu(view, kind)
         for row, amount in enumerate(self._classes.host(cls)):
             if amount:

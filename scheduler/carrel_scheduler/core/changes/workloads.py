@@ -5,7 +5,7 @@ for work that waits, or that terminates and moves.
 """
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.devices.classes import Classes, Form
+from carrel_scheduler.core.devices.classes import Classes, GpuForm
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
     CapacityReserved,
@@ -264,7 +264,7 @@ def footprint_of(nodes: NodeColumns, classes: Classes, cls: int, place: Place) -
         raise InvalidEvent("unknown_device", "devices", devices, expected)
     if not nodes.mig[slot]:
         right = not slots
-    elif classes.kinds[cls].form is Form.WHOLE:
+    elif classes.kinds[cls].form is GpuForm.WHOLE:
         slots, right = empty_slots_of(nodes.fact(slot))[devices[0]], True
     else:
         right = bool(slots) == bool(devices)

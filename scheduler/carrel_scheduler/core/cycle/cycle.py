@@ -17,7 +17,7 @@ from carrel_scheduler.core.cycle.group_quotas import GroupQuotas
 from carrel_scheduler.core.cycle.group_usage import GroupUsage
 from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move, Moves
 from carrel_scheduler.core.cycle.user_usage import UserUsage
-from carrel_scheduler.core.devices.classes import Form
+from carrel_scheduler.core.devices.classes import GpuForm
 from carrel_scheduler.core.devices.device_choice import (
     Choice,
     DeviceCapacity,
@@ -433,7 +433,7 @@ class Cycle:
                 return None
         kind = state.classes.kinds[cls]
         counted = state.classes.request(cls).counted_milli
-        if kind.form is Form.NONE:
+        if kind.form is GpuForm.NONE:
             return Footprint(node, (), 0, host, counted=counted)
         choice = self._devices_on(node, cls, view, soon=soon, tasks=tasks)
         if choice is None:
@@ -448,7 +448,7 @@ class Cycle:
         fact, idle = state.nodes.fact(node), self.free_capacity.idle
         where = state.classes.request(cls).where
         valued = NOWHERE
-        if not soon and kind.form is Form.SHARE:
+        if not soon and kind.form is GpuForm.SHARE:
             valued = state.chooser.device(cls, view, node)
         hardware = self._hardware(node, fact)
         there = DeviceCapacity(view.devices[:, node], view.slots[:, node])

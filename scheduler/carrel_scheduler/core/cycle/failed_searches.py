@@ -17,7 +17,7 @@ from carrel_scheduler.core.queues.usage import Watched
 from carrel_scheduler.core.work.jobs import Job
 
 
-class Answer(Enum):
+class OfferResult(Enum):
     """The result of an offer."""
 
     SERVED = auto()
@@ -29,13 +29,13 @@ class Answer(Enum):
     """Others that look like it may still be served."""
 
 
-REFUSED = (Answer.NO, Answer.PLAINLY_NO)
-SEARCHED = (Answer.NO, Answer.NOT_THIS)
+REFUSED = (OfferResult.NO, OfferResult.PLAINLY_NO)
+SEARCHED = (OfferResult.NO, OfferResult.NOT_THIS)
 
 
-def answered(found: bool) -> Answer:
+def answered(found: bool) -> OfferResult:
     """The answer of a search."""
-    return Answer.SERVED if found else Answer.NO
+    return OfferResult.SERVED if found else OfferResult.NO
 
 
 MOST_MOVES = 48
@@ -45,12 +45,12 @@ NO_ROW = -1
 """The number for a workload with a reservation, which it would give up for another."""
 
 
-Find = Callable[[Cycle, Job, tuple[int, ...]], Answer]
+Find = Callable[[Cycle, Job, tuple[int, ...]], OfferResult]
 
 
 def unless_failed_before(
     cycle: Cycle, action: str, job: Job, step: tuple[int, ...], find: Find
-) -> Answer:
+) -> OfferResult:
     """The answer of ``find``, without asking it where it is known to find nothing.
 
     Args:
@@ -74,7 +74,7 @@ def unless_failed_before(
         answer = _unless_known(cycle, key, job, step, find)
         not_found = number in cycle.not_found
         if answer in REFUSED:
-            plainly = answer is Answer.PLAINLY_NO
+            plainly = answer is OfferResult.PLAINLY_NO
             cycle.failed_searches[key] = FailedInCycle(after, last, plainly, not_found)
         not_found |= before
     if not_found:
@@ -82,13 +82,13 @@ def unless_failed_before(
     return answer
 
 
-def _refusal(*, plainly: bool) -> Answer:
-    return Answer.PLAINLY_NO if plainly else Answer.NO
+def _refusal(*, plainly: bool) -> OfferResult:
+    return OfferResult.PLAINLY_NO if plainly else OfferResult.NO
 
 
 def _unless_known(
     cycle: Cycle, key: tuple[object, ...], job: Job, step: tuple[int, ...], find: Find
-) -> Answer:
+) -> OfferResult:
     """``unless_failed_before``, with the results of earlier cycles.
 
     Only of work that waits, or for which capacity is reserved that it gives up to look for other.
@@ -111,7 +111,7 @@ def _unless_known(
     finally:
         queue_usage.fair = every
     if answer in REFUSED:
-        asked, plainly = moment if cycle.time_asked else None, answer is Answer.PLAINLY_NO
+        asked, plainly = moment if cycle.time_asked else None, answer is OfferResult.PLAINLY_NO
         found = FailedSearch(stamp, fair.asked(), asked, plainly, number in cycle.not_found)
         cache.note(key, found, cycle.state.queues.changes)
     return answer

@@ -44,7 +44,7 @@ class Cause:
     bound: int = 0
 
 
-class Kind(Enum):
+class MoveKind(Enum):
     """Kinds of entries in the log."""
 
     START = auto()
@@ -56,14 +56,14 @@ class Kind(Enum):
     RESERVE_MANY = auto()
 
 
-TAKEN = frozenset({Kind.UNRESERVE, Kind.CANCEL, Kind.EVICT})  # of a single task
+TAKEN = frozenset({MoveKind.UNRESERVE, MoveKind.CANCEL, MoveKind.EVICT})  # of a single task
 
 
 @dataclass(slots=True)
 class Move:
     """A move of one task, or of the capacity reserved for it."""
 
-    kind: Kind
+    kind: MoveKind
     job: Job
     index: int
     place: Footprint
@@ -78,7 +78,7 @@ class ManyEvicted:
     rows: Counts
     cause: Cause
     sums: list[tuple[int, Triple]]
-    kind: Kind = Kind.EVICT_MANY
+    kind: MoveKind = MoveKind.EVICT_MANY
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class ManyReserved:
     nodes: Counts
     masks: Masks
     fixed: bool
-    kind: Kind = Kind.RESERVE_MANY
+    kind: MoveKind = MoveKind.RESERVE_MANY
 
 
 class Moves:
@@ -151,14 +151,14 @@ class Moves:
         self.free_capacity.bind(place)
         self._count(job, place, fixed, 1)
         self.started.setdefault(job.spec.uid, {})[index] = place
-        self.log.append(Move(Kind.START, job, index, place, fixed))
+        self.log.append(Move(MoveKind.START, job, index, place, fixed))
 
     def reserve(self, job: Job, index: int, place: Footprint, *, fixed: bool) -> None:
         """Room, free or coming, is held for a task."""
         self.free_capacity.reserve(place)
         self._count(job, place, fixed, 1)
         self.reserved.setdefault(job.spec.uid, {})[index] = place
-        self.log.append(Move(Kind.RESERVE, job, index, place, fixed))
+        self.log.append(Move(MoveKind.RESERVE, job, index, place, fixed))
 
     def unreserve(self, job: Job, index: int, *, fixed: bool) -> None:
         """The reservation of a task ends."""
@@ -166,7 +166,7 @@ class Moves:
         self._drop(self.reserved, job.spec.uid, index)
         self.free_capacity.unreserve(place)
         self._count(job, place, fixed, -1)
-        self.log.append(Move(Kind.UNRESERVE, job, index, place, fixed))
+        self.log.append(Move(MoveKind.UNRESERVE, job, index, place, fixed))
 
     def cancel(self, job: Job, index: int, *, fixed: bool) -> None:
         """Undo the start of a task in this cycle."""
@@ -174,7 +174,7 @@ class Moves:
         self._drop(self.started, job.spec.uid, index)
         self.free_capacity.unbind(place)
         self._count(job, place, fixed, -1)
-        self.log.append(Move(Kind.CANCEL, job, index, place, fixed))
+        self.log.append(Move(MoveKind.CANCEL, job, index, place, fixed))
 
     def take_back(self, job: Job, index: int, cause: Cause) -> None:
         """A preemptible task gives up what it has, or was to get in this cycle."""
@@ -209,7 +209,7 @@ class Moves:
         self.free_capacity.evict(place)
         self._count(job, place, fixed, -1)
         self.evicted[row] = True
-        self.log.append(Move(Kind.EVICT, job, index, place, fixed, cause))
+        self.log.append(Move(MoveKind.EVICT, job, index, place, fixed, cause))
 
     def evict_many(self, rows: Counts, cause: Cause) -> None:
         """Many preemptible tasks are evicted at once."""
@@ -242,19 +242,19 @@ class Moves:
 
     def _undo(self, move: Move) -> None:
         uid, job, place = move.job.spec.uid, move.job, move.place
-        if move.kind is Kind.START:
+        if move.kind is MoveKind.START:
             self.free_capacity.unbind(place)
             self._drop(self.started, uid, move.index)
             self._count(job, place, move.fixed, -1)
-        elif move.kind is Kind.RESERVE:
+        elif move.kind is MoveKind.RESERVE:
             self.free_capacity.unreserve(place)
             self._drop(self.reserved, uid, move.index)
             self._count(job, place, move.fixed, -1)
-        elif move.kind is Kind.UNRESERVE:
+        elif move.kind is MoveKind.UNRESERVE:
             self.free_capacity.reserve(place)
             self.reserved.setdefault(uid, {})[move.index] = place
             self._count(job, place, move.fixed, 1)
-        elif move.kind is Kind.CANCEL:
+        elif move.kind is MoveKind.CANCEL:
             self.free_capacity.bind(place)
             self.started.setdefault(uid, {})[move.index] = place
             self._count(job, place, move.fixed, 1)

@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import REFUSED, SEARCHED, Answer
+from carrel_scheduler.core.cycle.failed_searches import REFUSED, SEARCHED, OfferResult
 from carrel_scheduler.core.cycle.starvation import held_back
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts
-from carrel_scheduler.core.queues.order import Service
+from carrel_scheduler.core.queues.order import ServiceOrder
 from carrel_scheduler.core.queues.user_order import Key, UserOrder
 from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.work.jobs import Job, WaitingRow
@@ -228,7 +228,7 @@ class Offers:
 
     def run(
         self,
-        attempt: Callable[[Job, tuple[int, ...]], Answer],
+        attempt: Callable[[Job, tuple[int, ...]], OfferResult],
         *,
         touches_all: bool = False,
         most: int | None = None,
@@ -245,19 +245,21 @@ class Offers:
         leaves = self._next.keys() | self._heaps.keys() | self._turns.keys()
         if not leaves:
             return
-        service = Service(self._cycle.queue_usage, self._head, leaves)
+        service = ServiceOrder(self._cycle.queue_usage, self._head, leaves)
         left, more = -1 if most is None else most, -1 if served is None else served
         while left and more and (leaf := service.pop()) is not None:
             candidate = self._take(leaf)
             if candidate is None and self._is_exhausted():
                 return
             answer = (
-                Answer.PLAINLY_NO if candidate is None else attempt(candidate.job, candidate.step)
+                OfferResult.PLAINLY_NO
+                if candidate is None
+                else attempt(candidate.job, candidate.step)
             )
             left -= answer in SEARCHED
-            if candidate is None or answer is not Answer.SERVED:
+            if candidate is None or answer is not OfferResult.SERVED:
                 self._miss(service)
-            more -= answer is Answer.SERVED
+            more -= answer is OfferResult.SERVED
             if not (left and more):
                 return
             if candidate is not None and answer not in REFUSED:
@@ -265,13 +267,13 @@ class Offers:
             service.update(leaf)
 
     def _go_on(
-        self, candidate: Candidate, service: Service, answer: Answer, *, touches_all: bool
+        self, candidate: Candidate, service: ServiceOrder, answer: OfferResult, *, touches_all: bool
     ) -> None:
         """Offer the next job of a row, and what more a job that was served asks for."""
         job = candidate.job
         if candidate.next(self._cycle):
             self._push(candidate, stage=0)
-        if answer is Answer.SERVED:
+        if answer is OfferResult.SERVED:
             if job.shape.elastic:
                 self._push_single(job, self._cycle.next_step(job))
             if touches_all:
@@ -361,7 +363,7 @@ class Offers:
         served = {*moves.started, *moves.reserved, *moves.reserved_many} - state.reserved.keys()
         return {state.jobs.get(uid).queue for uid in served}
 
-    def _miss(self, service: Service) -> None:
+    def _miss(self, service: ServiceOrder) -> None:
         """Leave out, after many failed offers, all queues of which no row fits any more."""
         self._missed += 1
         if self._missed < MISSES or self._feasible is None:

@@ -17,7 +17,7 @@ from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI, Triple
 
 
-class Form(IntEnum):
+class GpuForm(IntEnum):
     """How a request asks for GPUs."""
 
     NONE = 0
@@ -38,14 +38,14 @@ class GpuKind:
         types: of devices that will do, where those of a node are unlike; ``None``: any.
     """
 
-    form: Form
+    form: GpuForm
     amount: int = 0
     devices: int = 1
     profile: str = ""
     types: frozenset[str] | None = None
 
 
-NO_GPU = GpuKind(Form.NONE)
+NO_GPU = GpuKind(GpuForm.NONE)
 
 
 def gpu_kind(request: Request) -> GpuKind:
@@ -53,36 +53,36 @@ def gpu_kind(request: Request) -> GpuKind:
     asked = request.where.device_types
     types = None if asked is None else frozenset[str]().union(*asked)
     if request.gpus:
-        return GpuKind(Form.WHOLE, request.gpus, types=types)
+        return GpuKind(GpuForm.WHOLE, request.gpus, types=types)
     if request.share_milli:
-        return GpuKind(Form.SHARE, request.share_milli, request.devices, types=types)
+        return GpuKind(GpuForm.SHARE, request.share_milli, request.devices, types=types)
     if request.gpu_memory_mib:
-        return GpuKind(Form.MEMORY, request.gpu_memory_mib, request.devices, types=types)
+        return GpuKind(GpuForm.MEMORY, request.gpu_memory_mib, request.devices, types=types)
     if request.mig_profile:
-        return GpuKind(Form.MIG, 1, 1, request.mig_profile, types=types)
+        return GpuKind(GpuForm.MIG, 1, 1, request.mig_profile, types=types)
     return NO_GPU
 
 
 def _share_of(kind: GpuKind, memory_mib: int, mig_model: str) -> int:
     """Thousandths of each GPU that a need takes where GPUs are like this; 0 where it can not."""
-    if kind.form is Form.WHOLE:
+    if kind.form is GpuForm.WHOLE:
         return MILLI
-    if kind.form is Form.NONE:
+    if kind.form is GpuForm.NONE:
         return 0
     if mig_model:
         return _instance_milli(kind, model_of(mig_model))
-    if kind.form is Form.SHARE:
+    if kind.form is GpuForm.SHARE:
         return kind.amount
-    if kind.form is Form.MEMORY:
+    if kind.form is GpuForm.MEMORY:
         return share_of_memory(kind.amount, memory_mib)
     return 0
 
 
 def _instance_milli(kind: GpuKind, model: Model) -> int:
     """What the MIG instance for a need counts as on a model; 0 where there is none."""
-    if kind.form is Form.MIG:
+    if kind.form is GpuForm.MIG:
         profile = model.profiles.get(kind.profile)
-    elif kind.form is Form.MEMORY and kind.devices == 1:
+    elif kind.form is GpuForm.MEMORY and kind.devices == 1:
         profile = smallest_profile(model, kind.amount)
     else:
         return 0
@@ -126,7 +126,7 @@ class Classes:
 
     def takes_gpu(self, class_id: int) -> bool:
         """Whether tasks of the class hold GPUs."""
-        return self.kinds[class_id].form is not Form.NONE
+        return self.kinds[class_id].form is not GpuForm.NONE
 
     def host(self, class_id: int) -> tuple[int, ...]:
         """What a task takes of each host row, up to the last row that it asks for."""
@@ -147,17 +147,17 @@ class Classes:
         More than 1000 thousandths where they depend on the node.
         """
         request, kind = self.requests[class_id], self.kinds[class_id]
-        size = MILLI if kind.form in (Form.NONE, Form.WHOLE) else MILLI + 1
-        if kind.form is Form.SHARE:
+        size = MILLI if kind.form in (GpuForm.NONE, GpuForm.WHOLE) else MILLI + 1
+        if kind.form is GpuForm.SHARE:
             size = kind.amount
         return self.devices(class_id), size, request.cpu_milli, request.memory_mib
 
     def devices(self, class_id: int) -> int:
         """How many devices a task holds."""
         kind = self.kinds[class_id]
-        if kind.form is Form.NONE:
+        if kind.form is GpuForm.NONE:
             return 0
-        return kind.amount if kind.form is Form.WHOLE else kind.devices
+        return kind.amount if kind.form is GpuForm.WHOLE else kind.devices
 
     def share_on(self, class_id: int, nodes: NodeColumns, slot: int) -> int:
         """Thousandths of each of its devices that a task takes on a node; 0 where it can not."""
@@ -166,7 +166,7 @@ class Classes:
 
     def on_nodes(self, class_id: int) -> bool:
         """Whether the amount that a task of the class takes depends on the node."""
-        return self.kinds[class_id].form in (Form.MEMORY, Form.MIG)
+        return self.kinds[class_id].form in (GpuForm.MEMORY, GpuForm.MIG)
 
     def amounts(self, class_id: int) -> Triple:
         """The amounts that a task counts against quotas before its place is known.
@@ -178,7 +178,7 @@ class Classes:
         if self.on_nodes(class_id):
             each = max((_share_of(kind, *gpu) for gpu in self._nodes.hardware), default=0)
             gpu = (each or MILLI) * kind.devices
-        elif kind.form is Form.WHOLE:
+        elif kind.form is GpuForm.WHOLE:
             gpu = kind.amount * MILLI
         else:
             gpu = kind.amount * kind.devices

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from carrel_scheduler.core import mig
 from carrel_scheduler.core.devices import shares
-from carrel_scheduler.core.devices.classes import Form, GpuKind
+from carrel_scheduler.core.devices.classes import GpuForm, GpuKind
 from carrel_scheduler.core.devices.links import Links, links_of
 from carrel_scheduler.core.events import Devices, NodeSet
 from carrel_scheduler.core.layers import Bools, Counts, Milli, Slots
@@ -109,9 +109,9 @@ def choose(
         media: bits of the devices whose media engines are in use.
         tasks: how many such tasks are about to be placed here, see ``shares.tightest``.
     """
-    if kind.form is Form.NONE:
+    if kind.form is GpuForm.NONE:
         return Choice((), 0)
-    if kind.form is Form.WHOLE:
+    if kind.form is GpuForm.WHOLE:
         return _whole(kind.amount, hardware, view, idle, warm)
     if hardware.model is not None:
         return _instance(kind, hardware.model, view, idle, warm, media)
@@ -125,18 +125,18 @@ def choose(
 
 def share_on(kind: GpuKind, gpu_memory_mib: int) -> int:
     """Thousandths of a device that a share or memory takes on a node without MIG; 0: it cannot."""
-    if kind.form is Form.SHARE:
+    if kind.form is GpuForm.SHARE:
         return kind.amount
-    if kind.form is Form.MEMORY:
+    if kind.form is GpuForm.MEMORY:
         return shares.share_of_memory(kind.amount, gpu_memory_mib)
     return 0
 
 
 def profile_on(kind: GpuKind, model: mig.Model) -> mig.Profile | None:
     """The MIG profile that serves a request on a GPU model, or ``None``."""
-    if kind.form is Form.MIG:
+    if kind.form is GpuForm.MIG:
         return model.profiles.get(kind.profile)
-    if kind.form is Form.MEMORY and kind.devices == 1:
+    if kind.form is GpuForm.MEMORY and kind.devices == 1:
         return mig.smallest_profile(model, kind.amount)
     return None
 
@@ -243,14 +243,14 @@ def capacity(
         models: (N,) ``mig.model_code`` of each node, 0 where no MIG instances are made.
         media_used: (D, N) whether the media engines are in use; ``None`` means nowhere.
     """
-    if kind.form is Form.NONE:
+    if kind.form is GpuForm.NONE:
         return np.full(devices.shape[1], UNBOUNDED, np.int64)
-    if kind.form is Form.WHOLE:
+    if kind.form is GpuForm.WHOLE:
         return whole_counts(devices, kind.amount)
-    if kind.form is Form.SHARE:
+    if kind.form is GpuForm.SHARE:
         found = shares.counts(devices, kind.amount, kind.devices)
         return np.where(models, 0, found) if models.any() else found
-    if kind.form is Form.MIG:
+    if kind.form is GpuForm.MIG:
         table = mig.profile_rows(kind.profile)
         if not kind.profile.endswith(mig.MEDIA):
             media_used = None

@@ -15,7 +15,7 @@ from typing_extensions import override
 from carrel_scheduler.core.cycle.user_usage import UserUsage
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.explaining.explain import Explainer
-from carrel_scheduler.core.queues.order import Service
+from carrel_scheduler.core.queues.order import ServiceOrder
 from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Reason, ReasonClass
 from carrel_scheduler.core.resources import NONE, Triple
@@ -156,7 +156,7 @@ def service_order(state: "Columns", total: Triple) -> tuple[str, ...]:
         return line[-1].shape.first if line else None
 
     order: list[str] = []
-    service = Service(queue_usage, head, lines)
+    service = ServiceOrder(queue_usage, head, lines)
     while (leaf := service.pop()) is not None:
         job = lines[leaf].pop()
         demand = job.shape.first

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from carrel_scheduler.core.cycle.moves import Kind, ManyEvicted, ManyReserved, Move
+from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move, MoveKind
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.messages.sentences import MOST
 from carrel_scheduler.core.reasons import Holder
@@ -154,7 +154,7 @@ class Holders:
                     victims = self._given.setdefault(move.cause.preemptor.spec.uid, {})
                     for row in move.rows.tolist():
                         victims.setdefault(int(slots[row]), []).append(row)
-                elif isinstance(move, Move) and move.kind is Kind.EVICT:
+                elif isinstance(move, Move) and move.kind is MoveKind.EVICT:
                     preemptor = move.cause.preemptor if move.cause else None
                     if preemptor is not None:
                         victims = self._given.setdefault(preemptor.spec.uid, {})

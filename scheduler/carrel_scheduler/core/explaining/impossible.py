@@ -13,7 +13,7 @@ import numpy as np
 
 from carrel_scheduler.core.capacity.eligibility import ANY_TAINT
 from carrel_scheduler.core.capacity.views import GPU, CapacityView, CapacityViews, FitCounts
-from carrel_scheduler.core.devices.classes import Form, gpu_kind
+from carrel_scheduler.core.devices.classes import GpuForm, gpu_kind
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.layers import Bools
@@ -119,7 +119,7 @@ def too_large(
     parts, asked = views.parts(view, cls), views.asked(cls)
     scarce = limiting_resource(list(asked), lambda these: parts.total(these) >= need)
     never = view is CapacityView.WHOLE
-    if scarce == GPU and state.classes.kinds[cls].form is Form.MIG:
+    if scarce == GPU and state.classes.kinds[cls].form is GpuForm.MIG:
         return _no_instance(state, cls, need, parts.total(), never=never)
     resource, largest = resource_name(state, scarce), largest_with_rest(views, view, cls, scarce)
     form = _form_too_large(state, cls, parts) if scarce == GPU else None
@@ -159,13 +159,13 @@ def _form_too_large(state: "Columns", cls: int, parts: FitCounts) -> tuple[str, 
     The resource, how much of it is asked for, and the most on a node.
     """
     kind, nodes = state.classes.kinds[cls], state.nodes
-    if kind.form not in (Form.SHARE, Form.MEMORY):
+    if kind.form not in (GpuForm.SHARE, GpuForm.MEMORY):
         return None
     most = int(nodes.devices.compress(parts.mask).max(initial=0))
     if most < kind.devices:
         return resource_name(state, GPU), kind.devices * MILLI, most * MILLI
     memory = int(nodes.gpu_memory.compress(parts.mask).max(initial=0))
-    if kind.form is Form.MEMORY and memory < kind.amount:
+    if kind.form is GpuForm.MEMORY and memory < kind.amount:
         return GPU_MEMORY, kind.amount, memory
     return None
 
@@ -352,11 +352,11 @@ def _label(key: str, values: frozenset[str]) -> str:
 
 def _form(request: Request) -> str:
     form = gpu_kind(request).form
-    if form is Form.MIG:
+    if form is GpuForm.MIG:
         return f"GPUs that can be divided into `{request.mig_profile}`"
-    if form is Form.MEMORY:
+    if form is GpuForm.MEMORY:
         return f"GPUs with {request.gpu_memory_mib / 1024:g} GiB of memory to share"
-    if form is Form.SHARE:
+    if form is GpuForm.SHARE:
         return "GPUs that are shared by parts"
     return "nothing in particular"
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from carrel_scheduler.core.capacity.views import GPU, CapacityView, CapacityViews
 from carrel_scheduler.core.cycle.group_usage import NO_GROUP
-from carrel_scheduler.core.devices.classes import Form
+from carrel_scheduler.core.devices.classes import GpuForm
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.explaining.holders import Holders
 from carrel_scheduler.core.explaining.impossible import (
@@ -209,7 +209,7 @@ class Shortage:
         free = self._in_pieces(question, cls, scarce)
         beyond = self._beyond(question, scarce) if scarce < QUOTAS else None
         borrowing = beyond is not None
-        divided = scarce == GPU and self._cycle.state.classes.kinds[cls].form is Form.MIG
+        divided = scarce == GPU and self._cycle.state.classes.kinds[cls].form is GpuForm.MIG
         if divided and not (borrowing and free < asked):
             return self._no_instance(question, cls)
         if free >= asked:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle, FailedInCycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered
+from carrel_scheduler.core.cycle.failed_searches import OfferResult, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.preemption import preemptors
@@ -53,7 +53,7 @@ MakePlace = Callable[[Cycle, Job, int, Site, Cause], list[NodeTask] | None]
 """Makes a place for one task on a node; those who move for it, ``None`` where there is no way."""
 
 
-def _find(cycle: Cycle, job: Job, step: Step) -> Answer:
+def _find(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     """Free capacity for a step by moving others."""
     if job.shape.plain:
         return answered(_step_by_step(cycle, job, step))
@@ -168,19 +168,19 @@ def _clear_and_resettle(
     return None
 
 
-def _refuses(cycle: Cycle, job: Job, step: Step) -> Answer | None:
+def _refuses(cycle: Cycle, job: Job, step: Step) -> OfferResult | None:
     """A step must be within the limits, and all free capacity together must hold it."""
     if cycle.delayed(job):
-        return Answer.NOT_THIS
+        return OfferResult.NOT_THIS
     if cycle.over_limit(job, step) is not None or not _enough_in_all(cycle, job, step):
-        return Answer.NO
+        return OfferResult.NO
     return None
 
 
-def _refuses_over_quota(cycle: Cycle, job: Job, step: Step) -> Answer | None:
+def _refuses_over_quota(cycle: Cycle, job: Job, step: Step) -> OfferResult | None:
     """Workloads over quota come last: what moved for them is lost if they are evicted."""
     if not cycle.within_share(job, step):
-        return Answer.NOT_THIS
+        return OfferResult.NOT_THIS
     return _refuses(cycle, job, step)
 
 
@@ -191,9 +191,9 @@ def consolidate_for_entitled(cycle: Cycle) -> None:
     """
     log, passed_over = cycle.moves.log, list[Job]()
 
-    def refuses(cycle: Cycle, job: Job, step: Step) -> Answer | None:
+    def refuses(cycle: Cycle, job: Job, step: Step) -> OfferResult | None:
         answer = _refuses_over_quota(cycle, job, step)
-        if answer is Answer.NOT_THIS:
+        if answer is OfferResult.NOT_THIS:
             passed_over.append(job)
         return answer
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered
+from carrel_scheduler.core.cycle.failed_searches import OfferResult, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import LARGEST, Bools
 from carrel_scheduler.core.preemption import own_queue, preemptors, vectorised
@@ -39,17 +39,17 @@ from carrel_scheduler.core.resources import NONE, Triple
 from carrel_scheduler.core.work.jobs import Job
 
 
-def _find(cycle: Cycle, job: Job, step: Step) -> Answer:
+def _find(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     """Free capacity for a step by what may be taken inside its queue and from others."""
     queue_usage, request = cycle.queue_usage, vectorised.request_of(cycle, job, step)
     if not queue_usage.within(queue_usage.fair[job.queue], job.queue, NONE):
-        return Answer.PLAINLY_NO
+        return OfferResult.PLAINLY_NO
     if request is not None and not _in_reach(cycle, job, request):
-        return Answer.PLAINLY_NO
+        return OfferResult.PLAINLY_NO
     own = OwnQueue(cycle, job, step)
     budgets = own.budgets(own.most) if own.most != NONE else None
     if budgets is None or not reaches_others(budgets):
-        return Answer.PLAINLY_NO
+        return OfferResult.PLAINLY_NO
     return answered(_make_room(own, request))
 
 

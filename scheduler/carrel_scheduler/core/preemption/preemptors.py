@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_failed_before
+from carrel_scheduler.core.cycle.failed_searches import Find, OfferResult, unless_failed_before
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.cycle.starvation import held_back
 from carrel_scheduler.core.layers import Bools, Counts
@@ -200,14 +200,14 @@ def _tasks(cycle: Cycle) -> int:
 Step = tuple[int, ...]
 
 
-def not_delayed(cycle: Cycle, job: Job, _step: Step) -> Answer | None:
+def not_delayed(cycle: Cycle, job: Job, _step: Step) -> OfferResult | None:
     """Refuse a job whose preemption delay has not passed."""
-    return Answer.NOT_THIS if cycle.delayed(job) else None
+    return OfferResult.NOT_THIS if cycle.delayed(job) else None
 
 
-def not_delayed_reclaim(cycle: Cycle, job: Job, _step: Step) -> Answer | None:
+def not_delayed_reclaim(cycle: Cycle, job: Job, _step: Step) -> OfferResult | None:
     """Refuse a job whose preemption delay or reclaim delay has not passed."""
-    return Answer.NOT_THIS if cycle.delayed(job, reclaiming=True) else None
+    return OfferResult.NOT_THIS if cycle.delayed(job, reclaiming=True) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class Rule:
     name: str
     rows: Callable[[Cycle], Counts]
     find: Find
-    refuses: Callable[[Cycle, Job, Step], Answer | None] = not_delayed
+    refuses: Callable[[Cycle, Job, Step], OfferResult | None] = not_delayed
     singles: Callable[[Cycle], list[Job]] = singles
     most: Callable[[Cycle, int], int] = lambda cycle, _: most_failed_searches(cycle)
     served: Callable[[Cycle], int] = most_preemptors
@@ -244,7 +244,7 @@ class Rule:
             served=self.served(cycle),
         )
 
-    def attempt(self, cycle: Cycle, job: Job, step: Step) -> Answer:
+    def attempt(self, cycle: Cycle, job: Job, step: Step) -> OfferResult:
         """Free capacity for a step of a job, if the job may have others evicted now."""
         refused = self.refuses(cycle, job, step)
         if refused is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from carrel_scheduler.core import mig
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import place
-from carrel_scheduler.core.devices.classes import Form, GpuKind
+from carrel_scheduler.core.devices.classes import GpuForm, GpuKind
 from carrel_scheduler.core.devices.device_choice import profile_on
 from carrel_scheduler.core.preemption.group_quotas import home_of, staying
 from carrel_scheduler.core.resources import MILLI
@@ -83,9 +83,9 @@ def movers(cycle: Cycle, cls: int, node: int, here: Sequence[NodeTask]) -> Itera
         return  # who moves from which device would have to be sought by its type
     free = soon.devices[:, node].tolist()
     ways: list[list[NodeTask] | None]
-    if kind.form is Form.NONE:
+    if kind.form is GpuForm.NONE:
         ways = [[]]
-    elif kind.form is Form.WHOLE:
+    elif kind.form is GpuForm.WHOLE:
         ways = [_for_whole(cycle, kind, node, free, here)]
     elif cycle.state.nodes.mig.item(node):
         ways = [*_for_instance(cycle, kind, node, here)]

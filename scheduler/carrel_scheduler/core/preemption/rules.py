@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered
+from carrel_scheduler.core.cycle.failed_searches import OfferResult, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.preemption import preemptors, vectorised
@@ -44,7 +44,7 @@ from carrel_scheduler.core.resources import NONE
 from carrel_scheduler.core.work.jobs import Job
 
 
-def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
+def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     """Free capacity for a step by evictions in other queues."""
     queue_usage, demand = cycle.queue_usage, cycle.demand(job, step)
     reclaim = ReclaimRequest(
@@ -57,7 +57,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
         priorities=PriorityGuarantees(cycle) if cycle.several_priorities else None,
     )
     if not reclaim.may:
-        return Answer.PLAINLY_NO
+        return OfferResult.PLAINLY_NO
     guarantees = GroupGuarantees.of(cycle, job.queue) if cycle.group_quotas else None
     others = np.arange(len(queue_usage.used)) != job.queue
     within = queue_usage.within(queue_usage.quota[job.queue], job.queue, demand)
@@ -65,7 +65,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     request = vectorised.request_of(cycle, job, step)
     large = request is not None and not cycle.looks_at_all(request.tasks)
     if large and not in_reach(cycle, job.shape.cls, cycle.over_quota_queues):
-        return Answer.PLAINLY_NO
+        return OfferResult.PLAINLY_NO
 
     def open_to(victim: Job, indices: Iterable[int]) -> bool:
         return guarantees is None or guarantees.may_take(victim, indices)
@@ -98,7 +98,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     if request is None or offer is None:
         return answered(one_by_one(promising(cycle, job, step, others)))
     if (table := offer.table) is None:
-        return Answer.PLAINLY_NO
+        return OfferResult.PLAINLY_NO
     causes = cause, cause
     return answered(
         vectorised.make_room(cycle, job, request, offer, causes, lambda: one_by_one(table.jobs()))
@@ -135,14 +135,14 @@ def _with_moves(
     return search.run(ordered.units(legal_or_kept))
 
 
-def _find_in_groups(cycle: Cycle, job: Job, step: Step) -> Answer:
+def _find_in_groups(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     """Free capacity for a step in one group of nodes by its queue's quota there."""
     demand = cycle.demand(job, step)
     fixed = demand if cycle.is_fixed(job) else NONE
     in_all = ReclaimRequest(cycle.queue_usage, job.queue, demand, fixed)
     refusal = in_all.refusal
     if not demand[0] or (refusal is not None and refusal.token is not Token.QUOTA_USED):
-        return Answer.PLAINLY_NO
+        return OfferResult.PLAINLY_NO
     request, tried = None if in_all.needs() else vectorised.request_of(cycle, job, step), False
     for group in groups_in_order(cycle, job):
         claim = GroupClaim(cycle, job, demand, group)
@@ -150,8 +150,8 @@ def _find_in_groups(cycle: Cycle, job: Job, step: Step) -> Answer:
             tried = True
             with claim.confined():
                 if _found_in_group(cycle, job, step, claim, request):
-                    return Answer.SERVED
-    return Answer.NO if tried else Answer.PLAINLY_NO
+                    return OfferResult.SERVED
+    return OfferResult.NO if tried else OfferResult.PLAINLY_NO
 
 
 def _found_in_group(
@@ -178,7 +178,7 @@ def _found_in_group(
     return vectorised.make_room(cycle, job, request, offer, causes, lambda: claim.search(in_order))
 
 
-def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
+def _find_preempt(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     """Free capacity for a step by evictions in its own queue."""
     least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
     own: Bools = np.arange(len(cycle.queue_usage.used)) == job.queue
@@ -204,7 +204,7 @@ def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
         protected_s=np.full(len(own), least) if least else None,
     )
     if offer.table is None:
-        return Answer.PLAINLY_NO
+        return OfferResult.PLAINLY_NO
     causes = cause, cause
     return answered(vectorised.make_room(cycle, job, request, offer, causes, one_by_one))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause, Move
-from carrel_scheduler.core.devices.classes import Form
+from carrel_scheduler.core.devices.classes import GpuForm
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.candidates import Times, VictimTable, victims_of
 from carrel_scheduler.core.preemption.group_quotas import GroupClaim, GroupGuarantees
@@ -60,7 +60,10 @@ def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | N
         return None
     if cycle.limited_by_group(job) or job.rows or cycle.answered(job) or step != shape.first_step:
         return None
-    if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE) or len(classes.host(shape.cls)) > 2:
+    if (
+        kind.form not in (GpuForm.NONE, GpuForm.WHOLE, GpuForm.SHARE)
+        or len(classes.host(shape.cls)) > 2
+    ):
         return None
     if kind.types is not None:
         return None
@@ -180,7 +183,7 @@ def _hold(cycle: Cycle, job: Job, step: tuple[int, ...], nodes: Counts) -> bool:
     cls, moves = job.shape.cls, cycle.moves
     kind = cycle.state.classes.kinds[cls]
     fixed = cycle.is_fixed(job)
-    if kind.form is Form.WHOLE and not cycle.state.nodes.mig.any():
+    if kind.form is GpuForm.WHOLE and not cycle.state.nodes.mig.any():
         masks = _whole_nodes(cycle, nodes, kind.amount)
         if masks is not None:
             moves.reserve_many(job, step, nodes, masks, fixed=fixed)

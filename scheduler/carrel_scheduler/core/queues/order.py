@@ -69,7 +69,7 @@ def victim_key(queue_usage: QueueUsage, slot: int, demand: Sequence[int] = NONE)
     return tuple(-part for part in key)
 
 
-class Service:
+class ServiceOrder:
     """A tree of heaps over the leaves that have candidates, with the next one on top.
 
     A caller that changes usage or candidates calls ``update``; only that leaf's path is looked at
@@ -186,7 +186,7 @@ class Service:
         return None
 
 
-class VictimOrder(Service):
+class VictimOrder(ServiceOrder):
     """The same tree in reverse: ``head`` gives what a leaf's next victim holds.
 
     Victims are counted out of the queue usage as it are taken, and told by ``update``.

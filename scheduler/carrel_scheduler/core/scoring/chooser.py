@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.core.capacity.eligibility import Eligible
-from carrel_scheduler.core.devices.classes import Classes, Form, GpuKind
+from carrel_scheduler.core.devices.classes import Classes, GpuForm, GpuKind
 from carrel_scheduler.core.devices.device_choice import capacity
 from carrel_scheduler.core.layers import CPU, Bools, Counts, Layer, free_gpu
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES, NodeColumns
@@ -35,7 +35,7 @@ from carrel_scheduler.core.settings import DEFAULTS, Settings, Strategy
 NOWHERE = -1
 PARTS = 1 << 20
 WORD_BITS = 62
-SHARED = (Form.SHARE, Form.MEMORY, Form.MIG)
+SHARED = (GpuForm.SHARE, GpuForm.MEMORY, GpuForm.MIG)
 Keys = npt.NDArray[np.signedinteger]
 Tier = Callable[[Counts], Keys]
 Spread = list[tuple[int, int]]
@@ -163,7 +163,7 @@ class Chooser:
             tiers.append(wishes.take)
         kind = self._classes.kinds[class_id]
         by_value = self._ranks_value(class_id)
-        if kind.form is Form.NONE:
+        if kind.form is GpuForm.NONE:
             most = 1 if by_value else MOST_DEVICES
             tiers.append(lambda nodes: -np.minimum(self._nodes.devices.take(nodes), most))
         if by_value:

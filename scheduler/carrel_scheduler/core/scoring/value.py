@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.core.capacity.eligibility import Eligible
-from carrel_scheduler.core.devices.classes import Classes, Form
+from carrel_scheduler.core.devices.classes import Classes, GpuForm
 from carrel_scheduler.core.layers import CPU, Bools, Counts, Layer
 from carrel_scheduler.core.nodes.nodes import NodeColumns
 from carrel_scheduler.core.requests import NodeConstraint, Request
@@ -116,17 +116,17 @@ class ShapesSeen:
     def _need(self, class_id: int) -> tuple[int, int]:
         """The number of the need of a class, -1 without GPUs, and how many of it a task is."""
         kind = self._classes.kinds[class_id]
-        if kind.form is Form.NONE:
+        if kind.form is GpuForm.NONE:
             return -1, 0
         request = self._classes.request(class_id)
         cpu = -(-request.cpu_milli // CPU_STEP) * CPU_STEP
         each = self._classes.amounts(class_id)[0] // kind.devices
-        whole, share = (kind.amount, MILLI) if kind.form is Form.WHOLE else (0, each)
+        whole, share = (kind.amount, MILLI) if kind.form is GpuForm.WHOLE else (0, each)
         if share == MILLI and not whole:
             whole = 1
         where = NodeConstraint(labels=request.where.labels, tolerations=request.where.tolerations)
         place = Request(
-            share_milli=int(kind.form is Form.SHARE),
+            share_milli=int(kind.form is GpuForm.SHARE),
             gpu_memory_mib=request.gpu_memory_mib,
             mig_profile=request.mig_profile,
             where=where,
@@ -222,7 +222,7 @@ class Value:
         The one after which the node is worth most; of equal ones the fullest, then the first.
         """
         kind = self._classes.kinds[class_id]
-        if kind.form is not Form.SHARE or not self.knows(class_id):
+        if kind.form is not GpuForm.SHARE or not self.knows(class_id):
             return -1
         return self._current(view).device(self._need(class_id), node, view)
 
@@ -230,9 +230,9 @@ class Value:
         known = self._needs.get(class_id)
         if known is None:
             kind, cpu = self._classes.kinds[class_id], self._classes.request(class_id).cpu_milli
-            if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE):
+            if kind.form not in (GpuForm.NONE, GpuForm.WHOLE, GpuForm.SHARE):
                 return (0, self._classes.amounts(class_id)[0], cpu)
-            if kind.form is Form.SHARE:
+            if kind.form is GpuForm.SHARE:
                 known = self._needs[class_id] = 0, self._classes.amounts(class_id)[0], cpu
                 return known
             known = self._needs[class_id] = kind.amount, 0, cpu

@@ -91,7 +91,7 @@ class NotBound(Exception):  # noqa: N818 - an outcome to handle
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BindTarget:
     """A pod and the node to which it is bound.
 
     Attributes:
@@ -114,7 +114,7 @@ class Target:
     gpus: Mapping[str, str] = field(default_factory=dict)
 
 
-async def bind(client: KubeClient, target: Target, epoch: int) -> None:
+async def bind(client: KubeClient, target: BindTarget, epoch: int) -> None:
     """Bind a pod; returns once it is bound to this node. Raises ``NotBound``."""
     version = "" if target.decided is None else target.decided.metadata.resource_version
     pauses, maybe_ours = iter(CONFLICT_PAUSES), target.decided is not None
@@ -169,7 +169,7 @@ def read_slots(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0
 
 
-def annotations(target: Target, epoch: int) -> dict[str, str]:
+def annotations(target: BindTarget, epoch: int) -> dict[str, str]:
     """The annotations that the binding adds to the pod."""
     return {
         **({} if target.devices is None else {DEVICES: devices_text(target.devices)}),
@@ -179,7 +179,7 @@ def annotations(target: Target, epoch: int) -> dict[str, str]:
     }
 
 
-def _binding(target: Target, version: str, epoch: int) -> bytes:
+def _binding(target: BindTarget, version: str, epoch: int) -> bytes:
     return _encode(
         {
             "apiVersion": "v1",
@@ -195,7 +195,7 @@ def _binding(target: Target, version: str, epoch: int) -> bytes:
     )
 
 
-async def _read(client: KubeClient, target: Target) -> Pod:
+async def _read(client: KubeClient, target: BindTarget) -> Pod:
     """The pod now, asked for until there is an answer. Raises ``NotBound`` when it was deleted."""
     while True:
         try:
@@ -209,7 +209,7 @@ async def _read(client: KubeClient, target: Target) -> Pod:
         return pod
 
 
-def _to_try_again(target: Target, version: str, found: Pod, error: KubeError) -> str:
+def _to_try_again(target: BindTarget, version: str, found: Pod, error: KubeError) -> str:
     """The version to bind, after a refusal or a lost answer, of a pod that is not bound there.
 
     Raises ``NotBound``: it is elsewhere, not to be bound any more, or not what was decided on.

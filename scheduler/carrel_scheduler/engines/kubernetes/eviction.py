@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice, timestamp
-from carrel_scheduler.engines.kubernetes.pods.types import Meta
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import Conflict, NotFound, TooManyRequests
 from carrel_scheduler.kube.metadata import Metadata, PartialObject
@@ -22,7 +22,7 @@ PAUSES: Final = Pauses(0.05, 2.0, 6)
 
 
 async def unless_gone(
-    client: KubeClient, pod: Metadata | Meta, write: Callable[[], Awaitable[Any]]
+    client: KubeClient, pod: Metadata | ObjectMeta, write: Callable[[], Awaitable[Any]]
 ) -> bool:
     """Do a write; false: that pod is gone, so there is nothing to be written.
 
@@ -44,7 +44,7 @@ async def unless_gone(
     return True
 
 
-async def _read(client: KubeClient, pod: Metadata | Meta | PodNotice) -> Metadata | None:
+async def _read(client: KubeClient, pod: Metadata | ObjectMeta | PodNotice) -> Metadata | None:
     """The metadata of the pod with this uid; ``None`` if it is gone."""
     try:
         found = await client.get(PODS, pod.name, pod.namespace, PartialObject)

@@ -85,7 +85,7 @@ class StateFolderLock:
         self.close()
 
 
-class Meta(msgspec.Struct, rename="camel", omit_defaults=True):
+class LeaseMeta(msgspec.Struct, rename="camel", omit_defaults=True):
     """Which lease, in which version."""
 
     name: str = ""
@@ -107,7 +107,7 @@ class Spec(msgspec.Struct, rename="camel"):
 class Lease(msgspec.Struct, rename="camel"):
     """One lease."""
 
-    metadata: Meta
+    metadata: LeaseMeta
     spec: Spec
     api_version: str = LEASES.api_version
     kind: str = LEASES.kind
@@ -295,7 +295,9 @@ class Leader:
     async def _try(self, found: Lease | None, unchanged: float) -> bool:
         self._first, self._early = found is None, 0.0
         if found is None:
-            fresh = Lease(Meta(name=LEASE, namespace=self._namespace), Spec(lease_transitions=1))
+            fresh = Lease(
+                LeaseMeta(name=LEASE, namespace=self._namespace), Spec(lease_transitions=1)
+            )
             return await self._take(fresh, new=True)
         spec = found.spec
         if spec.holder_identity:

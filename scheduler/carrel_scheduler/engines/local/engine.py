@@ -36,13 +36,13 @@ from carrel_scheduler.engines.local.images.store import Image
 from carrel_scheduler.engines.local.launch import Launcher, TaskOptions
 from carrel_scheduler.engines.local.logs import read_log
 from carrel_scheduler.engines.local.mig import device_of
-from carrel_scheduler.engines.local.network.namespaces import Namespaces
+from carrel_scheduler.engines.local.network.namespaces import NetworkNamespaces
 from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
-from carrel_scheduler.engines.local.task_state import Layout, write_whole
+from carrel_scheduler.engines.local.task_state import StateLayout, write_whole
 from carrel_scheduler.engines.local.terminal import (
     Beside,
-    PipedCommand,
-    Terminal,
+    LocalPipedCommand,
+    LocalTerminal,
     open_command,
     open_terminal,
 )
@@ -76,11 +76,11 @@ class LocalEngine:
         *,
         clock: Callable[[], float] = time.time,
         accounts: Accounts | None = None,
-        namespaces: Namespaces | None = None,
+        namespaces: NetworkNamespaces | None = None,
         options: TaskOptions = TaskOptions(),  # noqa: B008 - it is frozen
         gpu_memory: GpuMemory | None = None,
     ) -> None:
-        self.layout = layout = Layout(root)
+        self.layout = layout = StateLayout(root)
         layout.make()
         layout.sweep(clock())
         self._clock = clock
@@ -100,7 +100,7 @@ class LocalEngine:
         self._namespaces = namespaces
         self._streams = Streams()
         self._image_starts = ImageStarts(self._start_in_image, self._streams.publish, clock)
-        self._terminals: dict[TaskId, list[Terminal]] = {}
+        self._terminals: dict[TaskId, list[LocalTerminal]] = {}
         self._hang_ups: set[asyncio.Task[int]] = set()
         self._registry: Registry | None = None
         self._opening = asyncio.Lock()
@@ -273,7 +273,7 @@ class LocalEngine:
         self._terminals.setdefault(task, []).append(terminal)
         return terminal
 
-    async def command(self, task: TaskId, command: Sequence[str]) -> PipedCommand:
+    async def command(self, task: TaskId, command: Sequence[str]) -> LocalPipedCommand:
         """A command beside a running task, with pipes; it ends with its connection or its task."""
         return await open_command(await self._beside(task), list(command))
 

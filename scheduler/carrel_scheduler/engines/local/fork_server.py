@@ -21,7 +21,7 @@ from typing import Final
 
 import carrel_scheduler
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.shim.job import ShimTask
 from carrel_scheduler.engines.local.shim.supervisor import AT_WORK
 
 SOURCES: Final = Path(carrel_scheduler.__file__).parent.parent
@@ -55,7 +55,7 @@ class ForkServer:
         self._process: _Process | None = None
         self._closed = False
 
-    def start(self, job: Job, lock: int, errors: int) -> None:
+    def start(self, job: ShimTask, lock: int, errors: int) -> None:
         """Return once a supervisor runs.
 
         Args:

@@ -37,13 +37,13 @@ from carrel_scheduler.engines.local.mig import capability_nodes, take_instance
 from carrel_scheduler.engines.local.network.namespaces import (
     RESOLV_CONF,
     Joined,
-    Namespaces,
+    NetworkNamespaces,
     files_inside,
     hosts_inside,
 )
 from carrel_scheduler.engines.local.shim import process_tree
-from carrel_scheduler.engines.local.shim.job import Job
-from carrel_scheduler.engines.local.task_state import Layout, Lock, TaskRecord, write_whole
+from carrel_scheduler.engines.local.shim.job import ShimTask
+from carrel_scheduler.engines.local.task_state import Lock, StateLayout, TaskRecord, write_whole
 from carrel_scheduler.node.mig import Instance, MigDevices
 
 WITHOUT_HOME: Final = frozenset({"tensorboard"})
@@ -76,11 +76,11 @@ class Launcher:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: StateLayout,
         node: str,
         accounts: Accounts,
         limiter: Limiter,
-        namespaces: Namespaces | None,
+        namespaces: NetworkNamespaces | None,
         options: TaskOptions,
         gpu_memory: GpuMemory,
     ) -> None:
@@ -160,7 +160,7 @@ class Launcher:
         return take_instance(self.mig, task, held)
 
     @staticmethod
-    def _add_instance(job: Job, task: TaskSpec, instance: Instance | None) -> None:
+    def _add_instance(job: ShimTask, task: TaskSpec, instance: Instance | None) -> None:
         """Show a task its MIG instance in place of the GPU that it is a part of."""
         if instance is None:
             return
@@ -240,11 +240,11 @@ class Launcher:
         folder: Path,
         joined: Joined | None,
         image: Image | None,
-    ) -> Job:
+    ) -> ShimTask:
         for source in task.read_only:
             task_folder.check_kept(source, account)
         folders = task_folder.folders_of(self._layout, task, account, folder)
-        job = Job(
+        job = ShimTask(
             task_id=str(task.id),
             folder=str(folder),
             command=list(task.command),
@@ -319,7 +319,7 @@ class Launcher:
 
     def _sandbox(
         self,
-        job: Job,
+        job: ShimTask,
         task: TaskSpec,
         account: Account,
         needed: task_folder.Mounts,
@@ -401,7 +401,7 @@ class Launcher:
                 raise AlreadyStarted(f"task {task.id} was started before") from error
             raise
 
-    def _hand_over(self, job: Job, task: TaskSpec, folder: Path, lock: int) -> None:
+    def _hand_over(self, job: ShimTask, task: TaskSpec, folder: Path, lock: int) -> None:
         """Start the supervisor; on a failure nothing ran, and the claim is undone."""
         try:
             groups = self._limiter.make(task, self._options.most_processes)
@@ -412,7 +412,7 @@ class Launcher:
             self._layout.discard(folder)
             raise
 
-    def _start_supervisor(self, job: Job, folder: Path, lock: int) -> None:
+    def _start_supervisor(self, job: ShimTask, folder: Path, lock: int) -> None:
         log = folder / "supervisor.log"
         try:
             with log.open("wb") as errors:

@@ -33,7 +33,7 @@ from carrel_scheduler.engines.contract import (
 from carrel_scheduler.engines.local import inotify, task_state
 from carrel_scheduler.engines.local.cgroups import Groups, Limiter
 from carrel_scheduler.engines.local.shim import process_tree
-from carrel_scheduler.engines.local.task_state import Layout, Started, remove_tree
+from carrel_scheduler.engines.local.task_state import Started, StateLayout, remove_tree
 
 FORGOTTEN: Final = "forgotten"
 RETRY_SECONDS: Final = 5.0
@@ -49,7 +49,7 @@ class Registry:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: StateLayout,
         limiter: Limiter,
         clock: Callable[[], float],
         publish: Callable[[TaskStatus], None],

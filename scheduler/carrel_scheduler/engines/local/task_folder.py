@@ -29,7 +29,7 @@ from carrel_scheduler.engines.contract import EngineError, TaskSpec
 from carrel_scheduler.engines.local.accounts import Account
 from carrel_scheduler.engines.local.fork_server import SOURCES
 from carrel_scheduler.engines.local.shim.mount_points import root_alone_changes
-from carrel_scheduler.engines.local.task_state import Layout
+from carrel_scheduler.engines.local.task_state import StateLayout
 
 READABLE: Final = 0o755
 MOST_PARTS: Final = 2
@@ -362,7 +362,7 @@ class TaskFolders(NamedTuple):
     shown: list[Path]
 
 
-def folders_of(layout: Layout, task: TaskSpec, account: Account, folder: Path) -> TaskFolders:
+def folders_of(layout: StateLayout, task: TaskSpec, account: Account, folder: Path) -> TaskFolders:
     """The folders that a task reads and writes; those of its own are made.
 
     Raises ``EngineError`` where the model was deleted.
@@ -380,14 +380,14 @@ def folders_of(layout: Layout, task: TaskSpec, account: Account, folder: Path) -
     )
 
 
-def _checkpoints(layout: Layout, task: TaskSpec, account: Account) -> Path:
+def _checkpoints(layout: StateLayout, task: TaskSpec, account: Account) -> Path:
     """The folder for checkpoints: the engine's for the workload, or one of the user's."""
     ours = layout.checkpoints / task.id.workload_uid
     asked = Path(task.checkpoint_dir).absolute() if task.checkpoint_dir else ours
     return asked if asked != ours else own_folder(ours.parent, ours.name, account)
 
 
-def _before(layout: Layout, task: TaskSpec) -> list[Path]:
+def _before(layout: StateLayout, task: TaskSpec) -> list[Path]:
     """The checkpoints from which the task continues, if there are any; its account owns them."""
     above, _, uid = task.continues.rpartition("/")
     if above == layout.copies.name:
@@ -395,7 +395,7 @@ def _before(layout: Layout, task: TaskSpec) -> list[Path]:
     return _existing(layout.checkpoints, task.continues)
 
 
-def _model(layout: Layout, task: TaskSpec) -> list[Path]:
+def _model(layout: StateLayout, task: TaskSpec) -> list[Path]:
     found = _existing(layout.copies, task.model)
     if task.model and not found:
         raise EngineError("the model of this work was deleted")

@@ -70,7 +70,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     init_start: int = 0
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class TaskExit(msgspec.Struct, frozen=True, kw_only=True):
     """``exit.json``."""
 
     exit_code: int | None
@@ -124,9 +124,9 @@ def read_started(folder: Path) -> Started | None:
     return _decoded(folder, "pid.json", Started)
 
 
-def read_ended(folder: Path) -> Ended | None:
+def read_ended(folder: Path) -> TaskExit | None:
     """The content of ``exit.json``, once it exists."""
-    return _decoded(folder, "exit.json", Ended)
+    return _decoded(folder, "exit.json", TaskExit)
 
 
 def _decoded(folder: Path, name: str, kind: type[T]) -> T | None:
@@ -184,7 +184,7 @@ def described(folder: Path, status: TaskStatus) -> TaskStatus:
     return status
 
 
-def _memory_message(ended: Ended, folder: Path) -> str:
+def _memory_message(ended: TaskExit, folder: Path) -> str:
     if ended.oom_kills == 0 or ended.exit_code == 0:
         return ""
     record = _decoded(folder, "task.json", TaskRecord)
@@ -197,7 +197,7 @@ def record_loss(folder: Path, now: float) -> None:
     started = read_started(folder)
     restarted = started is not None and started.boot_id != process_tree.boot_id()
     message = LOST if started else NEVER_RAN
-    ended = Ended(
+    ended = TaskExit(
         exit_code=None,
         signal=0,
         ended_at=now,
@@ -214,7 +214,7 @@ _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _FOLDER = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
-class Layout:
+class StateLayout:
     """Paths below the engine's state folder."""
 
     def __init__(self, root: Path) -> None:

@@ -19,7 +19,7 @@ from carrel_scheduler.engines.contract import EngineError, Stream, TaskId
 from carrel_scheduler.engines.local.cgroups import Groups
 from carrel_scheduler.engines.local.fork_server import shim_command
 from carrel_scheduler.engines.local.shim import process_tree
-from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.shim.job import ShimTask
 from carrel_scheduler.engines.local.task_state import Started, TaskRecord
 
 HANG_UP_SECONDS: Final = 2.0
@@ -36,7 +36,7 @@ DRAIN_SECONDS: Final = 0.5
 _PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
 
 
-class Terminal:
+class LocalTerminal:
     """One session; see ``engines.contract.ExecSession``."""
 
     def __init__(self, master: int, process: asyncio.subprocess.Process) -> None:
@@ -196,10 +196,10 @@ class Beside:
     groups: Groups
     syscall_filter: bytes
 
-    def job(self, command: list[str], environment: dict[str, str]) -> Job:
+    def job(self, command: list[str], environment: dict[str, str]) -> ShimTask:
         """A command in the task's sandbox, limits and account."""
         record = self.record
-        return Job(
+        return ShimTask(
             task_id=str(self.task),
             folder="/",
             command=command,
@@ -214,7 +214,7 @@ class Beside:
         )
 
 
-async def open_terminal(beside: Beside, command: list[str]) -> Terminal:
+async def open_terminal(beside: Beside, command: list[str]) -> LocalTerminal:
     """Start a command (default: a shell) beside a task.
 
     Raises ``EngineError`` when the task does not run (any more).
@@ -237,7 +237,7 @@ async def open_terminal(beside: Beside, command: list[str]) -> Terminal:
     finally:
         os.close(slave)
         os.close(memory)
-    return Terminal(master, process)
+    return LocalTerminal(master, process)
 
 
 async def _start(memory: int, *streams: int) -> asyncio.subprocess.Process:
@@ -255,7 +255,7 @@ async def _start(memory: int, *streams: int) -> asyncio.subprocess.Process:
     )
 
 
-class PipedCommand:
+class LocalPipedCommand:
     """A command with pipes; see ``engines.files.contract.CommandSession``."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -332,13 +332,13 @@ class PipedCommand:
         return code if code >= 0 else 128 - code
 
 
-async def open_command(beside: Beside, command: list[str]) -> PipedCommand:
+async def open_command(beside: Beside, command: list[str]) -> LocalPipedCommand:
     """Start a command beside a task, without a terminal. Raises ``EngineError``."""
     environment = await _environment(beside.task, beside.started)
     memory = beside.job(command, environment).to_memory()
     pipe = asyncio.subprocess.PIPE
     try:
-        return PipedCommand(await _start(memory, pipe, pipe, pipe))
+        return LocalPipedCommand(await _start(memory, pipe, pipe, pipe))
     finally:
         os.close(memory)
 

@@ -29,7 +29,7 @@ def microseconds_of(seconds: float) -> int:
     return round(seconds * MICROSECONDS)
 
 
-class Span(msgspec.Struct, frozen=True):
+class UsageSpan(msgspec.Struct, frozen=True):
     """What a workload held from ``at`` to ``ended_at`` (``None``: still does).
 
     Order follows the rows, not their times: should a clock have been set back, a span that ends
@@ -77,7 +77,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 _PLACES: Final = msgspec.json.Decoder(tuple[PlaceUse, ...])
-SPAN_FIELDS: Final = tuple(name for name in Span.__struct_fields__ if name != "ended_at")
+SPAN_FIELDS: Final = tuple(name for name in UsageSpan.__struct_fields__ if name != "ended_at")
 """Those that a row of the past has."""
 
 
@@ -87,7 +87,7 @@ def places_from_json(text: str) -> tuple[PlaceUse, ...]:
     return _PLACES.decode(text)
 
 
-def spans(transitions: Iterable[Transition]) -> Iterator[Span]:
+def spans(transitions: Iterable[Transition]) -> Iterator[UsageSpan]:
     """Spans of transitions given in order of id, complete for each workload in them.
 
     Rows of the database with the fields of ``SPAN_FIELDS`` will do.
@@ -102,11 +102,11 @@ def spans(transitions: Iterable[Transition]) -> Iterator[Span]:
         yield _span(row, None)
 
 
-def _span(row: Transition, ended_at: float | None) -> Span:
+def _span(row: Transition, ended_at: float | None) -> UsageSpan:
     fields: dict[str, Any] = {name: getattr(row, name) for name in SPAN_FIELDS}
     if isinstance(fields["places"], str):
         fields["places"] = places_from_json(fields["places"])
-    return Span(**fields, ended_at=ended_at)
+    return UsageSpan(**fields, ended_at=ended_at)
 
 
 NO_DEPARTMENT: Final = "default"
@@ -120,7 +120,7 @@ GROUPINGS: Final = ("department", "project", "user", "workload", "kind", *BY_PLA
 """What use is summed up by; work of a project without department counts for the default one."""
 PlaceKey = tuple[str, str]
 """A GPU type and a node group, as lines of the account are called."""
-Key = Callable[[Span | GpuUse], str]
+Key = Callable[[UsageSpan | GpuUse], str]
 
 
 def key_of(by: str, departments: Mapping[str, str], kinds: Mapping[str, str]) -> Key:
@@ -144,7 +144,7 @@ def measured_key(by: str, piece: GpuUse) -> str:
     return known or UNKNOWN
 
 
-def keyed(by: str, found: Iterable[Span], key: Key | None) -> Iterator[tuple[str, Span]]:
+def keyed(by: str, found: Iterable[UsageSpan], key: Key | None) -> Iterator[tuple[str, UsageSpan]]:
     """Spans, or their parts, with what they count for; ``key`` is that of other groupings."""
     for span in found:
         if key is not None:
@@ -155,7 +155,7 @@ def keyed(by: str, found: Iterable[Span], key: Key | None) -> Iterator[tuple[str
             yield place[number], part
 
 
-def parts(span: Span) -> Sequence[tuple[PlaceKey, Span]]:
+def parts(span: UsageSpan) -> Sequence[tuple[PlaceKey, UsageSpan]]:
     """The span divided by where what it holds is; their amounts add up to its own."""
     if not span.holds:
         return [((NOWHERE, NOWHERE), span)]
@@ -180,7 +180,7 @@ def _place_key(place: PlaceUse) -> PlaceKey:
     return gpu_type, place.node_group or NOWHERE
 
 
-def _part(span: Span, place: PlaceUse, phase: str = "") -> Span:
+def _part(span: UsageSpan, place: PlaceUse, phase: str = "") -> UsageSpan:
     """An amount of a span, of no phase or of one that it does not change to."""
     return msgspec.structs.replace(
         span,

@@ -29,7 +29,7 @@ from carrel_scheduler.ledger.accounting.spans import (
     NOWHERE,
     WAITING,
     PlaceKey,
-    Span,
+    UsageSpan,
     key_of,
     keyed,
     measured_key,
@@ -59,7 +59,7 @@ class Allocated(msgspec.Struct):
     memory: int = 0
     waiting: int = 0
 
-    def add(self, span: Span, microseconds: int) -> None:
+    def add(self, span: UsageSpan, microseconds: int) -> None:
         """Count so much of a span."""
         self.gpu += span.gpu_milli * microseconds
         self.cpu += span.cpu_milli * microseconds
@@ -104,7 +104,7 @@ class Total(msgspec.Struct, kw_only=True):
     allocated: Allocated = msgspec.field(default_factory=Allocated)
 
 
-def totals_of(spans_: Iterable[Span]) -> Sequence[tuple[PlaceKey, Total]]:
+def totals_of(spans_: Iterable[UsageSpan]) -> Sequence[tuple[PlaceKey, Total]]:
     """The totals of one workload that holds nothing any more, by where it held something.
 
     All of its waiting is in the first one. Without anything held there is one, of no place.
@@ -130,7 +130,7 @@ def totals_of(spans_: Iterable[Span]) -> Sequence[tuple[PlaceKey, Total]]:
     return lines
 
 
-class Line:
+class UsageLine:
     """One line of the account, growing.
 
     Attributes:
@@ -163,7 +163,7 @@ class Line:
         if price is not None:
             self.priced[price][1].join(total.allocated)
 
-    def add(self, span: Span, since: float, until: float) -> None:
+    def add(self, span: UsageSpan, since: float, until: float) -> None:
         """Count the part of a span inside [since, until)."""
         length = span.microseconds(since, until)
         begins_inside = since <= span.at < until
@@ -213,7 +213,7 @@ def check_range(by: str, since: float, until: float) -> None:
 
 
 def account(
-    spans_: Iterable[Span],
+    spans_: Iterable[UsageSpan],
     measured: Iterable[GpuUse] = (),
     *,
     by: str,
@@ -235,7 +235,7 @@ def account(
         spans_, measured, by=by, since=since, until=until, departments=departments, prices=prices
     )
     prices_of = [price for _, _, price in price_windows(prices, since, until)]
-    lines = defaultdict(lambda: Line(prices), sums)
+    lines = defaultdict(lambda: UsageLine(prices), sums)
     for window, total in aggregated:
         for key, one in _lines_of_total(by, departments, total):
             lines[key].add_total(one, prices_of[window])
@@ -275,7 +275,7 @@ def _lines_of_total(
 
 
 def sums_of(
-    spans_: Iterable[Span],
+    spans_: Iterable[UsageSpan],
     measured: Iterable[GpuUse] = (),
     *,
     by: str,
@@ -283,13 +283,13 @@ def sums_of(
     until: float,
     departments: Mapping[str, str] = MappingProxyType({}),
     prices: Sequence[PricePeriod] = (),
-) -> Mapping[str, Line]:
+) -> Mapping[str, UsageLine]:
     """The lines of ``account`` by key, with allocated amounts as integers."""
     check_range(by, since, until)
     found = list(spans_)
     kinds = {span.workload_uid: span.kind for span in found}
     key = None if by in BY_PLACE else key_of(by, departments, kinds)
-    sums: defaultdict[str, Line] = defaultdict(lambda: Line(prices))
+    sums: defaultdict[str, UsageLine] = defaultdict(lambda: UsageLine(prices))
     for name, span in keyed(by, found, key):
         sums[name].add(span, since, until)
     for piece in measured:
@@ -306,7 +306,7 @@ def sums_of(
 
 
 def series(
-    spans_: Iterable[Span],
+    spans_: Iterable[UsageSpan],
     *,
     by: str,
     since: float,

@@ -31,7 +31,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
 
 
-class Audit(Protocol):
+class AuditStore(Protocol):
     """Appends and reads entries. Nothing changes an entry."""
 
     async def add(self, entries: Sequence[AuditEntry]) -> None:

@@ -52,7 +52,7 @@ class ObjectMeta(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=Tru
     finalizers: list[str] = []
 
 
-class Stored(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class StoredResource(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """A custom resource as it is read; specification and status are decoded when needed."""
 
     api_version: str = ""
@@ -151,7 +151,7 @@ def status(obj: Object) -> dict[str, Any]:
     return {**sparse(obj.status), **conditions.of(obj)}
 
 
-def read(kind: type[ObjectT], stored: Stored) -> ObjectT:
+def read(kind: type[ObjectT], stored: StoredResource) -> ObjectT:
     """The object; raises ``InvalidArgument`` for one that no definition of ours would let in."""
     try:
         return cast("ObjectT", _read(kind, stored))
@@ -160,7 +160,7 @@ def read(kind: type[ObjectT], stored: Stored) -> ObjectT:
         raise InvalidArgument(full, "its content", f"valid ({error})") from error
 
 
-def _read(kind: type[Object], stored: Stored) -> Object:
+def _read(kind: type[Object], stored: StoredResource) -> Object:
     spec = _read_spec(kind, stored)
     status_type = KINDS[kind.__name__].__annotations__["status"]
     told = msgspec.json.decode(stored.status, type=twin(status_type))
@@ -171,7 +171,7 @@ def _read(kind: type[Object], stored: Stored) -> Object:
     return obj
 
 
-def _read_spec(kind: type[Object], stored: Stored) -> Any:
+def _read_spec(kind: type[Object], stored: StoredResource) -> Any:
     spec_type = KINDS[kind.__name__].__annotations__["spec"]
     said = msgspec.json.decode(stored.spec, type=twin(spec_type))
     spec = msgspec.convert(said, spec_type, from_attributes=True)
@@ -181,12 +181,12 @@ def _read_spec(kind: type[Object], stored: Stored) -> Any:
     return spec
 
 
-def _add_what_lies_elsewhere(obj: Workload, stored: Stored) -> None:
+def _add_what_lies_elsewhere(obj: Workload, stored: StoredResource) -> None:
     if obj.status.phase == "pending" and not obj.status.queued_at:
         obj.status.queued_at = _time(stored.metadata.annotations.get(names.QUEUED_AT, "0"))
 
 
-def meta_of(kind: type[Object], stored: Stored) -> Meta:
+def meta_of(kind: type[Object], stored: StoredResource) -> Meta:
     """The identity; without Carrel's label the API server's uid is used."""
     meta = stored.metadata
     marks = meta.annotations
@@ -222,6 +222,6 @@ def labels_of(meta: ObjectMeta) -> dict[str, str]:
     return given | _KEPT.decode(meta.annotations.get(names.LABELS, "{}"))
 
 
-def given_fields(stored: Stored) -> Mapping[str, Any]:
+def given_fields(stored: StoredResource) -> Mapping[str, Any]:
     """The fields that the author wrote into the specification, by the manifest's names."""
     return msgspec.json.decode(stored.spec, type=dict[str, Any])

@@ -14,7 +14,7 @@ from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import LedgerClosed
 from carrel_scheduler.ledger.resources import codec, kinds, listing
-from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.refusing import refusals
 from carrel_scheduler.ledger.rows.objects import full_name
 from carrel_scheduler.ledger.store import NotFound, Page
@@ -26,7 +26,7 @@ MOST: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectPlace:
     """Where an object lies."""
 
     resource: Resource
@@ -34,18 +34,20 @@ class Place:
     name: str
 
 
-class Known:
+class KnownPlaces:
     """Places by uid, and uids by project and name; the oldest notes go first."""
 
     def __init__(self) -> None:
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, ObjectPlace] = {}
         self._named: dict[tuple[str, str, str], str] = {}
 
     def note(self, obj: Object) -> None:
         """Record one object as seen."""
         uid = obj.meta.uid
         self._places.pop(uid, None)
-        self._places[uid] = Place(codec.resource_of(obj), codec.namespace_of(obj), obj.meta.name)
+        self._places[uid] = ObjectPlace(
+            codec.resource_of(obj), codec.namespace_of(obj), obj.meta.name
+        )
         self._named[_key(type(obj), obj.meta)] = uid
         while len(self._places) > MOST:
             oldest = next(iter(self._places))
@@ -64,11 +66,11 @@ class Known:
         if self._named.get(key) == obj.meta.uid:
             del self._named[key]
 
-    def place(self, uid: str) -> Place | None:
+    def place(self, uid: str) -> ObjectPlace | None:
         """Where the object of this uid was."""
         return self._places.get(uid)
 
-    def named(self, kind: type[Object], name: str, project: str) -> Place | None:
+    def named(self, kind: type[Object], name: str, project: str) -> ObjectPlace | None:
         """Where the object of this name was."""
         uid = self._named.get((kind.__name__, project, name))
         return None if uid is None else self._places.get(uid)
@@ -83,7 +85,7 @@ class Finder:
 
     def __init__(self, client: KubeClient, quarantine: Quarantine) -> None:
         self.client, self.quarantine = client, quarantine
-        self.known = Known()
+        self.known = KnownPlaces()
         self._closed = False
 
     def _check_open(self) -> None:
@@ -98,7 +100,7 @@ class Finder:
         if found is not None and found.meta.uid:
             return found
         namespace = names.namespace_of(project) if kind is Workload else ""
-        places = [Place(one, namespace, name) for one in kinds.resources_of(kind)]
+        places = [ObjectPlace(one, namespace, name) for one in kinds.resources_of(kind)]
         there = await asyncio.gather(*(self._at(kind, one) for one in places))
         candidates = [one for one in there if one is not None]
         if not candidates:
@@ -125,23 +127,28 @@ class Finder:
         resources = kinds.resources_of(kind)
         with refusals():
             listings = await asyncio.gather(
-                *(self.client.list(one, Stored, label_selector=selector) for one in resources)
+                *(
+                    self.client.list(one, StoredResource, label_selector=selector)
+                    for one in resources
+                )
             )
         for resource, found in zip(resources, listings, strict=True):
             for stored in found.items:
-                return self._read(kind, Place(resource, "", ""), stored)
+                return self._read(kind, ObjectPlace(resource, "", ""), stored)
         return None
 
-    async def _at(self, kind: type[ObjectT], place: Place) -> ObjectT | None:
+    async def _at(self, kind: type[ObjectT], place: ObjectPlace) -> ObjectT | None:
         """The object at this name, if Carrel manages it."""
         try:
             with refusals():
-                stored = await self.client.get(place.resource, place.name, place.namespace, Stored)
+                stored = await self.client.get(
+                    place.resource, place.name, place.namespace, StoredResource
+                )
         except NotFound:
             return None
         return self._read(kind, place, stored) if names.UID in stored.metadata.labels else None
 
-    def _read(self, kind: type[ObjectT], place: Place, stored: Stored) -> ObjectT:
+    def _read(self, kind: type[ObjectT], place: ObjectPlace, stored: StoredResource) -> ObjectT:
         stored.kind = place.resource.kind
         obj = codec.read(kind, stored)
         self.known.note(obj)

@@ -18,7 +18,7 @@ CATEGORY: Final = "carrel"
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedKind:
     """A kind with its names and short names."""
 
     resource: Resource
@@ -26,12 +26,12 @@ class Named:
     short: tuple[str, ...]
 
 
-def _named(kind: str, plural: str, *short: str, namespaced: bool = True) -> Named:
+def _named(kind: str, plural: str, *short: str, namespaced: bool = True) -> NamedKind:
     resource = Resource(GROUP, VERSION, plural, kind, namespaced)
-    return Named(resource, kind.lower(), short)
+    return NamedKind(resource, kind.lower(), short)
 
 
-WORK: Final[Mapping[WorkloadKind, Named]] = {
+WORK: Final[Mapping[WorkloadKind, NamedKind]] = {
     "training": _named("Training", "trainings", "tr"),
     "workspace": _named("Workspace", "workspaces", "ws"),
     "distributed": _named("DistributedTraining", "distributedtrainings", "dtr"),

@@ -28,7 +28,7 @@ from carrel_scheduler.ledger.audit.actor import ACTOR, Actor, acting
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.records import Creation, Decision, Fenced, NewWorkload, Transition
 from carrel_scheduler.ledger.resources import repair
-from carrel_scheduler.ledger.resources.rows import Past, Rows, entry_of
+from carrel_scheduler.ledger.resources.rows import RowLedger, Rows, entry_of
 from carrel_scheduler.ledger.resources.store import KubernetesStore
 from carrel_scheduler.ledger.rows.objects import scope_of
 from carrel_scheduler.ledger.store import AlreadyExists, NotFound
@@ -41,7 +41,7 @@ ARRIVAL_TRIES: Final = 100
 ARRIVAL_PAUSE_SECONDS: Final = 0.1
 
 
-class KubernetesLedger(KubernetesStore, Past):
+class KubernetesLedger(KubernetesStore, RowLedger):
     """See the module. Closes ``rows`` with itself.
 
     Args:

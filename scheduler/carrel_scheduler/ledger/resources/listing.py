@@ -12,7 +12,7 @@ from carrel_scheduler.kube.errors import Gone
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.resources import codec
-from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.rows.codec import SOURCES
 from carrel_scheduler.ledger.store import Page
 from carrel_scheduler.quarantine import Quarantine
@@ -27,11 +27,11 @@ _NUMBER: Final = re.compile(r"[0-9]+([.][0-9]+)?(e[+-]?[0-9]+)?")
 
 async def everything(
     client: KubeClient, resources: Sequence[Resource], namespace: str = ""
-) -> tuple[list[tuple[Resource, Stored]], int]:
+) -> tuple[list[tuple[Resource, StoredResource]], int]:
     """All objects of ours of these kinds, and the one version that all of them are of."""
     first, *others = resources
     for turn in range(_TRIES):
-        found = await client.list(first, Stored, namespace, names.UID)
+        found = await client.list(first, StoredResource, namespace, names.UID)
         # Pages may outlive the version that they show; a list in one piece cannot.
         limit = 0 if turn else PAGE
         try:
@@ -49,14 +49,14 @@ async def everything(
 
 async def _exactly(
     client: KubeClient, resource: Resource, namespace: str, version: str, limit: int
-) -> list[Stored]:
+) -> list[StoredResource]:
     """All of one kind as of that version, in pages of so many; 0: in one."""
     same = {"labelSelector": names.UID} | ({"limit": str(limit)} if limit else {})
     query = {**same, "resourceVersion": version, "resourceVersionMatch": "Exact"}
-    items: list[Stored] = []
+    items: list[StoredResource] = []
     while True:
         body = await client.raw("GET", f"{resource.path(namespace)}?{urlencode(query)}")
-        part = decode_page(body, Stored)
+        part = decode_page(body, StoredResource)
         items += part.items or ()
         if not part.metadata.continue_token:
             return items
@@ -64,7 +64,7 @@ async def _exactly(
 
 
 def readable(
-    kind: type[ObjectT], resource: Resource, stored: Stored, quarantine: Quarantine
+    kind: type[ObjectT], resource: Resource, stored: StoredResource, quarantine: Quarantine
 ) -> ObjectT | None:
     """The object; ``None`` for one that cannot be read, which is set aside."""
     stored.kind = resource.kind

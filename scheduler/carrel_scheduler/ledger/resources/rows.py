@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
-from carrel_scheduler.ledger.audit.contract import Audit
+from carrel_scheduler.ledger.audit.contract import AuditStore
 from carrel_scheduler.ledger.database import Database
 from carrel_scheduler.ledger.group_commit import Transaction
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
@@ -152,7 +152,7 @@ async def open_rows(
     return Rows(database, keys=found, clock=clock, ids=ids, keep_changes=KEEP_CHANGES)
 
 
-class Past:
+class RowLedger:
     """The part of ``Ledger`` that is about rows alone, done by the database of rows."""
 
     rows: Rows
@@ -306,7 +306,7 @@ class Past:
         return self.rows.samples
 
     @property
-    def audit(self) -> Audit:
+    def audit(self) -> AuditStore:
         """See ``Ledger``."""
         return self.rows.audit
 

@@ -22,8 +22,8 @@ from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.resources import changing, codec, kinds
-from carrel_scheduler.ledger.resources.codec import Stored
-from carrel_scheduler.ledger.resources.finding import Finder, Place
+from carrel_scheduler.ledger.resources.codec import StoredResource
+from carrel_scheduler.ledger.resources.finding import Finder, ObjectPlace
 from carrel_scheduler.ledger.resources.refusing import Lost, refusals
 from carrel_scheduler.ledger.resources.watching import ManyWatch
 from carrel_scheduler.ledger.rows.codec import encode, encode_status
@@ -87,20 +87,20 @@ class KubernetesStore(Finder):
             return await self.update_status(made)
         return made
 
-    async def _post(self, new: Object) -> Stored:
+    async def _post(self, new: Object) -> StoredResource:
         """Create; the namespace of a new project may take a moment."""
         resource, namespace = codec.resource_of(new), codec.namespace_of(new)
         manifest = codec.manifest(new)
         for _ in range(NAMESPACE_TRIES):
             try:
-                return await self.client.create(resource, manifest, namespace, Stored)
+                return await self.client.create(resource, manifest, namespace, StoredResource)
             except errors.AlreadyExists as error:
-                there = await self.client.get(resource, new.meta.name, namespace, Stored)
+                there = await self.client.get(resource, new.meta.name, namespace, StoredResource)
                 if error.retried and there.metadata.labels.get(names.UID) == new.meta.uid:
                     return there
                 if names.GONE not in there.metadata.annotations:
                     raise
-                await self._delete(Place(resource, namespace, new.meta.name), there)
+                await self._delete(ObjectPlace(resource, namespace, new.meta.name), there)
             except errors.NotFound:
                 await self._pause(NAMESPACE_PAUSE_SECONDS)
         expected = f"one whose namespace {namespace} exists"
@@ -145,7 +145,7 @@ class KubernetesStore(Finder):
                 await self._pause(LOST_PAUSE_SECONDS)
         raise LedgerUnavailable(f"{type(obj).__name__} {obj.meta.name} could not be written")
 
-    async def _patch(self, obj: ObjectT, place: Place, body: bytes, sub: str) -> ObjectT:
+    async def _patch(self, obj: ObjectT, place: ObjectPlace, body: bytes, sub: str) -> ObjectT:
         with refusals(obj):
             stored = await self.client.patch(
                 place.resource,
@@ -154,16 +154,16 @@ class KubernetesStore(Finder):
                 place.namespace,
                 sub,
                 PatchKind.JSON,
-                type=Stored,
+                type=StoredResource,
             )
         return self._seen(type(obj), obj, stored)
 
-    def _place_of(self, obj: Object) -> Place:
+    def _place_of(self, obj: Object) -> ObjectPlace:
         known = self.known.place(obj.meta.uid)
-        return known or Place(codec.resource_of(obj), codec.namespace_of(obj), obj.meta.name)
+        return known or ObjectPlace(codec.resource_of(obj), codec.namespace_of(obj), obj.meta.name)
 
-    def _seen(self, kind: type[ObjectT], obj: Object, stored: Stored) -> ObjectT:
-        place = Place(codec.resource_of(obj), codec.namespace_of(obj), obj.meta.name)
+    def _seen(self, kind: type[ObjectT], obj: Object, stored: StoredResource) -> ObjectT:
+        place = ObjectPlace(codec.resource_of(obj), codec.namespace_of(obj), obj.meta.name)
         if stored.metadata.labels.get(names.UID) != obj.meta.uid:
             raise _gone(obj)
         return self._read(kind, place, stored)
@@ -202,7 +202,7 @@ class KubernetesStore(Finder):
                     body,
                     place.namespace,
                     how=PatchKind.JSON,
-                    type=Stored,
+                    type=StoredResource,
                 )
                 await self._delete(place, stored)
         except (Conflict, InvalidArgument):
@@ -213,7 +213,7 @@ class KubernetesStore(Finder):
         gone = msgspec.structs.replace(obj.meta, resource_version=stored.version)
         return msgspec.structs.replace(obj, meta=gone)
 
-    async def _delete(self, place: Place, stored: Stored) -> None:
+    async def _delete(self, place: ObjectPlace, stored: StoredResource) -> None:
         try:
             await self.client.delete(
                 place.resource, place.name, place.namespace, uid=stored.metadata.uid
@@ -231,11 +231,11 @@ class KubernetesStore(Finder):
         body = msgspec.json.encode(changing.taking_on(wanted, annotations))
         return await self._patched(wanted, body, "", marked=False)
 
-    async def finish_deletion(self, resource: Resource, stored: Stored) -> None:
+    async def finish_deletion(self, resource: Resource, stored: StoredResource) -> None:
         """Delete an object whose finalizer was removed."""
         meta = stored.metadata
         with refusals():
-            await self._delete(Place(resource, meta.namespace, meta.name), stored)
+            await self._delete(ObjectPlace(resource, meta.namespace, meta.name), stored)
 
     def watch(
         self, kind: type[ObjectT], version: int, *, statuses: bool = True

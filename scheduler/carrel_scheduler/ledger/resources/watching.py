@@ -28,7 +28,7 @@ from carrel_scheduler.kube.errors import (
 from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import LedgerUnavailable
-from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.listing import readable
 from carrel_scheduler.ledger.rows.codec import SOURCES
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
@@ -43,7 +43,7 @@ LONGEST_PAUSE_SECONDS: Final = 3.0
 _TYPES: Final = {one.name: one for one in ChangeType}
 
 
-_STORED: Final = msgspec.json.Decoder(Stored)
+_STORED: Final = msgspec.json.Decoder(StoredResource)
 _PARTIAL: Final = msgspec.json.Decoder(PartialObject)
 _End = BaseException | None
 
@@ -115,7 +115,7 @@ class ManyWatch(Generic[ObjectT]):
         """Refuse a version from the future, for which a watch would wait silently."""
         try:
             body = await self._client.raw("GET", f"{resource.path()}?limit=1")
-            there = int(decode_page(body, Stored).metadata.resource_version)
+            there = int(decode_page(body, StoredResource).metadata.resource_version)
         except (KubeError, ValueError) as error:
             log.info("The version of %s was not checked: %s", resource.plural, error)
             return

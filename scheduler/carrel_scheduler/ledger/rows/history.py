@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 from carrel_scheduler.ledger.accounting.spans import (
     SPAN_FIELDS,
     WAITING,
-    Span,
+    UsageSpan,
     places_from_json,
 )
 from carrel_scheduler.ledger.errors import InvalidArgument
@@ -83,7 +83,7 @@ def spans(
     until: float,
     projects: Sequence[str] | None,
     workloads: Select[Any] | None = None,
-) -> Iterator[Span]:
+) -> Iterator[UsageSpan]:
     """Every span that touches [since, until], from each row to the next of its workload.
 
     ``workloads`` selects the uids of those that are meant; ``None``: all.
@@ -109,11 +109,11 @@ def spans(
         query = query.where(transitions.c.project.in_(projects))
     for many in connection.execute(query).partitions(ROWS_AT_ONCE):
         for *fields, places, ended in many:
-            yield Span(*(*fields, places_from_json(places), ended))
+            yield UsageSpan(*(*fields, places_from_json(places), ended))
 
 
 def _counts(columns: Any) -> ColumnElement[bool]:
-    """``Span.counts`` in SQL, to skip the many spans of ended work."""
+    """``UsageSpan.counts`` in SQL, to skip the many spans of ended work."""
     return or_(
         columns.gpu_milli > 0,
         columns.cpu_milli > 0,

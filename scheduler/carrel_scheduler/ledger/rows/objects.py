@@ -45,7 +45,7 @@ from carrel_schema.objects import Meta, Object, ObjectT
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-class Creation(msgspec.Struct, Generic[ObjectT], frozen=True):
+class NameOwner(msgspec.Struct, Generic[ObjectT], frozen=True):
     """The owner of a name after ``create_many``; ``found`` is the earlier owner, if any."""
 
     meta: Meta
@@ -160,23 +160,23 @@ def create(transaction: Transaction, new: Encoded[ObjectT]) -> Encoded[ObjectT]:
 
 def create_many(
     transaction: Transaction, news: Sequence[Encoded[ObjectT]]
-) -> list[Creation[ObjectT]]:
+) -> list[NameOwner[ObjectT]]:
     """Create the objects of one kind whose names are free, in order.
 
     Raises ``AlreadyExists`` for a uid that is taken: uids are not for callers to choose twice.
     """
     there = _by_names(transaction.connection, news)
     made: list[Encoded[ObjectT]] = []
-    outcomes: list[Creation[ObjectT]] = []
+    outcomes: list[NameOwner[ObjectT]] = []
     for new in news:
         name = (new.meta.project, new.meta.name)
         if name in there:
-            outcomes.append(Creation(there[name].meta, there[name].decode()))
+            outcomes.append(NameOwner(there[name].meta, there[name].decode()))
             continue
         version = transaction.next_version()
         there[name] = replaced(new, meta=replaced(new.meta, resource_version=version, generation=1))
         made.append(there[name])
-        outcomes.append(Creation(there[name].meta, None))
+        outcomes.append(NameOwner(there[name].meta, None))
     _insert(transaction, made)
     return outcomes
 

@@ -4,10 +4,10 @@
 it goes through them in order of id and makes the rows of all workloads that it meets anew. A
 workload has one row, or one for each GPU type and group of nodes where it held something; its
 waiting is in the first, and marks tell in which row it counts as a workload. What is
-asked for a period is then the sum of the rows that lie in it as a whole (``Part``), and of the
-spans of all other workloads (``elsewhere``): those that reach beyond its ends, those that are not
-over, and those with transitions that were not aggregated yet. So answers are the same, whether or
-not anything was aggregated.
+asked for a period is then the sum of the rows that lie in it as a whole (``PeriodPart``), and of
+the spans of all other workloads (``elsewhere``): those that reach beyond its ends, those that are
+not over, and those with transitions that were not aggregated yet. So answers are the same, whether
+or not anything was aggregated.
 
 Sums of microseconds times bytes go beyond 64 bits. So each amount is two columns, and both are
 summed up.
@@ -118,22 +118,24 @@ def _ended_at(since: float, until: float) -> ColumnElement[float]:
     return _t.ended_at + 0.0 if until - since > LONG_SECONDS else _t.ended_at
 
 
-class Part(NamedTuple):
+class PeriodPart(NamedTuple):
     """Which rows lie as a whole in one part of a period; ``number`` says which part that is."""
 
     condition: ColumnElement[bool]
     number: ColumnElement[int]
 
 
-def windows(ends: Sequence[tuple[float, float]]) -> list[Part]:
+def windows(ends: Sequence[tuple[float, float]]) -> list[PeriodPart]:
     """A part of the result for each window [begin, end), by its number."""
     return [
-        Part(and_(_t.began_at >= begin, _ended_at(begin, end) < end), literal(number))
+        PeriodPart(and_(_t.began_at >= begin, _ended_at(begin, end) < end), literal(number))
         for number, (begin, end) in enumerate(ends)
     ]
 
 
-def equal_parts(connection: Connection, since: float, until: float, buckets: int) -> list[Part]:
+def equal_parts(
+    connection: Connection, since: float, until: float, buckets: int
+) -> list[PeriodPart]:
     """The equal parts of [since, until), by their numbers."""
     width = (until - since) / buckets
 
@@ -143,7 +145,9 @@ def equal_parts(connection: Connection, since: float, until: float, buckets: int
         return cast(down, BigInteger)  # SQLite cuts off what is behind the point
 
     within = and_(_t.began_at >= since, _ended_at(since, until) < until)
-    return [Part(and_(within, number(_t.began_at) == number(_t.ended_at)), number(_t.began_at))]
+    return [
+        PeriodPart(and_(within, number(_t.began_at) == number(_t.ended_at)), number(_t.began_at))
+    ]
 
 
 class AggregatedUsage:
@@ -163,7 +167,7 @@ class AggregatedUsage:
         since: float,
         until: float,
         projects: Sequence[str] | None,
-        parts: Sequence[Part],
+        parts: Sequence[PeriodPart],
         departments: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._connection, self._parts, self._departments = connection, parts, departments
@@ -197,17 +201,17 @@ class AggregatedUsage:
     def gpu_sums_of_all_parts(self, by: str) -> Iterator[Total]:
         """GPU time of the workloads of a line in all parts together."""
         condition = or_(false(), *(part.condition for part in self._parts))
-        for _, total in self._gpu_sums_in(Part(condition, literal(0)), by, None):
+        for _, total in self._gpu_sums_in(PeriodPart(condition, literal(0)), by, None):
             yield total
 
     def _gpu_sums_in(
-        self, part: Part, by: str, first: Sequence[str] | None
+        self, part: PeriodPart, by: str, first: Sequence[str] | None
     ) -> Iterator[tuple[int, Total]]:
         for of_part, key, (high, low) in self._summed(part, by, ("gpu_high", "gpu_low"), first):
             yield of_part, _named(Total(allocated=Allocated(gpu=_joined(high, low))), key)
 
     def _summed(
-        self, part: Part, by: str, names: Sequence[str], first: Sequence[str] | None = None
+        self, part: PeriodPart, by: str, names: Sequence[str], first: Sequence[str] | None = None
     ) -> Iterator[tuple[int, Mapping[str, str], list[int]]]:
         """The number of the part, the values of the columns that are grouped by, and the sums."""
         groups, number = _GROUPS[by], part.number.label("part")

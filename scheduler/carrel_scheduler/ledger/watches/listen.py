@@ -19,7 +19,7 @@ RETRY_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Listener:
+class CommitListener:
     """Tells the notifier of announced commits; belongs to the event loop it is made in."""
 
     def __init__(self, engine: Engine, notifier: Notifier) -> None:

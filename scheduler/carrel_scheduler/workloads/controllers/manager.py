@@ -42,7 +42,7 @@ Publish = Callable[[str, Workload], None]
 
 
 @dataclass(slots=True)
-class Known:
+class KnownComposite:
     """One composite workload and its parts by number, as last read."""
 
     owner: Workload
@@ -69,7 +69,7 @@ class Manager:
         self._clock = clock
         self._publish = publish
         self._controllers: dict[WorkloadKind, Controller] = {}
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownComposite] = {}
         self._orphans: dict[str, dict[int, Workload]] = {}
         self._queues: dict[WorkloadKind, _Queue] = {}
         self.epoch = 0
@@ -91,7 +91,7 @@ class Manager:
         if known is None:
             found = self._orphans.pop(owner.meta.uid, {})
             parts = {number: part for number, part in found.items() if _made_for(owner, part)}
-            self._known[owner.meta.uid] = Known(owner, parts)
+            self._known[owner.meta.uid] = KnownComposite(owner, parts)
             self._publish("workload", owner)
         elif owner.meta.resource_version > known.owner.meta.resource_version:
             opened = known.owner.spec.routes != owner.spec.routes
@@ -187,7 +187,7 @@ class Manager:
         await self._carry_out(known, wanted)
         return wanted.look_again_at
 
-    async def _refresh(self, known: Known) -> bool:
+    async def _refresh(self, known: KnownComposite) -> bool:
         """Read the composite workload again: its specification may just have been written."""
         uid = known.owner.meta.uid
         try:
@@ -197,7 +197,7 @@ class Manager:
             return False
         return True
 
-    async def _carry_out(self, known: Known, wanted: DesiredState) -> None:
+    async def _carry_out(self, known: KnownComposite, wanted: DesiredState) -> None:
         for part in wanted.changed:
             await self._change(part)
         for uid in wanted.deleted:
@@ -217,7 +217,7 @@ class Manager:
             stored.spec = part.spec
             await self._ledger.update(stored)
 
-    async def _delete_part(self, known: Known, uid: str) -> None:
+    async def _delete_part(self, known: KnownComposite, uid: str) -> None:
         try:
             stored = await self._ledger.get_by_uid(Workload, uid)
         except NotFound:
@@ -229,7 +229,9 @@ class Manager:
             stored.spec.delete = True
             await self._ledger.update(stored)
 
-    async def _create(self, known: Known, new: NewPart, secrets: Mapping[str, str]) -> None:
+    async def _create(
+        self, known: KnownComposite, new: NewPart, secrets: Mapping[str, str]
+    ) -> None:
         if new.number in known.parts:
             return
         owner, now = known.owner, self._clock()
@@ -263,7 +265,7 @@ class Manager:
             raise NameTaken(meta.project, meta.name)
         return stored
 
-    async def _write(self, known: Known, status: WorkloadStatus) -> None:
+    async def _write(self, known: KnownComposite, status: WorkloadStatus) -> None:
         owner = known.owner
         if status == owner.status:
             return
@@ -304,7 +306,7 @@ class Manager:
         )
         await self._write(known, msgspec.structs.replace(known.owner.status, reason=reason))
 
-    async def _remove(self, known: Known, controller: Controller) -> None:
+    async def _remove(self, known: KnownComposite, controller: Controller) -> None:
         """Delete the parts of a deleted composite workload, then the workload itself."""
         if known.parts:
             for part in tuple(known.parts.values()):

@@ -36,7 +36,7 @@ def free_room_is_not_negative(state: Columns) -> list[str]:
 INVARIANTS: Final[tuple[Invariant, ...]] = (free_room_is_not_negative, *STATE_INVARIANTS, *BOOKS)
 
 
-class Audit:
+class StateAudit:
     """See the module.
 
     Args:

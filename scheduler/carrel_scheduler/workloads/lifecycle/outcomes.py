@@ -40,7 +40,7 @@ emptied, or anything else."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class NextPhase:
     """The next phase, why, and for another attempt not before which instant.
 
     ``losses``: as many attempts in a row were lost. ``failure``: what counts against the back-off
@@ -69,7 +69,7 @@ def loss_pause_seconds(losses: int) -> float:
 
 def outcome(
     spec: WorkloadSpec, status: WorkloadStatus, ended: Sequence[TaskStatus], now: float
-) -> Outcome:
+) -> NextPhase:
     """The phase and reason of a workload whose tasks have all ended.
 
     Args:
@@ -79,12 +79,12 @@ def outcome(
         now: epoch seconds.
     """
     if status.phase == "stopping":
-        return Outcome("stopped", status.reason)
+        return NextPhase("stopped", status.reason)
     if spec.kind == "workspace":
         return _workspace(status, ended)
     broken = status.reason if status.reason and status.reason.token == GANG_LOST else None
     if broken is None and _is_done(spec, ended) and spec.restart_policy != "always":
-        return Outcome("succeeded")
+        return NextPhase("succeeded")
     if status.phase == "preempting":
         return _evicted(spec, status, now)
     worst = _worst(ended, broken)
@@ -98,7 +98,7 @@ def outcome(
     if broken is None and worst.exit_code and status.notebook is not None:
         said = status.notebook.error  # by the program that ran its cells
     if any(task.misplaced for task in ended):
-        return Outcome(
+        return NextPhase(
             "pending", failure_reasons.not_begun(how), not_before=now + ELSEWHERE_SECONDS
         )
     if lost or (loss and spec.restart_policy != "never"):
@@ -113,7 +113,7 @@ def outcome(
     return _blaming(result, worst if lost and named else None, broken)
 
 
-def _blaming(result: Outcome, worst: TaskStatus | None, broken: ReasonInfo | None) -> Outcome:
+def _blaming(result: NextPhase, worst: TaskStatus | None, broken: ReasonInfo | None) -> NextPhase:
     """The outcome with where it failed: the GPUs that were found at fault, else those of a task."""
     devices = tuple(broken.data.get("devices", ())) if broken is not None else ()
     if devices:
@@ -143,27 +143,27 @@ def retry_limit(spec: WorkloadSpec, cls: FailureClass) -> int:
     return usual.get(cls, spec.backoff_limit)
 
 
-def _evicted(spec: WorkloadSpec, status: WorkloadStatus, now: float) -> Outcome:
+def _evicted(spec: WorkloadSpec, status: WorkloadStatus, now: float) -> NextPhase:
     """The outcome of a preemption; one by the drain of its node is a loss of the class node."""
     last, reason = status.last_preemption, status.reason
     if last is None or last.rule != DRAIN or reason is None:
-        return Outcome("pending", reason)
+        return NextPhase("pending", reason)
     result = _loss(spec, status, reason.sentence.rstrip("."), "node", now)
     return result if result.phase == "failed" else replace(result, reason=reason)
 
 
 def _loss(
     spec: WorkloadSpec, status: WorkloadStatus, how: str, cls: FailureClass, now: float
-) -> Outcome:
+) -> NextPhase:
     """The outcome of a loss: another attempt, after a pause that grows while losses go on."""
     began = status.started_at if status.started_at is not None else now
     losses = 1 if now - began >= STEADY_SECONDS else status.losses + 1
     if losses > retry_limit(spec, cls):
         reason = failure_reasons.lost_too_often(how, losses)
-        return Outcome("failed", reason, losses=losses)
+        return NextPhase("failed", reason, losses=losses)
     pause = loss_pause_seconds(losses)
     again = now + pause if pause else None
-    return Outcome("pending", failure_reasons.lost(how, pause), losses=losses, not_before=again)
+    return NextPhase("pending", failure_reasons.lost(how, pause), losses=losses, not_before=again)
 
 
 def how_task_ended(spec: WorkloadSpec, task: TaskStatus) -> str:
@@ -179,27 +179,27 @@ def _is_done(spec: WorkloadSpec, ended: Sequence[TaskStatus]) -> bool:
     return all(task.exit_code == 0 for task in ended)
 
 
-def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
+def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> NextPhase:
     """The outcome of a workspace: stopped, however it ended, because its processes are gone.
 
     Starting it again without its owner would allocate resources that nobody uses.
     """
     if status.phase == "preempting" and status.last_preemption is not None:
-        return Outcome("stopped", reasons.workspace_gave_way(status.last_preemption))
+        return NextPhase("stopped", reasons.workspace_gave_way(status.last_preemption))
     last = ended[0]
-    return Outcome(
+    return NextPhase(
         "stopped", failure_reasons.workspace_ended(last.exit_code, last.signal, last.message)
     )
 
 
 def _failure(
     spec: WorkloadSpec, status: WorkloadStatus, failure: Failure, how: str, now: float
-) -> Outcome:
+) -> NextPhase:
     failures = status.failures + 1
     limit = retry_limit(spec, failure.cls)
     if spec.restart_policy == "never" or failures > limit:
         reason = failure_reasons.failed(how, failures, limit, spec.restart_policy, failure)
-        return Outcome("failed", reason, failure)
+        return NextPhase("failed", reason, failure)
     pause = pause_seconds(failures)
     reason = failure_reasons.back_off(how, failures, limit, pause, stalled=failure.cls == "stalled")
-    return Outcome("pending", reason, failure, not_before=now + pause)
+    return NextPhase("pending", reason, failure, not_before=now + pause)

@@ -40,7 +40,7 @@ HEARING_SECONDS: Final = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LimitedRun:
     """One run of a workload. Times are epoch seconds.
 
     Attributes:
@@ -107,7 +107,7 @@ def applies_to_running(project: ProjectSpec, work: WorkloadSpec) -> bool:
     return limits.apply_to_running
 
 
-def active_until(rule: StayRule, run: Run, now: float) -> float:
+def active_until(rule: StayRule, run: LimitedRun, now: float) -> float:
     """The last instant at which the run counted as active; ``now`` while it does."""
     latest = max(run.started_at, run.last_input_at, run.gpu_active_at)
     if run.busy_since is not None:
@@ -117,7 +117,7 @@ def active_until(rule: StayRule, run: Run, now: float) -> float:
     return min(latest, now)
 
 
-def upcoming(rule: StayRule, run: Run, now: float) -> Limits:
+def upcoming(rule: StayRule, run: LimitedRun, now: float) -> Limits:
     """The stop that comes next if nothing changes, and when to warn of it.
 
     While the run is active the idle stop lies ``idle_timeout_seconds`` ahead and moves on; it is
@@ -157,7 +157,7 @@ def strikes(limits: Limits, now: float) -> bool:
     return limits.stops_at is not None and limits.stops_at <= now
 
 
-def next_look(rule: StayRule, run: Run, now: float) -> float | None:
+def next_look(rule: StayRule, run: LimitedRun, now: float) -> float | None:
     """When to check this run again if no activity is reported; ``None``: never by itself.
 
     One that is active is checked again after half its idle timeout: were it checked only when that
@@ -173,11 +173,11 @@ def next_look(rule: StayRule, run: Run, now: float) -> float | None:
     return min(looks, default=None)
 
 
-def extend(rule: StayRule, run: Run, now: float) -> Run:
+def extend(rule: StayRule, run: LimitedRun, now: float) -> LimitedRun:
     """The run after its owner extended it; the caller has checked ``may_extend``."""
     coming = upcoming(rule, run, now).stops_at
     base = now if coming is None else max(now, coming)
-    return Run(
+    return LimitedRun(
         started_at=run.started_at,
         busy_since=run.busy_since,
         last_input_at=run.last_input_at,
@@ -204,7 +204,7 @@ def _project_rule(cache: WorkloadCache, entry: CachedWorkload) -> StayRule:
     return kept
 
 
-def run_of(entry: CachedWorkload, now: float) -> Run:
+def run_of(entry: CachedWorkload, now: float) -> LimitedRun:
     """The present run, from what is known of it."""
     status, activity = entry.workload.status, entry.activity
     limits = status.limits
@@ -213,7 +213,7 @@ def run_of(entry: CachedWorkload, now: float) -> Run:
         last_input = limits.idle_since
     last_input = max(last_input, entry.visited_at)
     benefit_of_doubt = now if _unheard(entry, now) else None
-    return Run(
+    return LimitedRun(
         started_at=status.started_at if status.started_at is not None else now,
         busy_since=activity.busy_since if activity else benefit_of_doubt,
         last_input_at=last_input,

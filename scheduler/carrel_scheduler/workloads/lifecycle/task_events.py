@@ -20,7 +20,7 @@ from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.outcomes import (
     DRAIN,
     EVICT,
-    Outcome,
+    NextPhase,
     how_task_ended,
     outcome,
 )
@@ -191,7 +191,7 @@ def _settle(changes: PassChanges, entry: CachedWorkload) -> None:
         status.attempt += 1
 
 
-def _blame(changes: PassChanges, entry: CachedWorkload, result: Outcome) -> None:
+def _blame(changes: PassChanges, entry: CachedWorkload, result: NextPhase) -> None:
     """Keep where an attempt failed, so that the next one is placed elsewhere first."""
     status = entry.workload.status
     latest = (result.failed_node, *status.failed_nodes)

@@ -19,7 +19,7 @@ from carrel_scheduler.workloads.namespaces.manifests import RBAC, Manifest, labe
 from carrel_scheduler.workloads.namespaces.synced_objects import (
     Projects,
     SyncedObjects,
-    Timing,
+    SyncTiming,
     Wanted,
 )
 from carrel_schema import names
@@ -96,7 +96,7 @@ class AccessBindings(SyncedObjects):
     selector = names.ACCESS_RULE
 
     def __init__(
-        self, ledger: Ledger, client: KubeClient, projects: Projects, **timing: Unpack[Timing]
+        self, ledger: Ledger, client: KubeClient, projects: Projects, **timing: Unpack[SyncTiming]
     ) -> None:
         super().__init__(client, projects, **timing)
         self._ledger = ledger

@@ -22,7 +22,7 @@ from carrel_scheduler.kube.reflector import ChangeKind
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.resources import codec, conditions, kinds
-from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import admission, cron
@@ -84,8 +84,8 @@ class ObjectAdoption:
         self._ledger, self._client, self._live, self._clock = ledger, client, live, clock
         self._again_seconds = again_seconds
         self._policies, self._assets = PolicyRecords(ledger, clock), AssetRecords(ledger, clock)
-        self._feeds: list[tuple[Feed[Stored], Callable[[Stored], None]]] = []
-        self._under_way: dict[str, Stored | None] = {}
+        self._feeds: list[tuple[Feed[StoredResource], Callable[[StoredResource], None]]] = []
+        self._under_way: dict[str, StoredResource | None] = {}
 
     async def run(self) -> None:
         """Adopt objects until cancelled."""
@@ -102,7 +102,7 @@ class ObjectAdoption:
     async def _projects(self) -> None:
         """Check the objects again that were created before their project."""
         resource = kinds.PROJECT.resource
-        async with Feed(self._client, resource, Stored, label_selector=names.UID) as feed:
+        async with Feed(self._client, resource, StoredResource, label_selector=names.UID) as feed:
             async for change in feed.subscribe():
                 if change.kind is ChangeKind.ADDED:
                     self._again(names.namespace_of(change.object.metadata.name))
@@ -117,17 +117,21 @@ class ObjectAdoption:
     async def _follow(
         self, group: asyncio.TaskGroup, kind: type[ObjectT], resource: Resource
     ) -> None:
-        def look(stored: Stored) -> None:
+        def look(stored: StoredResource) -> None:
             self.begin(group, kind, resource, stored)
 
-        async with Feed(self._client, resource, Stored, label_selector=UNMARKED) as feed:
+        async with Feed(self._client, resource, StoredResource, label_selector=UNMARKED) as feed:
             self._feeds.append((feed, look))
             async for change in feed.subscribe():
                 if change.kind in (ChangeKind.ADDED, ChangeKind.MODIFIED):
                     look(change.object)
 
     def begin(
-        self, group: asyncio.TaskGroup, kind: type[ObjectT], resource: Resource, stored: Stored
+        self,
+        group: asyncio.TaskGroup,
+        kind: type[ObjectT],
+        resource: Resource,
+        stored: StoredResource,
     ) -> None:
         """Take one on in a task of ``group``: what has to be tried for long holds up no other.
 
@@ -140,7 +144,9 @@ class ObjectAdoption:
         self._under_way[uid] = None
         group.create_task(self._until_done(kind, resource, stored))
 
-    async def _until_done(self, kind: type[ObjectT], resource: Resource, stored: Stored) -> None:
+    async def _until_done(
+        self, kind: type[ObjectT], resource: Resource, stored: StoredResource
+    ) -> None:
         uid, now = stored.metadata.uid, stored
         try:
             while True:
@@ -153,7 +159,7 @@ class ObjectAdoption:
         finally:
             del self._under_way[uid]
 
-    async def take(self, kind: type[ObjectT], resource: Resource, stored: Stored) -> None:
+    async def take(self, kind: type[ObjectT], resource: Resource, stored: StoredResource) -> None:
         """Adopt one object, or write its refusal into the status; retries temporary failures."""
         stored.kind = resource.kind
         meta = stored.metadata
@@ -162,7 +168,7 @@ class ObjectAdoption:
             return
         if meta.deletion_timestamp is not None:
             return
-        now: Stored | None = stored
+        now: StoredResource | None = stored
         for _ in range(TRIES):
             if now is None:
                 return
@@ -180,11 +186,11 @@ class ObjectAdoption:
             await asyncio.sleep(AGAIN_SECONDS)
             now = await self._as_it_is(resource, now)
 
-    async def _as_it_is(self, resource: Resource, stored: Stored) -> Stored | None:
+    async def _as_it_is(self, resource: Resource, stored: StoredResource) -> StoredResource | None:
         """The object as it is now; ``None`` when it is gone or was adopted meanwhile."""
         meta = stored.metadata
         try:
-            found = await self._client.get(resource, meta.name, meta.namespace, Stored)
+            found = await self._client.get(resource, meta.name, meta.namespace, StoredResource)
         except Gone:
             return None
         except KubeError:
@@ -195,14 +201,14 @@ class ObjectAdoption:
         return found
 
     async def _take_or_refuse(
-        self, kind: type[ObjectT], resource: Resource, stored: Stored
+        self, kind: type[ObjectT], resource: Resource, stored: StoredResource
     ) -> None:
         try:
             await self._take(kind, stored)
         except Refused as refused:
             await self._refuse(resource, stored, refused)
 
-    async def _take(self, kind: type[ObjectT], stored: Stored) -> None:
+    async def _take(self, kind: type[ObjectT], stored: StoredResource) -> None:
         for name in OURS:
             stored.metadata.annotations.pop(name, None)
         try:
@@ -299,7 +305,7 @@ class ObjectAdoption:
         if broken:
             raise Refused("Policy", "; ".join(one.sentence for one in broken) + ".")
 
-    async def _refuse(self, resource: Resource, stored: Stored, refused: Refused) -> None:
+    async def _refuse(self, resource: Resource, stored: StoredResource, refused: Refused) -> None:
         meta = stored.metadata
         if (meta.generation, refused.reason, str(refused)) in _told(stored):
             return
@@ -346,7 +352,7 @@ def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
     return obj
 
 
-def _told(stored: Stored) -> list[tuple[int, str, str]]:
+def _told(stored: StoredResource) -> list[tuple[int, str, str]]:
     """The refusals recorded in the object's status: their generation and their message."""
     told = msgspec.json.decode(stored.status, type=dict[str, Any]).get("conditions", [])
     return [

@@ -35,7 +35,7 @@ Wanted = Mapping[Place, Manifest]
 Projects = Callable[[], Iterable[Project]]
 
 
-class Timing(TypedDict):
+class SyncTiming(TypedDict):
     """The clock and fault handling that ``SyncedObjects`` needs."""
 
     clock: Callable[[], float]

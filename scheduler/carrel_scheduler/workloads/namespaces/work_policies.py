@@ -21,7 +21,7 @@ from carrel_scheduler.workloads.namespaces.synced_objects import (
     Place,
     Projects,
     SyncedObjects,
-    Timing,
+    SyncTiming,
     Wanted,
 )
 from carrel_schema import names
@@ -56,7 +56,7 @@ class WorkPolicies(SyncedObjects):
     selector = f"{names.MADE_BY}={names.MADE_BY_US}"
 
     def __init__(
-        self, ledger: Ledger, client: KubeClient, projects: Projects, **timing: Unpack[Timing]
+        self, ledger: Ledger, client: KubeClient, projects: Projects, **timing: Unpack[SyncTiming]
     ) -> None:
         super().__init__(client, projects, **timing)
         self._ledger = ledger

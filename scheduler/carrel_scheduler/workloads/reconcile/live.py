@@ -59,7 +59,7 @@ OF_PARTS: Final[Mapping[WorkloadKind, str]] = {
 }
 
 
-class LiveView:
+class LiveState:
     """See the contract; one per scheduler. ``fits``: the checks of this installation."""
 
     def __init__(self, loop: Reconciler, fits: Fitting = fitting.on_machine) -> None:

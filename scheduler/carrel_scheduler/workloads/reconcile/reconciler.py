@@ -31,7 +31,7 @@ from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.contract import LiveEvent
 from carrel_scheduler.workloads.controllers.manager import Manager
-from carrel_scheduler.workloads.faults.audit import Audit
+from carrel_scheduler.workloads.faults.audit import StateAudit
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps, Rebuilds
 from carrel_scheduler.workloads.gangs.stalling import StallRule
@@ -58,9 +58,9 @@ from carrel_scheduler.workloads.state import reasons
 from carrel_scheduler.workloads.state.cache import CLAIM_SECONDS, CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.state.events import (
     Claimed,
+    EventStream,
     LoopEvent,
     StatusChanged,
-    Stream,
     Wake,
 )
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
@@ -108,7 +108,7 @@ class Reconciler:
         self.ports = ports or FixedPorts()
         self.state = State(settings)
         self.cache = WorkloadCache()
-        self.stream = Stream()
+        self.stream = EventStream()
         self.epoch = self._number = 0
         self._failures = self._in_a_row = 0
         self._borrowing: int | None = None
@@ -122,7 +122,7 @@ class Reconciler:
         self.rebuilds = Rebuilds(clock)
         self.steps = GuardedSteps(self.quarantine, self.rebuilds.damaged)
         self.withheld = WithheldDevices()
-        self.audit = Audit(clock)
+        self.audit = StateAudit(clock)
         self.reports = PendingReports()
         self._report_writer = ReportWriter(ledger, self.quarantine, self.reports)
         self.recorder = Recorder(

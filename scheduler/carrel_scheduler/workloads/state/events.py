@@ -194,7 +194,7 @@ MOST_WAITING = 2_000
 class Listener:
     """The queue of one listener; see ``contract.Subscription``."""
 
-    def __init__(self, stream: "Stream") -> None:
+    def __init__(self, stream: "EventStream") -> None:
         self._stream = stream
         self._queue: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
         self._closed = False
@@ -220,7 +220,7 @@ class Listener:
             self._queue.put_nowait(event)
 
 
-class Stream:
+class EventStream:
     """All listeners.
 
     Attributes:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from carrel.errors import ApiError
 from carrel_hub.console.forms import SHOWN_BACK, Form, parse_duration
-from carrel_hub.console.handlers.base import Live, SignedInPage
+from carrel_hub.console.handlers.base import LiveRegions, SignedInPage
 
 KINDS: Final = {
     "webhook": "Webhook (JSON)",
@@ -128,7 +128,7 @@ class AlertsPage(SignedInPage):
         self.show(
             "admin/alerts.html",
             section="alerts",
-            live=Live(("set-aside-notice", "alerts"), 15),
+            live=LiveRegions(("set-aside-notice", "alerts"), 15),
             faults=faults,
             permissions=identity.permissions,
             governs=governs,

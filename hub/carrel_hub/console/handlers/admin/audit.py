@@ -25,7 +25,7 @@ COLUMNS: Final = ("seq", "at", "user", "on_behalf_of", "verb", "kind", "scope", 
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(PageParameters):
+class AuditFilters(PageParameters):
     """The filters of the log: the parameters of the address."""
 
     user: str = ""
@@ -48,15 +48,17 @@ class Choice(PageParameters):
 class _AuditPage(SignedInPage):
     """The base of the page and the table."""
 
-    def choice(self) -> Choice:
+    def choice(self) -> AuditFilters:
         """The filters of the address; raises 400 for those that there cannot be."""
-        asked = {one.name: self.get_query_argument(one.name, "").strip() for one in fields(Choice)}
+        asked = {
+            one.name: self.get_query_argument(one.name, "").strip() for one in fields(AuditFilters)
+        }
         if asked["days"] not in DAYS or asked["outcome"] not in ("", "done", "refused"):
             raise HTTPError(400)
-        return Choice(**asked)
+        return AuditFilters(**asked)
 
 
-class AuditPage(_AuditPage):
+class AuditLogPage(_AuditPage):
     """Entries, the newest first."""
 
     @override

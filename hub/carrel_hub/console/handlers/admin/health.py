@@ -4,7 +4,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from carrel_hub.console.handlers.base import Live, SignedInPage
+from carrel_hub.console.handlers.base import LiveRegions, SignedInPage
 
 TITLES: Final = {
     "scheduler": "Scheduler",
@@ -30,7 +30,7 @@ class HealthPage(SignedInPage):
         await self.show_managed(
             "admin/health.html",
             section="health",
-            live=Live(("checks",), READ_AGAIN_SECONDS),
+            live=LiveRegions(("checks",), READ_AGAIN_SECONDS),
             report=await self.client.health(),
             titles=TITLES,
             states=STATES,

@@ -29,7 +29,7 @@ DONE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(PageParameters):
+class UserFilters(PageParameters):
     """The filters of the list: the parameters of the address."""
 
     search: str = ""
@@ -93,8 +93,10 @@ class PeoplePage(SignedInPage):
             raise HTTPError(400, "action is unknown")
         return ""
 
-    def _choice(self) -> Choice:
-        asked = {one.name: self.get_query_argument(one.name, "").strip() for one in fields(Choice)}
+    def _choice(self) -> UserFilters:
+        asked = {
+            one.name: self.get_query_argument(one.name, "").strip() for one in fields(UserFilters)
+        }
         first = asked["first"]
         known = asked["state"] in ("", *get_args(UserState)) and asked["sort"] in (
             "",
@@ -102,7 +104,7 @@ class PeoplePage(SignedInPage):
         )
         if not known or (first and not (first.isdecimal() and len(first) < 8)):
             raise HTTPError(400)
-        return Choice(**asked)
+        return UserFilters(**asked)
 
     async def _show(self, form: Form, **more: Any) -> None:
         choice = self._choice()

@@ -22,7 +22,7 @@ from carrel_hub.console.policy_notes import PolicyNote
 from carrel_hub.console.submission import code
 from carrel_hub.console.submission import form as submit_form
 from carrel_hub.console.submission import offers as submit_offers
-from carrel_hub.console.submission.offers import Offers
+from carrel_hub.console.submission.offers import FormChoices
 from carrel_schema.governance.assets import AssetOut
 from carrel_schema.governance.templates import TemplateOut
 
@@ -163,7 +163,7 @@ class SubmitPage(SignedInPage):
 
     def _offers(
         self, known: _Known, form: Form, kind: str, notes: Mapping[str, PolicyNote]
-    ) -> Offers:
+    ) -> FormChoices:
         project = known.project(form.value("project"))
         counting = submit_offers.default_templates(
             known.templates,
@@ -179,7 +179,7 @@ class SubmitPage(SignedInPage):
             [one.name for one in known.projects],
             policy_notes.locked_scopes(notes),
         )
-        return Offers(
+        return FormChoices(
             choices=choices,
             known={"gpu-type": submit_offers.models_of(known.nodes)},
             usual=submit_offers.usual_of(counting, submit_form.rows_of(kind), submit_form.spelt),

@@ -4,14 +4,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operation import Call, Operation, Response
 from carrel_scheduler.api.operations.governance.scoped import (
     ScopeFilter,
     ScopeText,
     of_body,
     scope_of,
 )
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_schema.constraints import Constraint
 from carrel_schema.governance.roles import (
     ROLES,
@@ -33,10 +33,10 @@ class PermissionQuery(msgspec.Struct, frozen=True, kw_only=True):
     scope: ScopeText = "platform"
 
 
-@Operation("GET", "/roles", access=Access.USER, answers={200: RoleList})
-async def list_roles(_call: Call) -> Answer:
+@Operation("GET", "/roles", access=AdmittedCallers.USER, answers={200: RoleList})
+async def list_roles(_call: Call) -> Response:
     """List all roles and their permissions."""
-    return Answer(
+    return Response(
         RoleList(
             items=[
                 RoleOut(
@@ -51,55 +51,57 @@ async def list_roles(_call: Call) -> Answer:
     )
 
 
-@Operation("GET", RULES, access=Access.USER, query=ScopeFilter, answers={200: AccessRuleList})
-async def list_access_rules(call: Call) -> Answer:
+@Operation(
+    "GET", RULES, access=AdmittedCallers.USER, query=ScopeFilter, answers={200: AccessRuleList}
+)
+async def list_access_rules(call: Call) -> Response:
     """List the caller's own access rules, and those of scopes whose rules the caller may read."""
     scope = None if call.query.scope is None else scope_of(call.query.scope)
     found = await call.services.access.visible(call.visitor.person, scope)
-    return Answer(AccessRuleList(items=found))
+    return Response(AccessRuleList(items=found))
 
 
 @Operation(
     "POST",
     RULES,
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="access-rules:update",
     scope=of_body,
     body=AccessRuleFields,
     answers={201: AccessRuleOut},
 )
-async def create_access_rule(call: Call) -> Answer:
+async def create_access_rule(call: Call) -> Response:
     """Create an access rule: give a user or a group a role in a scope."""
     body: AccessRuleFields = call.body
     made = await call.services.access.grant(body, scope_of(body.scope), call.visitor.person)
-    return Answer(made, 201, {"Location": call.address("access-rules", made.id)})
+    return Response(made, 201, {"Location": call.address("access-rules", made.id)})
 
 
 @Operation(
     "DELETE",
     f"{RULES}/{{rule}}",
-    access=Access.USER,
+    access=AdmittedCallers.USER,
     answers={204: None},
     problems=(403, 404),
 )
-async def delete_access_rule(call: Call) -> Answer:
+async def delete_access_rule(call: Call) -> Response:
     """Delete an access rule."""
     await call.services.access.revoke(call.path["rule"], call.visitor.person)
-    return Answer(status=204)
+    return Response(status=204)
 
 
 @Operation(
     "GET",
     "/permission",
-    access=Access.USER,
+    access=AdmittedCallers.USER,
     query=PermissionQuery,
     answers={200: PermissionCheck},
 )
-async def check_permission(call: Call) -> Answer:
+async def check_permission(call: Call) -> Response:
     """Check whether the caller has a permission in a scope."""
     query: PermissionQuery = call.query
     scope = scope_of(query.scope)
-    return Answer(call.services.access.check(query.permission, scope, call.visitor.person))
+    return Response(call.services.access.check(query.permission, scope, call.visitor.person))
 
 
 OPERATIONS: Final = (

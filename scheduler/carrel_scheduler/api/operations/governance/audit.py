@@ -5,9 +5,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operation import Call, Operation, Response
 from carrel_scheduler.api.operations.governance.scoped import anywhere, scope_of
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.audit.contract import AuditFilter
@@ -55,13 +55,13 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 @Operation(
     "GET",
     AUDIT,
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="audit:read",
     scope=anywhere,
     query=AuditQuery,
     answers={200: AuditPage},
 )
-async def list_audit_entries(call: Call) -> Answer:
+async def list_audit_entries(call: Call) -> Response:
     """List entries of the audit log, page by page."""
     query: AuditQuery = call.query
     audit = call.services.deps.ledger.audit
@@ -82,7 +82,7 @@ async def list_audit_entries(call: Call) -> Answer:
         found = await audit.read(where, before=cursor, limit=query.limit + 1)
     items = tuple(found[: query.limit])
     more = len(found) > query.limit
-    return Answer(AuditPage(items=items, next=str(items[-1].seq) if more else ""))
+    return Response(AuditPage(items=items, next=str(items[-1].seq) if more else ""))
 
 
 async def _scopes(call: Call, query: AuditQuery) -> tuple[str, ...] | None:
@@ -118,37 +118,37 @@ async def _in_department(call: Call, department: str) -> set[str]:
 @Operation(
     "GET",
     f"{AUDIT}/verification",
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="audit:read",
     answers={200: AuditVerification},
 )
-async def verify_audit_log(call: Call) -> Answer:
+async def verify_audit_log(call: Call) -> Response:
     """Check every entry of the audit log, and its signed head."""
-    return Answer(await call.services.deps.ledger.audit.verify())
+    return Response(await call.services.deps.ledger.audit.verify())
 
 
 @Operation(
     "GET",
     f"{AUDIT}/settings",
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="audit:read",
     answers={200: AuditSettings},
 )
-async def read_audit_settings(call: Call) -> Answer:
+async def read_audit_settings(call: Call) -> Response:
     """Read how long entries are kept, and where they are sent."""
     stored = (await call.services.deps.ledger.settings()).get(SETTING)
-    return Answer(AuditSettings() if stored is None else msgspec.convert(stored, AuditSettings))
+    return Response(AuditSettings() if stored is None else msgspec.convert(stored, AuditSettings))
 
 
 @Operation(
     "PUT",
     f"{AUDIT}/settings",
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="audit:update",
     body=AuditSettings,
     answers={200: AuditSettings},
 )
-async def put_audit_settings(call: Call) -> Answer:
+async def put_audit_settings(call: Call) -> Response:
     """Set how long entries are kept, and where they are sent."""
     body: AuditSettings = call.body
     if body.syslog and not 0 < int(body.syslog.rpartition(":")[2]) < 65_536:
@@ -156,18 +156,18 @@ async def put_audit_settings(call: Call) -> Answer:
             "syslog", Code.WRONG_FORM, body.syslog, "a port from 1 to 65535, as in udp://log:514"
         )
     await call.services.deps.ledger.put_setting(SETTING, msgspec.to_builtins(body))
-    return Answer(body)
+    return Response(body)
 
 
 @Operation(
     "POST",
     f"{AUDIT}/events",
-    access=Access.HUB,
+    access=AdmittedCallers.HUB,
     body=AuditEvents,
     answers={204: None},
     audited=False,
 )
-async def add_audit_events(call: Call) -> Answer:
+async def add_audit_events(call: Call) -> Response:
     """Record sign-ins, failed ones, and changes of accounts; only the Hub calls it."""
     body: AuditEvents = call.body
     now = call.services.deps.clock()
@@ -191,7 +191,7 @@ async def add_audit_events(call: Call) -> Answer:
         for event in body.items
     ]
     await call.services.deps.ledger.audit.add(entries)
-    return Answer(status=204)
+    return Response(status=204)
 
 
 OPERATIONS: Final = (

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operation import Call, Operation, Response
 from carrel_scheduler.api.operations.governance.scoped import (
     ChangeInScope,
     InScope,
@@ -12,7 +12,7 @@ from carrel_scheduler.api.operations.governance.scoped import (
     of_query,
     scope_of,
 )
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_schema.constraints import Name
 from carrel_schema.governance.policies import (
     EffectivePolicy,
@@ -33,25 +33,27 @@ class OfWork(msgspec.Struct, frozen=True, kw_only=True):
     kind: WorkloadKind = "training"
 
 
-@Operation("GET", POLICIES, access=Access.USER, query=ScopeFilter, answers={200: PolicyList})
-async def list_policies(call: Call) -> Answer:
+@Operation(
+    "GET", POLICIES, access=AdmittedCallers.USER, query=ScopeFilter, answers={200: PolicyList}
+)
+async def list_policies(call: Call) -> Response:
     """List the policies that hold for the caller's work; all for administrators."""
     scope = None if call.query.scope is None else scope_of(call.query.scope)
     found = await call.services.policies.visible(call.visitor.person, scope)
-    return Answer(PolicyList(items=found))
+    return Response(PolicyList(items=found))
 
 
-@Operation("GET", POLICY, access=Access.USER, query=InScope, answers={200: PolicyOut})
-async def read_policy(call: Call) -> Answer:
+@Operation("GET", POLICY, access=AdmittedCallers.USER, query=InScope, answers={200: PolicyOut})
+async def read_policy(call: Call) -> Response:
     """Read one policy."""
     scope = scope_of(call.query.scope)
-    return Answer(await call.services.policies.get(call.path["name"], scope, call.visitor.person))
+    return Response(await call.services.policies.get(call.path["name"], scope, call.visitor.person))
 
 
 @Operation(
     "PUT",
     POLICY,
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="policies:update",
     scope=of_query,
     query=ChangeInScope,
@@ -59,7 +61,7 @@ async def read_policy(call: Call) -> Answer:
     answers={200: PolicyOut},
     problems=(409,),
 )
-async def put_policy(call: Call) -> Answer:
+async def put_policy(call: Call) -> Response:
     """Create a policy, or replace it; the answer lists live work that it would refuse."""
     made = await call.services.policies.put(
         call.path["name"],
@@ -68,37 +70,37 @@ async def put_policy(call: Call) -> Answer:
         call.visitor.person,
         dry_run=call.query.dry_run,
     )
-    return Answer(made)
+    return Response(made)
 
 
 @Operation(
     "DELETE",
     POLICY,
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="policies:update",
     scope=of_query,
     query=InScope,
     answers={204: None},
 )
-async def delete_policy(call: Call) -> Answer:
+async def delete_policy(call: Call) -> Response:
     """Delete a policy."""
     await call.services.policies.delete(call.path["name"], scope_of(call.query.scope))
-    return Answer(status=204)
+    return Response(status=204)
 
 
 @Operation(
     "GET",
     "/effective-policy",
-    access=Access.MEMBER,
+    access=AdmittedCallers.MEMBER,
     permission="policies:read",
     project_in="query",
     query=OfWork,
     answers={200: EffectivePolicy},
     for_jobs=True,
 )
-async def read_effective_policy(call: Call) -> Answer:
+async def read_effective_policy(call: Call) -> Response:
     """Read all rules of policies for work of a kind in a project."""
-    return Answer(await call.services.policies.effective(call.query.project, call.query.kind))
+    return Response(await call.services.policies.effective(call.query.project, call.query.kind))
 
 
 OPERATIONS: Final = (

@@ -5,8 +5,8 @@ from typing import Annotated, Final
 import msgspec
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.operation import Answer, Call, Operation
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.operation import Call, Operation, Response
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_schema.constraints import NO_NUL, Constraint, Number
@@ -26,8 +26,10 @@ class SampleQuery(msgspec.Struct, frozen=True, kw_only=True):
     until: Number | None = None
 
 
-@Operation("GET", "/samples", access=Access.USER, query=SampleQuery, answers={200: SampleSeries})
-async def read_samples(call: Call) -> Answer:
+@Operation(
+    "GET", "/samples", access=AdmittedCallers.USER, query=SampleQuery, answers={200: SampleSeries}
+)
+async def read_samples(call: Call) -> Response:
     """Read metrics over time: of the cluster, a node, a node group, a department or a project."""
     query: SampleQuery = call.query
     _check_subject(query.subject, call.visitor.person)
@@ -37,7 +39,7 @@ async def read_samples(call: Call) -> Answer:
     step = step_for(until - since)
     found = await call.services.deps.ledger.samples.read(step, [query.subject], since, until)
     points = found.get(query.subject, ())
-    return Answer(
+    return Response(
         SampleSeries(
             subject=query.subject,
             step_seconds=float(step),

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operation import Call, Operation, Response
 from carrel_scheduler.api.operations.governance.scoped import InScope, of_query, scope_of
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_schema.governance.service_accounts import (
     NewToken,
     ServiceAccountFields,
@@ -18,17 +18,17 @@ ACCOUNT: Final = f"{ACCOUNTS}/{{name}}"
 TOKENS: Final = f"{ACCOUNT}/tokens"
 
 
-@Operation("GET", ACCOUNTS, access=Access.USER, answers={200: ServiceAccountList})
-async def list_service_accounts(call: Call) -> Answer:
+@Operation("GET", ACCOUNTS, access=AdmittedCallers.USER, answers={200: ServiceAccountList})
+async def list_service_accounts(call: Call) -> Response:
     """List the service accounts of scopes that the caller administers."""
     found = await call.services.service_accounts.visible(call.visitor.person)
-    return Answer(ServiceAccountList(items=found))
+    return Response(ServiceAccountList(items=found))
 
 
 @Operation(
     "PUT",
     ACCOUNT,
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="service-accounts:update",
     scope=of_query,
     query=InScope,
@@ -36,51 +36,51 @@ async def list_service_accounts(call: Call) -> Answer:
     answers={200: ServiceAccountOut},
     problems=(409,),
 )
-async def put_service_account(call: Call) -> Answer:
+async def put_service_account(call: Call) -> Response:
     """Create a service account, or change its description."""
     scope = scope_of(call.query.scope)
     made = await call.services.service_accounts.put(
         call.path["name"], scope, call.body, call.visitor.person
     )
-    return Answer(made)
+    return Response(made)
 
 
-@Operation("DELETE", ACCOUNT, access=Access.USER, answers={204: None}, problems=(403, 404))
-async def delete_service_account(call: Call) -> Answer:
+@Operation("DELETE", ACCOUNT, access=AdmittedCallers.USER, answers={204: None}, problems=(403, 404))
+async def delete_service_account(call: Call) -> Response:
     """Delete a service account, its tokens and its roles."""
     await call.services.service_accounts.delete(call.path["name"], call.visitor.person)
-    return Answer(status=204)
+    return Response(status=204)
 
 
 @Operation(
     "POST",
     TOKENS,
-    access=Access.USER,
+    access=AdmittedCallers.USER,
     body=TokenRequest,
     answers={201: NewToken},
     problems=(403, 404, 409),
 )
-async def create_service_token(call: Call) -> Answer:
+async def create_service_token(call: Call) -> Response:
     """Create a token of a service account; only this answer contains it."""
     made = await call.services.service_accounts.add_token(
         call.path["name"], call.body.days, call.visitor.person
     )
-    return Answer(made, 201)
+    return Response(made, 201)
 
 
 @Operation(
     "DELETE",
     f"{TOKENS}/{{token}}",
-    access=Access.USER,
+    access=AdmittedCallers.USER,
     answers={204: None},
     problems=(403, 404, 409),
 )
-async def revoke_service_token(call: Call) -> Answer:
+async def revoke_service_token(call: Call) -> Response:
     """Revoke a token of a service account."""
     path = call.path
     person = call.visitor.person
     await call.services.service_accounts.revoke_token(path["name"], path["token"], person)
-    return Answer(status=204)
+    return Response(status=204)
 
 
 OPERATIONS: Final = (

@@ -2,35 +2,35 @@
 
 from typing import Final
 
-from carrel_scheduler.api.operation import Answer, Call, Operation
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.operation import Call, Operation, Response
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_schema.governance.health import DirectorySync, HealthReport
 
 
 @Operation(
     "GET",
     "/health",
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="alerts:read",
     answers={200: HealthReport},
 )
-async def read_health(call: Call) -> Answer:
+async def read_health(call: Call) -> Response:
     """Read the health checks: their results, and what to do about failed ones."""
-    return Answer(await call.services.health.report())
+    return Response(await call.services.health.report())
 
 
 @Operation(
     "PUT",
     "/directory-sync",
-    access=Access.HUB,
+    access=AdmittedCallers.HUB,
     body=DirectorySync,
     answers={204: None},
     audited=False,
 )
-async def put_directory_sync(call: Call) -> Answer:
+async def put_directory_sync(call: Call) -> Response:
     """Record the result of comparing rights with the directory; only the Hub calls it."""
     await call.services.health.take_directory_sync(call.body)
-    return Answer(status=204)
+    return Response(status=204)
 
 
 OPERATIONS: Final = (read_health, put_directory_sync)

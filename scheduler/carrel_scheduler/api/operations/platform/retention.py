@@ -3,8 +3,8 @@
 from typing import Final
 
 from carrel_scheduler.api.models.queries import DryRun
-from carrel_scheduler.api.operation import Answer, Call, Operation
-from carrel_scheduler.api.principals.access import Access
+from carrel_scheduler.api.operation import Call, Operation, Response
+from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_schema.governance.retention import RetentionFields, RetentionReport
 
 RETENTION: Final = "/retention"
@@ -13,29 +13,29 @@ RETENTION: Final = "/retention"
 @Operation(
     "GET",
     RETENTION,
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="audit:read",
     answers={200: RetentionReport},
 )
-async def read_retention(call: Call) -> Answer:
+async def read_retention(call: Call) -> Response:
     """Read how long records are kept, how many there are, and what the next removal frees."""
-    return Answer(await call.services.retention.report())
+    return Response(await call.services.retention.report())
 
 
 @Operation(
     "PUT",
     RETENTION,
-    access=Access.ADMIN,
+    access=AdmittedCallers.ADMIN,
     permission="audit:update",
     query=DryRun,
     body=RetentionFields,
     answers={200: RetentionReport},
 )
-async def put_retention(call: Call) -> Answer:
+async def put_retention(call: Call) -> Response:
     """Set how long the ledger keeps records; a dry run answers what that would free."""
     if call.query.dry_run:
-        return Answer(await call.services.retention.report(call.body))
-    return Answer(await call.services.retention.put(call.body))
+        return Response(await call.services.retention.report(call.body))
+    return Response(await call.services.retention.put(call.body))
 
 
 OPERATIONS: Final = (read_retention, put_retention)

@@ -32,7 +32,7 @@ from carrel_schema.objects import Project
 from carrel_schema.scopes import PLATFORM, Scope
 
 
-class Access:
+class AccessRuleService:
     """Reads and writes access rules."""
 
     def __init__(self, deps: ApiDependencies) -> None:

@@ -22,7 +22,7 @@ from carrel_schema.governance.policies import Bound
 from carrel_schema.scopes import Scope
 
 
-class Assets:
+class AssetService:
     """Reads, writes and puts together."""
 
     def __init__(self, deps: ApiDependencies) -> None:

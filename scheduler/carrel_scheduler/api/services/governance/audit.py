@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from carrel_scheduler.api.principals.access import Visitor
 from carrel_scheduler.ledger.audit import actor as actors
 from carrel_scheduler.ledger.audit.actor import Actor
-from carrel_scheduler.ledger.audit.contract import Audit
+from carrel_scheduler.ledger.audit.contract import AuditStore
 from carrel_scheduler.ledger.audit.differences import differences
 from carrel_scheduler.ledger.store import StoreError
 from carrel_schema.governance.audit import AuditEntry
@@ -40,7 +40,7 @@ class Origin(NamedTuple):
     agent: str = ""
 
 
-class Details(NamedTuple):
+class AuditDetails(NamedTuple):
     """The details of an operation for the audit log.
 
     Attributes:
@@ -77,7 +77,7 @@ class AuditLog:
 
     def __init__(
         self,
-        audit: Audit,
+        audit: AuditStore,
         clock: Callable[[], float],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -110,7 +110,7 @@ class AuditLog:
             operation=operation,
         )
 
-    async def note(self, actor: Actor, visitor: Visitor, details: Details) -> None:
+    async def note(self, actor: Actor, visitor: Visitor, details: AuditDetails) -> None:
         """Record that an operation was done, or begins. Raises ``StorageFull``."""
         entry = replace(actor.entry(actor.operation), **_object(visitor, details.path))
         rest = {k: v for k, v in details.path.items() if k not in ("project", "name")}

@@ -15,7 +15,7 @@ from carrel_schema.governance.costs import WHEN, BudgetFields, BudgetOut, parts_
 from carrel_schema.scopes import Scope
 
 
-class Budgets:
+class BudgetService:
     """Reads, writes and applies budgets."""
 
     def __init__(self, deps: ApiDependencies) -> None:

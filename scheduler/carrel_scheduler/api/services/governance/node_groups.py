@@ -22,7 +22,7 @@ from carrel_schema.groups import NodeGroupSpec
 from carrel_schema.objects import Department, Project
 
 
-class NodeGroups:
+class NodeGroupService:
     """Reads, writes and checks node groups."""
 
     def __init__(self, deps: ApiDependencies) -> None:

@@ -12,7 +12,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code, FieldError
-from carrel_scheduler.api.services.governance.budgets import Budgets
+from carrel_scheduler.api.services.governance.budgets import BudgetService
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import workload_policy
@@ -37,7 +37,7 @@ MOST_TOLD: Final = 100
 class Policies:
     """Reads, writes and applies policies."""
 
-    def __init__(self, deps: ApiDependencies, budgets: Budgets) -> None:
+    def __init__(self, deps: ApiDependencies, budgets: BudgetService) -> None:
         self._deps, self._budgets = deps, budgets
         self.records = PolicyRecords(deps.ledger, deps.clock)
 

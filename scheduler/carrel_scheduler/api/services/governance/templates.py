@@ -14,7 +14,7 @@ from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.api.services.governance.assets import Assets
+from carrel_scheduler.api.services.governance.assets import AssetService
 from carrel_scheduler.api.services.governance.documents import Documents, check_fields
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.policy.assets import (
@@ -38,7 +38,9 @@ NAMED: Final = (b'"template"', b'"assets"')
 class Templates:
     """Reads, writes and fills in templates, and assets that they, requests and policies name."""
 
-    def __init__(self, deps: ApiDependencies, assets: Assets, policies: PolicyRecords) -> None:
+    def __init__(
+        self, deps: ApiDependencies, assets: AssetService, policies: PolicyRecords
+    ) -> None:
         self._documents, self._assets = Documents(deps, [KIND], "templates", "template"), assets
         self._policies = policies
 

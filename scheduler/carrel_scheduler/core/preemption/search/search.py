@@ -6,11 +6,11 @@ combination, where there are few units. What was chosen is checked against the e
 units that the request does not need are pruned.
 
 The exact search for small questions and the pruning evict and keep units one at a time, with a
-running count of what fits (``Trial``). The exact search decides one unit after another, the dearest
-first: kept, if the request still fits with all undecided ones gone, then evicted, if its queue
-allows it. A branch ends when what is evicted costs more than the best answer. Among equally cheap
-answers the one wins whose units come first in the order of victims, compared from the latest unit
-on.
+running count of what fits (``VictimSet``). The exact search decides one unit after another, the
+dearest first: kept, if the request still fits with all undecided ones gone, then evicted, if its
+queue allows it. A branch ends when what is evicted costs more than the best answer. Among equally
+cheap answers the one wins whose units come first in the order of victims, compared from the latest
+unit on.
 """
 
 from dataclasses import dataclass
@@ -115,7 +115,7 @@ class _Search:
 
     def _exact(self, known: Counts | None) -> Answer:
         units = self._candidates().tolist()
-        trial = Trial(self.request, self.layout, self.base, self.fits > 0)
+        trial = VictimSet(self.request, self.layout, self.base, self.fits > 0)
         cost = {unit: int(self.cost[unit]) for unit in units}
         order = {unit: int(self.layout.candidates.order[unit]) for unit in units}
         exact = ExactSearch(trial, RunningLosses(self.layout.budgets), cost, order, STEPS)
@@ -148,7 +148,7 @@ Task = tuple[int, tuple[int, ...], int, int, int]
 """Node, devices, share on each, millicores, MiB."""
 
 
-class Trial:
+class VictimSet:
     """A set of evicted units to which units are added and removed.
 
     Args:
@@ -237,7 +237,7 @@ class ExactSearch:
 
     def __init__(
         self,
-        trial: Trial,
+        trial: VictimSet,
         losses: RunningLosses,
         cost: dict[int, int],
         order: dict[int, int],
@@ -326,7 +326,7 @@ def pruned(request: GangRequest, layout: Layout, units: Counts, base: Counts) ->
     if layout.alone:
         critical[units] = _critical(request, layout, units, fits, (devices, host))
     order = np.lexsort((candidates.order.take(units), candidates.cost.take(units)))[::-1]
-    trial = Trial(request, layout, base, fits > base)
+    trial = VictimSet(request, layout, base, fits > base)
     kept, primed, tries = np.zeros(len(gone), np.bool_), False, 0
     for unit in units.take(order).tolist():
         if critical[unit] and slack <= 0:

@@ -16,7 +16,7 @@ from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes import device_claims, notifications
-from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind, prepare
+from carrel_scheduler.engines.kubernetes.binding import BindTarget, NotBound, bind, prepare
 from carrel_scheduler.engines.kubernetes.device_claims import NotAllocated
 from carrel_scheduler.engines.kubernetes.eviction import Protected, evict
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
@@ -60,7 +60,7 @@ class Fenced(Exception):  # noqa: N818 - an outcome to end on
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExecutorLimits:
     """How much at once.
 
     Attributes:
@@ -75,7 +75,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Counts:
+class ExecutorCounts:
     """Counts since the start, for metrics."""
 
     bound: int = 0
@@ -93,7 +93,7 @@ class PodExecutor:
         deliver: delivers events to the reconciler.
         now: epoch seconds.
         instance: the name of this process, for events.
-        limits: see ``Limits``.
+        limits: see ``ExecutorLimits``.
         gpus: holds the GPUs that pods share; ``None``: none are shared.
         instances: makes MIG instances; ``None``: none are made.
         scales_up: autoscalers may add nodes for each pod that waits.
@@ -107,12 +107,12 @@ class PodExecutor:
         *,
         now: Callable[[], float],
         instance: str,
-        limits: Limits = Limits(),
+        limits: ExecutorLimits = ExecutorLimits(),
         gpus: GpuReservations | None = None,
         instances: MigInstances | None = None,
         scales_up: bool = True,
     ) -> None:
-        self.counts = Counts()
+        self.counts = ExecutorCounts()
         self.epoch = 0
         self._client, self._ledger, self._deliver = client, ledger, deliver
         self._now, self._instance, self._limits = now, instance, limits
@@ -352,9 +352,9 @@ class PodExecutor:
         self._deliver(ExternalEvents((news,)))
 
 
-def _target(order: Bind, gpus: Mapping[str, str]) -> Target:
+def _target(order: Bind, gpus: Mapping[str, str]) -> BindTarget:
     pod = order.pod
-    return Target(
+    return BindTarget(
         pod.namespace,
         pod.name,
         pod.uid,

@@ -10,6 +10,7 @@ from typing import Any, Final
 from carrel_scheduler.core.events import Outcome, TaskStuck, TopologySet
 from carrel_scheduler.engines.kubernetes.external_pods import conditions, reconcile_pass
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     BindingFailed,
     EvictionRefused,
     ExternalEvent,
@@ -20,7 +21,6 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeGroupSeen,
     NodeSeen,
     PodDeleted,
-    Ready,
     ReportEvent,
     TaskPodSeen,
     TopologyDeleted,
@@ -55,7 +55,7 @@ REFUSED_SECONDS: Final = 30.0
 """The pause of a pod whose binding was refused for good."""
 
 
-class EventHandlers:
+class PodEventHandlers:
     """See the module; changes are added to the reconcile pass."""
 
     def __init__(self, reconcile_pass: ReconcilePass) -> None:
@@ -85,7 +85,7 @@ class EventHandlers:
                 self._binding_failed(news)
             case EvictionRefused():
                 self._eviction_refused(news)
-            case Ready():
+            case AllReconciled():
                 self._begin()
             case RequestSeen() | RequestGone() | RequestsKnown() | RequestRefused():
                 if self._pass.node_requests is not None:
@@ -360,4 +360,4 @@ def _about(news: ExternalEvent) -> tuple[Source, str]:
         case RequestSeen() | RequestGone() | RequestRefused():
             return "node", "requests for nodes"
         case _:
-            return "message", "Ready"
+            return "message", "AllReconciled"

@@ -84,7 +84,7 @@ class TopologyDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class AllReconciled:
     """All objects that existed at the start were delivered, and all workloads are recovered."""
 
 
@@ -119,7 +119,7 @@ ExternalEvent = (
     | TaskPodSeen
     | PodDeleted
     | NodeEvent
-    | Ready
+    | AllReconciled
     | BindingFailed
     | EvictionRefused
     | RequestEvent

@@ -148,7 +148,7 @@ _ENDED: Final = {"Succeeded": Outcome.SUCCEEDED, "Failed": Outcome.FAILED}
 _SCHEDULED: Final = "PodScheduled"
 
 
-class Reader:
+class PodReader:
     """Reads pods. The group of a pod is read once it is bound, before that whenever it changes."""
 
     def __init__(self, grouper: Grouper) -> None:

@@ -23,7 +23,7 @@ from carrel_scheduler.engines.external import (
     ReconcilerAccess,
 )
 from carrel_scheduler.engines.kubernetes.external_pods import conditions, reconcile_pass
-from carrel_scheduler.engines.kubernetes.external_pods.handlers import EventHandlers
+from carrel_scheduler.engines.kubernetes.external_pods.handlers import PodEventHandlers
 from carrel_scheduler.engines.kubernetes.external_pods.messages import Nominate, PodOrders
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
     Allocation,
@@ -120,7 +120,7 @@ class ExternalPodReconciler:
         self.current = ReconcilePass(
             access, stale_grace_s, places or PlacementConstraints(), storage_claim
         )
-        self._handlers = EventHandlers(self.current)
+        self._handlers = PodEventHandlers(self.current)
         self.provisioning = provisioning
         self.send_request: Callable[[RequestOrder], None] = _ignored
         if provisioning.class_name:

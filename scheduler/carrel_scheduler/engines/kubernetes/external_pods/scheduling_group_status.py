@@ -30,7 +30,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.reading import OwnerLooku
 from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import ReconcilePass
 from carrel_scheduler.engines.kubernetes.notifications import UNSCHEDULABLE, timestamp
 from carrel_scheduler.engines.kubernetes.pods.scheduling_groups import API_GROUP
-from carrel_scheduler.engines.kubernetes.pods.types import Condition, Kube, Meta, Owner
+from carrel_scheduler.engines.kubernetes.pods.types import Condition, Kube, ObjectMeta, Owner
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import Conflict, KubeError, NotFound
 
@@ -62,7 +62,7 @@ class _Status(Kube, frozen=True):
 
 
 class _Group(Kube, frozen=True):
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     status: _Status = _Status()
 
 

@@ -6,7 +6,7 @@ thread and is woken, so that pods that waited for them are evaluated again. A po
 cannot be read at the moment is read again later; what it uses is counted at once, if it has a node.
 
 Start once the reconciler has recovered its workloads: until everything that exists has been
-reported and the reconciler has handled ``Ready``, no external pod is placed.
+reported and the reconciler has handled ``AllReconciled``, no external pod is placed.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from typing import Any, Final, TypeVar
 
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods.conditions import GroupStatuses
-from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits, PodExecutor
+from carrel_scheduler.engines.kubernetes.external_pods.executor import ExecutorLimits, PodExecutor
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    AllReconciled,
     ExternalEvent,
     ExternalPodSeen,
     NodeDeleted,
     NodeGroupDeleted,
     NodeGroupSeen,
     NodeSeen,
-    Ready,
     TopologyDeleted,
     TopologySeen,
     UnmanagedPodSeen,
@@ -33,7 +33,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 from carrel_scheduler.engines.kubernetes.external_pods.reading import (
     KnownProjects,
     OwnerLookup,
-    Reader,
+    PodReader,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.scheduling_group_status import (
@@ -49,7 +49,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     ResourceClaim,
     ResourceSlice,
 )
-from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, OwnerReader
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
 from carrel_scheduler.engines.kubernetes.pods.storage_types import (
@@ -71,7 +71,7 @@ from carrel_scheduler.engines.kubernetes.shared_gpus.reservations import GpuRese
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError, NotFound
 from carrel_scheduler.kube.feed import Feed
-from carrel_scheduler.kube.reflector import Change, ChangeKind
+from carrel_scheduler.kube.reflector import ChangeKind, WatchChange
 from carrel_scheduler.kube.resources import (
     NAMESPACES,
     NODES,
@@ -285,7 +285,11 @@ async def _watch(
 
 
 async def watch_pods(
-    feed: Feed[Pod], reader: Reader, deliver: Deliver, synced: asyncio.Event, quarantine: Quarantine
+    feed: Feed[Pod],
+    reader: PodReader,
+    deliver: Deliver,
+    synced: asyncio.Event,
+    quarantine: Quarantine,
 ) -> None:
     """Every pod and each change; ``synced`` is set once those that exist were delivered.
 
@@ -299,7 +303,7 @@ async def watch_pods(
             async with asyncio.timeout(AGAIN_SECONDS if unread else None):
                 changes = await subscription.batch()
         except TimeoutError:
-            changes = [Change(ChangeKind.MODIFIED, pod) for pod in unread.values()]
+            changes = [WatchChange(ChangeKind.MODIFIED, pod) for pod in unread.values()]
         if not changes:
             return
         news = await _read(reader, changes, unread, quarantine)
@@ -310,8 +314,8 @@ async def watch_pods(
 
 
 async def _read(
-    reader: Reader,
-    changes: Sequence[Change[Pod]],
+    reader: PodReader,
+    changes: Sequence[WatchChange[Pod]],
     unread: dict[str, Pod],
     quarantine: Quarantine,
 ) -> list[ExternalEvent]:
@@ -414,14 +418,14 @@ class ExternalPodRunner:
         epoch: int,
         instance: str,
         now: Callable[[], float],
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: ExecutorLimits = ExecutorLimits(),  # noqa: B008 - frozen
         gpus: GpuReservations | None = None,
         instances: MigInstances | None = None,
     ) -> None:
         self._client, self._feeds, self._pods, self._now = client, feeds, pods, now
         self._ledger, self._deliver = ledger, deliver
         known = KnownProjects(projects, lambda: feeds.namespaces.objects)
-        self.reader = Reader(Grouper(Owners(OwnerLookup(client)), known))
+        self.reader = PodReader(Grouper(OwnerReader(OwnerLookup(client)), known))
         self.executor = PodExecutor(
             client,
             ledger,
@@ -473,7 +477,7 @@ class ExternalPodRunner:
             )
             await pods.wait()
             await close_left_open(self._ledger, epoch=ledger_epoch, now=self._now())
-            self._deliver(ExternalEvents((Ready(),)))
+            self._deliver(ExternalEvents((AllReconciled(),)))
             began.set()
             group.create_task(self.executor.run())
             groups_of_kubernetes = SchedulingGroupStatuses(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable
 from dataclasses import replace
 from typing import Final
 
-from carrel_scheduler.core.devices.classes import Form, gpu_kind
+from carrel_scheduler.core.devices.classes import GpuForm, gpu_kind
 from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import IN_GROUP, Request
@@ -34,7 +34,7 @@ from carrel_schema.names import namespace_of
 from carrel_schema.objects import Workload, WorkloadSpec
 
 Labels = tuple[tuple[str, frozenset[str]], ...]
-_WHOLE: Final = (Form.NONE, Form.WHOLE)
+_WHOLE: Final = (GpuForm.NONE, GpuForm.WHOLE)
 _OURS: Final = (IN_GROUP, GPU_RESOURCE, TASK_GPUS, GPU_WORKER, CPU_WORKER)
 """Labels that only this module adds to workloads."""
 
@@ -69,7 +69,7 @@ def confine_waiting(state: State, groups: NodeGroups, external: Container[str]) 
 def _gpus_for(event: WorkloadQueued, groups: NodeGroups) -> tuple[str, frozenset[str]]:
     """The label of nodes that give their GPUs to this work, by device plugins or by claims."""
     kinds = [gpu_kind(one) for one in _requests_of(event)]
-    if not groups.tasks_claim or any(kind.form is Form.MIG for kind in kinds):
+    if not groups.tasks_claim or any(kind.form is GpuForm.MIG for kind in kinds):
         return GPU_RESOURCE, frozenset(GPU_RESOURCES) - {CLAIMED_GPUS}
     found = {one.label for one in groups.terms if all(map(one.gives, kinds))}
     if all(kind.form in _WHOLE for kind in kinds):
@@ -79,7 +79,7 @@ def _gpus_for(event: WorkloadQueued, groups: NodeGroups) -> tuple[str, frozenset
 
 def _takes_devices(event: WorkloadQueued) -> bool:
     """Whether any task of the workload holds GPUs of its node by number."""
-    return any(gpu_kind(one).form is not Form.NONE for one in _requests_of(event))
+    return any(gpu_kind(one).form is not GpuForm.NONE for one in _requests_of(event))
 
 
 def _has_gpus(event: WorkloadQueued) -> bool:

@@ -19,10 +19,10 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.engines.kubernetes.pods.grouping_rules import (
     POD_GROUPS,
     RULES,
+    GroupingRule,
     How,
     PodGroupRule,
     RoleCount,
-    Rule,
     condition_holds,
     number,
     roles_of,
@@ -32,11 +32,11 @@ from carrel_scheduler.engines.kubernetes.pods.labels import (
     PREEMPTIBLE,
     PRIORITY,
     SAID_QUEUE,
+    GangRole,
     Grouped,
     Grouping,
     PodLabels,
-    Projects,
-    Role,
+    ProjectNamespaces,
     count_of_pods,
     structure_of,
 )
@@ -46,7 +46,7 @@ from carrel_scheduler.engines.kubernetes.pods.scheduling_groups import (
     read_group,
     reference_of,
 )
-from carrel_scheduler.engines.kubernetes.pods.types import Meta, Owned, Owner, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, Owned, Owner, Pod
 
 GetOwner = Callable[[Owner, str], Awaitable[Owned | None]]
 """Owner and namespace to the object; ``None`` where there is none, or it may not be read."""
@@ -61,7 +61,7 @@ class GroupMissing(PodRefused):
     """A pod names a group that does not exist yet."""
 
 
-class Owners:
+class OwnerReader:
     """Reads owners of pods; concurrent requests for one owner are sent once.
 
     Args:
@@ -123,12 +123,14 @@ def _fresh_seconds(asked: asyncio.Future[Owned | None]) -> float:
     return MISSING_SECONDS if done and asked.result() is None else FRESH_SECONDS
 
 
-_BY_KIND: Final[Mapping[tuple[str, str], Rule]] = {(rule.group, rule.kind): rule for rule in RULES}
+_BY_KIND: Final[Mapping[tuple[str, str], GroupingRule]] = {
+    (rule.group, rule.kind): rule for rule in RULES
+}
 _POD: Final = _BY_KIND["", "Pod"]
-Level = tuple[Owner, Owned | None, Rule | None]
+Level = tuple[Owner, Owned | None, GroupingRule | None]
 
 
-def rule_for(owner: Owner) -> Rule | None:
+def rule_for(owner: Owner) -> GroupingRule | None:
     """The rule of an owner's kind, in whatever version; ``None`` for a kind nobody knows."""
     group, _, version = owner.api_version.rpartition("/")
     return _BY_KIND.get((group if version else "", owner.kind))
@@ -137,7 +139,7 @@ def rule_for(owner: Owner) -> Rule | None:
 class Grouper:
     """See the module."""
 
-    def __init__(self, owners: Owners, projects: Projects) -> None:
+    def __init__(self, owners: OwnerReader, projects: ProjectNamespaces) -> None:
         self._owners = owners
         self._projects = projects
         self._shared: dict[Grouping, Grouping] = {}
@@ -171,14 +173,14 @@ class Grouper:
             least = count_of_pods(rule.total, total, "bad_group_total") if total else 1
             key = f"{pod.metadata.namespace}/{name}"
             reading = _Reading(pod, chain, self._projects)
-            return reading.gang(key, name, rule.kind, None, (Role("", least),), "")
+            return reading.gang(key, name, rule.kind, None, (GangRole("", least),), "")
         found = await self._existing(
             pod, Owner(f"{rule.group}/", rule.kind, name, ""), rule.keys[0]
         )
         says = msgspec.structs.asdict(found)
         fields = {SAID_QUEUE: _text(says, rule.queue), PRIORITY: _text(says, rule.priority)}
         reading = _Reading(pod, chain, self._projects, (fields,), (found.metadata,))
-        roles = (Role("", number(says, rule.least) or 1),)
+        roles = (GangRole("", number(says, rule.least) or 1),)
         return reading.gang(found.metadata.uid, name, rule.kind, found.metadata, roles, "")
 
     async def _scheduling_group(
@@ -190,7 +192,7 @@ class Grouper:
         reading = _Reading(pod, chain, self._projects, (group.fields,), (found.metadata,))
         if group.least is None:
             return reading.each()
-        roles = (Role("", group.least),)
+        roles = (GangRole("", group.least),)
         return reading.gang(
             group.uid, group.name, owner.kind, found.metadata, roles, "", whole=group.whole
         )
@@ -218,7 +220,7 @@ class Grouper:
             del self._shared[grouping]
 
 
-def _said(found: Owned | None, rule: Rule | None) -> dict[str, str]:
+def _said(found: Owned | None, rule: GroupingRule | None) -> dict[str, str]:
     """An owner's relevant fields, in the form of labels."""
     if found is None or rule is None or not rule.queue:
         return {}
@@ -243,9 +245,9 @@ class _Reading:
         self,
         pod: Pod,
         chain: Sequence[Level],
-        projects: Projects,
+        projects: ProjectNamespaces,
         said: Sequence[Mapping[str, str]] = (),
-        beside: Sequence[Meta] = (),
+        beside: Sequence[ObjectMeta] = (),
     ) -> None:
         """Of a pod.
 
@@ -270,7 +272,7 @@ class _Reading:
                 return self._together(owner, found, rule) or self.each()
         return self.each()
 
-    def _together(self, owner: Owner, found: Owned, rule: Rule) -> Grouped | None:
+    def _together(self, owner: Owner, found: Owned, rule: GroupingRule) -> Grouped | None:
         """The gang of an owner; ``None`` where its pods start separately."""
         said: dict[str, Any] = msgspec.structs.asdict(found)
         total = self._standing.min_members
@@ -286,12 +288,12 @@ class _Reading:
         if role.apart:
             uid, name = f"{uid}-{role.name}", f"{name}-{role.name}"
         beside = [role] if role.apart else [count for count in counts if not count.apart]
-        roles = tuple(Role(count.name, count.least) for count in beside)
+        roles = tuple(GangRole(count.name, count.least) for count in beside)
         if sum(one.least for one in roles) <= 1:
             return None
         return self.gang(uid, name, owner.kind, found.metadata, roles, role.name)
 
-    def _role(self, rule: Rule, counts: Sequence[RoleCount]) -> RoleCount | None:
+    def _role(self, rule: GroupingRule, counts: Sequence[RoleCount]) -> RoleCount | None:
         """The pod's role; ``None`` for a role that its owner does not define."""
         labels = self.pod.metadata.labels
         value = next((labels[key] for key in rule.role_labels if key in labels), "")
@@ -306,8 +308,8 @@ class _Reading:
         uid: str,
         name: str,
         kind: str,
-        meta: Meta | None,
-        roles: tuple[Role, ...],
+        meta: ObjectMeta | None,
+        roles: tuple[GangRole, ...],
         role: str,
         *,
         whole: bool = False,
@@ -333,8 +335,8 @@ class _Reading:
         uid: str,
         name: str,
         kind: str,
-        meta: Meta | None,
-        roles: tuple[Role, ...] = (),
+        meta: ObjectMeta | None,
+        roles: tuple[GangRole, ...] = (),
     ) -> Grouping:
         standing = self._standing
         priority = standing.priority(self._default_priority())
@@ -362,7 +364,7 @@ class _Reading:
         return next((rule.priority for rule in rules if rule.priority != own), own)
 
 
-def _preemptible(standing: PodLabels, priority: int, roles: tuple[Role, ...]) -> Preemptibility:
+def _preemptible(standing: PodLabels, priority: int, roles: tuple[GangRole, ...]) -> Preemptibility:
     """Protecting a minimum means something for gangs only."""
     said = standing.preemptible(priority)
     return Preemptibility.NO if said is Preemptibility.SURPLUS and not roles else said

@@ -27,7 +27,7 @@ class How(StrEnum):
     """Its pods are not ours to place."""
 
 
-class Shape(StrEnum):
+class RoleLayout(StrEnum):
     """The form in which an owner lists its roles."""
 
     MAP = "map"
@@ -67,7 +67,7 @@ class Roles:
     """
 
     path: str
-    shape: Shape = Shape.MAP
+    shape: RoleLayout = RoleLayout.MAP
     name: str = ""
     counts: tuple[str, ...] = ("replicas",)
     less: int = 0
@@ -79,7 +79,7 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class GroupingRule:
     """The rule of a kind.
 
     Attributes:
@@ -154,8 +154,8 @@ def _kubeflow(
     specs: str,
     least_of: tuple[tuple[str, str], ...] = (),
     apart: tuple[tuple[str, OwnerFieldCondition], ...] = (),
-) -> Rule:
-    return Rule(
+) -> GroupingRule:
+    return GroupingRule(
         "kubeflow.org",
         kind,
         How.TOGETHER,
@@ -168,16 +168,16 @@ def _kubeflow(
     )
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[GroupingRule, ...]] = (
     # Kubernetes' own
-    Rule("", "Pod"),
-    Rule("", "ReplicationController", priority="inference"),
-    Rule("apps", "ReplicaSet", priority="inference"),
-    Rule("apps", "Deployment", priority="inference"),
-    Rule("apps", "StatefulSet"),
-    Rule("apps", "DaemonSet", How.NEVER),
-    Rule("batch", "CronJob", How.BELOW),
-    Rule(
+    GroupingRule("", "Pod"),
+    GroupingRule("", "ReplicationController", priority="inference"),
+    GroupingRule("apps", "ReplicaSet", priority="inference"),
+    GroupingRule("apps", "Deployment", priority="inference"),
+    GroupingRule("apps", "StatefulSet"),
+    GroupingRule("apps", "DaemonSet", How.NEVER),
+    GroupingRule("batch", "CronJob", How.BELOW),
+    GroupingRule(
         "batch",
         "Job",
         How.TOGETHER,
@@ -185,17 +185,17 @@ RULES: Final[tuple[Rule, ...]] = (
             OwnerFieldCondition("spec.completionMode", "Indexed"),
             OwnerFieldCondition("spec.parallelism", same_as="spec.completions"),
         ),
-        roles=(Roles("spec", Shape.ONE, counts=("parallelism",)),),
+        roles=(Roles("spec", RoleLayout.ONE, counts=("parallelism",)),),
     ),
     # Groups of jobs and of pods
-    Rule(
+    GroupingRule(
         "jobset.x-k8s.io",
         "JobSet",
         How.TOGETHER,
         roles=(
             Roles(
                 "spec.replicatedJobs",
-                Shape.LIST,
+                RoleLayout.LIST,
                 "name",
                 ("replicas", "template.spec.parallelism"),
                 most="template.spec.completions",
@@ -205,13 +205,13 @@ RULES: Final[tuple[Rule, ...]] = (
         role_labels=("jobset.sigs.k8s.io/replicatedjob-name",),
         apart=(("*", OwnerFieldCondition("spec.startupPolicy.startupPolicyOrder", "InOrder")),),
     ),
-    Rule(
+    GroupingRule(
         "leaderworkerset.x-k8s.io",
         "LeaderWorkerSet",
         How.TOGETHER,
         roles=(
-            Roles("spec", Shape.ONE, "leader", counts=()),
-            Roles("spec.leaderWorkerTemplate", Shape.ONE, "worker", ("size",), less=1),
+            Roles("spec", RoleLayout.ONE, "leader", counts=()),
+            Roles("spec.leaderWorkerTemplate", RoleLayout.ONE, "worker", ("size",), less=1),
         ),
         role_labels=("leaderworkerset.sigs.k8s.io/worker-index",),
         lead=(("0", "leader"),),
@@ -227,18 +227,18 @@ RULES: Final[tuple[Rule, ...]] = (
     _kubeflow("JAXJob", "jaxReplicaSpecs"),
     _kubeflow("PaddleJob", "paddleReplicaSpecs", least_of=_ELASTIC),
     _kubeflow("MPIJob", "mpiReplicaSpecs", apart=_LAUNCHER_LATER),
-    Rule("trainer.kubeflow.org", "TrainJob", How.BELOW),
-    Rule("kubeflow.org", "Notebook", priority="build", interactive=True),
+    GroupingRule("trainer.kubeflow.org", "TrainJob", How.BELOW),
+    GroupingRule("kubeflow.org", "Notebook", priority="build", interactive=True),
     # Ray
-    Rule(
+    GroupingRule(
         "ray.io",
         "RayCluster",
         How.TOGETHER,
         roles=(
-            Roles("spec.headGroupSpec", Shape.ONE, "headgroup", counts=()),
+            Roles("spec.headGroupSpec", RoleLayout.ONE, "headgroup", counts=()),
             Roles(
                 "spec.workerGroupSpecs",
-                Shape.LIST,
+                RoleLayout.LIST,
                 "groupName",
                 ("replicas", "numOfHosts"),
                 least="minReplicas",
@@ -248,28 +248,28 @@ RULES: Final[tuple[Rule, ...]] = (
         ),
         role_labels=("ray.io/group",),
     ),
-    Rule("ray.io", "RayJob", How.BELOW),
-    Rule("ray.io", "RayService", How.BELOW, priority="inference"),
+    GroupingRule("ray.io", "RayJob", How.BELOW),
+    GroupingRule("ray.io", "RayService", How.BELOW, priority="inference"),
     # Volcano
-    Rule(
+    GroupingRule(
         "batch.volcano.sh",
         "Job",
         How.TOGETHER,
-        roles=(Roles("spec.tasks", Shape.LIST, "name", least="minAvailable"),),
+        roles=(Roles("spec.tasks", RoleLayout.LIST, "name", least="minAvailable"),),
         role_labels=("volcano.sh/task-spec",),
         least=("spec.minAvailable",),
         queue="spec.queue",
     ),
     # Serving
-    Rule("serving.knative.dev", "Service", priority="inference"),
-    Rule("serving.kserve.io", "InferenceService", priority="inference"),
-    Rule("machinelearning.seldon.io", "SeldonDeployment", priority="inference"),
+    GroupingRule("serving.knative.dev", "Service", priority="inference"),
+    GroupingRule("serving.kserve.io", "InferenceService", priority="inference"),
+    GroupingRule("machinelearning.seldon.io", "SeldonDeployment", priority="inference"),
     # Those whose pods come one after the other
-    Rule("sparkoperator.k8s.io", "SparkApplication"),
-    Rule("argoproj.io", "Workflow"),
-    Rule("tekton.dev", "PipelineRun"),
-    Rule("tekton.dev", "TaskRun"),
-    Rule("workload.codeflare.dev", "AppWrapper", How.BELOW),
+    GroupingRule("sparkoperator.k8s.io", "SparkApplication"),
+    GroupingRule("argoproj.io", "Workflow"),
+    GroupingRule("tekton.dev", "PipelineRun"),
+    GroupingRule("tekton.dev", "TaskRun"),
+    GroupingRule("workload.codeflare.dev", "AppWrapper", How.BELOW),
 )
 
 POD_GROUPS: Final[tuple[PodGroupRule, ...]] = (
@@ -298,7 +298,9 @@ class RoleCount:
     apart: bool = False
 
 
-def roles_of(rule: Rule, owner: Mapping[str, Any], total: int | None = None) -> list[RoleCount]:
+def roles_of(
+    rule: GroupingRule, owner: Mapping[str, Any], total: int | None = None
+) -> list[RoleCount]:
     """The roles of an owner that have any pods.
 
     Args:
@@ -358,12 +360,16 @@ def _roles(roles: Roles, owner: Mapping[str, Any]) -> Iterator[RoleCount]:
 
 
 def _entries(roles: Roles, found: object) -> Iterator[tuple[str, object]]:
-    if roles.shape is Shape.ONE:
+    if roles.shape is RoleLayout.ONE:
         yield roles.name, found
-    elif roles.shape is Shape.MAP and isinstance(found, Mapping):
+    elif roles.shape is RoleLayout.MAP and isinstance(found, Mapping):
         for name, entry in found.items():
             yield str(name).lower(), entry
-    elif roles.shape is Shape.LIST and isinstance(found, Sequence) and not isinstance(found, str):
+    elif (
+        roles.shape is RoleLayout.LIST
+        and isinstance(found, Sequence)
+        and not isinstance(found, str)
+    ):
         for entry in found:
             yield str(value_at(entry, roles.name) or "").lower(), entry
 

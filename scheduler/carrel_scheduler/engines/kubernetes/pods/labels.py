@@ -21,12 +21,12 @@ from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.core.settings import NAMED
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.selectors import selects
-from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, Pod
 from carrel_schema.names import COUNTED, GROUP, NAMESPACE_PREFIX, PROJECT, USER
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class GangRole:
     """Pods of one kind in a gang; ``least`` of them start together with the other roles."""
 
     name: str
@@ -60,7 +60,7 @@ class Grouping:
     interactive: bool = False
     controlled: bool = False
     created_at: float = 0.0
-    roles: tuple[Role, ...] = ()
+    roles: tuple[GangRole, ...] = ()
     structure: Group | None = None
     preemption_delay_s: float = 0.0
     whole: bool = False
@@ -154,7 +154,7 @@ _NO: Final = ("false", "no", "non-preemptible")
 _SEMI: Final = ("semi-preemptible",)
 
 
-class Projects(Protocol):
+class ProjectNamespaces(Protocol):
     """The projects and their namespaces."""
 
     def known(self, name: str) -> bool:
@@ -170,7 +170,7 @@ class PodLabels:
     """The relevant labels and annotations of a pod."""
 
     def __init__(
-        self, pod: Pod, owners: Sequence[Meta], said: Sequence[Mapping[str, str]] = ()
+        self, pod: Pod, owners: Sequence[ObjectMeta], said: Sequence[Mapping[str, str]] = ()
     ) -> None:
         """Read the labels and annotations of a pod and its owners.
 
@@ -192,7 +192,7 @@ class PodLabels:
                     return labels[key]
         return ""
 
-    def project(self, projects: Projects) -> str:
+    def project(self, projects: ProjectNamespaces) -> str:
         """The project whose quota the pod counts against.
 
         A namespace of a project is for that project's work only, whatever labels say; elsewhere a
@@ -211,7 +211,7 @@ class PodLabels:
             raise PodRefused("other_project", PROJECT, named, expected)
         return own or named or namespace
 
-    def _alias(self, projects: Projects) -> str:
+    def _alias(self, projects: ProjectNamespaces) -> str:
         found = (self.label(key) for key in PROJECT_ALIASES)
         return next((name for name in found if name and projects.known(name)), "")
 
@@ -290,7 +290,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def structure_of(
-    name: str, roles: Sequence[Role], pod: Pod, owners: Sequence[Mapping[str, str]]
+    name: str, roles: Sequence[GangRole], pod: Pod, owners: Sequence[Mapping[str, str]]
 ) -> Group | None:
     """The topology of a gang's roles; ``None`` without one.
 

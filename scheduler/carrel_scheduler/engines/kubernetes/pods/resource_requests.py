@@ -32,7 +32,7 @@ from carrel_scheduler.engines.kubernetes.pods.quantities import (
     parsed,
     pieces,
 )
-from carrel_scheduler.engines.kubernetes.pods.types import Container, Pod, Resources
+from carrel_scheduler.engines.kubernetes.pods.types import Container, ContainerResources, Pod
 from carrel_scheduler.engines.mig_resources import held_milli
 
 CPU: Final = "cpu"
@@ -56,7 +56,7 @@ Nanos = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class PodRequests:
     """The resource needs of one pod.
 
     Attributes:
@@ -81,7 +81,7 @@ class Needs:
 
 def needs_of(
     pod: Pod, claimed_gpus: int = 0, instead: Collection[str] = (), parts_milli: int = 0
-) -> Needs:
+) -> PodRequests:
     """The resource needs of a pod.
 
     Args:
@@ -111,7 +111,7 @@ def needs_of(
         expected = "left out where a MIG instance is asked for by annotation"
         asked = pieces(total[gpu[0]]) if gpu else parts_milli
         raise PodRefused("mig_and_gpus", gpu[0] if gpu else CLAIMED_GPUS, asked, expected)
-    return Needs(
+    return PodRequests(
         cpu_milli=milli(total.pop(CPU, 0)),
         memory_bytes=pieces(total.pop(MEMORY, 0)),
         gpus=pieces(total[gpu[0]]) if gpu else 0,
@@ -187,7 +187,7 @@ def _requests(container: Container) -> Nanos:
     return requested(container.resources, f"{container.name}.resources")
 
 
-def requested(resources: Resources, field: str) -> Nanos:
+def requested(resources: ContainerResources, field: str) -> Nanos:
     """The requests; a limit is used where a request is missing."""
     found = parsed(resources.limits, f"{field}.limits")
     found.update(parsed(resources.requests, f"{field}.requests"))
@@ -212,7 +212,7 @@ MEMORY_STEPS: Final = ((1024, 1), (0, 16))
 _NO_SHARE: Final = Share()
 
 
-def request_of(needs: Needs, where: NodeConstraint) -> Request:
+def request_of(needs: PodRequests, where: NodeConstraint) -> Request:
     """The core's request for a pod with these needs."""
     share = needs.share or _NO_SHARE
     return Request(

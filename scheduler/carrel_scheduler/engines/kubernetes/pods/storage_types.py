@@ -2,7 +2,12 @@
 
 import msgspec
 
-from carrel_scheduler.engines.kubernetes.pods.types import Kube, Meta, NodeSelector, Quantities
+from carrel_scheduler.engines.kubernetes.pods.types import (
+    Kube,
+    NodeSelector,
+    ObjectMeta,
+    Quantities,
+)
 
 
 class ClaimResources(Kube, frozen=True):
@@ -29,7 +34,7 @@ class ClaimStatus(Kube, frozen=True):
 class PersistentVolumeClaim(Kube, frozen=True):
     """A claim."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
@@ -61,7 +66,7 @@ class VolumeSpec(Kube, frozen=True):
 class PersistentVolume(Kube, frozen=True):
     """A volume."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: VolumeSpec = VolumeSpec()
     status: ClaimStatus = ClaimStatus()
 
@@ -82,7 +87,7 @@ class AllowedTopology(Kube, frozen=True):
 class StorageClass(Kube, frozen=True):
     """A storage class; one of ``allowed_topologies`` has to match, if there are any."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: tuple[AllowedTopology, ...] = ()

@@ -32,7 +32,7 @@ class Owner(Kube, frozen=True):
     controller: bool = False
 
 
-class Meta(Kube, frozen=True):
+class ObjectMeta(Kube, frozen=True):
     """The metadata of an object."""
 
     name: str = ""
@@ -185,7 +185,7 @@ class ClaimUse(Kube, frozen=True):
 class Claim(Kube, frozen=True):
     """A template of a claim that is made with the pod and named ``<pod>-<volume>``."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class EphemeralVolume(Kube, frozen=True):
@@ -194,7 +194,7 @@ class EphemeralVolume(Kube, frozen=True):
     volume_claim_template: Claim = Claim()
 
 
-class Volume(Kube, frozen=True):
+class PodVolume(Kube, frozen=True):
     """A volume of a pod, as far as it decides where the pod may run."""
 
     name: str
@@ -208,7 +208,7 @@ class ResourceClaimUse(Kube, frozen=True):
     name: str
 
 
-class Resources(Kube, frozen=True):
+class ContainerResources(Kube, frozen=True):
     """The resources of a container, or of a whole pod."""
 
     requests: Quantities = msgspec.field(default_factory=dict)
@@ -230,7 +230,7 @@ class Container(Kube, frozen=True):
 
     name: str = ""
     image: str = ""
-    resources: Resources = Resources()
+    resources: ContainerResources = ContainerResources()
     ports: tuple[Port, ...] = ()
     restart_policy: str = ""
 
@@ -297,13 +297,13 @@ class PodSpec(Kube, frozen=True):
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
     overhead: Quantities = msgspec.field(default_factory=dict)
-    resources: Resources = Resources()
+    resources: ContainerResources = ContainerResources()
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
-    volumes: tuple[Volume, ...] = ()
+    volumes: tuple[PodVolume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     workload_ref: WorkloadReference | None = None
     scheduling_group: PodSchedulingGroup | None = None
@@ -367,7 +367,7 @@ class PodStatus(Kube, frozen=True):
 class Pod(Kube, frozen=True):
     """A pod."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -401,7 +401,7 @@ class NodeStatus(Kube, frozen=True):
 class Node(Kube, frozen=True):
     """A node."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -409,7 +409,7 @@ class Node(Kube, frozen=True):
 class PodGroup(Kube, frozen=True):
     """Makes the pods that name this group start together."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -417,7 +417,7 @@ class PodGroup(Kube, frozen=True):
 class NodeGroup(Kube, frozen=True):
     """A group of nodes."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: NodeGroupSpec = NodeGroupSpec()
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -425,14 +425,14 @@ class NodeGroup(Kube, frozen=True):
 class Topology(Kube, frozen=True):
     """The levels of a topology."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: TopologySpec = TopologySpec(levels=())
 
 
 class Namespace(Kube, frozen=True):
     """A namespace; its labels are asked for by affinities and by the project's."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class Owned(Kube, frozen=True):
@@ -440,6 +440,6 @@ class Owned(Kube, frozen=True):
 
     api_version: str = ""
     kind: str = ""
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)

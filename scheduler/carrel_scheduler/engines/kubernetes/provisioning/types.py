@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from carrel_scheduler.engines.kubernetes.pods.types import Kube, Meta
+from carrel_scheduler.engines.kubernetes.pods.types import Kube, ObjectMeta
 from carrel_scheduler.kube.resources import Resource
 from carrel_schema import names
 
@@ -50,7 +50,7 @@ class RequestStatus(Kube, frozen=True):
 class ProvisioningRequest(Kube, frozen=True):
     """A request for nodes."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     status: RequestStatus = RequestStatus()
 
     def condition(self, kind: str) -> RequestCondition | None:

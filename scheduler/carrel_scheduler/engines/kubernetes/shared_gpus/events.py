@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from carrel_scheduler.engines.kubernetes.notifications import NodeNotice, PodNotice, record_event
-from carrel_scheduler.engines.kubernetes.pods.types import Meta
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.node.contract import MigOrder, MigResult
@@ -50,7 +50,7 @@ def failed_on(node: str, order: MigOrder, why: str) -> NodeNotice:
     return NodeNotice(node, FAILED, text)
 
 
-def failed_for(pod: Meta, why: str) -> PodNotice:
+def failed_for(pod: ObjectMeta, why: str) -> PodNotice:
     """A pod got no instance, and is placed again."""
     return PodNotice(pod.namespace, pod.name, pod.uid, FAILED, f"{why}. It is placed again.")
 

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.contract import NotOnThisNode
-from carrel_scheduler.engines.kubernetes.pods.types import Meta
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta
 from carrel_scheduler.engines.kubernetes.shared_gpus.events import (
     Tell,
     failed_for,
@@ -69,7 +69,7 @@ class MigInstances:
         self._numbers = itertools.count(1)
 
     async def take(
-        self, node: str, gpu: HeldGpu, profile: str, slots: int, pod: Meta | None = None
+        self, node: str, gpu: HeldGpu, profile: str, slots: int, pod: ObjectMeta | None = None
     ) -> str:
         """The UUID of an instance of a GPU, found or made by the agent of its node.
 

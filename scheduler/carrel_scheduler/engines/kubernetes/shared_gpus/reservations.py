@@ -30,10 +30,10 @@ from typing import Final
 
 from carrel_scheduler.backoff import Pauses
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
+from carrel_scheduler.engines.kubernetes.binding import BindTarget, NotBound, bind
 from carrel_scheduler.engines.kubernetes.eviction import Protected, evict
 from carrel_scheduler.engines.kubernetes.notifications import PodNotice
-from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, Pod
 from carrel_scheduler.engines.kubernetes.shared_gpus.known import (
     REMOVE_GRACE_SECONDS,
     KnownReservations,
@@ -77,7 +77,7 @@ class HeldGpus:
 
     gpus: tuple[HeldGpu, ...]
     visible: tuple[str, ...]
-    pod: Meta | None = None
+    pod: ObjectMeta | None = None
 
 
 @dataclass(slots=True)
@@ -210,7 +210,7 @@ class GpuReservations:
                 self._tidy_touched()
         raise EngineError("the watch of pods has ended")
 
-    async def _confirm(self, pod: Meta) -> None:
+    async def _confirm(self, pod: ObjectMeta) -> None:
         """Ask for a pod that the watch does not show: it may have come and gone unseen."""
         while True:
             await asyncio.sleep(CONFIRM_SECONDS)
@@ -326,7 +326,7 @@ class GpuReservations:
 
     async def _bind(self, pod: Pod, node: str) -> None:
         meta = pod.metadata
-        target = Target(meta.namespace, meta.name, meta.uid, node, None)
+        target = BindTarget(meta.namespace, meta.name, meta.uid, node, None)
         try:
             await bind(self._client, target, self._epoch())
         except NotBound as error:

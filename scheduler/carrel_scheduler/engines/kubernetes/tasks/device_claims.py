@@ -24,7 +24,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClai
 from carrel_scheduler.engines.kubernetes.pods.devices.place_claims import PlacedGpus, decide_places
 from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import SharingTerms
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO
-from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, Pod
 from carrel_scheduler.engines.kubernetes.tasks import task_pods
 from carrel_scheduler.engines.mig_resources import resource_of
 from carrel_scheduler.kube.client import KubeClient
@@ -90,7 +90,7 @@ class TaskDevices:
         return not task_pods.has_share(task) and self._claims.serves_tasks(task.node)
 
     @asynccontextmanager
-    async def given(self, task: TaskSpec, pod: Meta) -> AsyncIterator[Mapping[str, str]]:
+    async def given(self, task: TaskSpec, pod: ObjectMeta) -> AsyncIterator[Mapping[str, str]]:
         """Give a pod its GPUs, and take them back if it is not bound after all.
 
         It begins with annotations that tell the pod which part of which GPUs it has.

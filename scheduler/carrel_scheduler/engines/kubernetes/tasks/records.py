@@ -16,7 +16,7 @@ from carrel_scheduler.engines.kubernetes.tasks.settings import FORGOTTEN
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.feed import Feed, until_synced
-from carrel_scheduler.kube.reflector import Change, ChangeKind
+from carrel_scheduler.kube.reflector import ChangeKind, WatchChange
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema import names
 
@@ -71,7 +71,7 @@ class Records:
         async for change in self._feed.subscribe():
             self._take_in(change)
 
-    def _take_in(self, change: Change[TaskPod]) -> None:
+    def _take_in(self, change: WatchChange[TaskPod]) -> None:
         if change.kind is ChangeKind.SYNCED:
             self._synced.set()
         elif change.kind is ChangeKind.DELETED:

@@ -21,9 +21,9 @@ from carrel_scheduler.engines.contract import (
     TaskPhase,
     TaskSpec,
 )
-from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, annotations, bind
+from carrel_scheduler.engines.kubernetes.binding import BindTarget, NotBound, annotations, bind
 from carrel_scheduler.engines.kubernetes.eviction import unless_gone
-from carrel_scheduler.engines.kubernetes.pods.types import Meta
+from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta
 from carrel_scheduler.engines.kubernetes.shared_gpus.instances import MigInstances
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import (
     binding_annotations,
@@ -197,7 +197,7 @@ class Starter:
     async def _bind_with(self, task: TaskSpec, pod: TaskPod, gpus: Mapping[str, str]) -> None:
         meta, epoch = pod.metadata, self._epoch()
         devices = task.devices or None
-        target = Target(meta.namespace, meta.name, meta.uid, task.node, devices, gpus=gpus)
+        target = BindTarget(meta.namespace, meta.name, meta.uid, task.node, devices, gpus=gpus)
         try:
             await bind(self._client, target, epoch)
         except NotBound as error:
@@ -304,6 +304,6 @@ class Starter:
 
 
 @asynccontextmanager
-async def _by_plugin(_task: TaskSpec, _pod: Meta) -> AsyncIterator[Mapping[str, str]]:
+async def _by_plugin(_task: TaskSpec, _pod: ObjectMeta) -> AsyncIterator[Mapping[str, str]]:
     """Its node's device plugin gives it its GPUs, and tells it which."""
     yield {}

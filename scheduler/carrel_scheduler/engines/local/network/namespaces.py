@@ -40,7 +40,7 @@ class Joined(msgspec.Struct, frozen=True):
     address: str
 
 
-class Namespaces:
+class NetworkNamespaces:
     """The namespaces of one installation. Thread-safe; ``join`` blocks for some milliseconds."""
 
     def __init__(self, network: Network, clock: Callable[[], float] = time.monotonic) -> None:

@@ -39,7 +39,7 @@ PROBE_USER: Final = 0
 PROBE_SECONDS: Final = 3.0
 
 
-class Order(msgspec.Struct, kw_only=True):
+class NamespaceOrder(msgspec.Struct, kw_only=True):
     """A request: ``join`` makes a user's namespace, ``keep`` removes all but those of users."""
 
     network: Network
@@ -48,7 +48,7 @@ class Order(msgspec.Struct, kw_only=True):
     nameservers: list[str] = []
 
 
-class Answer(msgspec.Struct, kw_only=True):
+class NamespaceState(msgspec.Struct, kw_only=True):
     """The namespace's address, and in words what does not work."""
 
     address: str = ""
@@ -63,27 +63,27 @@ def main() -> None:
         return
     for line in sys.stdin.buffer:
         try:
-            answer = carry_out(msgspec.json.decode(line, type=Order))
+            answer = carry_out(msgspec.json.decode(line, type=NamespaceOrder))
         except (NetlinkError, OSError, msgspec.MsgspecError) as error:
-            answer = Answer(error=str(error) or type(error).__name__)
+            answer = NamespaceState(error=str(error) or type(error).__name__)
         sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
         sys.stdout.buffer.flush()
 
 
-def carry_out(order: Order) -> Answer:
+def carry_out(order: NamespaceOrder) -> NamespaceState:
     """Carry out an order; only one process of the machine at a time."""
     servers = [IPv4Address(one) for one in order.nameservers]
     with _locked(), IPRoute() as machine:
         if order.join is None:
             _keep(machine, order.network, set(order.keep), servers)
-            return Answer()
+            return NamespaceState()
         pair = _complete(machine, order.network, order.join)
         if pair is None:
             _remove(machine, order.network, order.join)
             pair = _make(machine, order.network, order.join, servers)
         if not _has_table(order.network.table):
             replace_table(order.network.table, nftables.machine_chains(order.network, servers))
-        return Answer(address=str(pair.task), closed=_enable_forwarding(machine))
+        return NamespaceState(address=str(pair.task), closed=_enable_forwarding(machine))
 
 
 def probe() -> str:

@@ -16,7 +16,7 @@ import sys
 import termios
 
 from carrel_scheduler.engines.local.shim import linux
-from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.shim.job import ShimTask
 from carrel_scheduler.engines.local.shim.sandbox import Sandbox, SandboxError
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -33,7 +33,7 @@ RESTORED = (
 )
 
 
-def fork_child(job: Job, output: int, sandbox: Sandbox | None) -> tuple[int, int, int]:
+def fork_child(job: ShimTask, output: int, sandbox: Sandbox | None) -> tuple[int, int, int]:
     """Fork the task's process, which waits.
 
     Returns:
@@ -86,7 +86,7 @@ def restore_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, RESTORED)
 
 
-def become(job: Job, sandbox: Sandbox | None) -> None:
+def become(job: ShimTask, sandbox: Sandbox | None) -> None:
     """Enter the limits, the sandbox, the account and the folder of the job."""
     # Before the sandbox, in which the user could mount another folder at the path.
     for group in job.cgroups:
@@ -112,7 +112,7 @@ def become(job: Job, sandbox: Sandbox | None) -> None:
         raise OSError(error.errno, reason) from error
 
 
-def drop_privileges(job: Job) -> None:
+def drop_privileges(job: ShimTask) -> None:
     """Switch to the job's account irrevocably; -1 keeps the present one."""
     if job.uid < 0:
         return
@@ -128,12 +128,12 @@ def drop_privileges(job: Job) -> None:
         linux.set_syscall_filter(job.syscall_filter)
 
 
-def execute(job: Job) -> None:
+def execute(job: ShimTask) -> None:
     """Replace this process by the command; returns only by an error."""
     os.execvpe(job.command[0], job.command, job.environment)  # noqa: S606 - a list, no shell
 
 
-def describe(error: OSError | ValueError, job: Job) -> str:
+def describe(error: OSError | ValueError, job: ShimTask) -> str:
     """Why the command did not start, for the user."""
     if isinstance(error, FileNotFoundError):
         path = job.environment.get("PATH", "")
@@ -144,7 +144,7 @@ def describe(error: OSError | ValueError, job: Job) -> str:
 
 def main() -> None:
     """Run a command beside a task; the descriptor of its job is the argument."""
-    job = Job.from_memory(int(sys.argv[1]))
+    job = ShimTask.from_memory(int(sys.argv[1]))
     sandbox = None
     if job.uid >= 0:
         try:
@@ -173,7 +173,7 @@ def _forward(pid: int, number: int) -> None:
         return  # it has ended, or has not begun
 
 
-def _become_the_command(job: Job, sandbox: Sandbox | None, alive: int) -> None:
+def _become_the_command(job: ShimTask, sandbox: Sandbox | None, alive: int) -> None:
     try:
         os.setsid()
         if os.isatty(0):

@@ -17,7 +17,7 @@ class _Fields:
         vars(self).update(fields)
 
 
-class Job(_Fields):
+class ShimTask(_Fields):
     """One task in the form that its supervisor reads.
 
     Attributes:
@@ -82,7 +82,7 @@ class Job(_Fields):
         return descriptor
 
     @classmethod
-    def from_memory(cls, descriptor: int) -> "Job":
+    def from_memory(cls, descriptor: int) -> "ShimTask":
         """Read what ``to_memory`` wrote, from its start, and close the descriptor."""
         os.lseek(descriptor, 0, os.SEEK_SET)
         with open(descriptor, "rb") as file:

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from carrel_scheduler.engines.local.shim import linux, mount_points, process_tree
-from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.shim.job import ShimTask
 from carrel_scheduler.engines.local.shim.mount_points import BadMountPoint, root_alone_changes
 
 NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--die-with-parent")
@@ -47,7 +47,7 @@ class Sandbox:
         self._others = [_namespace(init, name) for name in ("net", "ipc", "mnt")]
 
     @classmethod
-    def start(cls, job: Job) -> "Sandbox":
+    def start(cls, job: ShimTask) -> "Sandbox":
         """Make the sandbox of a job. Raises ``SandboxError`` or ``OSError``; then there is none."""
         os.setgroups([])
         complaint = b""
@@ -106,7 +106,7 @@ def _namespace(pid: int, name: str) -> int:
 class _Options:
     """Arguments of bubblewrap, with the descriptors that they name."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ShimTask) -> None:
         self._job = job
         self.descriptors: list[int] = []
         self._made: set[str] = set()
@@ -300,7 +300,7 @@ def _depth(step: Step) -> int:
     return step[0].rstrip("/").count("/")
 
 
-def _run(job: Job, options: list[str]) -> tuple[int, bytes]:
+def _run(job: ShimTask, options: list[str]) -> tuple[int, bytes]:
     """Start bubblewrap and wait until all is mounted.
 
     Returns the pid of the first process, or 0 and what bubblewrap said on standard error.
@@ -347,7 +347,7 @@ def _is_ready(life: int, ready: int) -> bool:
 
 
 def _become_bubblewrap(
-    job: Job, options: list[str], memory: int, streams: tuple[int, int, int, int]
+    job: ShimTask, options: list[str], memory: int, streams: tuple[int, int, int, int]
 ) -> None:
     """Execute bubblewrap; it inherits the ignored signals, so a stop of the task spares it."""
     os.chdir("/")

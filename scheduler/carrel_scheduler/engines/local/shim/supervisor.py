@@ -18,7 +18,7 @@ import time
 
 from carrel_scheduler.engines.local.shim import linux, process_tree
 from carrel_scheduler.engines.local.shim.child import fork_child
-from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.shim.job import ShimTask
 from carrel_scheduler.engines.local.shim.logwriter import LogWriter, complain
 from carrel_scheduler.engines.local.shim.sandbox import Sandbox, SandboxError
 
@@ -39,9 +39,9 @@ def supervise(job: int, lock: int, answer: int) -> None:
     """
     os.set_inheritable(lock, False)  # noqa: FBT003 - the name of the call says it
     try:
-        task = Job.from_memory(job)
+        task = ShimTask.from_memory(job)
         os.chdir(task.folder)
-        supervisor = Supervisor(task)
+        supervisor = TaskSupervisor(task)
     except OSError as error:
         os.write(answer, f"{error.strerror}: {error.filename}".encode())
         raise
@@ -64,10 +64,10 @@ def write_whole(name: str, text: str, *, sync: bool = False) -> None:
     os.rename(name + ".new", name)  # noqa: PTH104 - pathlib is slow to load
 
 
-class Supervisor:
+class TaskSupervisor:
     """Supervises one task from its first process to the record of its end."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ShimTask) -> None:
         self._job = job
         self._log = LogWriter("log", job.log_segment_bytes, job.log_segments)
         self._output, self._task_output = os.pipe()

@@ -77,7 +77,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StudyState:
     """The counts and open trials of a study.
 
     Attributes:
@@ -107,7 +107,7 @@ class Standing:
 class Study(Protocol):
     """One experiment's study. Not for the event loop's thread; see ``studies``."""
 
-    def standing(self) -> Standing:
+    def standing(self) -> StudyState:
         """The study's counts and open trials."""
         ...
 

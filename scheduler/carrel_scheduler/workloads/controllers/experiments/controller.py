@@ -22,8 +22,8 @@ from carrel_scheduler.workloads.controllers.experiments import parts as words
 from carrel_scheduler.workloads.controllers.experiments import workers
 from carrel_scheduler.workloads.controllers.experiments.contract import (
     Ended,
-    Standing,
     Study,
+    StudyState,
     WorkerRun,
 )
 from carrel_scheduler.workloads.controllers.experiments.parts import new_part
@@ -56,7 +56,7 @@ class ReconcileInput:
     warm: bool = False
     created: list[NewPart] = field(default_factory=list)
 
-    def under_way(self, standing: Standing) -> set[int]:
+    def under_way(self, standing: StudyState) -> set[int]:
         """Trials that run, wait or have not been given back; ``parallelism`` limits them."""
         busy = {number for number, part in self.parts.items() if not saying.at_rest(part)}
         return busy | set(standing.open)
@@ -70,7 +70,7 @@ class ReconcileInput:
         """The experiment's workers in the order of their numbers, ended ones included."""
         return [part for part in self.parts.values() if workers.is_worker(part)]
 
-    def may_ask(self, standing: Standing) -> bool:
+    def may_ask(self, standing: StudyState) -> bool:
         """Whether another trial is wanted now."""
         return (
             not self.ending
@@ -122,7 +122,7 @@ class Experiments:
         """Remove the study of a deleted experiment."""
         self._studies.let_go(owner.meta.uid)
 
-    async def _ends(self, scene: ReconcileInput, standing: Standing) -> list[Ended]:
+    async def _ends(self, scene: ReconcileInput, standing: StudyState) -> list[Ended]:
         """The outcomes of open trials whose workloads have ended."""
         found: list[Ended] = []
         for number in sorted(standing.open.keys() - standing.in_workers.keys()):
@@ -146,7 +146,7 @@ class Experiments:
             return Ended(number=number, state="failed", error=words.error(why, log))
         return None
 
-    async def _give_up(self, scene: ReconcileInput, standing: Standing) -> Standing:
+    async def _give_up(self, scene: ReconcileInput, standing: StudyState) -> StudyState:
         """Stop an experiment with too many failed trials: no new ones, the running ones end."""
         scene.ending = True
         over = [
@@ -157,7 +157,7 @@ class Experiments:
         return await self._studies.use(scene.owner, lambda study: _advance(study, scene, over))
 
 
-def _new_parts(scene: ReconcileInput, standing: Standing) -> list[NewPart]:
+def _new_parts(scene: ReconcileInput, standing: StudyState) -> list[NewPart]:
     """Workloads to create: one for each trial that needs its own, and missing workers."""
     found = [
         new_part(scene.owner, number, parameters)
@@ -174,7 +174,7 @@ def _advance(
     scene: ReconcileInput,
     ends: Sequence[Ended],
     lost: Mapping[int, WorkerRun] | None = None,
-) -> Standing:
+) -> StudyState:
     for end in ends:
         study.tell(end)
     workers.return_lost(study, lost or {}, warm=scene.warm)
@@ -184,7 +184,7 @@ def _advance(
     return standing
 
 
-def _wanted(scene: ReconcileInput, standing: Standing) -> DesiredState:
+def _wanted(scene: ReconcileInput, standing: StudyState) -> DesiredState:
     phase, reason = _phase(scene, standing)
     status = saying.moved(scene.owner, phase, scene.now, reason)
     status.experiment = _counts(standing)
@@ -193,7 +193,7 @@ def _wanted(scene: ReconcileInput, standing: Standing) -> DesiredState:
     return DesiredState(status, changed=changed, created=scene.created, look_again_at=again)
 
 
-def _phase(scene: ReconcileInput, standing: Standing) -> tuple[Phase, ReasonInfo | None]:
+def _phase(scene: ReconcileInput, standing: StudyState) -> tuple[Phase, ReasonInfo | None]:
     busy = any(not saying.at_rest(part) for part in scene.parts.values())
     if (failed := scene.workers_failed()) is not None:
         return ("stopping" if busy or standing.open else "failed"), failed
@@ -213,7 +213,7 @@ def _phase(scene: ReconcileInput, standing: Standing) -> tuple[Phase, ReasonInfo
     return "failed", words.none_completed(standing)
 
 
-def _counts(standing: Standing) -> ExperimentStatus:
+def _counts(standing: StudyState) -> ExperimentStatus:
     best = standing.best
     return ExperimentStatus(
         running=len(standing.open),
@@ -226,7 +226,7 @@ def _counts(standing: Standing) -> ExperimentStatus:
     )
 
 
-def _changes(scene: ReconcileInput, standing: Standing) -> tuple[list[Workload], float | None]:
+def _changes(scene: ReconcileInput, standing: StudyState) -> tuple[list[Workload], float | None]:
     """Parts to suspend or resume, and when to check those that were given time to end."""
     if scene.ending:
         return saying.to_suspend(tuple(scene.parts.values())), None

@@ -13,8 +13,8 @@ from typing_extensions import override
 from carrel_scheduler.workloads.controllers.experiments.contract import (
     BadSuggestion,
     Ended,
-    Standing,
     StoredStudy,
+    StudyState,
     Trial,
     WorkerRun,
 )
@@ -49,9 +49,9 @@ class ItemStudy(StoredStudy):
         return [msgspec.json.encode(changed).decode()] if changed else []
 
     @override
-    def standing(self) -> Standing:
+    def standing(self) -> StudyState:
         """See ``Study``."""
-        return Standing(
+        return StudyState(
             open={number: {} for number in self._open},
             made=len(self._trials),
             completed=self._counts["completed"],

@@ -27,7 +27,7 @@ from carrel_scheduler.workloads.controllers.experiments.contract import (
     MOST_STEPS,
     BadSuggestion,
     Ended,
-    Standing,
+    StudyState,
     Trial,
     TrialState,
     WorkerRun,
@@ -112,12 +112,12 @@ class OptunaStudy:
         pending, self._journal.pending = self._journal.pending, []
         return pending
 
-    def standing(self) -> Standing:
+    def standing(self) -> StudyState:
         """See ``Study``."""
         facts = self._facts.values()
         completed = [one for one in facts if one.state == "completed"]
         failed = [one for one in facts if one.state == "failed"]
-        return Standing(
+        return StudyState(
             open={one.number: one.parameters for one in facts if one.state == "open"},
             pruned=frozenset(one.number for one in facts if one.state == "pruned"),
             leaving=dict(self._leaving),

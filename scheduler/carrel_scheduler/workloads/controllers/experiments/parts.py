@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.workloads.controllers.contract import NewPart
-from carrel_scheduler.workloads.controllers.experiments.contract import Standing
+from carrel_scheduler.workloads.controllers.experiments.contract import StudyState
 from carrel_schema.objects import ReasonInfo, Workload
 from carrel_schema.sections import ExperimentSpec, TrialSpec
 
@@ -99,7 +99,7 @@ def error(why: str, log: str) -> str:
     return "\n".join(text for text in (why, kept) if text)
 
 
-def too_many_failed(spec: ExperimentSpec, standing: Standing) -> ReasonInfo:
+def too_many_failed(spec: ExperimentSpec, standing: StudyState) -> ReasonInfo:
     """The reason of an experiment that ends because too many trials failed."""
     last = standing.last_error.rstrip().rpartition("\n")[2]
     return ReasonInfo(
@@ -114,7 +114,7 @@ def too_many_failed(spec: ExperimentSpec, standing: Standing) -> ReasonInfo:
     )
 
 
-def items_failed(standing: Standing) -> ReasonInfo:
+def items_failed(standing: StudyState) -> ReasonInfo:
     """The reason of a map of which some calls failed."""
     last = standing.last_error.rstrip().rpartition("\n")[2]
     return ReasonInfo(
@@ -126,7 +126,7 @@ def items_failed(standing: Standing) -> ReasonInfo:
     )
 
 
-def none_completed(standing: Standing) -> ReasonInfo:
+def none_completed(standing: StudyState) -> ReasonInfo:
     """The reason of an experiment whose trials all ended without a value."""
     return ReasonInfo(
         token="NoTrialCompleted",  # noqa: S106 - a reason's name

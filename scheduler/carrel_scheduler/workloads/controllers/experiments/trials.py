@@ -40,7 +40,7 @@ class Composites(Protocol):
         ...
 
 
-class Trials:
+class TrialController:
     """See the module. ``clock`` gives epoch seconds."""
 
     def __init__(
@@ -176,7 +176,7 @@ class Trials:
 
 def wired(
     ledger: Ledger, engine: Engine, composites: Composites, *, clock: Callable[[], float]
-) -> tuple[Experiments, Trials, Studies]:
+) -> tuple[Experiments, TrialController, Studies]:
     """Build the controller of experiments, its API, and the studies of both."""
     studies = Studies(ledger, epoch=lambda: composites.epoch)
 
@@ -188,7 +188,7 @@ def wired(
         return bool(await ledger.transitions(workload_uid=uid, limit=1))
 
     controller = Experiments(studies, tail=tail, made=made)
-    return controller, Trials(studies, composites, clock=clock), studies
+    return controller, TrialController(studies, composites, clock=clock), studies
 
 
 async def log_tail(pieces: AsyncIterator[bytes]) -> str:

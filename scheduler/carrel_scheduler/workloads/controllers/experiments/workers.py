@@ -18,8 +18,8 @@ import msgspec
 from carrel_scheduler.workloads.controllers.contract import NewPart, at_rest
 from carrel_scheduler.workloads.controllers.experiments.contract import (
     Ended,
-    Standing,
     Study,
+    StudyState,
     Trial,
     WorkerRun,
 )
@@ -99,7 +99,7 @@ def new_worker(owner: Workload, number: int) -> NewPart:
 
 
 def missing(
-    owner: Workload, spec: ExperimentSpec, standing: Standing, parts: Mapping[int, Workload]
+    owner: Workload, spec: ExperimentSpec, standing: StudyState, parts: Mapping[int, Workload]
 ) -> list[NewPart]:
     """The workers to make: as many as have something to do, at most ``parallelism`` at once."""
     busy = sum(not at_rest(part) for part in parts.values())
@@ -110,7 +110,7 @@ def missing(
     return [new_worker(owner, first + index) for index in range(max(0, count))]
 
 
-def lost(standing: Standing, parts: Mapping[int, Workload]) -> dict[int, WorkerRun]:
+def lost(standing: StudyState, parts: Mapping[int, Workload]) -> dict[int, WorkerRun]:
     """Open trials whose worker does not run any more, as they are to be noted."""
     found: dict[int, WorkerRun] = {}
     for number, run in standing.in_workers.items():

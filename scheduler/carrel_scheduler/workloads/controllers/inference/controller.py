@@ -22,7 +22,7 @@ from carrel_scheduler.workloads.controllers.inference.plan import (
     Steps,
     plan,
 )
-from carrel_scheduler.workloads.controllers.inference.probing import Prober, Run
+from carrel_scheduler.workloads.controllers.inference.probing import Prober, ReplicaRun
 from carrel_scheduler.workloads.controllers.inference.status import status_of
 from carrel_scheduler.workloads.state.ports import name_of
 from carrel_schema.kinds import WorkloadKind
@@ -98,12 +98,12 @@ class Inference:
         uid, spec = owner.meta.uid, owner.spec.inference or InferenceSpec()
         known = {one.uid: one for one in (owner.status.endpoint or EndpointStatus()).targets}
         found: dict[str, Target] = {}
-        runs: set[Run] = set()
+        runs: set[ReplicaRun] = set()
         for part in parts:
             info = parts_of.task(part)
             if info is None or not info.ports or not parts_of.serves(part):
                 continue
-            run = Run(part.meta.uid, info.attempt)
+            run = ReplicaRun(part.meta.uid, info.attempt)
             runs.add(run)
             before = known.get(part.meta.uid)
             if before is not None and before.attempt == info.attempt:

@@ -18,7 +18,7 @@ ANSWER_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ReplicaRun:
     """One run of a replica."""
 
     uid: str
@@ -30,26 +30,26 @@ class Prober:
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
-        self._ready: dict[str, set[Run]] = {}
-        self._tasks: dict[Run, asyncio.Task[None]] = {}
-        self._owner: dict[Run, str] = {}
+        self._ready: dict[str, set[ReplicaRun]] = {}
+        self._tasks: dict[ReplicaRun, asyncio.Task[None]] = {}
+        self._owner: dict[ReplicaRun, str] = {}
         self._session: aiohttp.ClientSession | None = None
 
-    def ready(self, owner: str, run: Run) -> bool:
+    def ready(self, owner: str, run: ReplicaRun) -> bool:
         """Whether this run was found ready."""
         return run in self._ready.get(owner, ())
 
-    def know(self, owner: str, run: Run) -> None:
+    def know(self, owner: str, run: ReplicaRun) -> None:
         """Record a replica that was ready before this process started."""
         self._ready.setdefault(owner, set()).add(run)
 
-    def watch(self, owner: str, run: Run, host: str, port: int, path: str) -> None:
+    def watch(self, owner: str, run: ReplicaRun, host: str, port: int, path: str) -> None:
         """Probe a replica until it is ready; no effect while it is being probed."""
         if run not in self._tasks and not self.ready(owner, run):
             self._owner[run] = owner
             self._tasks[run] = asyncio.create_task(self._look(owner, run, host, port, path))
 
-    def keep_only(self, owner: str, runs: Collection[Run]) -> None:
+    def keep_only(self, owner: str, runs: Collection[ReplicaRun]) -> None:
         """Forget all other runs of an endpoint."""
         for run in [one for one, whose in self._owner.items() if whose == owner]:
             if run not in runs:
@@ -68,13 +68,13 @@ class Prober:
         if self._session is not None:
             await self._session.close()
 
-    def _drop(self, run: Run) -> None:
+    def _drop(self, run: ReplicaRun) -> None:
         self._owner.pop(run, None)
         task = self._tasks.pop(run, None)
         if task is not None:
             task.cancel()
 
-    async def _look(self, owner: str, run: Run, host: str, port: int, path: str) -> None:
+    async def _look(self, owner: str, run: ReplicaRun, host: str, port: int, path: str) -> None:
         for pause in PAUSES:
             if await self._answers(host, port, path):
                 break

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from carrel_scheduler.engines.kubernetes.pods.devices.capacity import asked_of, written
-from carrel_scheduler.engines.kubernetes.pods.devices.inventory import DeviceUse, NodeDevice
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import DeviceAllocation, NodeDevice
 from carrel_scheduler.engines.kubernetes.pods.devices.matching import (
     Match,
     RequestedDevices,
@@ -85,7 +85,7 @@ def key_of(claim: ResourceClaim) -> Key:
     return claim.metadata.namespace, claim.metadata.name
 
 
-def allocated_to(claim: ResourceClaim) -> Iterable[DeviceUse]:
+def allocated_to(claim: ResourceClaim) -> Iterable[DeviceAllocation]:
     """The devices allocated to a claim; of one of which it has several shares, each of them."""
     if claim.status.allocation is None:
         return ()
@@ -93,7 +93,7 @@ def allocated_to(claim: ResourceClaim) -> Iterable[DeviceUse]:
     return [_given(one, claim) for one in given if not one.admin_access]
 
 
-def _given(one: AllocatedDevice, claim: ResourceClaim) -> DeviceUse:
+def _given(one: AllocatedDevice, claim: ResourceClaim) -> DeviceAllocation:
     try:
         consumed = asked_of(one.consumed_capacity, one.device)
     except PodRefused:
@@ -101,7 +101,7 @@ def _given(one: AllocatedDevice, claim: ResourceClaim) -> DeviceUse:
     owner, place = claim.metadata.controller, None
     if owner is not None:
         place = place_of(one.request, one.share_id, owner.uid, *key_of(claim))
-    return DeviceUse((one.driver, one.pool, one.device), consumed, place)
+    return DeviceAllocation((one.driver, one.pool, one.device), consumed, place)
 
 
 def claim_name(pod: Pod, use: PodResourceClaim) -> str | None:

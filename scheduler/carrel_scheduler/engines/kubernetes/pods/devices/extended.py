@@ -27,7 +27,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO, parsed
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import requested
-from carrel_scheduler.engines.kubernetes.pods.types import Container, Meta, Owner, Pod
+from carrel_scheduler.engines.kubernetes.pods.types import Container, ObjectMeta, Owner, Pod
 
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 MARK: Final = "resource.kubernetes.io/extended-resource-claim"
@@ -179,10 +179,10 @@ def _stays(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def _metadata(pod: Pod) -> Meta:
+def _metadata(pod: Pod) -> ObjectMeta:
     meta = pod.metadata
     ending = f"-extended-resources-{hashlib.sha256(meta.uid.encode()).hexdigest()[:8]}"
-    return Meta(
+    return ObjectMeta(
         name=f"{meta.name[: LONGEST_NAME - len(ending)]}{ending}",
         namespace=meta.namespace,
         annotations={MARK: "true"},

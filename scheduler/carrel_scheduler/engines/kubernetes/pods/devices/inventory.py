@@ -36,7 +36,7 @@ _PoolId = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceUse:
+class DeviceAllocation:
     """A device that was given to a claim, with what that consumes of it if it is shared.
 
     ``place``: of a share that a task of Carrel's own has, the number by which the core knows it.
@@ -82,14 +82,14 @@ class NodeDevice:
         """Whether a taint keeps all work away."""
         return any(taint.effect in HARD for taint in self.device.taints)
 
-    def given(self, asked: Asked) -> DeviceUse | None:
+    def given(self, asked: Asked) -> DeviceAllocation | None:
         """The device as a request gets it; ``None``: it has not so much."""
         if not self.shared:
-            return DeviceUse(self.id) if capacity.has(self.device, asked) else None
+            return DeviceAllocation(self.id) if capacity.has(self.device, asked) else None
         consumed = capacity.consumption(self.consumables, asked)
-        return None if consumed is None else DeviceUse(self.id, consumed)
+        return None if consumed is None else DeviceAllocation(self.id, consumed)
 
-    def takes_for(self, given: DeviceUse) -> Amounts:
+    def takes_for(self, given: DeviceAllocation) -> Amounts:
         """What is taken where it was given: of counters, or of its own capacity."""
         return self._own(dict(given.consumed)) if self.shared else self.takes
 
@@ -164,7 +164,7 @@ class Inventory:
         """Whether a device is a GPU, or a part of one."""
         return device[0] in self._gpu_drivers
 
-    def gpu_milli(self, given: DeviceUse) -> int:
+    def gpu_milli(self, given: DeviceAllocation) -> int:
         """Which part of a GPU was given, in thousandths; 0 for other devices."""
         found = self._by_id.get(given.id)
         if not self.is_gpu(given.id):
@@ -175,13 +175,13 @@ class Inventory:
             return found.part_milli
         return counters.part_milli(found.takes_for(given), found.capacity)
 
-    def is_whole_gpu(self, given: DeviceUse) -> bool:
+    def is_whole_gpu(self, given: DeviceAllocation) -> bool:
         """Whether what was given is a GPU that nobody else can have a part of."""
         found = self._by_id.get(given.id)
         part = bool(given.consumed) if found is None else found.shared or bool(found.profile)
         return not part and self.gpu_milli(given) == MILLI
 
-    def left(self, node: str, given: Iterable[DeviceUse]) -> Amounts:
+    def left(self, node: str, given: Iterable[DeviceAllocation]) -> Amounts:
         """What is left of a node's counters and shared devices beside what was given."""
         left: dict[counters.Counter, int] = {}
         for pool in self._nodes.get(node, {}):
@@ -206,7 +206,7 @@ class Inventory:
         return [
             one
             for one in self.of_node(node)
-            if self.is_whole_gpu(DeviceUse(one.id)) and not one.closed
+            if self.is_whole_gpu(DeviceAllocation(one.id)) and not one.closed
         ]
 
     def shared_gpus(self, node: str) -> list[NodeDevice]:

@@ -22,8 +22,8 @@ from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import (
     GPU_DRIVERS,
+    DeviceAllocation,
     DeviceId,
-    DeviceUse,
     Inventory,
     NodeDevice,
 )
@@ -86,7 +86,7 @@ class KnownDevices:
     backed_version: int = 0
     _claims: dict[Key, ResourceClaim] = field(default_factory=dict)
     _holders: dict[DeviceId, set[Key]] = field(default_factory=dict)
-    _decided: dict[str, dict[Key, tuple[DeviceUse, ...]]] = field(default_factory=dict)
+    _decided: dict[str, dict[Key, tuple[DeviceAllocation, ...]]] = field(default_factory=dict)
     _plugin: set[str] = field(default_factory=set)
     _uses: Counter[str] = field(default_factory=Counter)
     _allocatable: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -330,11 +330,13 @@ class KnownDevices:
             return frozenset()
         return frozenset(found for node in self.inventory.nodes() if (found := self.terms(node)))
 
-    def uses(self, node: str) -> list[DeviceUse]:
+    def uses(self, node: str) -> list[DeviceAllocation]:
         """What is given of a node's devices."""
         return [use for use, _, _ in self._uses_with_users(node)]
 
-    def _uses_with_users(self, node: str) -> Iterator[tuple[DeviceUse, tuple[str, ...], bool]]:
+    def _uses_with_users(
+        self, node: str
+    ) -> Iterator[tuple[DeviceAllocation, tuple[str, ...], bool]]:
         """With the uids of pods that have it, and whether it is only decided yet."""
         there = {one.id for one in self.inventory.of_node(node)}
         for key in {key for one in there for key in self._holders.get(one, ())}:
@@ -347,7 +349,7 @@ class KnownDevices:
                 if use.id in there:
                     yield use, (uid,), True
 
-    def _all_decided(self) -> Iterator[DeviceUse]:
+    def _all_decided(self) -> Iterator[DeviceAllocation]:
         return (one for keys in self._decided.values() for given in keys.values() for one in given)
 
     def offered(self, node: str) -> list[NodeDevice]:
@@ -403,7 +405,9 @@ class KnownDevices:
 
     # Decisions
 
-    def note_decided(self, uid: str, node: str, given: dict[Key, tuple[DeviceUse, ...]]) -> None:
+    def note_decided(
+        self, uid: str, node: str, given: dict[Key, tuple[DeviceAllocation, ...]]
+    ) -> None:
         """Devices were chosen for a pod; they count from now on."""
         self._decided[uid] = given
         self._uses[node] += 1

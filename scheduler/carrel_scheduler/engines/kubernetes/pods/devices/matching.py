@@ -16,7 +16,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices import counters
 from carrel_scheduler.engines.kubernetes.pods.devices.capacity import Asked, asked_of
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts
 from carrel_scheduler.engines.kubernetes.pods.devices.expressions import attribute_of, program_of
-from carrel_scheduler.engines.kubernetes.pods.devices.inventory import DeviceUse, NodeDevice
+from carrel_scheduler.engines.kubernetes.pods.devices.inventory import DeviceAllocation, NodeDevice
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     ClaimRequest,
     DeviceClass,
@@ -67,7 +67,7 @@ class RequestedDevices:
 Match = list[tuple[RequestedDevices, NodeDevice]]
 
 
-def given_to(ask: RequestedDevices, device: NodeDevice) -> DeviceUse:
+def given_to(ask: RequestedDevices, device: NodeDevice) -> DeviceAllocation:
     """A device of a match as its request gets it."""
     given = device.given(ask.capacity)
     if given is None:
@@ -75,7 +75,7 @@ def given_to(ask: RequestedDevices, device: NodeDevice) -> DeviceUse:
     return replace(given, place=ask.place)
 
 
-def taken_by(matched: Match) -> tuple[DeviceUse, ...]:
+def taken_by(matched: Match) -> tuple[DeviceAllocation, ...]:
     """What a match takes of devices; an administrator takes nothing."""
     return tuple(given_to(ask, device) for ask, device in matched if not ask.admin)
 

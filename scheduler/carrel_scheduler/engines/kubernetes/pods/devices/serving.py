@@ -9,7 +9,7 @@ from cachetools import LRUCache
 
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import (
-    DeviceUse,
+    DeviceAllocation,
     Inventory,
     NodeDevice,
 )
@@ -114,7 +114,7 @@ class ServingNodes:
             return self.count(found), self.parts(found), True
         found = match(asks, offered, self._inventory.left(node, ()))
         count = 0 if found is None else self.count(found)
-        if found is not None and self.gpus(DeviceUse(one.id) for one in free) < count:
+        if found is not None and self.gpus(DeviceAllocation(one.id) for one in free) < count:
             return count, self.parts(found), False
         return None, 0, False
 
@@ -126,12 +126,12 @@ class ServingNodes:
         """How much the others are of GPUs, in thousandths."""
         return self.parts_of(taken_by(found))
 
-    def parts_of(self, devices: Iterable[DeviceUse]) -> int:
+    def parts_of(self, devices: Iterable[DeviceAllocation]) -> int:
         """How much of GPUs those of these are that are parts."""
         whole, milli = self._inventory.is_whole_gpu, self._inventory.gpu_milli
         return sum(milli(one) for one in devices if not whole(one))
 
-    def gpus(self, devices: Iterable[DeviceUse]) -> int:
+    def gpus(self, devices: Iterable[DeviceAllocation]) -> int:
         """How many of these are whole GPUs."""
         return sum(self._inventory.is_whole_gpu(one) for one in devices)
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 
-from carrel_scheduler.core.devices.classes import Form, GpuKind
+from carrel_scheduler.core.devices.classes import GpuForm, GpuKind
 from carrel_scheduler.core.devices.shares import share_of_memory
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.kubernetes.pods.devices.capacity import Asked, SharedCapacity
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts, enough, less
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import (
+    DeviceAllocation,
     DeviceId,
-    DeviceUse,
     NodeDevice,
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO
@@ -75,13 +75,13 @@ class SharingTerms:
 
     def gives(self, kind: GpuKind) -> bool:
         """Whether GPUs are given here as they are asked for."""
-        if kind.form is Form.NONE:
+        if kind.form is GpuForm.NONE:
             return True
-        if kind.form is Form.WHOLE:
+        if kind.form is GpuForm.WHOLE:
             return self.amounts(MILLI) is not None
-        if kind.form is Form.SHARE:
+        if kind.form is GpuForm.SHARE:
             return self.amounts(kind.amount) is not None
-        if kind.form is Form.MEMORY:
+        if kind.form is GpuForm.MEMORY:
             milli = share_of_memory(kind.amount, self.memory_mib)
             return bool(milli) and self.amounts(milli, kind.amount) is not None
         return False
@@ -121,12 +121,12 @@ def place_of(request: str, share: str, pod_uid: str, namespace: str, claim: str)
     return int(digits) if share == share_id(pod_uid, namespace, claim, request) else None
 
 
-def places_of(uses: Iterable[DeviceUse]) -> dict[int, DeviceId]:
+def places_of(uses: Iterable[DeviceAllocation]) -> dict[int, DeviceId]:
     """The devices of places at which tasks have parts."""
     return {one.place: one.id for one in uses if one.place is not None}
 
 
-def of_others(uses: Iterable[DeviceUse]) -> frozenset[DeviceId]:
+def of_others(uses: Iterable[DeviceAllocation]) -> frozenset[DeviceId]:
     """The devices of which others have parts."""
     return frozenset(one.id for one in uses if one.place is None)
 
@@ -134,7 +134,7 @@ def of_others(uses: Iterable[DeviceUse]) -> frozenset[DeviceId]:
 def devices_at(
     places: Sequence[int],
     gpus: Sequence[NodeDevice],
-    uses: Sequence[DeviceUse],
+    uses: Sequence[DeviceAllocation],
     left: Amounts,
     asked: Asked,
 ) -> list[NodeDevice] | None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel_scheduler.engines.kubernetes.pods.types import Kube, Meta, Taint, Toleration
+from carrel_scheduler.engines.kubernetes.pods.types import Kube, ObjectMeta, Taint, Toleration
 from carrel_scheduler.kube.resources import Resource
 
 _GROUP: Final = "resource.k8s.io"
@@ -102,7 +102,7 @@ class SliceSpec(Kube, frozen=True):
 class ResourceSlice(Kube, frozen=True):
     """Devices that a driver offers."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: SliceSpec = SliceSpec()
 
 
@@ -129,7 +129,7 @@ class DeviceClassSpec(Kube, frozen=True):
 class DeviceClass(Kube, frozen=True):
     """A class of devices."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
@@ -224,6 +224,6 @@ class ResourceClaimStatus(Kube, frozen=True):
 class ResourceClaim(Kube, frozen=True):
     """A claim for devices."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()

@@ -110,7 +110,7 @@ Condition = tuple[frozenset[str] | None, str, str]
 """The nodes that satisfy it (``None``: all), why it cannot be evaluated yet, and what it is."""
 
 
-class Known(Protocol):
+class PlacedPods(Protocol):
     """All nodes with their pods."""
 
     nodes: NodeIndex
@@ -127,7 +127,7 @@ class NeighbourConstraints:
         known: asked anew each time.
     """
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: PlacedPods) -> None:
         self._known = known
 
     def open_to(

@@ -19,7 +19,7 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import (
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     CLAIMED_GPUS,
     GPU_RESOURCES,
-    Needs,
+    PodRequests,
 )
 from carrel_scheduler.engines.kubernetes.pods.selectors import (
     NAME,
@@ -180,7 +180,7 @@ class NodeTerms:
 
 def node_terms(
     spec: PodSpec,
-    needs: Needs,
+    needs: PodRequests,
     index: NodeIndex,
     groups: frozenset[str] | None = None,
     *,
@@ -217,7 +217,7 @@ def node_terms(
     )
 
 
-def _for_needs(needs: Needs, index: NodeIndex, *, by_role: bool) -> Labels:
+def _for_needs(needs: PodRequests, index: NodeIndex, *, by_role: bool) -> Labels:
     """GPUs of the right vendor, where there are several; and the role that serves such work."""
     found: list[tuple[str, frozenset[str]]] = []
     part = needs.share or needs.mig_profile
