@@ -33,7 +33,7 @@ from carrel_hub.settings import Gpus, InstallationSettings, Ports
 from carrel_hub.up.network import find_network
 from carrel_hub.up.parts import ProcessPart, all_parts, write_config, write_traefik
 from carrel_scheduler.engines.local.network import setup
-from carrel_scheduler.engines.local.network.addressing import Network, installation_of
+from carrel_scheduler.engines.local.network.addressing import InstallationNetwork, installation_of
 
 PROJECT = "load"
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of accounts that live as long as the benchmark
@@ -239,7 +239,9 @@ class CarrelStack(Stack):
         """Remove users' network namespaces, too."""
         await super().__aexit__()
         if self.isolated_networks and os.geteuid() == 0:
-            network = Network(installation=installation_of(self.settings.state_dir), ports=())
+            network = InstallationNetwork(
+                installation=installation_of(self.settings.state_dir), ports=()
+            )
             await asyncio.to_thread(setup.carry_out, setup.NamespaceOrder(network=network, keep=[]))
 
     @override

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from benchmarks.ports import free_port
 from carrel import Client
-from carrel_scheduler.engines.local.network.addressing import Network, installation_of
+from carrel_scheduler.engines.local.network.addressing import InstallationNetwork, installation_of
 from carrel_scheduler.engines.local.network.namespaces import NetworkNamespaces
 
 START_SECONDS = 300.0
@@ -109,7 +109,7 @@ class Stack:
                 if mark in text and int(proc.name) != os.getpid():
                     os.kill(int(proc.name), signal.SIGKILL)
         networks = NetworkNamespaces(
-            Network(installation=installation_of(self.state_dir), ports=())
+            InstallationNetwork(installation=installation_of(self.state_dir), ports=())
         )
         networks.keep(())
         networks.close()

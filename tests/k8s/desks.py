@@ -38,9 +38,9 @@ CONFIG: Final = """
 from pathlib import Path
 from carrel_hub.keys import Keys
 from carrel_hub.kubernetes.config import install
-from carrel_hub.kubernetes.settings import ClusterSettings
+from carrel_hub.kubernetes.settings import ClusterHubSettings
 c = get_config()
-install(c, ClusterSettings.load(Path({settings!r})), Keys.load_or_create(Path({keys!r})))
+install(c, ClusterHubSettings.load(Path({settings!r})), Keys.load_or_create(Path({keys!r})))
 """
 
 

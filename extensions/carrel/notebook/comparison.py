@@ -30,7 +30,7 @@ class Comparison:
     """The runs as of the time they were read.
 
     Attributes:
-        runs: with parameters, last metrics and curves; see ``carrel.comparing.Run``.
+        runs: with parameters, last metrics and curves; see ``carrel.comparing.ComparedRun``.
         rows: the table, one mapping a run.
     """
 

@@ -52,7 +52,7 @@ class CompareView(LiveView):
 
 def cells(sheet: RunTable) -> tuple[list[str], list[list[str]]]:
     """The table as texts: names of its columns, and its rows."""
-    columns = ["ComparedRun", "State", *sheet.parameters, *sheet.metrics]
+    columns = ["Run", "State", *sheet.parameters, *sheet.metrics]
     rows = [
         [
             row["run"],

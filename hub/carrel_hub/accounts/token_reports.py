@@ -14,9 +14,7 @@ def report(handler: Any, verb: str, owner: str) -> None:
     if reports is not None:
         who = handler.current_user
         origin = origin_of(handler.authenticator, handler)
-        reports.add(
-            verb, owner, kind="UserTokenHandler", user="" if who is None else who.name, **origin
-        )
+        reports.add(verb, owner, kind="Token", user="" if who is None else who.name, **origin)
 
 
 class Tokens(UserTokenListAPIHandler):

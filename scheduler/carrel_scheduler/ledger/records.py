@@ -12,7 +12,7 @@ import msgspec
 
 from carrel_scheduler.ledger.audit.contract import AuditStore
 from carrel_scheduler.ledger.named_secrets import NamedSecrets
-from carrel_scheduler.ledger.samples import Samples
+from carrel_scheduler.ledger.samples import SampleStore
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.store import ObjectStore
 from carrel_schema.files import StoredCopy
@@ -138,7 +138,7 @@ class Ledger(ObjectStore, Protocol):
         ...
 
     @property
-    def samples(self) -> Samples:
+    def samples(self) -> SampleStore:
         """Samples of the cluster and its projects over time."""
         ...
 

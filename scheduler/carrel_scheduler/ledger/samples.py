@@ -6,7 +6,7 @@ from typing import Protocol
 from carrel_schema.samples import Sample, Step
 
 
-class Samples(Protocol):
+class SampleStore(Protocol):
     """Writes and reads means over spans of time; times are epoch seconds."""
 
     async def add(self, step: Step, at: int, means: Mapping[str, Sample]) -> None:

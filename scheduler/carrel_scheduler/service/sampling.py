@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from carrel_scheduler.ledger.samples import Samples
+from carrel_scheduler.ledger.samples import SampleStore
 from carrel_scheduler.periodic import run_periodically
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
@@ -38,7 +38,7 @@ class Sampler:
 
     def __init__(
         self,
-        samples: Samples,
+        samples: SampleStore,
         take: Callable[[], Mapping[str, Sample]],
         clock: Callable[[], float],
         settings: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,

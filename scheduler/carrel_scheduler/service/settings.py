@@ -75,7 +75,7 @@ from carrel_scheduler.core.settings import Strategy
 from carrel_scheduler.engines.local.images.store import StoreSettings
 from carrel_scheduler.engines.local.network.addressing import (
     DEFAULT_BLOCK,
-    Network,
+    InstallationNetwork,
     installation_of,
 )
 from carrel_scheduler.service.cluster_settings import ClusterSettings, read_cluster_settings
@@ -120,7 +120,7 @@ class ServiceSettings:
     images: StoreSettings = field(default_factory=StoreSettings)
     gpu_memory_enforcement: Literal["off", "warn", "end"] = "warn"
     stall_rule: StallRule = field(default_factory=StallRule)
-    network: Network | None = None
+    network: InstallationNetwork | None = None
     job_limits: JobLimits = field(default_factory=JobLimits)
     retention: RetentionRules = field(default_factory=RetentionRules)
     certificate: Path | None = None
@@ -244,7 +244,7 @@ def _alerts_address(public_url: str) -> str:
     return f"{public_url.rstrip('/')}/services/console/alerts" if public_url else ""
 
 
-def _network(env: Mapping[str, str], state_dir: Path) -> Network | None:
+def _network(env: Mapping[str, str], state_dir: Path) -> InstallationNetwork | None:
     mode = env.get("CARREL_TASK_NETWORK") or "shared"
     if mode not in ("isolated", "shared"):
         raise BadSetting("CARREL_TASK_NETWORK", mode, "`isolated` or `shared`")
@@ -262,7 +262,7 @@ def _network(env: Mapping[str, str], state_dir: Path) -> Network | None:
         raise BadSetting("CARREL_TASK_PORTS", ports, "numbers of ports") from error
     installation = installation_of(state_dir)
     shown = int(public) if public.isdecimal() else None
-    return Network(installation=installation, block=block, ports=numbers, public=shown)
+    return InstallationNetwork(installation=installation, block=block, ports=numbers, public=shown)
 
 
 def _stall_rule(env: Mapping[str, str]) -> StallRule:

@@ -13,7 +13,7 @@ from pyroute2.nftables.main import NFTables
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.network import namespaces, setup
-from carrel_scheduler.engines.local.network.addressing import Network, installation_of
+from carrel_scheduler.engines.local.network.addressing import InstallationNetwork, installation_of
 from carrel_scheduler.engines.local.network.namespaces import NetworkNamespaces
 from carrel_scheduler.engines.local.shim import linux
 from carrel_scheduler.node.processes import listening, met_at
@@ -23,19 +23,19 @@ ADA, GRACE = 61001, 61002
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Network:
-    return Network(installation=installation_of(tmp_path), ports=())
+def network(tmp_path: Path) -> InstallationNetwork:
+    return InstallationNetwork(installation=installation_of(tmp_path), ports=())
 
 
 @pytest.fixture
-def spaces(network: Network) -> Iterator[NetworkNamespaces]:
+def spaces(network: InstallationNetwork) -> Iterator[NetworkNamespaces]:
     made = NetworkNamespaces(network)
     yield made
     made.keep(())
     made.close()
 
 
-def tables(network: Network) -> list[str]:
+def tables(network: InstallationNetwork) -> list[str]:
     """The machine's rules of this installation."""
     with NFTables() as nft:
         names = [str(one.get_attr("NFTA_TABLE_NAME")) for one in nft.get_tables()]
@@ -43,7 +43,7 @@ def tables(network: Network) -> list[str]:
 
 
 def test_a_user_keeps_one_network_until_nobody_uses_it(
-    spaces: NetworkNamespaces, network: Network
+    spaces: NetworkNamespaces, network: InstallationNetwork
 ) -> None:
     ada, grace = spaces.join(ADA), spaces.join(GRACE)
     assert ada.address != grace.address
@@ -63,7 +63,7 @@ def test_a_user_keeps_one_network_until_nobody_uses_it(
 
 @pytest.mark.parametrize("damage", ["link", "namespace", "down"])
 def test_what_is_half_made_is_made_anew(
-    spaces: NetworkNamespaces, network: Network, damage: str
+    spaces: NetworkNamespaces, network: InstallationNetwork, damage: str
 ) -> None:
     before = spaces.join(ADA)
     if damage == "namespace":
@@ -85,7 +85,7 @@ def test_what_is_half_made_is_made_anew(
     assert "carrel0" in names
 
 
-def test_rules_that_somebody_dropped_are_written_again(network: Network) -> None:
+def test_rules_that_somebody_dropped_are_written_again(network: InstallationNetwork) -> None:
     now = [0.0]
     spaces = NetworkNamespaces(network, lambda: now[0])
     try:
@@ -109,9 +109,9 @@ def test_a_helper_that_was_killed_is_replaced(spaces: NetworkNamespaces) -> None
     assert spaces.join(GRACE).address
 
 
-def test_no_address_left_is_an_error_that_names_the_block(network: Network) -> None:
+def test_no_address_left_is_an_error_that_names_the_block(network: InstallationNetwork) -> None:
     full = NetworkNamespaces(
-        Network(installation=network.installation, block="127.0.0.0/24", ports=())
+        InstallationNetwork(installation=network.installation, block="127.0.0.0/24", ports=())
     )
     try:
         with pytest.raises(EngineError, match=r"no address of 127\.0\.0\.0/24 is free"):

@@ -8,17 +8,17 @@ import pytest
 
 from carrel_scheduler.engines.local.network import addressing, nftables
 from carrel_scheduler.engines.local.network.addressing import (
-    Network,
+    InstallationNetwork,
     free_pair,
     installation_of,
 )
 from carrel_scheduler.engines.local.network.namespaces import hosts_inside
 
-NETWORK = Network(installation="ab12c", ports=(8000, 10001))
+NETWORK = InstallationNetwork(installation="ab12c", ports=(8000, 10001))
 
 
 def test_names_fit_a_link_and_tell_installations_and_users_apart(tmp_path: Path) -> None:
-    other = Network(installation=installation_of(tmp_path), ports=())
+    other = InstallationNetwork(installation=installation_of(tmp_path), ports=())
     names = {one.link(uid) for one in (NETWORK, other) for uid in (1000, 61184, 2**31 - 1)}
     assert len(names) == 6
     assert all(len(name) <= 15 for name in names)

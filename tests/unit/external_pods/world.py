@@ -43,7 +43,7 @@ def node(name: str, gpus: int = 4, *, ready: bool = True, mig_model: str = "") -
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "AllReconciled", "status": "True" if ready else "Unknown"}],
+            "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}],
         },
     }
     return msgspec.convert(told, Node)

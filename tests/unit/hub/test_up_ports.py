@@ -74,7 +74,7 @@ async def test_a_part_that_is_started_again_serves_the_same_socket(
 ) -> None:
     command = [sys.executable, "-c", PART]
     log = tmp_path / "part.log"
-    part = ProcessPart("part", "ProcessPart", command, log, dict(os.environ), {"http": listener})
+    part = ProcessPart("part", "Part", command, log, dict(os.environ), {"http": listener})
     port = listener.getsockname()[1]
     supervisor = Supervisor()
     await supervisor.start(part)

@@ -40,7 +40,7 @@ def node(name: str, gpus: int, *, ready: bool = True, **labels: str) -> NodeSeen
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "AllReconciled", "status": "True" if ready else "False"}],
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
         },
     }
     return NodeSeen(msgspec.convert(told, Node))

@@ -27,7 +27,7 @@ def node(name: str, gpus: str, **status: Any) -> NodeSeen:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "AllReconciled", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
             **status,
         },
     }

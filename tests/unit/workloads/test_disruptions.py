@@ -43,7 +43,7 @@ def node(name: str = NODE, *, ready: bool = True, **spec: Any) -> NodeSeen:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "AllReconciled", "status": "True" if ready else "Unknown"}],
+            "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}],
         },
     }
     return NodeSeen(msgspec.convert(told, Node))

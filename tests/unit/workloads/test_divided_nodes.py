@@ -32,7 +32,7 @@ def divided(model: str = MODEL, gpus: int = 2, name: str = "divided") -> Node:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "AllReconciled", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
     return msgspec.convert(told, Node)

@@ -33,7 +33,7 @@ async def cluster(desk: Desk) -> Desk:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "AllReconciled", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
     desk.loop.enqueue(ExternalEvents((NodeSeen(msgspec.convert(told, Node)), AllReconciled())))

@@ -49,7 +49,7 @@ def node(name: str, gpus: int, **labels: str) -> NodeSeen:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "AllReconciled", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
     return NodeSeen(msgspec.convert(told, Node))

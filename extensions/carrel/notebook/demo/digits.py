@@ -21,23 +21,23 @@ Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class DigitSamples:
+class Samples:
     """Pictures, one row of 64 grey values (0 to 1) each, and what digit they show."""
 
     pictures: Floats
     digits: Whole
 
 
-def data() -> tuple[DigitSamples, DigitSamples]:
+def data() -> tuple[Samples, Samples]:
     """The digits that come with scikit-learn: four fifths to learn from, the rest to test with."""
     found = load_digits()
     order = np.random.default_rng(0).permutation(len(found.target))
     pictures, digits = found.data[order] / 16.0, found.target[order]
     cut = len(digits) * 4 // 5
-    return DigitSamples(pictures[:cut], digits[:cut]), DigitSamples(pictures[cut:], digits[cut:])
+    return Samples(pictures[:cut], digits[:cut]), Samples(pictures[cut:], digits[cut:])
 
 
-class DigitNetwork:
+class Network:
     """One hidden layer, softmax on top, plain gradient descent."""
 
     def __init__(self, seed: int, hidden: int = 32) -> None:
@@ -50,7 +50,7 @@ class DigitNetwork:
             "b2": np.zeros(10),
         }
 
-    def learn(self, samples: DigitSamples, epoch: int, batch: int = 32, rate: float = 0.1) -> float:
+    def learn(self, samples: Samples, epoch: int, batch: int = 32, rate: float = 0.1) -> float:
         """Go once through the samples; returns the mean loss."""
         order = np.random.default_rng([self.seed, epoch]).permutation(len(samples.digits))
         losses = [
@@ -59,7 +59,7 @@ class DigitNetwork:
         ]
         return float(np.mean(losses))
 
-    def accuracy(self, samples: DigitSamples) -> float:
+    def accuracy(self, samples: Samples) -> float:
         """The share of digits read rightly."""
         _, chances = self._forward(samples.pictures)
         return float(np.mean(np.argmax(chances, axis=1) == samples.digits))

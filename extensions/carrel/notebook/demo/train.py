@@ -9,13 +9,13 @@ import sys
 import time
 
 import carrel
-from carrel.notebook.demo.digits import DigitNetwork, data
+from carrel.notebook.demo.digits import Network, data
 
 
 def train(seed: int, epochs: int, seconds_per_epoch: float) -> float:
     """Learn the digits; returns the accuracy on those kept aside. Slowed down to be watched."""
     learn, test = data()
-    network = DigitNetwork(seed)
+    network = Network(seed)
     state = carrel.checkpoint.restore(default={"epoch": 0, "weights": network.weights})
     network.weights = state["weights"]
     for epoch in range(state["epoch"] + 1, epochs + 1):

@@ -33,7 +33,7 @@ from carrel_scheduler.ledger.rows import codec
 from carrel_scheduler.ledger.rows import history as history_rows
 from carrel_scheduler.ledger.rows import objects as object_rows
 from carrel_scheduler.ledger.rows.tables import changes, objects, specs, store_state, transitions
-from carrel_scheduler.ledger.samples import Samples
+from carrel_scheduler.ledger.samples import SampleStore
 from carrel_scheduler.ledger.scoped_records import ScopedRecords
 from carrel_scheduler.ledger.secret_keys import SecretKeys
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
@@ -301,7 +301,7 @@ class RowLedger:
         return self.rows.named_secrets
 
     @property
-    def samples(self) -> Samples:
+    def samples(self) -> SampleStore:
         """See ``Ledger``."""
         return self.rows.samples
 

@@ -360,4 +360,4 @@ def _about(news: ExternalEvent) -> tuple[Source, str]:
         case RequestSeen() | RequestGone() | RequestRefused():
             return "node", "requests for nodes"
         case _:
-            return "message", "AllReconciled"
+            return "message", "Ready"

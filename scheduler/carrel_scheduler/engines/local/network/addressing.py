@@ -25,7 +25,7 @@ OUTGOING_PORTS: Final = "15001 32000"
 _DIGITS: Final = string.digits + string.ascii_lowercase
 
 
-class Network(msgspec.Struct, frozen=True, kw_only=True):
+class InstallationNetwork(msgspec.Struct, frozen=True, kw_only=True):
     """The network settings of an installation.
 
     Attributes:

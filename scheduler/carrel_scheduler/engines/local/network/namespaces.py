@@ -19,7 +19,7 @@ import msgspec
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.network import addressing
-from carrel_scheduler.engines.local.network.addressing import Network
+from carrel_scheduler.engines.local.network.addressing import InstallationNetwork
 
 log = logging.getLogger("carrel_scheduler.network")
 
@@ -43,7 +43,9 @@ class Joined(msgspec.Struct, frozen=True):
 class NetworkNamespaces:
     """The namespaces of one installation. Thread-safe; ``join`` blocks for some milliseconds."""
 
-    def __init__(self, network: Network, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, network: InstallationNetwork, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._network, self._clock = network, clock
         self._lock = threading.Lock()
         self._joined: dict[int, Joined] = {}

@@ -12,7 +12,12 @@ from typing import Any, Final
 import msgspec
 from pyroute2.nftables.expressions import genex, masq, verdict
 
-from carrel_scheduler.engines.local.network.addressing import INNER_LINK, LINKS, Network, Pair
+from carrel_scheduler.engines.local.network.addressing import (
+    INNER_LINK,
+    LINKS,
+    InstallationNetwork,
+    Pair,
+)
 
 Rule = list[dict[str, Any]]
 
@@ -124,7 +129,7 @@ def _rule(
     return found + action
 
 
-def machine_chains(network: Network, nameservers: Sequence[IPv4Address]) -> list[Chain]:
+def machine_chains(network: InstallationNetwork, nameservers: Sequence[IPv4Address]) -> list[Chain]:
     """The machine's rules: what tasks may reach, and from where they are reached."""
     links, block = network.links, IPv4Network(network.block)
     carrel = [_rule(_ACCEPT, by=links, to=LOCALHOST, port=port) for port in network.ports]
@@ -157,7 +162,7 @@ def machine_chains(network: Network, nameservers: Sequence[IPv4Address]) -> list
 
 
 def namespace_chains(
-    network: Network, pair: Pair, nameservers: Sequence[IPv4Address]
+    network: InstallationNetwork, pair: Pair, nameservers: Sequence[IPv4Address]
 ) -> list[Chain]:
     """The rules inside: Carrel's ports lead to the machine, what comes from it to loopback.
 

@@ -25,7 +25,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.nftables.main import NFTables
 
 from carrel_scheduler.engines.local.network import addressing, nftables
-from carrel_scheduler.engines.local.network.addressing import Network, Pair
+from carrel_scheduler.engines.local.network.addressing import InstallationNetwork, Pair
 from carrel_scheduler.engines.local.network.rule_tables import replace_table
 from carrel_scheduler.engines.local.shim import linux
 
@@ -42,7 +42,7 @@ PROBE_SECONDS: Final = 3.0
 class NamespaceOrder(msgspec.Struct, kw_only=True):
     """A request: ``join`` makes a user's namespace, ``keep`` removes all but those of users."""
 
-    network: Network
+    network: InstallationNetwork
     join: int | None = None
     keep: list[int] = []
     nameservers: list[str] = []
@@ -95,7 +95,9 @@ def probe() -> str:
         with socket.create_server(("127.0.0.1", 0)) as here:
             number = here.getsockname()[1]
             # A capital letter: no installation is called so, as the last step removes all of it.
-            network = Network(installation=f"P{os.getpid() % 10_000:04}", ports=(number,))
+            network = InstallationNetwork(
+                installation=f"P{os.getpid() % 10_000:04}", ports=(number,)
+            )
             with _locked(), IPRoute() as machine:
                 try:
                     pair = _make(machine, network, PROBE_USER, [])
@@ -107,7 +109,7 @@ def probe() -> str:
         return str(error) or type(error).__name__
 
 
-def _test_connections(network: Network, pair: Pair, here: socket.socket) -> str:
+def _test_connections(network: InstallationNetwork, pair: Pair, here: socket.socket) -> str:
     with _inside_of(network.namespace(PROBE_USER)):
         there = socket.create_server(("127.0.0.1", 0))
         caller = socket.socket()
@@ -153,7 +155,7 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def _complete(machine: IPRoute, network: Network, uid: int) -> Pair | None:
+def _complete(machine: IPRoute, network: InstallationNetwork, uid: int) -> Pair | None:
     """The addresses of a complete namespace."""
     path = network.namespace(uid)
     links = machine.link_lookup(ifname=network.link(uid))
@@ -166,7 +168,9 @@ def _complete(machine: IPRoute, network: Network, uid: int) -> Pair | None:
     return addressing.pair_of(IPv4Address(addresses[0]))
 
 
-def _make(machine: IPRoute, network: Network, uid: int, servers: Sequence[IPv4Address]) -> Pair:
+def _make(
+    machine: IPRoute, network: InstallationNetwork, uid: int, servers: Sequence[IPv4Address]
+) -> Pair:
     pair = addressing.free_pair(network.block, uid, partial(_route_prefix, machine))
     if pair is None:
         raise OSError(f"no address of {network.block} is free")
@@ -189,7 +193,7 @@ def _make(machine: IPRoute, network: Network, uid: int, servers: Sequence[IPv4Ad
     return pair
 
 
-def _configure(network: Network, pair: Pair, servers: Sequence[IPv4Address]) -> None:
+def _configure(network: InstallationNetwork, pair: Pair, servers: Sequence[IPv4Address]) -> None:
     """Set up the namespace from inside: rules first, then addresses."""
     _set(IPV6 / addressing.INNER_LINK / "disable_ipv6", "1")
     _set(IPV4 / "conf" / addressing.INNER_LINK / "route_localnet", "1")
@@ -204,7 +208,7 @@ def _configure(network: Network, pair: Pair, servers: Sequence[IPv4Address]) -> 
 
 
 def _keep(
-    machine: IPRoute, network: Network, kept: set[int], servers: Sequence[IPv4Address]
+    machine: IPRoute, network: InstallationNetwork, kept: set[int], servers: Sequence[IPv4Address]
 ) -> None:
     """Remove the namespaces of all other users, and with the last one the machine's rules."""
     for uid in set(network.uids()) - kept:
@@ -217,7 +221,7 @@ def _keep(
             tables.table("del", name=network.table)
 
 
-def _remove(machine: IPRoute, network: Network, uid: int) -> None:
+def _remove(machine: IPRoute, network: InstallationNetwork, uid: int) -> None:
     for index in machine.link_lookup(ifname=network.link(uid)):
         machine.link("del", index=index)
     path = network.namespace(uid)
