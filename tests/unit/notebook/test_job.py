@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,14 +14,20 @@ from carrel.results import NoResult
 from carrel.testing import FakeScheduler
 
 
+TIMERS: list[threading.Timer] = []
+
+
 @pytest.fixture
-def job(scheduler: FakeScheduler, client: Client) -> Job:
+def job(scheduler: FakeScheduler, client: Client) -> Iterator[Job]:
     scheduler.submit("vision", "x", gpus=1, command=["python"])
-    return Job(client, client.get_workload("vision", "x"))
+    yield Job(client, client.get_workload("vision", "x"))
+    while TIMERS:  # what was waited for may be seen before the scheduler is done with it
+        TIMERS.pop().join()
 
 
-def soon(act: Callable[[], Any]) -> None:
-    threading.Timer(0.1, act).start()
+def soon(act: Callable[[], Any], seconds: float = 0.1) -> None:
+    TIMERS.append(threading.Timer(seconds, act))
+    TIMERS[-1].start()
 
 
 def test_tells_what_is_asked_now(job: Job, scheduler: FakeScheduler) -> None:
@@ -63,7 +69,7 @@ def test_wait_has_an_end(job: Job) -> None:
 def test_wait_outlives_a_restart_of_the_scheduler(job: Job, scheduler: FakeScheduler) -> None:
     scheduler.run("vision", "x")
     soon(scheduler.end_streams)
-    threading.Timer(0.4, lambda: scheduler.finish("vision", "x")).start()
+    soon(lambda: scheduler.finish("vision", "x"), 0.4)
     assert job.wait(timeout=60) == "succeeded"
 
 
