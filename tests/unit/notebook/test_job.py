@@ -13,7 +13,6 @@ from carrel.notebook.job import Job
 from carrel.results import NoResult
 from carrel.testing import FakeScheduler
 
-
 TIMERS: list[threading.Timer] = []
 
 
