@@ -266,7 +266,7 @@ class TestRights:
         until_refused(kubectl, told(value="all"), "scheduler", "is said by who gives GPUs")
         elsewhere = {"fieldRef": {"fieldPath": "metadata.annotations['mine']"}}
         until_refused(kubectl, told(valueFrom=elsewhere), "scheduler", "is said by who gives GPUs")
-        until_refused(kubectl, told(value="void"), "scheduler", "with a share of a GPU takes")
+        until_refused(kubectl, told(value="void"), "scheduler", "or a MIG instance, takes")
         bound = {"fieldRef": {"fieldPath": f"metadata.annotations['{GPU_UUIDS}']"}}
         accepted = kubectl.apply(told(valueFrom=bound), words=as_somebody("scheduler"))
         assert accepted.code == 0, accepted.error
