@@ -40,3 +40,22 @@ def test_root_keeps_users_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     users, _ = found(tmp_path, privileged=True)
     assert users == "Every user's work runs under an account of their own."
     require_sandbox()
+
+
+def test_a_mount_that_goes_away_meanwhile_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, bwrap = tmp_path / "tried", tmp_path / "bwrap"
+    bwrap.write_text(
+        f'#!/bin/sh\n[ -e {tried} ] || {{ : > {tried}; echo "remount" >&2; exit 1; }}\n'
+    )
+    bwrap.chmod(0o755)
+    monkeypatch.setattr(capabilities, "sandbox_programs", lambda: (str(bwrap), "/bin/cat"))
+    capabilities._refusal.cache_clear()
+    require_sandbox()
+    assert tried.exists()
+    bwrap.write_text('#!/bin/sh\necho "not permitted" >&2\nexit 1\n')
+    capabilities._refusal.cache_clear()
+    with pytest.raises(EngineError, match="not permitted"):
+        require_sandbox()
+    capabilities._refusal.cache_clear()

@@ -22,6 +22,8 @@ HELP: Final = (
     " Give this container CAP_SYS_ADMIN, or start Carrel as an ordinary user"
 )
 CLONE_NEWUSER: Final = 0x10000000
+PROBES: Final = 5
+"""Tries to make a sandbox: one fails where a mount of the machine goes away meanwhile."""
 _log = logging.getLogger(__name__)
 
 
@@ -86,16 +88,19 @@ def holder_in_image() -> tuple[list[str], list[tuple[str, str, bool]]]:
 def _refusal() -> str:
     """Why no sandbox can be made; empty when one can. Tried with real processes."""
     bwrap, holder = sandbox_programs()
-    done = subprocess.run(
-        [bwrap, *BASE, "--", holder],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd="/",
-        env={},
-    )
-    if done.returncode:
+    for _ in range(PROBES):
+        done = subprocess.run(
+            [bwrap, *BASE, "--", holder],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            env={},
+        )
+        if not done.returncode:
+            break
+    else:
         return done.stderr.strip().rpartition("\n")[2]
     try:
         os.close(linux.open_path("/", linux.RESOLVE_NO_SYMLINKS))
