@@ -170,7 +170,7 @@ class Cluster:
             mig_class=cluster.mig_device_class,
         )
         self._events = EventWriter(client, time.time, lead.instance)
-        self._instances = MigInstances(self._gpus.in_use, self._events.tell)
+        self._instances = MigInstances(self._gpus.in_use, self._events.publish)
         self.engine = KubernetesEngine(
             client,
             cluster.pods,

@@ -104,7 +104,7 @@ def test_they_are_written_one_after_the_other_whatever_comes() -> None:
         heard = await told({"error": "no"})
         for _ in range(10):
             for notice in heard:
-                writer.tell(notice)
+                writer.publish(notice)
         await asyncio.sleep(60.0)
         assert len(server.created) == 2, "one that waits is not repeated"
         (_, node, space), (_, pod, beside) = server.created
@@ -115,7 +115,7 @@ def test_they_are_written_one_after_the_other_whatever_comes() -> None:
         for number in range(3 * MOST_WAITING):
             result = {"uuid": "MIG-1", "made": True, "removed": (f"{number}g.1gb",)}
             for notice in await told(result):
-                writer.tell(notice)
+                writer.publish(notice)
         began = asyncio.get_running_loop().time()
         await asyncio.sleep(1.0)
         assert len(server.created) - before <= PER_SECOND + 1

@@ -143,7 +143,7 @@ async def record_event(
 
 
 def _event_name(notice: PodNotice | NodeNotice) -> str:
-    """The same for the same object and sentence, so that nothing is notice twice."""
+    """The same for the same object and sentence, so that nothing is written twice."""
     digest = hashlib.sha256(f"{notice.uid} {notice.token} {notice.message}".encode()).hexdigest()
     return f"{notice.name[:200]}.{digest[:16]}"
 

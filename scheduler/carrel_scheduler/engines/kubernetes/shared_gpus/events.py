@@ -1,8 +1,8 @@
-"""Events about MIG instances: what `kubectl describe` says of nodes, and of pods that got none.
+"""Kubernetes Events about MIG instances, for ``kubectl describe`` of nodes and of pods without one.
 
-Those of a node name no work: whoever may read a node's events need not know whose it is. They are
-written in the background, so many in a second; a reason that is repeated while it waits is written
-once, and what is too much is left out.
+Events of a node name no workload, since users who may read them need not know whose work it is.
+``EventWriter`` writes events in the background, at most ``PER_SECOND``. An event that equals one
+which is still queued is written once; beyond ``MOST_WAITING`` queued ones new events are dropped.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ FAILED: Final = "MigInstanceFailed"
 PER_SECOND: Final = 2.0
 MOST_WAITING: Final = 200
 Notice = PodNotice | NodeNotice
-Tell = Callable[[Notice], None]
+Publish = Callable[[Notice], None]
 
 
-def nobody(_notice: Notice) -> None:
-    """Nobody is told."""
+def discard(_notice: Notice) -> None:
+    """Write no event."""
 
 
 def notices_of(node: str, order: MigOrder, result: MigResult) -> list[Notice]:
-    """What a node's agent changed for an order, and what it refused."""
+    """The events for the result of an order: instances removed, made, or why it failed."""
     gpu, profile = f"GPU {order.device}", order.profile
     found: list[Notice] = [
         NodeNotice(node, REMOVED, f"Idle MIG instance {gone} of {gpu} was removed for {profile}.")
@@ -45,18 +45,18 @@ def notices_of(node: str, order: MigOrder, result: MigResult) -> list[Notice]:
 
 
 def failed_on(node: str, order: MigOrder, why: str) -> NodeNotice:
-    """A node got no instance."""
+    """The event of a node on which an instance could not be made."""
     text = f"MIG instance {order.profile} was not made on GPU {order.device}: {why}"
     return NodeNotice(node, FAILED, text)
 
 
 def failed_for(pod: ObjectMeta, why: str) -> PodNotice:
-    """A pod got no instance, and is placed again."""
+    """The event of a pod that got no instance and is placed again."""
     return PodNotice(pod.namespace, pod.name, pod.uid, FAILED, f"{why}. It is placed again.")
 
 
 class EventWriter:
-    """Writes events; see the module. Run ``run`` beside whoever tells.
+    """Writes events; see the module. ``run`` has to run as a task while events are published.
 
     Args:
         client: of the API server.
@@ -67,20 +67,20 @@ class EventWriter:
     def __init__(self, client: KubeClient, now: Callable[[], float], instance: str) -> None:
         self._client, self._now, self._instance = client, now, instance
         self._waiting: dict[Notice, None] = {}
-        self._told = asyncio.Event()
+        self._queued = asyncio.Event()
 
-    def tell(self, notice: Notice) -> None:
-        """Take an event; returns at once."""
+    def publish(self, notice: Notice) -> None:
+        """Queue an event; returns at once."""
         if len(self._waiting) < MOST_WAITING:
             self._waiting[notice] = None
-            self._told.set()
+            self._queued.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
-            await self._told.wait()
+            await self._queued.wait()
             if not self._waiting:
-                self._told.clear()
+                self._queued.clear()
                 continue
             notice = next(iter(self._waiting))
             del self._waiting[notice]

@@ -22,10 +22,10 @@ import msgspec
 from carrel_scheduler.engines.contract import NotOnThisNode
 from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta
 from carrel_scheduler.engines.kubernetes.shared_gpus.events import (
-    Tell,
+    Publish,
+    discard,
     failed_for,
     failed_on,
-    nobody,
     notices_of,
 )
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import HeldGpu
@@ -60,11 +60,13 @@ class MigInstances:
 
     Args:
         in_use: UUIDs of what pods of a node were told to see.
-        tell: takes events about nodes and pods.
+        publish: queues events about nodes and pods.
     """
 
-    def __init__(self, in_use: Callable[[str], Collection[str]], tell: Tell = nobody) -> None:
-        self._in_use, self._tell = in_use, tell
+    def __init__(
+        self, in_use: Callable[[str], Collection[str]], publish: Publish = discard
+    ) -> None:
+        self._in_use, self._publish = in_use, publish
         self._nodes: dict[str, _NodeOrders] = {}
         self._numbers = itertools.count(1)
 
@@ -73,7 +75,7 @@ class MigInstances:
     ) -> str:
         """The UUID of an instance of a GPU, found or made by the agent of its node.
 
-        ``pod`` is told when there is none.
+        Where there is none, an event of ``pod`` says so.
 
         Raises:
             NotOnThisNode: there is none; the message says why.
@@ -82,7 +84,7 @@ class MigInstances:
             return await self._take(node, gpu, profile, slots)
         except NotOnThisNode as error:
             if pod is not None:
-                self._tell(failed_for(pod, str(error)))
+                self._publish(failed_for(pod, str(error)))
             raise
 
     async def _take(self, node: str, gpu: HeldGpu, profile: str, slots: int) -> str:
@@ -97,7 +99,7 @@ class MigInstances:
                 return await done
         except TimeoutError as error:
             why = self._silence(there)
-            self._tell(failed_on(node, order, why))
+            self._publish(failed_on(node, order, why))
             raise NotOnThisNode(
                 f"the MIG instance {profile} on GPU {gpu.uuid} of {node} was not made within"
                 f" {ORDER_SECONDS:g} s: {why}"
@@ -114,7 +116,7 @@ class MigInstances:
             if order is None or order.done.done():
                 continue
             for notice in notices_of(node, order.order, result):
-                self._tell(notice)
+                self._publish(notice)
             if result.uuid:
                 order.done.set_result(result.uuid)
             else:

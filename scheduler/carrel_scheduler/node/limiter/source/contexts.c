@@ -82,11 +82,12 @@ static uint64_t smaller(uint64_t one, uint64_t other)
 
 static uint64_t taken(const struct view *before, const struct view *after)
 {
-    uint64_t listed = UNKNOWN, grown = after->used - smaller(before->used, after->used);
-    uint64_t own = after->accounted - smaller(before->accounted, after->accounted);
+    uint64_t listed = UNKNOWN, grown, own;
 
     if (!before->known || !after->known)
         return 0;
+    grown = after->used - smaller(before->used, after->used);
+    own = after->accounted - smaller(before->accounted, after->accounted);
     for (unsigned at = 0; at < after->count; at++)
         if (memory_of(before, after->processes[at].pid) == UNKNOWN)
             listed = smaller(listed, after->processes[at].memory);
