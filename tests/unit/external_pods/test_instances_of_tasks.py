@@ -7,31 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import (
-    Outcome,
-    Preemptibility,
-    QueueSet,
-    TaskPlaced,
-    TaskReleased,
-    WorkloadQueued,
-)
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import Amounts
-from carrel_scheduler.core.state import State
-from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     AllReconciled,
     NodeSeen,
     TaskPodSeen,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.types import ResourceClaim, ResourceSlice
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.engines.mig_resources import milli_of, resource_of
-from carrel_schema.names import TASK
 from unit.devices.making_devices import (
     DRIVER,
     cel,
@@ -42,8 +27,8 @@ from unit.devices.making_devices import (
     device_slice,
     request,
 )
-from unit.external_pods.test_shares_of_tasks import written
-from unit.external_pods.world import node, pod
+from unit.external_pods.task_claims import TaskCluster, task_pod, written
+from unit.external_pods.world import node
 
 NODE, MIG = "n0", "mig.nvidia.com"
 SLOTS: dict[str, tuple[int, tuple[int, ...]]] = {
@@ -89,7 +74,7 @@ def of_type(kind: str) -> list[dict[str, Any]]:
 
 
 @dataclass
-class Cluster:
+class Cluster(TaskCluster):
     """A node whose GPUs can be divided, and how its claims are."""
 
     gpus: int = 1
@@ -97,13 +82,7 @@ class Cluster:
     claims: dict[str, ResourceClaim] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.state = State()
-        self.devices = DeviceClaims(task_class=DRIVER, mig_class=self.mig_class)
-        self.guests = ExternalPodReconciler(
-            ReconcilerAccess(self.state, lambda _: None, lambda _: None),
-            places=PlacementConstraints(devices=self.devices),
-        )
-        self.state.apply(QueueSet("a", Amounts(64_000, 64_000, 512 * 1024)))
+        super().__init__(DeviceClaims(task_class=DRIVER, mig_class=self.mig_class))
         for name, kind in ((DRIVER, "gpu"), (MIG, "mig")):
             self.devices.set_class(device_class(name, selectors=of_type(kind)))
         for one in divided(*range(self.gpus)):
@@ -111,22 +90,13 @@ class Cluster:
         self.guests.handle([NodeSeen(node(NODE, 0)), AllReconciled()], 1.0)
         self.pass_()
 
-    def pass_(self) -> None:
-        self.guests.reconcile(1.0)
-
     def place(self, uid: str, asked: Request) -> bool:
         """Queue work; whether it is placed."""
-        event = WorkloadQueued(uid, uid, "a", "ada", 50, Preemptibility.YES, asked)
-        self.state.apply(self.guests.constrained(event))
-        found = decide(self.state, 2.0).bindings
-        for one in found:
-            self.state.apply(TaskPlaced(one.uid, one.index, one.node, one.devices, 2.0))
-        self.pass_()
-        return uid in {one.uid for one in found}
+        return any(one.uid == uid for one in self.queue_and_place((uid,), asked))
 
     def start(self, uid: str, **amounts: str) -> str:
         """Give a placed task its device; its name, empty while there is none."""
-        asking = task_pod(uid, amounts)
+        asking = instance_pod(uid, amounts)
         self.guests.handle([TaskPodSeen(asking)], 2.0)
         orders = self.devices.decide(asking, NODE, 1 if "gpu" in amounts else 0)
         if not orders:
@@ -134,7 +104,7 @@ class Cluster:
         made = written(orders[0])
         self.claims[uid] = made
         self.devices.set_claim(made)
-        self.guests.handle([TaskPodSeen(task_pod(uid, amounts, bound=True))], 2.0)
+        self.guests.handle([TaskPodSeen(instance_pod(uid, amounts, bound=True))], 2.0)
         self.pass_()
         return str(orders[0].allocation["devices"]["results"][0]["device"])
 
@@ -143,18 +113,17 @@ class Cluster:
         return self.start(uid, **{BY_NAME[profile]: "1"}) if placed else ""
 
     def end(self, uid: str) -> None:
-        self.state.apply(TaskReleased(uid, 0, Outcome.SUCCEEDED, 3.0))
+        self.release(uid)
         self.devices.drop_claim(self.claims.pop(uid))
         self.pass_()
 
     def offered(self, profile: str) -> int:
-        fact = self.state.nodes.fact(self.state.nodes.slots[NODE])
-        return dict(fact.extended).get(BY_NAME[profile], 0)
+        return dict(self.fact(NODE).extended).get(BY_NAME[profile], 0)
 
     @property
     def pool(self) -> int:
         """What projects share out, in thousandths of GPUs."""
-        fact = self.state.nodes.fact(self.state.nodes.slots[NODE])
+        fact = self.fact(NODE)
         return 1000 * (fact.devices - len(fact.broken_devices)) + fact.counted_milli
 
 
@@ -163,19 +132,16 @@ def instance(profile: str) -> Request:
     return Request(extended=((name, 1),), counted_milli=milli_of(name))
 
 
-def task_pod(uid: str, amounts: Mapping[str, str], *, bound: bool = False) -> Pod:
+def instance_pod(uid: str, amounts: Mapping[str, str], *, bound: bool = False) -> Pod:
     asked = {("nvidia.com/gpu" if name == "gpu" else name): text for name, text in amounts.items()}
-    container = {"name": "main", "resources": {"requests": asked, "limits": asked}}
-    made = pod(uid, containers=[container], nodeName=NODE if bound else "")
-    meta = msgspec.structs.replace(made.metadata, labels={TASK: f"{uid}-0-0"})
-    return msgspec.structs.replace(made, metadata=meta)
+    return task_pod(uid, asked, nodeName=NODE if bound else "")
 
 
 def test_instances_are_offered_as_many_as_there_may_be_at_once() -> None:
     one = Cluster(gpus=2)
     assert [one.offered(name) for name in SLOTS] == [14, 4, 2, 2]
     assert one.pool == 2000, "a GPU and what is made of it count once"
-    fact = one.state.nodes.fact(one.state.nodes.slots[NODE])
+    fact = one.fact(NODE)
     assert fact.devices == 2, "an instance of all of a GPU is no second GPU"
 
 

@@ -6,35 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import (
-    Outcome,
-    Preemptibility,
-    QueueSet,
-    TaskPlaced,
-    TaskReleased,
-    WorkloadQueued,
-)
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import MIB, Amounts
-from carrel_scheduler.core.state import State
-from carrel_scheduler.engines.external import ReconcilerAccess
+from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     AllReconciled,
     NodeSeen,
     TaskPodSeen,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
-from carrel_scheduler.engines.kubernetes.pods.devices.extended import manifest
-from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim
 from carrel_scheduler.engines.kubernetes.pods.devices.place_claims import PlacedGpus, decide_places
 from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import request_of
 from carrel_scheduler.engines.kubernetes.pods.devices.types import ResourceClaim
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_schema.names import TASK
 from carrel_schema.shared_gpus import AMOUNT
 from unit.devices.making_devices import (
     DRIVER,
@@ -45,7 +29,8 @@ from unit.devices.making_devices import (
     device_slice,
     request,
 )
-from unit.external_pods.world import node, pod
+from unit.external_pods.task_claims import TaskCluster, task_pod, written
+from unit.external_pods.world import node
 
 SHARED, PLUGGED = "shared", "plugged"
 GIB = 1024 * MIB * NANO
@@ -62,7 +47,7 @@ def gpu(number: int, *, uuid: bool = True, **policy: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Cluster:
+class Cluster(TaskCluster):
     """A node whose GPUs claims share, and one with a device plugin.
 
     ``claims`` are as the cluster has them.
@@ -78,13 +63,7 @@ class Cluster:
 
     def begin(self) -> None:
         """A scheduler that knows what the cluster has."""
-        self.state = State()
-        self.devices = DeviceClaims(task_class=DRIVER)
-        self.guests = ExternalPodReconciler(
-            ReconcilerAccess(self.state, lambda _: None, lambda _: None),
-            places=PlacementConstraints(devices=self.devices),
-        )
-        self.state.apply(QueueSet("a", Amounts(64_000, 64_000, 512 * 1024)))
+        super().__init__(DeviceClaims(task_class=DRIVER))
         self.devices.set_class(device_class())
         self.devices.inventory.set_slice(device_slice(SHARED, *self.gpus))
         for one in self.claims.values():
@@ -96,20 +75,10 @@ class Cluster:
         )
         self.pass_()
 
-    def pass_(self) -> None:
-        self.guests.reconcile(1.0)
-
     def place(self, *uids: str, asked: Request = HALF) -> dict[str, tuple[str, list[int]]]:
         """Queue work; the nodes and places of what is placed."""
-        for uid in uids:
-            event = WorkloadQueued(uid, uid, "a", "ada", 50, Preemptibility.YES, asked)
-            self.state.apply(self.guests.constrained(event))
-        found = {}
-        for one in decide(self.state, 2.0).bindings:
-            self.state.apply(TaskPlaced(one.uid, one.index, one.node, one.devices, 2.0))
-            found[one.uid] = one.node, list(one.devices)
-        self.pass_()
-        return found
+        placed = self.queue_and_place(uids, asked)
+        return {one.uid: (one.node, list(one.devices)) for one in placed}
 
     def start(
         self, uid: str, places: list[int], milli: int = 500, memory_mib: int = 0
@@ -119,7 +88,7 @@ class Cluster:
         assert terms is not None
         asked = terms.amounts(milli, memory_mib)
         assert asked is not None
-        found = decide_places(self.devices, task_pod(uid), SHARED, places, asked)
+        found = decide_places(self.devices, share_pod(uid), SHARED, places, asked)
         if found is None:
             return []
         self.write(found)
@@ -129,14 +98,14 @@ class Cluster:
         made = written(found.order)
         self.claims[made.metadata.name] = made
         self.devices.set_claim(made)
-        bound = task_pod(found.order.pod, nodeName=SHARED)
+        bound = share_pod(found.order.pod, nodeName=SHARED)
         self.pods[found.order.pod] = bound
         self.guests.handle([TaskPodSeen(bound)], 2.0)
         self.pass_()
 
     def end(self, uid: str, *, freed: bool = True) -> None:
         """A task has ended, and its claim is freed."""
-        self.state.apply(TaskReleased(uid, 0, Outcome.SUCCEEDED, 3.0))
+        self.release(uid)
         if freed:
             name = next(key for key in self.claims if key.startswith(f"{uid}-"))
             self.devices.drop_claim(self.claims.pop(name))
@@ -153,35 +122,22 @@ class Cluster:
 
     @property
     def broken(self) -> int:
-        return len(self.fact.broken_devices)
-
-    @property
-    def fact(self) -> Any:
-        return self.state.nodes.fact(self.state.nodes.slots[SHARED])
+        return len(self.fact(SHARED).broken_devices)
 
 
-def task_pod(uid: str, **spec: Any) -> Pod:
-    container = {"name": "main", "resources": {"requests": AMOUNT, "limits": AMOUNT}}
-    made = pod(uid, containers=[container], **spec)
-    meta = msgspec.structs.replace(made.metadata, labels={TASK: f"{uid}-0-0"})
-    return msgspec.structs.replace(made, metadata=meta)
-
-
-def written(order: AllocateClaim) -> ResourceClaim:
-    """A claim as the API server has it once it is allocated."""
-    assert order.special is not None
-    told = manifest(order.special)
-    told["metadata"] |= {"uid": f"uid-{order.claim}", "resourceVersion": "1"}
-    user = {"resource": "pods", "name": order.pod, "uid": order.pod_uid}
-    told["status"] = {"allocation": order.allocation, "reservedFor": [user]}
-    return msgspec.convert(told, ResourceClaim)
+def share_pod(uid: str, **spec: Any) -> Pod:
+    return task_pod(uid, AMOUNT, **spec)
 
 
 def test_parts_go_to_nodes_whose_gpus_claims_share_and_to_device_plugins() -> None:
     one = Cluster(plugged=1)
     found = one.place(*(f"w{number}" for number in range(9)))
     assert sorted(where for where, _ in found.values()) == [PLUGGED] * 2 + [SHARED] * 4
-    assert (one.fact.devices, one.fact.counted_milli, one.fact.gpu_memory_mib) == (2, 0, 80 * 1024)
+    assert (
+        one.fact(SHARED).devices,
+        one.fact(SHARED).counted_milli,
+        one.fact(SHARED).gpu_memory_mib,
+    ) == (2, 0, 80 * 1024)
 
 
 def test_whole_gpus_and_parts_in_memory_are_given_there_too() -> None:
@@ -232,7 +188,7 @@ def test_devices_of_which_others_have_parts_are_at_no_place() -> None:
     one = Cluster()
     assert one.given_to_others("theirs") == ("gpu-0",)
     one.pass_()
-    assert (one.broken, one.fact.counted_milli) == (1, 1000)
+    assert (one.broken, one.fact(SHARED).counted_milli) == (1, 1000)
     found = one.place("a", "b", "c")
     assert len(found) == 2
     assert {tuple(one.start(uid, places)) for uid, (_, places) in found.items()} == {("gpu-1",)}
