@@ -183,20 +183,22 @@ def ours_is_accessible(page: Page, *parts: Locator) -> None:
 
 
 def theme(page: Page, name: str) -> None:
-    page.keyboard.press("Escape")
+    """Choose a theme; all of it again where JupyterLab has no shortcuts yet or is slow to open."""
     palette = page.locator(".lm-CommandPalette-input")
-
-    def opened() -> bool:
-        page.keyboard.press("Control+Shift+C")  # ignored until JupyterLab has its shortcuts
-        with suppress(Error):
-            palette.wait_for(timeout=2_000)
-        return palette.is_visible()
-
-    until(opened, "the command palette is open")
-    palette.fill(f"Use Theme: JupyterLab {name}")
-    page.keyboard.press("Enter")
     is_light = str(name == "Light").lower()
-    page.wait_for_selector(f"body[data-jp-theme-light='{is_light}']", state="attached")
+
+    def chosen() -> bool:
+        page.keyboard.press("Escape")
+        page.keyboard.press("Control+Shift+C")
+        with suppress(Error):
+            palette.fill(f"Use Theme: JupyterLab {name}", timeout=2_000)
+            page.keyboard.press("Enter")
+            has_theme = f"body[data-jp-theme-light='{is_light}']"
+            page.wait_for_selector(has_theme, state="attached", timeout=5_000)
+            return True
+        return False
+
+    until(chosen, f"the theme {name}")
 
 
 def run_cell(page: Page, index: int) -> None:

@@ -128,7 +128,7 @@ async def test_a_group_is_preempted_in_its_mode_of_disruption(
         urgent["metadata"]["labels"] = {"carrel.dev/priority": "80"}
         await here.client.create(PODS, urgent, here.namespace("a"))
         await here.until(lambda: "urgent" in here.bound("a"), "the urgent pod")
-        assert here.bound("a").keys() - {"urgent"} == left
+        await here.until(lambda: here.bound("a").keys() == {"urgent", *left}, "the others' end")
 
 
 async def test_the_class_of_a_group_is_its_priority(here: Site) -> None:
