@@ -5,7 +5,7 @@ from typing import Final, Self
 
 import msgspec
 
-from carrel_hub.front.traefik import Tls
+from carrel_hub.front.traefik import REQUEST_SECONDS, RequestSeconds, Tls
 from carrel_hub.sign_in import GROUPS_FILE, SignIn
 
 OWN: Final = "carrel"
@@ -50,6 +50,7 @@ class InstallationSettings(msgspec.Struct, kw_only=True, frozen=True):
         environments: Python environments that workspaces are offered, name to prefix.
         tls: how the public port speaks TLS; without, it speaks plain HTTP.
         trusted_proxies: networks of proxies before ours, whose word on who asks is believed.
+        request_seconds: a request, such as an upload, has to arrive within them.
         sign_in: people sign in with a directory; without, with accounts of this machine.
     """
 
@@ -65,6 +66,7 @@ class InstallationSettings(msgspec.Struct, kw_only=True, frozen=True):
     environments: dict[str, str] = {}
     tls: Tls | None = None
     trusted_proxies: list[str] = []
+    request_seconds: RequestSeconds = REQUEST_SECONDS
     sign_in: SignIn | None = None
 
     @property

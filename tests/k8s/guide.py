@@ -80,7 +80,7 @@ class Desk:
         done = self._shell(
             f"timeout {PATIENCE_SECONDS} bash -euo pipefail -c {quote(self._own(text))}"
         )
-        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}{self._happening()}"
+        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}{self.happening()}"
         return done.stdout
 
     def _shell(self, text: str) -> "subprocess.CompletedProcess[str]":
@@ -94,7 +94,7 @@ class Desk:
             check=False,
         )
 
-    def _happening(self) -> str:
+    def happening(self) -> str:
         """What the cluster says of pods, for whoever has to find out why something failed."""
         logs = (
             "kubectl -n carrel-system logs --prefix --tail=10 -l app.kubernetes.io/part-of=carrel"

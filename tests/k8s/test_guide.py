@@ -185,7 +185,13 @@ def test_from_an_empty_cluster_to_a_workspace_and_a_training(
 
 def _start_a_workspace(follower: Follower, team: People) -> None:
     """What the guide tells in words: sign in, choose, start."""
-    pods.until(lambda: follower.plane.get(PROJECT).get("status", {}).get("observedGeneration"))
+    project: dict[str, Any] = {}
+
+    def is_known() -> Any:
+        project.update(follower.plane.get(PROJECT))
+        return project.get("status", {}).get("observedGeneration")
+
+    pods.until(is_known, lambda: f"{project}\n{follower.desk.happening()}")
     page = team.page("ada")
     page.goto(f"{follower.url}/hub/spawn")
     assert "vision: 0 of 2 guaranteed GPUs in use" in page.inner_text("body")

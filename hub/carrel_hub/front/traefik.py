@@ -8,7 +8,7 @@ no token and no cookie is in it. Nothing is reported to anybody.
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -16,12 +16,20 @@ PUBLIC: Final = "public"
 INTERNAL: Final = "internal"
 PLAIN: Final = "plain"
 RESOLVER: Final = "acme"
-REQUEST_SECONDS: Final = 60
+REQUEST_SECONDS: Final = 300
+SHORTEST_REQUEST_SECONDS: Final = 10
+LONGEST_REQUEST_SECONDS: Final = 24 * 3600
 IDLE_SECONDS: Final = 120
 # Addresses and cookies of sign-ins get long; as much as the Hub takes.
 LARGEST_HEAD_BYTES: Final = 64 * 1024
 SHUTDOWN_SECONDS: Final = 1
 STREAMS: Final = 100
+
+
+RequestSeconds = Annotated[
+    int, msgspec.Meta(ge=SHORTEST_REQUEST_SECONDS, le=LONGEST_REQUEST_SECONDS)
+]
+"""Within how many seconds a request has to arrive, with its body: an upload has no longer."""
 
 
 class TraefikMissingError(Exception):
@@ -65,6 +73,7 @@ class Listening(msgspec.Struct, kw_only=True, frozen=True):
         trusted_proxies: networks of proxies before it whose ``X-Forwarded-*`` are believed.
         access_log: a file, or the program's output.
         state: folder for certificates that it gets by itself.
+        request_seconds: a request has to arrive within them, with its body.
     """
 
     public: str
@@ -73,7 +82,7 @@ class Listening(msgspec.Struct, kw_only=True, frozen=True):
     trusted_proxies: list[str] = []
     access_log: Path | None = None
     state: Path | None = None
-    request_seconds: int = REQUEST_SECONDS
+    request_seconds: RequestSeconds = REQUEST_SECONDS
 
 
 def from_file(folder: Path) -> dict[str, Any]:

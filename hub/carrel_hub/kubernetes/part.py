@@ -51,7 +51,10 @@ def _proxy(settings: ClusterHubSettings, key: str) -> PartProcess:
     """It asks the Hub for routes, so its configuration has the key and is for its reader alone."""
     api = urlsplit(settings.proxy_api_url).port or PUBLIC_PORT + 1
     listening = traefik.Listening(
-        public=f":{PUBLIC_PORT}", internal=f":{api}", trusted_proxies=settings.trusted_proxies
+        public=f":{PUBLIC_PORT}",
+        internal=f":{api}",
+        trusted_proxies=settings.trusted_proxies,
+        request_seconds=settings.request_seconds,
     )
     provider = traefik.from_hub(f"{settings.hub_url}/hub{PROVIDED_PATH}", key)
     content = msgspec.json.encode(traefik.configuration(listening, provider))

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from carrel_hub import scopes
+from carrel_hub.front.traefik import REQUEST_SECONDS, RequestSeconds
 from carrel_hub.sign_in import GROUPS_FILE, SignIn, as_path
 
 ACCOUNTS: Final = "accounts"
@@ -35,6 +36,7 @@ class ClusterHubSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unkno
         demo: demo notebooks in every home.
         trusted_proxies: networks of what stands before the proxy, such as an Ingress, whose word on
             who asks is believed.
+        request_seconds: a request, such as an upload, has to arrive within them.
         traits: more of JupyterHub's configuration, by class: ``{CarrelKubeSpawner: {...}}``.
     """
 
@@ -55,6 +57,7 @@ class ClusterHubSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unkno
     groups_file: Path | None = None
     demo: bool = False
     trusted_proxies: list[str] = msgspec.field(default_factory=lambda: list(PRIVATE))
+    request_seconds: RequestSeconds = REQUEST_SECONDS
     traits: dict[str, dict[str, Any]] = {}
 
     def __post_init__(self) -> None:

@@ -63,6 +63,17 @@ TrustedProxies = Annotated[
         help="A proxy of yours before this one; may be repeated.",
     ),
 ]
+RequestTimeout = Annotated[
+    int,
+    typer.Option(
+        "--request-timeout",
+        metavar="SECONDS",
+        min=10,
+        max=86_400,
+        help="A request has to arrive within this time, with its body: as long as the longest "
+        "upload may take.",
+    ),
+]
 Database = Annotated[
     str,
     typer.Option(help="URL of a PostgreSQL database for the ledger.", show_default="SQLite"),
@@ -105,6 +116,7 @@ def up(
     acme_email: AcmeEmail = "",
     plain_port: PlainPort = 0,
     trusted_proxy: TrustedProxies = None,
+    request_timeout: RequestTimeout = 300,
     database: Database = "",
     environment: Environments = None,
     sign_in: SignInFile = None,
@@ -133,6 +145,7 @@ def up(
             tls=encrypted,
             domain=options.domain(domain, host, encrypted),
             trusted_proxies=options.networks(trusted_proxy or []),
+            request_seconds=request_timeout,
             sign_in=options.sign_in(sign_in, demo=demo),
             stop_jobs=stop_jobs,
         )

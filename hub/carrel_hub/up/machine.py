@@ -71,6 +71,7 @@ def _prepare(
         domain=options.domain,
         tls=options.tls,
         trusted_proxies=options.trusted_proxies,
+        request_seconds=options.request_seconds,
         sign_in=options.sign_in,
     )
     try:

@@ -40,6 +40,7 @@ class Options:
     domain: str
     tls: Tls | None
     trusted_proxies: list[str]
+    request_seconds: int
     sign_in: SignIn | None
     stop_jobs: bool
 

@@ -114,6 +114,7 @@ def write_traefik(settings: InstallationSettings) -> None:
         internal=f"127.0.0.1:{settings.ports.proxy_api}",
         tls=settings.tls,
         trusted_proxies=settings.trusted_proxies,
+        request_seconds=settings.request_seconds,
         access_log=settings.access_log,
         state=settings.hub_dir,
     )

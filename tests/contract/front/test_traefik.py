@@ -237,9 +237,11 @@ async def test_while_it_restarts_visitors_wait_and_nobody_gets_its_ports(
         state_dir=tmp_path,
         port=public,
         ports=Ports(hub=1, proxy_api=internal, scheduler=3, console=4, gateway=5),
+        request_seconds=1200,
     )
     settings.hub_dir.mkdir()
     write_traefik(settings)
+    assert '"readTimeout":"1200s"' in traefik_file(settings).read_text()
     shutil.copy(front.routes / "routes.yaml", settings.routes_dir)
     seen: list[int] = []
     with ExitStack() as stack:

@@ -26,8 +26,8 @@ def test_the_access_log_has_no_header_and_no_query(tmp_path: Path) -> None:
 
 
 def test_requests_heads_and_idle_connections_have_limits() -> None:
-    entry = made(request_seconds=7)["entryPoints"]["public"]
-    assert entry["transport"]["respondingTimeouts"] == {"readTimeout": "7s", "idleTimeout": "120s"}
+    entry = made(request_seconds=17)["entryPoints"]["public"]
+    assert entry["transport"]["respondingTimeouts"] == {"readTimeout": "17s", "idleTimeout": "120s"}
     assert entry["http"]["maxHeaderBytes"] == 65536
 
 

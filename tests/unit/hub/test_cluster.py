@@ -35,6 +35,7 @@ traits:
     node_selector: {{pool: desks}}
   JupyterHub:
     named_server_limit_per_user: 2
+request_seconds: 1200
 """
 
 
@@ -135,6 +136,7 @@ def test_what_is_mounted_is_read(
         ("public_url: https://lab.example/carrel", "it should be http(s)://host:port"),
         ("hub_ulr: http://hub:8081", "hub_ulr"),
         ("image: [1]", "$.image"),
+        ("request_seconds: 3", "Expected `int` >= 10 - at `$.request_seconds`"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, line: str, part: str) -> None:
@@ -156,6 +158,8 @@ def test_the_parts_beside_the_hub(settings: ClusterHubSettings, keys: Keys) -> N
     assert told["providers"]["http"]["endpoint"] == "http://hub:8081/hub/carrel/routes"
     assert told["providers"]["http"]["headers"] == {"Authorization": f"token {keys.proxy}"}
     assert told["entryPoints"]["internal"]["address"] == ":8001"
+    transport = told["entryPoints"]["public"]["transport"]
+    assert transport["respondingTimeouts"]["readTimeout"] == "1200s"
     console = process("console", settings, keys.console)
     assert console.command[-1] == "carrel_hub.console.app"
     assert console.environment["JUPYTERHUB_SERVICE_URL"] == "http://0.0.0.0:8060"
