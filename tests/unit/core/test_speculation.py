@@ -1,23 +1,34 @@
 """What would be is told without changing what is."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from carrel_scheduler.core.cycle import cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent, UnknownWorkload
-from carrel_scheduler.core.events import CapacityReserved, QueueSet, TaskPlaced, WorkloadQueued
+from carrel_scheduler.core.events import (
+    CapacityReserved,
+    Event,
+    Preemptibility,
+    QueueSet,
+    TaskPlaced,
+    WorkloadQueued,
+)
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import preemptors
 from carrel_scheduler.core.reasons import ReasonClass, Token
-from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.requests import IN_GROUP, NodeConstraint
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.speculation import (
+    Remedy,
     RemedyKind,
     forecast,
     if_ended,
     impact,
+    preview,
     remedies,
     what_if,
 )
@@ -202,29 +213,76 @@ def test_what_would_unblock_is_tried(state: State) -> None:
     assert digest(state) == before
 
 
+def limited(gpu: int, cpu: int = UNLIMITED, memory: int = UNLIMITED) -> QueueSet:
+    """`a` has a quota of four GPUs and these limits."""
+    return QueueSet("a", Amounts(4 * MILLI, UNLIMITED, UNLIMITED), Amounts(gpu, cpu, memory))
+
+
+GROUPED = node("n", 4, labels=((IN_GROUP, "a100"),))
+IN_A100 = asking(2, where=NodeConstraint(labels=((IN_GROUP, frozenset({"a100"})),)))
+X, X_FIXED = running(training("x", "a"), "n", 0), running(workspace("x", "a"), "n", 0)
+Z = (queue("b", 1), *running(training("z", "b", 3), "n", 1, 2, 3))
+FIXED_BATCH = workspace("y", "a", 2, interactive=False)
+KINDS = RemedyKind
+
+
 @pytest.mark.parametrize(
-    ("rules", "change", "amount"),
+    ("change", "rule", "now", "needed", "others", "waits", "resource"),
     [
-        (queue("a", 1, limit=1), RemedyKind.LIMIT, 2000),
-        (queue("a", 1, over_quota=False), RemedyKind.BORROW, 0),
+        (KINDS.LIMIT, limited, 1000, 2000, X, training("y", "a"), "gpu"),
+        (KINDS.LIMIT, lambda most: limited(UNLIMITED, most), 2000, 3000, X,
+         training("y", "a", cpu=2), "cpu"),
+        (KINDS.LIMIT, lambda most: limited(9000, 9000, most), 2048, 3072, X,
+         training("y", "a", memory_gib=2), "memory"),
+        (KINDS.QUOTA, lambda least: queue("a", least / 1000), 2000, 3000, X_FIXED,
+         workspace("y", "a", 2), "gpu"),
+        (KINDS.QUOTA, lambda least: queue("a", least / 1000), 2000, 3000, X_FIXED,
+         FIXED_BATCH, "gpu"),
+        (KINDS.GROUP_LIMIT, lambda most: queue("a", group_limits=(("a100", most), ("b100", 7))),
+         2000, 3000, X, training("y", "a", request=IN_A100), "gpu"),
+        (KINDS.GROUP_QUOTA, lambda least: queue("a", 4, group_quotas=(("a100", least),)),
+         1000, 3000, (*X_FIXED, queue("b", 4, group_quotas=(("a100", 3000),))),
+         workspace("y", "a", request=IN_A100), "gpu"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_would_unblock_is_the_least_that_does(
+    change: RemedyKind,
+    rule: Callable[[int], QueueSet],
+    now: int,
+    needed: int,
+    others: tuple[Event, ...],
+    waits: WorkloadQueued,
+    resource: str,
+) -> None:
+    """`y` would start, or others would stop for it, with the rule that is named, not with less."""
+    state = state_of(GROUPED, rule(now), *others, waits)
+    found = {one.change: one for one in remedies(state, "y", 10.0)}
+    free = waits.preemptible is Preemptibility.NO and not waits.interactive
+    assert (KINDS.PREEMPTIBLE in found) == free
+    group = "a100" if change in (KINDS.GROUP_LIMIT, KINDS.GROUP_QUOTA) else ""
+    assert found[change] == Remedy(change, "a", resource, needed, group=group)
+    for least, served in ((needed - 1, False), (needed, True)):
+        state.apply(rule(least))
+        assert preview(decide(state, 10.0), "y").served == served
+
+
+@pytest.mark.parametrize(
+    ("rule", "others", "asked", "remedy"),
+    [
+        (queue("a", 1, over_quota=False), X, 1, Remedy(KINDS.BORROW, "a")),
+        (queue("a", 1), (*X, *Z), 2, Remedy(KINDS.QUOTA, "a", "gpu", 3000)),
     ],
 )
-def test_rules_that_would_unblock(rules: QueueSet, change: RemedyKind, amount: int) -> None:
-    state = state_of(node("n", 4), rules, *running(training("x", "a"), "n", 0), training("y", "a"))
-    first = remedies(state, "y", 10.0)[0]
-    assert (first.change, first.queue, first.amount) == (change, "a", amount)
+def test_borrowing_and_quota_would_unblock(
+    rule: QueueSet, others: tuple[Event, ...], asked: int, remedy: Remedy
+) -> None:
+    state = state_of(GROUPED, rule, *others, training("y", "a", asked))
+    assert remedies(state, "y", 10.0)[0] == remedy
 
 
-def test_more_quota_or_being_preemptible_unblock_what_may_not_borrow() -> None:
-    state = state_of(
-        node("n", 4),
-        queue("a", 1),
-        *running(workspace("x", "a"), "n", 0),
-        workspace("y", "a", interactive=False),
-    )
-    found = remedies(state, "y", 10.0)
-    assert [remedy.change for remedy in found][:2] == [RemedyKind.PREEMPTIBLE, RemedyKind.QUOTA]
-    assert found[1].amount == 2000
+def test_a_higher_limit_of_one_resource_is_no_remedy_where_another_binds_too() -> None:
+    state = state_of(GROUPED, limited(1000, 1000), *X, training("y", "a"))
+    assert [one.change for one in remedies(state, "y", 10.0)] == [KINDS.ENDS]
 
 
 def test_what_starts_needs_no_help() -> None:
