@@ -25,7 +25,7 @@ from carrel_scheduler.kube.resources import (
 from carrel_schema import names
 from k8s.cluster.node import Node
 
-PROJECT = "vision"
+PROJECT = "engines"
 NAMESPACE = names.namespace_of(PROJECT)
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
