@@ -41,6 +41,8 @@ MIG_MODEL: Final = f"{GROUP}/mig-model"
 """Label of a node whose GPUs the scheduler divides into MIG instances: their model."""
 MIG_PROFILE: Final = f"{GROUP}/mig-profile"
 """Annotation of a pod: the profile of the MIG instance that it asks for."""
+MIG_PREFIX: Final = "nvidia.com/mig-"
+"""How names of resources begin that are MIG instances of a node."""
 MIG_SLOTS: Final = f"{GROUP}/mig-slots"
 """Annotation of a binding: the memory slots of the pod's MIG instance, as bits of a number."""
 EPOCH: Final = f"{GROUP}/epoch"
@@ -79,6 +81,11 @@ CHECKPOINTS_CLAIM: Final = "carrel-checkpoints"
 def namespace_of(project: str) -> str:
     """The namespace of a project's work."""
     return f"{NAMESPACE_PREFIX}{project}"
+
+
+def mig_resource(profile: str) -> str:
+    """By which name a node offers instances of a profile (``1g.10gb+me``: ``...1g.10gb.me``)."""
+    return MIG_PREFIX + profile.replace("+", ".")
 
 
 LONGEST_LABEL: Final = 63

@@ -74,6 +74,21 @@ class DeviceDriver:
         for one in self._slices():
             self.node.plane.ask("DELETE", f"{SLICES}/{one['metadata']['name']}")
 
+    @contextmanager
+    def offering(self, names: Sequence[str], *options: str) -> Iterator[None]:
+        """Offer other devices meanwhile."""
+        before = self.names, self.options
+        self._begin_with(names, options)
+        try:
+            yield
+        finally:
+            self._begin_with(*before)
+
+    def _begin_with(self, names: Sequence[str], options: Sequence[str]) -> None:
+        self.close()
+        self.names, self.options = names, options
+        self.start()
+
     def offered(self) -> list[str]:
         """Names of the devices that the cluster knows of."""
         return sorted(

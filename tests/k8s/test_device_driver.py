@@ -148,19 +148,17 @@ async def engines(driver: DeviceDriver, image: str) -> AsyncIterator[ClusterEngi
     await made.clean()
 
 
-async def test_a_workspace_of_the_hub_gets_gpus_by_a_claim(
-    here: Site, engines: ClusterEngines, driver: DeviceDriver
-) -> None:
-    claims = DeviceClaims(task_class=here.name)
+async def given_to_a_workspace(
+    here: Site, engines: ClusterEngines, driver: DeviceDriver, claims: DeviceClaims, **asked: Any
+) -> list[str]:
+    """The devices that a workspace's container was told of; it ends then."""
     for found in (await here.client.list(RESOURCE_SLICES, ResourceSlice)).items:
         claims.inventory.set_slice(found)
     claims.set_class(await here.client.get(DEVICE_CLASSES, here.name, type=DeviceClass))
-    assert claims.serves_tasks(driver.node.name)
     engine = await engines.open(devices=TaskDevices(engines.client, claims))
-    given: dict[str, Any] = {"uid": "w1", "gpu_milli": 2000, "devices": (0, 1)}
-    body = pod(a_task(engines, SAYS, **given), engines.settings)
+    body = pod(a_task(engines, SAYS, **asked), engines.settings)
     body["metadata"] |= {"name": "jupyter-ada", "finalizers": []}
-    task = a_task(engines, SAYS, command=(), external=True, kind="workspace", **given)
+    task = a_task(engines, SAYS, command=(), external=True, kind="workspace", **asked)
     stream = engine.watch()
     await engines.client.create(PODS, body, NAMESPACE)
     await engine.start(task)
@@ -171,7 +169,6 @@ async def test_a_workspace_of_the_hub_gets_gpus_by_a_claim(
 
     await until(complete)
     told = (await output(engine, task)).decode().splitlines()[:-1]
-    assert {line.partition("=")[2] for line in told} == {"gpu-0", "gpu-1"}
     assert len(driver.prepared()) == 1
     await engine.stop(task.id, 1.0)
     await wait_for(engine, stream, task, TaskPhase.ENDED)
@@ -180,19 +177,33 @@ async def test_a_workspace_of_the_hub_gets_gpus_by_a_claim(
         return not driver.prepared()
 
     await until(nothing_is_prepared)
+    return [line.partition("=")[2] for line in told]
+
+
+async def test_a_workspace_of_the_hub_gets_gpus_by_a_claim(
+    here: Site, engines: ClusterEngines, driver: DeviceDriver
+) -> None:
+    claims = DeviceClaims(task_class=here.name)
+    asked: dict[str, Any] = {"uid": "w1", "gpu_milli": 2000, "devices": (0, 1)}
+    given = await given_to_a_workspace(here, engines, driver, claims, **asked)
+    assert sorted(given) == ["gpu-0", "gpu-1"]
+
+
+async def test_a_workspace_of_the_hub_gets_a_mig_instance_by_a_claim(
+    here: Site, engines: ClusterEngines, driver: DeviceDriver
+) -> None:
+    claims = DeviceClaims(mig_class=here.name)
+    asked: dict[str, Any] = {"uid": "w2", "gpu_milli": 0, "mig_profile": "3g.40gb"}
+    with driver.offering(("gpu-0",), "--halves"):
+        given = await given_to_a_workspace(here, engines, driver, claims, **asked)
+    assert given in (["gpu-0-half-0"], ["gpu-0-half-4"])
 
 
 @pytest.fixture
 def sharing(driver: DeviceDriver) -> Iterator[DeviceDriver]:
     """The node's driver offers one GPU of 80 GiB that claims share."""
-    driver.close()
-    before = driver.names
-    driver.names, driver.options = ("shared-0",), ("--shared", "--memory=80Gi")
-    driver.start()
-    yield driver
-    driver.close()
-    driver.names, driver.options = before, ()
-    driver.start()
+    with driver.offering(("shared-0",), "--shared", "--memory=80Gi"):
+        yield driver
 
 
 async def test_containers_share_a_device_as_far_as_it_goes(

@@ -9,7 +9,6 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,34 +47,17 @@ def driver(nodes_ground: Ground) -> Iterator[DeviceDriver]:
         yield made
 
 
-@contextmanager
-def offering(driver: DeviceDriver, names: Sequence[str], *options: str) -> Iterator[None]:
-    """The driver offers other devices meanwhile."""
-    before = driver.names, driver.options
-    _begin_with(driver, names, options)
-    try:
-        yield
-    finally:
-        _begin_with(driver, *before)
-
-
-def _begin_with(driver: DeviceDriver, names: Sequence[str], options: Sequence[str]) -> None:
-    driver.close()
-    driver.names, driver.options = names, options
-    driver.start()
-
-
 @pytest.fixture
 def sharing(driver: DeviceDriver) -> Iterator[None]:
     """The driver lets claims share its two GPUs of 80 GiB."""
-    with offering(driver, ("gpu-0", "gpu-1"), "--shared", "--memory=80Gi"):
+    with driver.offering(("gpu-0", "gpu-1"), "--shared", "--memory=80Gi"):
         yield
 
 
 @pytest.fixture
 def halving(driver: DeviceDriver) -> Iterator[None]:
     """The driver offers one GPU, as a whole and as two halves of it."""
-    with offering(driver, ("gpu-0",), "--halves"):
+    with driver.offering(("gpu-0",), "--halves"):
         yield
 
 

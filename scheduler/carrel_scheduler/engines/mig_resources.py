@@ -6,16 +6,9 @@ quota, its limit, its fair share and the history of its use.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from carrel_scheduler.core.mig import MEDIA, milli_of_profile
-
-PREFIX: Final = "nvidia.com/mig-"
-
-
-def resource_of(profile: str) -> str:
-    """By which name a node offers instances of a profile (``1g.10gb+me``: ``...1g.10gb.me``)."""
-    return PREFIX + profile.replace("+", ".")
+from carrel_schema.names import MIG_PREFIX
 
 
 def profile_of(written: str) -> str:
@@ -28,9 +21,9 @@ def milli_of(resource: str) -> int:
 
     A profile that nobody knows counts as a whole GPU.
     """
-    if not resource.startswith(PREFIX):
+    if not resource.startswith(MIG_PREFIX):
         return 0
-    return milli_of_profile(resource.removeprefix(PREFIX))
+    return milli_of_profile(resource.removeprefix(MIG_PREFIX))
 
 
 def held_milli(extended: Iterable[tuple[str, int]]) -> int:

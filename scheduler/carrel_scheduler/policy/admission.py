@@ -13,11 +13,11 @@ from carrel_scheduler.core.devices.shares import MEMORY_STEP, share_of_memory
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.settings import NAMED
-from carrel_scheduler.engines.mig_resources import PREFIX
 from carrel_scheduler.workloads.contract import Live, UnsupportedField
 from carrel_scheduler.workloads.launch.fitting import ONE_INSTANCE
 from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.reasons import OVER_USER_LIMIT
+from carrel_schema.names import MIG_PREFIX
 from carrel_schema.objects import ReasonInfo, Workload, WorkloadSpec
 
 _CODES: Final[dict[str, str]] = {
@@ -170,7 +170,7 @@ def _never(workload: Workload, reason: ReasonInfo) -> NotAdmitted:
             found = ("gpu_types", workload.spec.gpu_types)
         return NotAdmitted("never_fits", *found, reason.help, reason.sentence)
     resource, resources = str(reason.data.get("resource", "")), workload.spec.resources
-    field = "mig_profile" if resource.startswith(PREFIX) else _FIELDS.get(resource, "gpus")
+    field = "mig_profile" if resource.startswith(MIG_PREFIX) else _FIELDS.get(resource, "gpus")
     value = {
         "gpus": resources.gpu_milli / 1000,
         "cpu_millicores": resources.cpu_milli,

@@ -145,10 +145,7 @@ class Cluster:
         self._cluster = cluster
         self.tokens = TaskTokens(lead.key)
         self.ports: PortAllocator = FixedPorts()
-        self._divides: Callable[[str], bool] = lambda _: False
-        self.fits: Fitting = fitting.on_cluster(
-            partial(check_runnable, settings=cluster.pods), self._makes
-        )
+        self.fits: Fitting = fitting.on_cluster(partial(check_runnable, settings=cluster.pods))
         self.launch = on_cluster(
             cluster.task_api_url, self.tokens, settings.gateway_prefix, settings.gateway_url
         )
@@ -207,10 +204,6 @@ class Cluster:
         )
         return self._external_pods
 
-    def _makes(self, profile: str) -> bool:
-        """Whether MIG instances of a profile are made as work asks for them."""
-        return self._divides(profile)
-
     def host_of(self, _node: str) -> str:
         """Nowhere: replicas have addresses of their own."""
         return ""
@@ -248,7 +241,6 @@ class Cluster:
     ) -> Sequence["asyncio.Task[None]"]:
         """Hear of nodes and of pods that others made; returns once all that are there are known."""
         began = asyncio.Event()
-        self._divides = loop.cache.divides
         self._namespaces.quarantine = loop.quarantine
         self._work = ExternalPodRunner(
             self._client,

@@ -134,7 +134,8 @@ class PodAdditions:
         image: of the environment asset; empty: KubeSpawner's.
         environment: variables of the environment asset.
         limiter: init container of a workspace with a share of a GPU; ``None``: it is not limited.
-        instance: it has a MIG instance, which its binding names.
+        made_instance: it has a MIG instance, which its binding names.
+        instance: the resource of its MIG instance, where its node offers that by name; else empty.
     """
 
     labels: Mapping[str, str]
@@ -145,7 +146,8 @@ class PodAdditions:
     image: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     limiter: dict[str, Any] | None = None
-    instance: bool = False
+    made_instance: bool = False
+    instance: str = ""
 
     @property
     def shares_gpu(self) -> bool:
@@ -192,6 +194,8 @@ def _resources(given: Any, additions: PodAdditions) -> dict[str, dict[str, str]]
             amounts[additions.gpu_resource] = str(round(choice.gpus))
         if additions.shares_gpu:
             amounts.update(shared_gpus.AMOUNT)
+        if additions.instance:
+            amounts[additions.instance] = "1"
     return {"requests": requests, "limits": limits}
 
 
@@ -204,9 +208,10 @@ def _of_gpus(additions: PodAdditions) -> list[dict[str, Any]]:
     if additions.shares_gpu:
         share = {"name": shared_gpus.SHARE, "value": f"{additions.choice.gpus:g}"}
         return [*shared_gpus.variables(), share]
-    if additions.instance:
+    if additions.made_instance:
         return shared_gpus.visible()
-    return [] if additions.choice.gpus else [{"name": shared_gpus.VISIBLE, "value": "void"}]
+    has_gpus = additions.choice.gpus or additions.instance
+    return [] if has_gpus else [{"name": shared_gpus.VISIBLE, "value": "void"}]
 
 
 def _shown(variables: list[Any], *, hidden: Collection[str]) -> list[Any]:

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from carrel.models import Workload
 from carrel_schema import shared_gpus
-from carrel_schema.names import PROJECT, label, namespace_of
+from carrel_schema.names import PROJECT, label, mig_resource, namespace_of
 from carrel_spawner.base import WorkspaceSpawner
 from carrel_spawner.connections import probing_session, wait_for_answer
 from carrel_spawner.kubernetes import manifests, messages
@@ -266,6 +266,8 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
         pod = await _Pods.get_pod_manifest(self)
         if self.placed is None:
             raise ValueError("a workspace's pod is made at its place, which it has not got")
+        profile = self.placed.spec.mig_profile
+        made = any(task.mig_slots for task in self.placed.status.tasks)
         return complete_pod(
             pod,
             PodAdditions(
@@ -277,7 +279,8 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
                 image=self.placed.spec.image,
                 environment=self._variables(self.placed),
                 limiter=self._limiter(),
-                instance=bool(self.placed.spec.mig_profile),
+                made_instance=made,
+                instance="" if made or not profile else mig_resource(profile),
             ),
         )
 

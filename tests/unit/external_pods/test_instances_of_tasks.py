@@ -16,7 +16,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.types import ResourceClaim, ResourceSlice
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.engines.mig_resources import milli_of, resource_of
+from carrel_scheduler.engines.mig_resources import milli_of
+from carrel_schema.names import mig_resource
 from unit.devices.making_devices import (
     DRIVER,
     cel,
@@ -37,7 +38,7 @@ SLOTS: dict[str, tuple[int, tuple[int, ...]]] = {
     "7g.80gb": (8, (0,)),
     "1g.10gb+me": (1, (0,)),
 }
-BY_NAME = {name: resource_of(name) for name in SLOTS}
+BY_NAME = {name: mig_resource(name) for name in SLOTS}
 
 
 def counters(first: int, size: int, gpu: int) -> list[dict[str, Any]]:

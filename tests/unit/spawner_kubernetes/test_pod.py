@@ -8,11 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from kubernetes_asyncio.client import ApiClient
 
-from carrel.models import Workload, WorkloadSpec
+from carrel.models import Workload, WorkloadSpec, WorkloadStatus
 from carrel_schema.governance.people import PosixIdentity
 from carrel_schema.names import label
 from carrel_spawner.kubernetes import manifests
@@ -120,13 +121,27 @@ async def test_a_share_of_a_gpu_is_told_by_its_binding() -> None:
 
 async def test_a_mig_instance_is_told_by_its_binding_and_needs_no_limiter() -> None:
     one = spawner(environment={"NVIDIA_VISIBLE_DEVICES": "all"})
-    pod = await manifest(one, workload(gpus=0.0, mig_profile="1g.10gb"))
+    place = {"index": 0, "attempt": 0, "node": "n1", "devices": (0,), "mig_slots": 0b1}
+    placed = workload(gpus=0.0, mig_profile="1g.10gb")
+    status = msgspec.convert({"tasks": [place]}, WorkloadStatus)
+    pod = await manifest(one, msgspec.structs.replace(placed, status=status))
     container = pod["spec"]["containers"][0]
     [told] = [given for given in container["env"] if given["name"] == "NVIDIA_VISIBLE_DEVICES"]
     path = told["valueFrom"]["fieldRef"]["fieldPath"]
     assert path == "metadata.annotations['carrel.dev/gpu-uuids']"
     assert not any("nvidia" in name for name in container["resources"]["limits"])
     assert not pod["spec"].get("initContainers")
+
+
+async def test_a_mig_instance_of_its_node_is_asked_for_by_name() -> None:
+    """A device plugin gives it, or the claim that is made for the name."""
+    one = spawner(environment={"NVIDIA_VISIBLE_DEVICES": "all"})
+    pod = await manifest(one, workload(gpus=0.0, mig_profile="1g.10gb+me"))
+    container = pod["spec"]["containers"][0]
+    for amounts in container["resources"]["limits"], container["resources"]["requests"]:
+        asked = {name: count for name, count in amounts.items() if "nvidia" in name}
+        assert asked == {"nvidia.com/mig-1g.10gb.me": "1"}
+    assert "NVIDIA_VISIBLE_DEVICES" not in {given["name"] for given in container["env"]}
 
 
 async def test_without_gpus_it_sees_none() -> None:

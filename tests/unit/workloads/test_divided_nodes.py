@@ -163,9 +163,7 @@ async def test_what_a_share_is_depends_on_what_nodes_there_are(desk: Desk) -> No
     """A share becomes an instance only where all GPUs are divided."""
     await see(desk, divided(), divided("", 4, "plain"))
     await desk.project("vision", 6)
-    fits = fitting.on_cluster(
-        partial(check_runnable, settings=PodSettings(image="trainer")), desk.loop.cache.divides
-    )
+    fits = fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer")))
     live, asked = LiveState(desk.loop, fits), Resources(gpu_milli=250)
     share = work(resources=asked)
     admit(share, live)
@@ -173,7 +171,7 @@ async def test_what_a_share_is_depends_on_what_nodes_there_are(desk: Desk) -> No
     desk.facts = facts_of(divided(), node_set(divided()))
     await desk.recover()
     await see(desk, divided())
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
     share = work(resources=asked)
     admit(share, live)
     assert share.spec.resources.mig_profile == "2g.20gb"
@@ -192,14 +190,14 @@ async def test_a_whole_gpu_is_the_largest_instance_where_nodes_give_nothing_else
     whole = Resources(gpu_milli=1000)
     await see(desk, divided(), divided("", 4, "plain"))
     await desk.project("vision", 6)
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
     beside = work(resources=whole, external=external)
     admit(beside, live)
     assert beside.spec.resources == whole, "another node has whole ones"
     desk.facts = facts_of(divided(), node_set(divided()))
     await desk.recover()
     await see(desk, divided())
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
     only = work(resources=whole, external=external)
     admit(only, live)
     found = only.spec.resources
@@ -215,7 +213,7 @@ async def test_a_whole_gpu_of_divided_nodes_runs_as_an_instance(desk: Desk) -> N
     await desk.recover()
     await see(desk, divided())
     await desk.project("vision", 6)
-    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None, desk.loop.cache.divides))
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
     job = work(resources=Resources(gpu_milli=1000))
     admit(job, live)
     asked = msgspec.structs.replace(job.spec.resources, cpu_milli=100, memory_bytes=1 << 20)

@@ -33,11 +33,6 @@ def work(name: str = "x", **fields: Any) -> Workload:
             "mig_and_gpus",
             "mig_profile",
         ),
-        (
-            {"resources": Resources(mig_profile="1g.10gb"), "external": True},
-            "no_mig",
-            "mig_profile",
-        ),
         ({"volumes": [("data", ""), ("/data", "x")]}, "bad_path", "volumes.1.source"),
         ({"volumes": [("data", "../x")]}, "bad_path", "volumes.0.destination"),
         ({"volumes": [("a", "x"), ("b", "x")]}, "bad_path", "volumes.1.destination"),
@@ -93,7 +88,9 @@ def test_what_fits_a_cluster() -> None:
     assert ON_CLUSTER(work(volumes=[("data/raw", "/mnt/raw")], tasks=3)) is None
     assert ON_CLUSTER(work(kind="experiment")) is None
     assert ON_CLUSTER(work(resources=Resources(gpu_milli=500))) is None
-    assert ON_CLUSTER(work(kind="workspace", command=[], external=True)) is None
+    workspace = {"kind": "workspace", "command": [], "external": True}
+    assert ON_CLUSTER(work(**workspace)) is None
+    assert ON_CLUSTER(work(**workspace, resources=Resources(mig_profile="1g.10gb"))) is None
 
 
 def test_volumes_of_one_machine_are_its_folders() -> None:

@@ -30,10 +30,6 @@ _NO_IMAGE: Final = (
     "left out: on one machine images need Carrel to run as root; here work runs with the machine's"
     " own programs"
 )
-_NO_POD_OF_OURS: Final = (
-    "left out, or a profile that is made as work asks for it: where the Hub makes the pod a node's"
-    " own instances are not given"
-)
 
 
 Fitting = Callable[[Workload], UnsupportedField | None]
@@ -72,24 +68,17 @@ def _instance_misfit(workload: Workload, mig: Model | None) -> UnsupportedField 
     return None
 
 
-def on_cluster(
-    check: Callable[[TaskSpec], None], divides: Callable[[str], bool] = lambda _: False
-) -> Fitting:
+def on_cluster(check: Callable[[TaskSpec], None]) -> Fitting:
     """Check for a cluster: work that cannot be a pod; for composite work, its parts.
 
-    Args:
-        check: raises ``TaskRefused`` for a task that the engine can never start.
-        divides: whether MIG instances of a profile are made here as work asks for them.
+    ``check`` raises ``TaskRefused`` for a task that the engine can never start.
     """
 
     def fitting(workload: Workload) -> UnsupportedField | None:
         resources = workload.spec.resources
-        profile = resources.mig_profile
-        if profile and resources.gpu_devices > 1:
+        if resources.mig_profile and resources.gpu_devices > 1:
             return UnsupportedField("no_mig", "gpu_devices", resources.gpu_devices, ONE_INSTANCE)
-        if workload.spec.external:  # somebody else makes its pod, which names no instance
-            if profile and not divides(profile):
-                return UnsupportedField("no_mig", "mig_profile", profile, _NO_POD_OF_OURS)
+        if workload.spec.external:  # somebody else makes its pod
             return None
         task = _draft(workload)
         try:

@@ -15,9 +15,9 @@ from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.core.requests import ANYWHERE, HOST, NodeConstraint, Request
 from carrel_scheduler.core.resources import MIB, MILLI, Amounts
 from carrel_scheduler.engines import gpu_models
-from carrel_scheduler.engines.mig_resources import held_milli, resource_of
+from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_schema.kinds import KINDS
-from carrel_schema.names import NODE_GROUP
+from carrel_schema.names import NODE_GROUP, mig_resource
 from carrel_schema.objects import Resources, Workload, WorkloadSpec, WorkloadStatus
 from carrel_schema.sections import Rendezvous
 
@@ -188,7 +188,7 @@ def request_of(
         return found
     if divides:
         return replace(found, mig_profile=profile)
-    extended = ((resource_of(profile), 1),)
+    extended = ((mig_resource(profile), 1),)
     return replace(found, extended=extended, counted_milli=held_milli(extended))
 
 

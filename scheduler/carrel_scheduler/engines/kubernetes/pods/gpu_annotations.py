@@ -17,8 +17,8 @@ from carrel_scheduler.core.mig import is_profile
 from carrel_scheduler.core.mig.models import EXPECTED
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused, nanos, pieces
-from carrel_scheduler.engines.mig_resources import PREFIX, profile_of
-from carrel_schema.names import GROUP, MIG_PROFILE
+from carrel_scheduler.engines.mig_resources import profile_of
+from carrel_schema.names import GROUP, MIG_PREFIX, MIG_PROFILE
 
 GPU_SHARE: Final = (f"{GROUP}/gpu-share", "gpu-fraction")
 GPU_MEMORY: Final = f"{GROUP}/gpu-memory"
@@ -107,7 +107,7 @@ def mig_profile_of(annotations: Mapping[str, str], resources: Collection[str] = 
     """
     if not annotations:
         return ""
-    own = next((name for name in resources if name.startswith(PREFIX)), "")
+    own = next((name for name in resources if name.startswith(MIG_PREFIX)), "")
     if MIG_PROFILE in annotations:
         key, found = MIG_PROFILE, profile_of(annotations[MIG_PROFILE])
         if not is_profile(annotations[MIG_PROFILE]):
@@ -119,7 +119,7 @@ def mig_profile_of(annotations: Mapping[str, str], resources: Collection[str] = 
         key = "" if own else _instance_elsewhere(annotations)
         if not key:
             return ""
-        found = profile_of(key.removeprefix(PREFIX))
+        found = profile_of(key.removeprefix(MIG_PREFIX))
     part = next((name for name in _PARTS if annotations.get(name)), "")
     if part:
         expected = f"left out where a MIG instance is asked for (`{key}`)"
@@ -132,7 +132,7 @@ def _instance_elsewhere(annotations: Mapping[str, str]) -> str:
     keys = sorted(
         key
         for key in annotations
-        if key.startswith(PREFIX) and is_profile(key.removeprefix(PREFIX))
+        if key.startswith(MIG_PREFIX) and is_profile(key.removeprefix(MIG_PREFIX))
     )
     if len(keys) > 1:
         expected = f"left out beside `{keys[0]}`: a pod has one MIG instance"

@@ -26,11 +26,10 @@ from carrel_scheduler.engines.kubernetes.pods.devices.task_shares import Sharing
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO
 from carrel_scheduler.engines.kubernetes.pods.types import ObjectMeta, Pod
 from carrel_scheduler.engines.kubernetes.tasks import task_pods
-from carrel_scheduler.engines.mig_resources import resource_of
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.resources import PODS
-from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS
+from carrel_schema.names import GPU_MEMORY_MIB, GPU_UUIDS, mig_resource
 
 PAUSES: Final = Pauses(0.1, 1.0, 40)
 """Between looks for free devices: some half a minute together."""
@@ -82,7 +81,7 @@ class TaskDevices:
         if task_pods.has_instance(task):
             return False
         if task.mig_profile:
-            return self._claims.serves_instance(task.node, resource_of(task.mig_profile))
+            return self._claims.serves_instance(task.node, mig_resource(task.mig_profile))
         if not task.devices:
             return False
         if self._claims.terms(task.node) is not None:

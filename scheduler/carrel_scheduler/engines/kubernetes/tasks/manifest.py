@@ -13,10 +13,9 @@ from carrel_scheduler.engines.kubernetes.tasks import environment, program, task
 from carrel_scheduler.engines.kubernetes.tasks import settings as at
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.volumes import Storage, storage
-from carrel_scheduler.engines.mig_resources import resource_of
 from carrel_schema import shared_gpus
 from carrel_schema.governance.people import LEAST_ID
-from carrel_schema.names import SCHEDULER_NAME, namespace_of
+from carrel_schema.names import SCHEDULER_NAME, mig_resource, namespace_of
 
 GPU: Final = "nvidia.com/gpu"
 WHOLE: Final = 1000
@@ -192,7 +191,7 @@ def _resources(task: TaskSpec) -> dict[str, dict[str, str]]:
         requests |= shared_gpus.AMOUNT
         limits |= shared_gpus.AMOUNT
     if task.mig_profile and not task_pods.has_instance(task):
-        instance = resource_of(task.mig_profile)
+        instance = mig_resource(task.mig_profile)
         requests[instance] = limits[instance] = "1"
     return {"requests": requests, "limits": limits}
 

@@ -45,8 +45,7 @@ from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     GPU_RESOURCES,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Pod, PodResourceClaim
-from carrel_scheduler.engines.mig_resources import PREFIX
-from carrel_schema.names import TASK
+from carrel_schema.names import MIG_PREFIX, TASK
 
 
 class _Waits(Exception):  # noqa: N818 - an outcome to handle
@@ -100,7 +99,9 @@ class DeviceClaims(KnownDevices):
             return special_claim(pod, self.backed) if self.backed else None
         backed = dict.fromkeys(GPU_RESOURCES, self.task_class) if self.task_class else {}
         named = (name for one in pod.spec.containers for name in one.resources.requests)
-        instances = [name for name in named if name.startswith(PREFIX)] if self.mig_class else []
+        instances = (
+            [name for name in named if name.startswith(MIG_PREFIX)] if self.mig_class else []
+        )
         backed |= dict.fromkeys(instances, self.mig_class)
         selectors = {name: (instance_selector(name),) for name in instances}
         return special_claim(pod, backed, selectors) if backed else None

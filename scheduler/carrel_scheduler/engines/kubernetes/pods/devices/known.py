@@ -46,7 +46,7 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import BY_CLAIMS, gpu_resour
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import CLAIMED_GPUS
 from carrel_scheduler.engines.kubernetes.pods.types import Node
-from carrel_scheduler.engines.mig_resources import PREFIX, resource_of
+from carrel_schema.names import MIG_PREFIX, mig_resource
 
 
 def _none(_node: str) -> int:
@@ -276,16 +276,16 @@ class KnownDevices:
         by_id = {one.id: one for one in devices}
         for use, users, _ in self._uses_with_users(node):
             if use.id in by_id and any(map(self.is_task, users)):
-                now[resource_of(by_id[use.id].profile)] += 1
+                now[mig_resource(by_id[use.id].profile)] += 1
         return {name: (count, min(count, now[name])) for name, count in most.items()}
 
     def serves_instance(self, node: str, resource: str) -> bool:
         """Whether tasks get MIG instances of that name by claims on a node."""
-        return any(resource_of(one.profile) == resource for one in self._instances(node))
+        return any(mig_resource(one.profile) == resource for one in self._instances(node))
 
     def _instances(self, node: str) -> list[NodeDevice]:
         offered = self._allocatable.get(node, NOTHING)
-        if not self.mig_class or any(name.startswith(PREFIX) for name in offered):
+        if not self.mig_class or any(name.startswith(MIG_PREFIX) for name in offered):
             return []
         if node in self._plugin:
             return []

@@ -23,7 +23,7 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import (
     TASK_GPUS,
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused, nanos, pieces_floor
-from carrel_scheduler.engines.mig_resources import PREFIX, resource_of
+from carrel_schema.names import MIG_PREFIX, mig_resource
 
 _ADDITION: Final = re.compile(r"b\.(\w)")
 MODEL: Final = "productName"
@@ -47,7 +47,7 @@ def instance_counts(instances: Iterable[NodeDevice], left: Amounts) -> dict[str,
     found: dict[str, int] = {}
     remaining: dict[str, Amounts] = {}
     for one in instances:
-        name = resource_of(one.profile)
+        name = mig_resource(one.profile)
         rest = remaining.get(name, left)
         found.setdefault(name, 0)
         if enough(rest, one.takes):
@@ -64,7 +64,7 @@ def whole_of(gpus: Iterable[NodeDevice], instance: NodeDevice) -> bool:
 
 def instance_selector(resource: str) -> DeviceSelector:
     """Devices that are MIG instances of the profile that a resource is called after."""
-    name = resource.removeprefix(PREFIX)
+    name = resource.removeprefix(MIG_PREFIX)
     spelled = dict.fromkeys((name, _ADDITION.sub(r"b+\1", name)))
     profile = f'device.attributes[device.driver]["{PROFILE}"]'
     known = f'"{PROFILE}" in device.attributes[device.driver]'
