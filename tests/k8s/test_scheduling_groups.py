@@ -148,6 +148,26 @@ async def test_the_class_of_a_group_is_its_priority(here: Site) -> None:
         await drop_class(here, name)
 
 
+async def test_a_group_whose_class_never_preempts_waits_for_the_end_of_others(here: Site) -> None:
+    """The server fills in the policy of the group from its class, and refuses another one."""
+    name = await add_class(here, "patient", preemptionPolicy="Never")
+    await make_pair(here, priorityClassName=name)
+    try:
+        async with running(here.scheduler()):
+            await here.add_pod("a", "low", gpus=4)
+            await here.until(lambda: "low" in here.bound("a"), "the first pod")
+            for word in ("p0", "p1"):
+                await here.add_pod("a", word, gpus=2, **OF_PAIR)
+            group = await here.client.get(GROUPS, "pair", here.namespace("a"))
+            assert (group["spec"]["priority"], group["spec"]["preemptionPolicy"]) == (80, "Never")
+            await says(here, "False", "others would be preempted for it, but not yet")
+            assert here.bound("a").keys() == {"low"}
+            await here.client.delete(PODS, "low", here.namespace("a"), grace_seconds=0)
+            await here.until(lambda: here.bound("a").keys() == {"p0", "p1"}, "the group")
+    finally:
+        await drop_class(here, name)
+
+
 async def test_a_group_of_a_group_is_refused_with_its_field(here: Site) -> None:
     template = {"workloadName": "whole", "templateName": "part"}
     await make_pair(here, parentCompositePodGroupName="whole", workloadRef=template)

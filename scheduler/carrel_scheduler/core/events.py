@@ -66,6 +66,8 @@ class NodeSet:
         types: of each device, where they are unlike; empty: one is as good as another.
         undivided: devices without MIG on a node with a ``mig_model``: only whole ones are given.
         instances_only: whole devices are not given out here, only MIG instances.
+        profiles: of the MIG instances that are to be had here.
+        divided: some of its GPUs are not given as a whole, since they are divided into such.
     """
 
     name: str
@@ -85,6 +87,8 @@ class NodeSet:
     types: tuple[str, ...] = ()
     undivided: frozenset[int] = frozenset()
     instances_only: bool = False
+    profiles: tuple[str, ...] = ()
+    divided: bool = False
 
 
 @dataclass(frozen=True, slots=True)

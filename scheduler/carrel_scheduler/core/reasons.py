@@ -98,6 +98,10 @@ class Reason:
         passed_by: how many of ``ahead`` came later, and go first because their users hold less.
         user_gpus: what its user holds in the project then, in thousandths.
         until: epoch seconds until which it stands, 0 when that is open.
+        divided: nodes that it may use, and whose GPUs are MIG instances in place of what it asks
+            for.
+        instead: the profile of the instance that would serve it there, or the largest one; empty
+            where one instance is no use.
     """
 
     cls: ReasonClass
@@ -119,3 +123,5 @@ class Reason:
     until: float = 0.0
     passed_by: int = 0
     user_gpus: int = 0
+    divided: tuple[str, ...] = ()
+    instead: str = ""

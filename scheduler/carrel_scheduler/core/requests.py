@@ -15,6 +15,9 @@ HOST = "host"
 IN_GROUP = "node group"
 """Told of nodes as if it were a label, in words that people read: the group of a node."""
 
+GIVEN_BY = ("carrel.dev/gpu-resource", "carrel.dev/task-gpus")
+"""Labels by which nodes are told apart whose GPUs are given in another way."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeConstraint:

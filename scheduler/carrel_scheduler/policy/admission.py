@@ -80,7 +80,9 @@ class Admission:
         if request not in self._known:
             self._known[request] = self._live.never(workload)
         reason = self._known[request]
-        if reason is not None and reason.token not in _WAITS:
+        if reason is not None and _becomes_instance(spec, reason):
+            self.admit(workload)
+        elif reason is not None and reason.token not in _WAITS:
             several = spec.resources.gpu_milli > MILLI or shape.resizes(spec)
             if several and self._live.only_instances():
                 raise _more_than_an_instance(workload)
@@ -138,6 +140,19 @@ def _instance_for(spec: WorkloadSpec, model: mig.Model, live: Live) -> mig.Profi
     return model.profiles.get(resources.mig_profile)
 
 
+def _becomes_instance(spec: WorkloadSpec, reason: ReasonInfo) -> bool:
+    """Set the smallest instance that nodes offer for a share which none of them gives."""
+    profile, asked = reason.data.get("instead", ""), spec.resources
+    if not 0 < asked.gpu_milli < MILLI or not profile:
+        return False
+    if mig.milli_of_profile(profile) < asked.gpu_milli:
+        return False
+    spec.resources = msgspec.structs.replace(
+        asked, gpu_milli=0, gpu_memory_mib=0, mig_profile=profile, mig_milli=0
+    )
+    return True
+
+
 def check_priority(priority: str | int) -> None:
     """Refuse a named priority that does not exist; integers and the empty name are fine."""
     if isinstance(priority, int) or priority == "" or priority in NAMED:
@@ -166,7 +181,9 @@ def _never(workload: Workload, reason: ReasonInfo) -> NotAdmitted:
     if reason.token == Token.NO_ELIGIBLE_NODE:
         group, project = workload.spec.node_group, workload.meta.project
         found: tuple[str, Any] = ("node_group", group) if group else ("project", project)
-        if workload.spec.gpu_types:
+        if reason.data.get("divided"):
+            found = ("gpus", workload.spec.resources.gpu_milli / MILLI)
+        elif workload.spec.gpu_types:
             found = ("gpu_types", workload.spec.gpu_types)
         return NotAdmitted("never_fits", *found, reason.help, reason.sentence)
     resource, resources = str(reason.data.get("resource", "")), workload.spec.resources

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.messages.render import sentence
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     AllReconciled,
@@ -109,6 +111,10 @@ class Cluster(TaskCluster):
         self.pass_()
         return str(orders[0].allocation["devices"]["results"][0]["device"])
 
+    def waits(self, uid: str) -> str:
+        """Why work waits."""
+        return sentence(decide(self.state, 3.0).reasons[uid], "a")
+
     def begin(self, uid: str, profile: str) -> str:
         placed = self.place(uid, instance(profile))
         return self.start(uid, **{BY_NAME[profile]: "1"}) if placed else ""
@@ -151,6 +157,7 @@ def test_tasks_get_instances_until_the_counters_of_the_gpu_are_used_up() -> None
     assert one.begin("a", "3g.40gb").startswith("gpu-0-mig-3g40gb")
     assert (one.offered("3g.40gb"), one.offered("7g.80gb"), one.pool) == (2, 0, 1000)
     assert not one.place("w", Request(gpus=1)), "the GPU is divided"
+    assert one.waits("w").endswith("ask for the MIG profile `3g.40gb` to get one.")
     assert one.begin("b", "1g.10gb+me") or one.begin("c", "1g.10gb")
     assert not one.place("d", instance("3g.40gb")), "no more is left of it"
     assert one.pool == 1000
@@ -170,6 +177,20 @@ def test_a_whole_gpu_leaves_no_instance_and_comes_back() -> None:
     assert not one.place("x", Request(gpus=1))
     one.end("a")
     assert one.pool == 1000
+
+
+def test_what_is_divided_is_told_to_who_asks_for_other_parts_of_gpus() -> None:
+    one = Cluster()
+    assert one.place("w", Request(gpus=1))
+    one.start("w", gpu="1")
+    assert not one.place("x", Request(gpus=1))
+    assert "divided" not in one.waits("x"), "it is given as a whole"
+    assert not one.place("s", Request(share_milli=250))
+    told = f"GPUs of `{NODE}` are divided into MIG instances: ask for the MIG profile"
+    assert one.waits("s") == (
+        "No node satisfies what it asks of nodes: GPUs that are shared by parts. "
+        f"{told} `3g.40gb` to get one."
+    )
 
 
 def test_what_others_claim_is_offered_to_nobody() -> None:

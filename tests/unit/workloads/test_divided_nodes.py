@@ -22,6 +22,7 @@ from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.desk import Desk
 
 MODEL = "A100-80GB"
+DIVIDED = "GPUs of `divided` are divided into MIG instances"
 
 
 def divided(model: str = MODEL, gpus: int = 2, name: str = "divided") -> Node:
@@ -85,6 +86,15 @@ async def test_whole_gpus_and_shares_are_given_elsewhere(cluster: Desk) -> None:
     await cluster.settle()
     assert await cluster.phase(later) == "pending"
     assert {one.node for one in cluster.engine.specs.values()} == {"plain"}
+    waits = (await cluster.stored(later)).status.reason
+    assert waits is not None
+    assert "all 4 are in use" in waits.sentence
+    assert waits.sentence.endswith(f"{DIVIDED}: ask for the MIG profile `7g.80gb` to get one.")
+    many = await cluster.submit("vision", "many", gpus=2)
+    await cluster.settle()
+    waits = (await cluster.stored(many)).status.reason
+    assert waits is not None
+    assert waits.sentence.endswith(f"{DIVIDED}, of which a task has one only.")
 
 
 async def test_a_scheduler_that_starts_again_knows_the_places(
@@ -206,6 +216,81 @@ async def test_a_whole_gpu_is_the_largest_instance_where_nodes_give_nothing_else
         admit(work(resources=Resources(gpu_milli=2000), external=external), live)
     assert (refused.value.code, refused.value.field, refused.value.value) == ("no_mig", "gpus", 2)
     assert "one only" in refused.value.detail
+
+
+def by_hand(**instances: int) -> Node:
+    """A node whose GPUs an admin divided: as many instances by the number of their slices."""
+    names = {"one": "1g.10gb", "one_media": "1g.10gb.me", "two": "2g.20gb", "three": "3g.40gb"}
+    found = {f"nvidia.com/mig-{names[name]}": str(most) for name, most in instances.items()}
+    amounts = {"nvidia.com/gpu": "0", "cpu": "64", "memory": "256Gi", **found}
+    status = {"capacity": amounts, "allocatable": amounts}
+    return msgspec.convert({"metadata": {"name": "by-hand"}, "status": status}, Node)
+
+
+@pytest.mark.parametrize(
+    ("asked", "profile"),
+    [(Resources(gpu_milli=100), "1g.10gb"), (Resources(gpu_milli=130), "2g.20gb")],
+)
+@pytest.mark.parametrize("external", [False, True], ids=["a job", "a workspace of the Hub"])
+async def test_a_share_that_no_node_gives_is_the_smallest_instance_that_holds_it(
+    desk: Desk, asked: Resources, profile: str, *, external: bool
+) -> None:
+    desk.facts = facts_of(by_hand(), node_set(by_hand()))
+    await desk.recover()
+    await see(desk, by_hand(one=4, one_media=1, two=2))
+    await desk.project("vision", 6)
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+    job = work(resources=asked, external=external)
+    admit(job, live)
+    found = job.spec.resources
+    assert (found.mig_profile, found.gpu_milli) == (profile, 0)
+    uid = await desk.submit("vision", "job", resources=found)
+    [task] = desk.tasks_of(uid)
+    assert desk.engine.specs[task].mig_profile == profile
+
+
+@pytest.mark.parametrize("milli", [300, 1000])
+async def test_what_no_instance_holds_is_refused_with_what_there_is(desk: Desk, milli: int) -> None:
+    """An instance that is less is given to nobody who does not ask for it."""
+    desk.facts = facts_of(by_hand(), node_set(by_hand()))
+    await desk.recover()
+    await see(desk, by_hand(one=4, two=2))
+    await desk.project("vision", 6)
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+    with pytest.raises(NotAdmitted) as refused:
+        admit(work(resources=Resources(gpu_milli=milli)), live)
+    found = refused.value
+    assert (found.code, found.field, found.value) == ("never_fits", "gpus", milli / 1000)
+    told = "GPUs of `by-hand` are divided into MIG instances: ask for the MIG profile `2g.20gb`"
+    assert told in found.detail
+
+
+async def test_nodes_of_two_models_say_what_they_give(desk: Desk) -> None:
+    """Then a whole GPU is no instance, as nobody knows of which of them."""
+    first, second = divided(), divided("A30-24GB", name="other")
+    desk.facts = facts_of(first, node_set(first))
+    await desk.recover()
+    await see(desk, first, second)
+    await desk.project("vision", 6)
+    live = LiveState(desk.loop, fitting.on_cluster(lambda _: None))
+    with pytest.raises(NotAdmitted) as refused:
+        admit(work(resources=Resources(gpu_milli=1000)), live)
+    assert (refused.value.code, refused.value.field) == ("never_fits", "gpus")
+    assert "GPUs that are given as a whole" in refused.value.detail
+    assert "GPUs of `divided` and `other` are divided" in refused.value.detail
+
+
+async def test_nodes_that_are_closed_to_a_job_are_not_named(desk: Desk) -> None:
+    tainted = msgspec.to_builtins(divided())
+    tainted["spec"] = {"taints": [{"key": "theirs", "effect": "NoSchedule"}]}
+    await see(desk, msgspec.convert(tainted, Node), divided("", 1, "plain"))
+    await desk.project("vision", 6)
+    uids = [await desk.submit("vision", f"whole-{n}", gpus=1) for n in range(2)]
+    await desk.settle()
+    waits = (await desk.stored(uids[1])).status.reason
+    assert waits is not None
+    assert "in use" in waits.sentence
+    assert "divided" not in waits.sentence
 
 
 async def test_a_whole_gpu_of_divided_nodes_runs_as_an_instance(desk: Desk) -> None:

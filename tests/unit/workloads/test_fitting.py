@@ -88,7 +88,7 @@ def test_what_fits_a_cluster() -> None:
     assert ON_CLUSTER(work(volumes=[("data/raw", "/mnt/raw")], tasks=3)) is None
     assert ON_CLUSTER(work(kind="experiment")) is None
     assert ON_CLUSTER(work(resources=Resources(gpu_milli=500))) is None
-    workspace = {"kind": "workspace", "command": [], "external": True}
+    workspace: dict[str, Any] = {"kind": "workspace", "command": [], "external": True}
     assert ON_CLUSTER(work(**workspace)) is None
     assert ON_CLUSTER(work(**workspace, resources=Resources(mig_profile="1g.10gb"))) is None
 

@@ -22,6 +22,7 @@ from carrel_scheduler.core.explaining.impossible import (
     too_large,
     too_wide,
 )
+from carrel_scheduler.core.explaining.mig_instances import with_instances
 from carrel_scheduler.core.explaining.reclaimable import Reclaimable
 from carrel_scheduler.core.explaining.shortage import Question, Shortage
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, LimitViolation
@@ -189,6 +190,7 @@ class Explainer:
         )
 
     def _of_project(self, question: Question, reason: Reason) -> Reason:
+        reason = with_instances(self._cycle.state, question.needs, reason)
         return (
             reason
             if reason.project

@@ -15,12 +15,13 @@ from carrel_scheduler.core.capacity.eligibility import ANY_TAINT
 from carrel_scheduler.core.capacity.views import GPU, CapacityView, CapacityViews, FitCounts
 from carrel_scheduler.core.devices.classes import GpuForm, gpu_kind
 from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.explaining.mig_instances import with_instances
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.messages.amounts import GPU_MEMORY
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, permanent_violation
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.core.requests import HOST, NodeConstraint, Request
+from carrel_scheduler.core.requests import GIVEN_BY, HOST, NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI, NONE
 from carrel_scheduler.core.work.shapes import Shape
 
@@ -50,10 +51,11 @@ def never_reason(
         kind: whether it may be stopped.
         views: where views of empty nodes are kept.
     """
-    found = on_rules(state, queue, shape, kind)
     if state.nodes.slots:
-        found = on_nodes(state, shape, views or all_nodes(state)) or found
-    return found
+        found = on_nodes(state, shape, views or all_nodes(state))
+        if found is not None:
+            return with_instances(state, needs(shape, shape.first_step), found)
+    return on_rules(state, queue, shape, kind)
 
 
 def all_nodes(state: "Columns") -> CapacityViews:
@@ -303,7 +305,8 @@ def _with_one_less(request: Request) -> list[tuple[Request, str]]:
         found.append((_at(request, replace(where, nodes=None)), _names(where)))
     for label in where.labels:
         rest = tuple(other for other in where.labels if other != label)
-        found.append((_at(request, replace(where, labels=rest)), _label(*label)))
+        words = _form(request) if label[0] in GIVEN_BY else _label(*label)
+        found.append((_at(request, replace(where, labels=rest)), words))
     found.append((_without_gpus(request), _form(request)))
     return found
 
@@ -358,6 +361,8 @@ def _form(request: Request) -> str:
         return f"GPUs with {request.gpu_memory_mib / 1024:g} GiB of memory to share"
     if form is GpuForm.SHARE:
         return "GPUs that are shared by parts"
+    if form is GpuForm.WHOLE:
+        return "GPUs that are given as a whole"
     return "nothing in particular"
 
 

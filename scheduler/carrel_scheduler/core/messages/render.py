@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from carrel_scheduler.core.messages.amounts import amount
-from carrel_scheduler.core.messages.sentences import SENTENCES, Reader, member
+from carrel_scheduler.core.messages.sentences import SENTENCES, Reader, divided_gpus, member
 from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass, Token
 
 MINUTES_A_DAY: Final = 24 * 60
@@ -147,6 +147,8 @@ def sentence(reason: Reason, project: str, *, names: bool = True) -> str:
         names: whether names of other projects' workloads may be told.
     """
     text = SENTENCES[reason.token](reason, Reader(project, names))
+    if reason.divided:
+        text = f"{text} {divided_gpus(reason)}"
     return f"{text} {_passed(reason, project)}" if reason.passed_by else text
 
 
@@ -198,6 +200,8 @@ def data(reason: Reason, project: str = "", *, names: bool = True) -> dict[str, 
         "until": reason.until,
         "passed_by": reason.passed_by,
         "user_gpus": reason.user_gpus,
+        "divided": list(reason.divided),
+        "instead": reason.instead,
     }
 
 

@@ -160,6 +160,15 @@ def _instances(reason: Reason) -> str:
     return f"{amount('mig', reason.requested)} `{reason.detail}`"
 
 
+def divided_gpus(reason: Reason) -> str:
+    """Which nodes have GPUs that are divided, and what to ask for instead."""
+    where = join([f"`{node}`" for node in reason.divided])
+    told = f"GPUs of {where} are divided into MIG instances"
+    if not reason.instead:
+        return f"{told}, of which a task has one only."
+    return f"{told}: ask for the MIG profile `{reason.instead}` to get one."
+
+
 def _topology_too_small(reason: Reason, _reader: Reader) -> str:
     asked = amount("tasks", reason.requested)
     together = f"It wants {asked} in one domain of `{reason.detail}`"

@@ -10,7 +10,7 @@ it (``milli_of_profile``).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -255,6 +255,23 @@ def milli_of_profile(name: str) -> int:
     _, of_compute, profile, slices, _ = found.groups()
     whole = _PARTS.get(profile, _BY_COMPUTE.get(int(slices), MILLI))
     return -(-whole * int(of_compute) // int(slices)) if of_compute else whole
+
+
+def named_profile(profiles: Iterable[str], milli: int) -> str:
+    """The smallest of these profiles, by name, that is so many thousandths of a GPU.
+
+    Of equal ones that with most compute slices; where none is so large the largest. Never one with
+    media engines; empty without any.
+    """
+    sizes = {
+        name: (milli_of_profile(name), int(found[4]))
+        for name in profiles
+        if (found := _NAME.fullmatch(name)) is not None and found[5] is None
+    }
+    enough = [name for name, (part, _) in sizes.items() if part >= milli]
+    if enough:
+        return min(enough, key=lambda name: (sizes[name][0], -sizes[name][1]))
+    return max(sizes, key=lambda name: sizes[name], default="")
 
 
 class GpuRequest(Protocol):

@@ -39,6 +39,7 @@ class NodeColumns:
         draining: slots of the nodes that are being drained.
         mig: (N,) MIG instances are made here as needed.
         instances_only: (N,) whole devices are not given out here.
+        divided, profiled: (N,) see ``NodeSet``: ``profiled`` where it has ``profiles``.
         free, releasing, reserved: the three layers of capacity. ``free.slots`` has a bit set for
             each free memory slot, the other two for each slot concerned.
     """
@@ -61,6 +62,8 @@ class NodeColumns:
         self.schedulable: Bools = np.zeros(0, np.bool_)
         self.mig: Bools = np.zeros(0, np.bool_)
         self.instances_only: Bools = np.zeros(0, np.bool_)
+        self.divided: Bools = np.zeros(0, np.bool_)
+        self.profiled: Bools = np.zeros(0, np.bool_)
         self.free = Layer.empty(1, 0)
         self.releasing = Layer.empty(1, 0)
         self.reserved = Layer.empty(1, 0)
@@ -175,6 +178,7 @@ class NodeColumns:
         before = int(self.devices[slot])
         self.mig[slot] = bool(event.mig_model)
         self.instances_only[slot] = event.instances_only
+        self.divided[slot], self.profiled[slot] = event.divided, bool(event.profiles)
         if event.devices > before:
             self.free.devices[before : event.devices, slot] = MILLI
             self.free.slots[before : event.devices, slot] = empty_slots_of(event)[before:]
@@ -217,6 +221,7 @@ class NodeColumns:
         self.usable[:, slot] = False
         self.types[:, slot] = 0
         self.schedulable[slot] = self.mig[slot] = self.instances_only[slot] = False
+        self.divided[slot] = self.profiled[slot] = False
         for layer in (self.free, self.releasing, self.reserved):
             layer.devices[:, slot] = layer.slots[:, slot] = 0
             layer.host[:, slot] = 0
@@ -258,8 +263,8 @@ class NodeColumns:
         devices = max(devices, d)
         nodes = n if nodes <= n else max(nodes, 2 * n, 8)
         rows = max(rows, len(self.capacity))
-        columns = ("devices", "gpu_memory", "counted", "schedulable", "mig", "instances_only")
-        for name in columns:
+        flags = ("schedulable", "mig", "instances_only", "divided", "profiled")
+        for name in ("devices", "gpu_memory", "counted", *flags):
             setattr(self, name, _widened(getattr(self, name), (nodes,)))
         self.usable = _widened(self.usable, (devices, nodes))
         self.types = _widened(self.types, (devices, nodes))
@@ -284,7 +289,8 @@ def _elsewhere(old: NodeSet | None, new: NodeSet) -> bool:
         != (new.labels, new.taints, new.schedulable, new.draining, new.gpu_memory_mib)
         or (old.devices, old.mig_model, old.undivided, old.broken_devices, old.types)
         != (new.devices, new.mig_model, new.undivided, new.broken_devices, new.types)
-        or old.instances_only != new.instances_only
+        or (old.instances_only, old.profiles, old.divided)
+        != (new.instances_only, new.profiles, new.divided)
     )
 
 

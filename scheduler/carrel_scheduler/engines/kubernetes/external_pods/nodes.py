@@ -231,7 +231,8 @@ class ClusterNodes:
         counted = fact.counted_milli + self._devices.shared_milli(name)
         if instances:  # they are made of GPUs of the node, which are counted
             made = held_milli((key, left) for key, (_, left) in instances.items())
-            counted += self._devices.divided_milli(name) - made
+            counted += (divided := self._devices.divided_milli(name)) - made
+            fact = replace(fact, divided=bool(divided))
         fact = replace(fact, counted_milli=counted)
         fact = self._withheld(fact)
         if before is not None and taken and fact.mig_model != before.mig_model:
@@ -270,6 +271,8 @@ def _as_divided_before(fact: NodeSet, before: NodeSet) -> NodeSet:
         fact,
         mig_model=before.mig_model,
         instances_only=before.instances_only,
+        profiles=before.profiles,
+        divided=before.divided,
         schedulable=False,
     )
 

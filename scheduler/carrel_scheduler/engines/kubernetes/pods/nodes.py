@@ -12,7 +12,7 @@ from typing import Final
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.mig import MODELS
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
-from carrel_scheduler.core.requests import IN_GROUP
+from carrel_scheduler.core.requests import GIVEN_BY, IN_GROUP
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.external import NodeHealth
@@ -37,7 +37,14 @@ from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
 from carrel_scheduler.engines.kubernetes.pods.selectors import NO_EXECUTE, closed, core_taint, hard
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.engines.mig_resources import held_milli
-from carrel_schema.names import GPU_INDEX, GROUP, MIG_MODEL, NODE_GROUP, RESERVATIONS_NAMESPACE
+from carrel_schema.names import (
+    GPU_INDEX,
+    GROUP,
+    MIG_MODEL,
+    MIG_PREFIX,
+    NODE_GROUP,
+    RESERVATIONS_NAMESPACE,
+)
 
 NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -114,10 +121,10 @@ ROLE_ALIASES: Final = {
 }
 ROLE: Final = "yes"
 """What the labels of roles are core_taint as; people leave them empty or write anything."""
-GPU_RESOURCE: Final = f"{GROUP}/gpu-resource"
-"""Label core_taint to the core: by which resource the node's GPUs are asked for."""
-TASK_GPUS: Final = f"{GROUP}/task-gpus"
-"""Label told to the core where tasks may get GPUs by claims: how they get those of the node."""
+GPU_RESOURCE, TASK_GPUS = GIVEN_BY
+"""Labels told to the core: by which resource the node's GPUs are asked for; and how tasks get those
+of the node, where they may get some by claims.
+"""
 BY_PLUGIN: Final = "plugin"
 BY_CLAIMS: Final = "claims"
 DRAIN: Final = f"{GROUP}/drain"
@@ -153,6 +160,7 @@ def node_set(
     resource = gpu_resource(node)
     devices, broken = _devices(node, resource, used, taken, before)
     extended, divided = _extended(offered), mig_model(node)
+    profiles = tuple(MODELS[divided].profiles) if divided else _profiles(extended)
     return NodeSet(
         name=node.metadata.name,
         devices=devices,
@@ -164,6 +172,8 @@ def node_set(
         gpu_memory_mib=gpu_memory_mib(node),
         mig_model=divided,
         instances_only=bool(divided),
+        profiles=profiles,
+        divided=bool(profiles),
         extended=extended,
         counted_milli=held_milli(extended),
         taints=frozenset(core_taint(taint) for taint in hard(node.spec.taints)),
@@ -299,6 +309,16 @@ def _devices(
 
 def _count(offered: Mapping[str, str], resource: str) -> int:
     return pieces_floor(nanos(offered.get(resource, "0"), resource))
+
+
+def _profiles(extended: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    """Of the MIG instances that a node offers by name: of which there are some now, or all."""
+    found = {
+        name.removeprefix(MIG_PREFIX): most
+        for name, most in extended
+        if name.startswith(MIG_PREFIX)
+    }
+    return tuple(name for name, most in found.items() if most) or tuple(found)
 
 
 def _extended(offered: Nanos) -> tuple[tuple[str, int], ...]:
