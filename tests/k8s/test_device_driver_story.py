@@ -201,6 +201,10 @@ async def test_jobs_get_instances_that_the_driver_makes_of_a_gpu(desk: Desk) -> 
     await desk.service.restart()
     for name in ("third", "whole"):
         assert (await desk.status(name))["phase"] == "pending"
+    told = f"GPUs of `{desk.driver.node.name}` are divided into MIG instances"
+    await desk.service.until(
+        desk.project, "whole", lambda status: told in (status["reason"] or {}).get("sentence", "")
+    )
     for name in ("third", "left", "right"):
         await desk.suspend(name)
     assert await desk.given("whole") == ["gpu-0"]
