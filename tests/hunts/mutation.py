@@ -85,7 +85,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--module", default="*", metavar="PATTERN", help="such as 'preemption/*'")
     parser.add_argument("--revision", help="a commit; without it, the tree as it is")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
-    parser.add_argument("--budget", type=float, default=30, help="seconds of tests for each mutant")
+    parser.add_argument("--budget", type=float, default=120, help="seconds of tests for each")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()
 

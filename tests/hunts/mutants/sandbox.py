@@ -16,7 +16,14 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CORE = "scheduler/carrel_scheduler/core"
-TESTS = ("tests/unit/core", "tests/conformance")
+SCENARIOS = REPOSITORY.parent / "shared" / "conformance" / "scenarios.json"
+"""Beside the checkout; the tests of a copy look for them there too."""
+TESTS = (
+    "tests/unit/core",
+    "tests/conformance",
+    "tests/unit/benchmarks/test_packing.py",
+    "tests/unit/benchmarks/test_simulation.py",
+)
 TOO_SLOW = ("tests/unit/core/test_machine.py",)
 """Would take longer than all others together; without them the figure can only be lower."""
 COPIED = ("scheduler", "tests", "benchmarks", "docs")

@@ -21,11 +21,11 @@ import scipy.optimize  # noqa: F401 - children start with it loaded
 
 from hunts.mutants.covering import Chosen, Coverage, Recorder
 from hunts.mutants.making import Mutant
-from hunts.mutants.sandbox import TESTS, TOO_SLOW, Sandbox
+from hunts.mutants.sandbox import SCENARIOS, TESTS, TOO_SLOW, Sandbox
 
 SLACK_SECONDS, SLACK_FACTOR, WALL_FACTOR = 15, 4, 10
 MEMORY_BYTES = 6 << 30
-LONGEST_SECONDS = 300
+LONGEST_SECONDS = 600
 
 
 class Outcome(StrEnum):
@@ -82,6 +82,7 @@ def in_child(sandbox: Sandbox, seconds: float, work: Callable[[], int]) -> int:
         os.chdir(sandbox.root)
         os.environ["PYTHONPATH"] = str(sandbox.root / "scheduler")
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        os.environ.setdefault("CARREL_CONFORMANCE", str(SCENARIOS))
         sandbox.enter()
         status = work()
     except BaseException:  # noqa: BLE001 - whatever a mutant raises, the fork ends here

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     CapacityReserved,
+    Outcome,
+    Preemptibility,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
@@ -157,3 +161,40 @@ def test_a_promise_to_a_group_whose_other_half_has_ended_starts_nothing() -> Non
     assert decide(state, NOW).bindings == ()
     apply(state, [node("n", 3)])
     assert [one.index for one in decide(state, NOW).bindings] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fixed"),
+    [
+        (Preemptibility.YES, [0, 0, 0, 0]),
+        (Preemptibility.NO, [1000, 1000, 1000, 1000]),
+        (Preemptibility.SURPLUS, [0, 0, 1000, 1000]),
+    ],
+)
+def test_what_is_held_for_it_is_for_its_minimum_once_that_is_gone(
+    kind: Preemptibility, fixed: list[int]
+) -> None:
+    """Three of four run and one place is held; one after the other ends."""
+    state = state_of(
+        *(node("n", 8), queue("a", 8), elastic("e", "a", 4, 2, preemptible=kind)),
+        *(TaskPlaced("e", index, "n", (index,), 1.0) for index in range(3)),
+        CapacityReserved("e", (("n", (5,), 0),), (3,)),
+    )
+    found = [state.queues.reserved_fixed.item(0, 0)]
+    for index in (2, 1, 0):
+        state.apply(TaskReleased("e", index, Outcome.AGAIN, 2.0))
+        assert state.queues.reserved.item(0, 0) == 1000
+        found.append(state.queues.reserved_fixed.item(0, 0))
+    assert found == fixed
+
+
+def test_who_starts_takes_back_the_rest_of_its_guarantee_at_once() -> None:
+    """One device is idle for its minimum; the others are lent, and two of them are its own."""
+    borrowed = (one for n in (1, 2, 3) for one in running(training(f"b{n}", "b"), "n", n))
+    state = state_of(
+        *(node("n", 4), queue("a", 3), queue("b", 1)), *borrowed, elastic("e", "a", 4, 1)
+    )
+    plan = decide(state, NOW)
+    assert [one.index for one in plan.bindings] == [0]
+    assert [(one.uid, one.indices) for one in plan.nominations] == [("e", (1, 2))]
+    assert len(plan.evictions) == 2

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrel_scheduler.core import mig
+from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.events import Outcome, TaskPlaced, TaskReleased, WorkloadRemoved
 from carrel_scheduler.core.mig import InstanceUser
+from unit.core.situations import asking, node, queue, state_of, training
 
 A100 = mig.model_of("A100-40GB")
 EVERY = [(model, profile) for model in mig.MODELS.values() for profile in model.profiles.values()]
@@ -198,6 +201,25 @@ def test_equal_slots_of_another_profile_are_no_reason_to_keep_the_instance() -> 
     warm = [("1g.10gb", 0b11)]
     assert mig.removals(warm, A100.profiles["2g.10gb"], 0b11) == tuple(warm)
     assert mig.removals(warm, A100.profiles["1g.10gb"], 0b11) == ()
+
+
+@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize(
+    ("profile", "slots"), [("3g.20gb", 0b11110000), ("2g.10gb", 0b1100), ("1g.5gb", 0b100)]
+)
+def test_an_instance_that_nobody_uses_any_more_is_used_again(
+    profile: str, slots: int, device: int
+) -> None:
+    asks = asking(0, mig_profile=profile)
+    state = state_of(
+        *(node("m", 2, mig_model="A100-40GB"), queue("a", 2), training("was", "a", request=asks)),
+        TaskPlaced("was", 0, "m", (device,), 1.0, slots),
+        TaskReleased("was", 0, Outcome.SUCCEEDED, 2.0),
+        *(WorkloadRemoved("was"), training("next", "a", request=asks)),
+    )
+    plan = decide(state, 10.0)
+    assert [(one.devices, one.slots) for one in plan.bindings] == [((device,), slots)]
+    assert plan.removals == ()
 
 
 def test_media_engines_exist_once() -> None:

@@ -44,6 +44,13 @@ def test_what_may_be_later_is_not_refused(state: State) -> None:
         assert never(state, event) is None
 
 
+def test_gpus_of_unknown_memory_serve_no_request_by_memory() -> None:
+    smallest = training("y", "open", request=asking(0, gpu_memory_mib=1, share_milli=0))
+    refusal = never(state_of(node("n", 4), queue("open")), smallest)
+    assert refusal is not None
+    assert refusal.token is Token.NO_ELIGIBLE_NODE
+
+
 def test_what_nodes_have_is_looked_at_anew_when_they_change(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,7 @@ class GroupUsage:
             return None
         return np.append(~closed, True).take(self._group)  # the last one for NO_GROUP
 
-    def allows(self, leaf: int, place: Footprint, *, fixed: bool = False) -> bool:
+    def allows(self, leaf: int, place: Footprint, *, fixed: bool) -> bool:
         """Whether a queue may hold this place too."""
         gpu, group = place.amounts[0], self._group.item(place.node)
         if not gpu or group == NO_GROUP or not self.binds(leaf, fixed=fixed):

@@ -13,12 +13,11 @@ import numpy as np
 from typing_extensions import override
 
 from carrel_scheduler.core.cycle.user_usage import UserUsage
-from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.explaining.explain import Explainer
 from carrel_scheduler.core.queues.order import ServiceOrder
 from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Reason, ReasonClass
-from carrel_scheduler.core.resources import NONE, Triple
+from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.work.jobs import Job
 
 if TYPE_CHECKING:
@@ -159,9 +158,7 @@ def service_order(state: "Columns", total: Triple) -> tuple[str, ...]:
     service = ServiceOrder(queue_usage, head, lines)
     while (leaf := service.pop()) is not None:
         job = lines[leaf].pop()
-        demand = job.shape.first
-        fixed = NONE if job.spec.preemptible is Preemptibility.YES else demand
-        queue_usage.add(leaf, demand, fixed)
+        queue_usage.add(leaf, job.shape.first)
         order.append(job.spec.uid)
         service.update(leaf)
     return tuple(order)
