@@ -376,3 +376,25 @@ def test_one_profile_is_the_whole_device(model: mig.Model) -> None:
     whole = mig.whole_device(model)
     assert whole.places == (model.full,)
     assert whole.milli == 1000
+
+
+OFFERED = ("1g.10gb", "1g.10gb.me", "2g.20gb", "3g.40gb", "4g.40gb")
+
+
+@pytest.mark.parametrize(
+    ("offered", "milli", "found"),
+    [
+        (OFFERED, 100, "1g.10gb"),
+        (OFFERED, 126, "2g.20gb"),
+        (OFFERED, 500, "4g.40gb"),
+        (OFFERED, 501, "4g.40gb"),
+        ((*OFFERED, "7g.80gb"), 501, "7g.80gb"),
+        (("1g.10gb.me", "1g.10gb+me", "strange"), 100, ""),
+        ((), 100, ""),
+    ],
+)
+def test_of_offered_profiles_the_smallest_that_is_enough_else_the_largest(
+    offered: tuple[str, ...], milli: int, found: str
+) -> None:
+    assert mig.named_profile(offered, milli) == found
+    assert mig.named_profile(offered[::-1], milli) == found
