@@ -23,9 +23,9 @@ from carrel_scheduler.kube.resources import (
     SERVICE_ACCOUNTS,
 )
 from carrel_schema import names
+from contract.engine_tasks import PROJECT
 from k8s.cluster.node import Node
 
-PROJECT = "engines"
 NAMESPACE = names.namespace_of(PROJECT)
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
