@@ -148,6 +148,22 @@ def test_large_claims_under_tight_budgets_are_served(keep: float) -> None:
     assert len(set(answer.nodes.tolist())) == 100
 
 
+@pytest.mark.parametrize(
+    ("width", "cpu", "tasks"),
+    [(8, 0, 100), (4, 0, 150), (2, 0, 300), (1, 0, 300), (1, 2, 200), (2, 3, 100), (1, 8, 60)],
+)
+def test_large_claims_cost_the_least_where_no_budget_binds(
+    width: int, cpu: int, tasks: int
+) -> None:
+    """Units of a node are alike but for their costs, so its cheapest go first."""
+    layout, _ = big(200, 1, 0.0)
+    cost, each = np.sort(layout.candidates.cost.reshape(200, 8), axis=1), max(width, cpu)
+    places = cost[:, : 8 // each * each].reshape(-1, each).sum(axis=1)
+    answer = search(GangRequest(tasks, width, cpu_milli=cpu), layout)
+    assert isinstance(answer, Cleared)
+    assert answer.cost == np.sort(places)[:tasks].sum()
+
+
 def test_tight_budgets_are_met_among_equal_costs_too() -> None:
     layout, claim = big(200, 1, 0.44)
     layout.candidates.cost[:] = 5
