@@ -79,6 +79,18 @@ def test_a_gang_is_divided_between_groups_or_waits_as_a_whole() -> None:
     assert late.running() == []
 
 
+def test_a_quota_in_one_group_is_claimed_there_where_limits_close_others() -> None:
+    """Beside what it is guaranteed in `a100`, one more GPU is idle: a claim is met in one group."""
+    rule = queue("vision", 0, group_quotas=(("a100", 2000),), group_limits=(("h100", 0),))
+    run = Run(A100, grouped("t1", 4, "t4"), rule, queue("speech", 8))
+    run.submit(*(training(f"s{i}", "speech") for i in range(8)))
+    run.settle()
+    run.finish(next(uid for uid in run.running() if run.nodes_of(uid) == ["t1"]))
+    run.submit(training("gang", "vision", tasks=2))
+    run.settle()
+    assert run.nodes_of("gang") == ["a1", "a1"]
+
+
 def test_shares_and_members_apart_count_too() -> None:
     apart = Request(gpus=1, where=NodeConstraint(apart="host"))
     run = Run(A100, grouped("a2", 4, "a100"), H100, limited("vision", a100=1.5))
