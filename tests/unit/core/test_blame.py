@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import Event, NodeSet, QueueSet, TaskPlaced, WorkloadQueued
+from carrel_scheduler.core.events import (
+    CapacityReserved,
+    Event,
+    NodeSet,
+    QueueSet,
+    TaskPlaced,
+    TaskReleasing,
+    WorkloadQueued,
+)
 from carrel_scheduler.core.explaining.impossible import limiting_resource
 from carrel_scheduler.core.messages.render import help_text, sentence
 from carrel_scheduler.core.reasons import Reason, Token
@@ -234,3 +242,13 @@ def test_changing_what_is_blamed_changes_the_answer(seed: int) -> None:
             assert (after.token, after.resource) != (reason.token, reason.resource), (uid, reason)
         elif after.token not in RIGHTS | {Token.QUEUED_BEHIND}:
             assert after.resource != reason.resource, (uid, reason, after)
+
+
+@pytest.mark.parametrize(("limit", "token"), [(3, Token.OVER_LIMIT), (4, Token.WAITS_FOR_ROOM)])
+def test_what_is_held_for_work_counts_like_what_runs(limit: int, token: Token) -> None:
+    """Two devices are being freed for `w`; with two more their queue would hold four."""
+    rule, ends = queue("a", 4, limit=limit), placed(training("s", "a", 2), 0, 1)
+    held = CapacityReserved("w", (("n", (0, 1), 0),))
+    waits = training("w", "a", 2, priority=60), held, training("y", "a", 2)
+    found = reason_of("y", node("n", 4), rule, *ends, TaskReleasing("s", 0), *waits)
+    assert found.token is token
