@@ -1,6 +1,7 @@
 """Kubernetes' own PodGroups on its own API server: placed as gangs, with conditions that say so."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -115,16 +116,26 @@ PRIORITY_CLASSES = Resource(
 )
 
 
-async def add_class(here: Site, word: str, **fields: Any) -> str:
-    """A class of Kubernetes with priority 80."""
+@asynccontextmanager
+async def priority_class(here: Site, word: str, policy: str) -> AsyncIterator[str]:
+    """A class of Kubernetes with priority 80 and this policy of preemption; its name."""
     name = f"{here.name}-{word}"
-    body = {"metadata": {"name": name}, "value": 80, **fields}
+    body = {"metadata": {"name": name}, "value": 80, "preemptionPolicy": policy}
     await here.client.create(PRIORITY_CLASSES, body)
-    return name
+    try:
+        yield name
+    finally:
+        await here.client.delete(PRIORITY_CLASSES, name)
 
 
-async def drop_class(here: Site, name: str) -> None:
-    await here.client.delete(PRIORITY_CLASSES, name)
+async def meet_a_full_node(here: Site) -> dict[str, Any]:
+    """Start a pod that takes all GPUs, then add both pods of the pair; its specification."""
+    await here.add_pod("a", "low", gpus=4)
+    await here.until(lambda: "low" in here.bound("a"), "the first pod")
+    for word in ("p0", "p1"):
+        await here.add_pod("a", word, gpus=2, **OF_PAIR)
+    group = await here.client.get(GROUPS, "pair", here.namespace("a"))
+    return dict(group["spec"])
 
 
 @pytest.mark.parametrize(("mode", "left"), [("single", {"p0", "p1"}), ("all", set())])
@@ -145,42 +156,28 @@ async def test_a_group_is_preempted_in_its_mode_of_disruption(
 
 
 async def test_the_class_of_a_group_is_its_priority(here: Site) -> None:
-    name = await add_class(here, "of-groups", preemptionPolicy="PreemptLowerPriority")
-    await make_pair(here, priorityClassName=name)
-    try:
+    async with priority_class(here, "of-groups", "PreemptLowerPriority") as name:
+        await make_pair(here, priorityClassName=name)
         async with running(here.scheduler()):
-            await here.add_pod("a", "low", gpus=4)
-            await here.until(lambda: "low" in here.bound("a"), "the first pod")
-            for word in ("p0", "p1"):
-                await here.add_pod("a", word, gpus=2, **OF_PAIR)
-            group = await here.client.get(GROUPS, "pair", here.namespace("a"))
-            assert group["spec"]["priority"] == 80
+            spec = await meet_a_full_node(here)
+            assert spec["priority"] == 80
             await here.until(lambda: len(here.bound("a")) == 2, "both pods of the group")
             assert here.bound("a").keys() == {"p0", "p1"}
-    finally:
-        await drop_class(here, name)
 
 
 async def test_a_group_whose_class_never_preempts_waits_for_the_end_of_others(here: Site) -> None:
     """The server takes a group with the policy of its class only, and fills in the other one."""
-    name = await add_class(here, "patient", preemptionPolicy="Never")
-    with pytest.raises(Forbidden, match="computed Never from the given PriorityClass"):
-        await make_pair(here, priorityClassName=name)
-    await make_pair(here, priorityClassName=name, preemptionPolicy="Never")
-    try:
+    async with priority_class(here, "patient", "Never") as name:
+        with pytest.raises(Forbidden, match="computed Never from the given PriorityClass"):
+            await make_pair(here, priorityClassName=name)
+        await make_pair(here, priorityClassName=name, preemptionPolicy="Never")
         async with running(here.scheduler()):
-            await here.add_pod("a", "low", gpus=4)
-            await here.until(lambda: "low" in here.bound("a"), "the first pod")
-            for word in ("p0", "p1"):
-                await here.add_pod("a", word, gpus=2, **OF_PAIR)
-            group = await here.client.get(GROUPS, "pair", here.namespace("a"))
-            assert (group["spec"]["priority"], group["spec"]["preemptionPolicy"]) == (80, "Never")
+            spec = await meet_a_full_node(here)
+            assert (spec["priority"], spec["preemptionPolicy"]) == (80, "Never")
             await says(here, "False", "others would be preempted for it, but not yet")
             assert here.bound("a").keys() == {"low"}
             await here.client.delete(PODS, "low", here.namespace("a"), grace_seconds=0)
             await here.until(lambda: here.bound("a").keys() == {"p0", "p1"}, "the group")
-    finally:
-        await drop_class(here, name)
 
 
 async def test_a_group_of_a_group_is_refused_with_its_field(here: Site) -> None:

@@ -5,6 +5,11 @@ from typing import Annotated
 
 import typer
 
+from carrel_hub.front.traefik import (
+    LONGEST_REQUEST_SECONDS,
+    REQUEST_SECONDS,
+    SHORTEST_REQUEST_SECONDS,
+)
 from carrel_hub.state_folder import default_state_dir
 from carrel_hub.up.checks import StartupError, check_python
 
@@ -68,8 +73,8 @@ RequestTimeout = Annotated[
     typer.Option(
         "--request-timeout",
         metavar="SECONDS",
-        min=10,
-        max=86_400,
+        min=SHORTEST_REQUEST_SECONDS,
+        max=LONGEST_REQUEST_SECONDS,
         help="A request has to arrive within this time, with its body: as long as the longest "
         "upload may take.",
     ),
@@ -116,7 +121,7 @@ def up(
     acme_email: AcmeEmail = "",
     plain_port: PlainPort = 0,
     trusted_proxy: TrustedProxies = None,
-    request_timeout: RequestTimeout = 300,
+    request_timeout: RequestTimeout = REQUEST_SECONDS,
     database: Database = "",
     environment: Environments = None,
     sign_in: SignInFile = None,

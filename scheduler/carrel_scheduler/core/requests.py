@@ -15,8 +15,12 @@ HOST = "host"
 IN_GROUP = "node group"
 """Told of nodes as if it were a label, in words that people read: the group of a node."""
 
-GIVEN_BY = ("carrel.dev/gpu-resource", "carrel.dev/task-gpus")
-"""Labels by which nodes are told apart whose GPUs are given in another way."""
+GPU_RESOURCE = "carrel.dev/gpu-resource"
+"""Told of nodes as if it were a label: the resource by which pods ask for the node's GPUs."""
+TASK_GPUS = "carrel.dev/task-gpus"
+"""Told likewise: how tasks get GPUs of the node, where they may get some by claims."""
+GPU_LABELS = (GPU_RESOURCE, TASK_GPUS)
+"""A request has them by its GPUs, not by what its user asked of nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,8 @@
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.nodes import (
-    GPU_RESOURCE,
-    UnmanagedUse,
-    node_set,
-)
+from carrel_scheduler.core.requests import GPU_RESOURCE
+from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.mig_resources import held_milli, milli_of
 from carrel_scheduler.workloads.state import shape

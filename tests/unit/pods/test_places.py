@@ -2,9 +2,8 @@
 
 import pytest
 
-from carrel_scheduler.core.requests import HOST, NodeConstraint
+from carrel_scheduler.core.requests import GPU_RESOURCE, HOST, NodeConstraint
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
-from carrel_scheduler.engines.kubernetes.pods.nodes import GPU_RESOURCE
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import (
     PlacementConstraints,
     PlacementRequest,

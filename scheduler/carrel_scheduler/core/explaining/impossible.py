@@ -21,7 +21,7 @@ from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.messages.amounts import GPU_MEMORY
 from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, permanent_violation
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.core.requests import GIVEN_BY, HOST, NodeConstraint, Request
+from carrel_scheduler.core.requests import GPU_LABELS, HOST, NodeConstraint, Request
 from carrel_scheduler.core.resources import MILLI, NONE
 from carrel_scheduler.core.work.shapes import Shape
 
@@ -305,7 +305,7 @@ def _with_one_less(request: Request) -> list[tuple[Request, str]]:
         found.append((_at(request, replace(where, nodes=None)), _names(where)))
     for label in where.labels:
         rest = tuple(other for other in where.labels if other != label)
-        words = _form(request) if label[0] in GIVEN_BY else _label(*label)
+        words = _form(request) if label[0] in GPU_LABELS else _label(*label)
         found.append((_at(request, replace(where, labels=rest)), words))
     found.append((_without_gpus(request), _form(request)))
     return found

@@ -14,7 +14,7 @@ from carrel_scheduler.core.devices.classes import GpuForm
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.mig import named_profile
 from carrel_scheduler.core.reasons import Reason, Token
-from carrel_scheduler.core.requests import GIVEN_BY
+from carrel_scheduler.core.requests import GPU_LABELS
 from carrel_scheduler.core.resources import MILLI
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _divided_for(state: "Columns", cls: int) -> Bools | None:
     if not found.any():
         return None
     where = state.classes.request(cls).where
-    labels = tuple(one for one in where.labels if one[0] not in GIVEN_BY)
+    labels = tuple(one for one in where.labels if one[0] not in GPU_LABELS)
     there: Bools = found & state.eligible.mask(replace(where, labels=labels))
     return there
 

@@ -13,16 +13,14 @@ from typing import Final
 from carrel_scheduler.core.devices.classes import GpuForm, gpu_kind
 from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.requests import IN_GROUP, Request
+from carrel_scheduler.core.requests import GPU_RESOURCE, IN_GROUP, TASK_GPUS, Request
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     BY_CLAIMS,
     BY_PLUGIN,
     CPU_WORKER,
-    GPU_RESOURCE,
     GPU_WORKER,
-    TASK_GPUS,
     role_for,
 )
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints

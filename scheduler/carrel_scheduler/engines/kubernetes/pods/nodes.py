@@ -12,7 +12,7 @@ from typing import Final
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.mig import MODELS
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
-from carrel_scheduler.core.requests import GIVEN_BY, IN_GROUP
+from carrel_scheduler.core.requests import GPU_RESOURCE, IN_GROUP
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.external import NodeHealth
@@ -121,12 +121,9 @@ ROLE_ALIASES: Final = {
 }
 ROLE: Final = "yes"
 """What the labels of roles are core_taint as; people leave them empty or write anything."""
-GPU_RESOURCE, TASK_GPUS = GIVEN_BY
-"""Labels told to the core: by which resource the node's GPUs are asked for; and how tasks get those
-of the node, where they may get some by claims.
-"""
 BY_PLUGIN: Final = "plugin"
 BY_CLAIMS: Final = "claims"
+"""The values of the label ``TASK_GPUS`` that the core is told of nodes."""
 DRAIN: Final = f"{GROUP}/drain"
 """Annotation: what runs here moves away, and nothing new starts."""
 GPU_MEMORY: Final = "nvidia.com/gpu.memory"

@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.core.gangs import Growth
-from carrel_scheduler.core.requests import HOST, IN_GROUP, Request
+from carrel_scheduler.core.requests import GPU_RESOURCE, HOST, IN_GROUP, Request
 from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.engines import gpu_models
 from carrel_scheduler.engines.gpu_models import UNGROUPED
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
-from carrel_scheduler.engines.kubernetes.pods.nodes import CPU_WORKER, GPU_RESOURCE, GPU_WORKER
+from carrel_scheduler.engines.kubernetes.pods.nodes import CPU_WORKER, GPU_WORKER
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import claims_of
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     GPU_RESOURCES,

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from carrel_scheduler.core.requests import TASK_GPUS
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts, enough, less
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import PROFILE, NodeDevice
@@ -16,12 +17,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     DeviceSelector,
     Expression,
 )
-from carrel_scheduler.engines.kubernetes.pods.nodes import (
-    BY_PLUGIN,
-    GPU_MEMORY,
-    GPU_MODELS,
-    TASK_GPUS,
-)
+from carrel_scheduler.engines.kubernetes.pods.nodes import BY_PLUGIN, GPU_MEMORY, GPU_MODELS
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused, nanos, pieces_floor
 from carrel_schema.names import MIG_PREFIX, mig_resource
 

@@ -10,12 +10,8 @@ from dataclasses import dataclass
 from math import ceil, gcd
 from typing import Final
 
-from carrel_scheduler.core.requests import HOST, IN_GROUP
-from carrel_scheduler.engines.kubernetes.pods.nodes import (
-    GPU_RESOURCE,
-    labels_of,
-    role_for,
-)
+from carrel_scheduler.core.requests import GPU_RESOURCE, HOST, IN_GROUP
+from carrel_scheduler.engines.kubernetes.pods.nodes import labels_of, role_for
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
     CLAIMED_GPUS,
     GPU_RESOURCES,
