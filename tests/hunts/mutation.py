@@ -14,7 +14,8 @@ import os
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -43,14 +44,21 @@ def main() -> int:
 def _hunt(folder: Path, options: argparse.Namespace) -> Result:
     first = make(folder / "0", options.revision)
     mutants = sample(first.core, options.module, options.sample, options.seed)
-    coverage = learn(first, folder / "coverage")
+    copies = [first, *(clone(first, folder / str(n)) for n in range(1, options.jobs))]
+    coverage = _learn(copies)
     _say(f"{len(coverage.seconds)} tests pass, {len(coverage.failing)} fail without a fault")
     equivalents = known()
     tried = [one for one in mutants if one not in equivalents]
-    copies = [first, *(clone(first, folder / str(n)) for n in range(1, options.jobs))]
     outcomes = _outcomes(copies, coverage, tried, options.budget)
     pairs = list(zip(tried, outcomes, strict=True))
     return Result(pairs, len(mutants) - len(tried), coverage.failing)
+
+
+def _learn(copies: list[Sandbox]) -> Coverage:
+    """Each copy has a process that runs a part of the tests."""
+    with ProcessPoolExecutor(len(copies), multiprocessing.get_context("fork")) as pool:
+        parts = pool.map(learn, copies, range(len(copies)), [len(copies)] * len(copies))
+        return reduce(or_, parts)
 
 
 def _outcomes(

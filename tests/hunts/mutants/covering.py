@@ -34,6 +34,16 @@ class Coverage:
     lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     failing: list[str] = field(default_factory=list)
 
+    def __or__(self, other: "Coverage") -> "Coverage":
+        """What two runs of different tests showed."""
+        together = Coverage(self.seconds | other.seconds, {}, [*self.failing, *other.failing])
+        for one in (self, other):
+            for module, by_line in one.lines.items():
+                known = together.lines.setdefault(module, {})
+                for line, tests in by_line.items():
+                    known[line] = known.get(line, set()) | tests
+        return together
+
     def choose(self, module: str, line: int, budget: float) -> Chosen:
         """Tests of this line, the fastest first, as many as fit into the seconds of the budget.
 

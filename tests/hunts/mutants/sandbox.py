@@ -49,6 +49,16 @@ class Sandbox:
         """The package that is mutated."""
         return self.root / CORE
 
+    def tests(self) -> list[str]:
+        """The files of all tests, in order."""
+        found = {path for one in TESTS for path in self._below(self.root / one)}
+        names = {path.relative_to(self.root).as_posix() for path in found}
+        return sorted(names - set(TOO_SLOW))
+
+    @staticmethod
+    def _below(path: Path) -> list[Path]:
+        return [path] if path.is_file() else list(path.rglob("test_*.py"))
+
     def enter(self) -> None:
         """Let this process import from here; the repository is no longer on its path."""
         mine = [str(self.root / "scheduler"), str(self.root / "tests"), str(self.root)]

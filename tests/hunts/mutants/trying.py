@@ -21,7 +21,7 @@ import scipy.optimize  # noqa: F401 - children start with it loaded
 
 from hunts.mutants.covering import Chosen, Coverage, Recorder
 from hunts.mutants.making import Mutant
-from hunts.mutants.sandbox import SCENARIOS, TESTS, TOO_SLOW, Sandbox
+from hunts.mutants.sandbox import SCENARIOS, Sandbox
 
 SLACK_SECONDS, SLACK_FACTOR, WALL_FACTOR = 15, 4, 10
 MEMORY_BYTES = 6 << 30
@@ -52,9 +52,10 @@ def attempt(sandbox: Sandbox, coverage: Coverage, mutant: Mutant, budget: float)
         path.write_text(original, encoding="utf-8")
 
 
-def learn(sandbox: Sandbox, path: Path) -> Coverage:
-    """Run everything once, without a fault; what was learnt goes through the file at ``path``."""
-    wanted = [*TESTS, *(f"--ignore={one}" for one in TOO_SLOW)]
+def learn(sandbox: Sandbox, part: int = 0, parts: int = 1) -> Coverage:
+    """Run every ``parts``-th file of tests once, without a fault."""
+    path = sandbox.root / "coverage"
+    wanted = sandbox.tests()[part::parts]
     status = in_child(sandbox, LONGEST_SECONDS, lambda: run_pytest(wanted, Recorder(sandbox, path)))
     coverage: Coverage = pickle.loads(path.read_bytes()) if path.exists() else Coverage()
     if not coverage.seconds:

@@ -69,6 +69,11 @@ def test_tests_of_the_line_come_first_then_those_of_the_module() -> None:
     coverage.lines["import.py"] = {1: set()}
     assert coverage.choose("import.py", 1, 10).tests == ["beside", "quick", "slow"]
     assert coverage.choose("other.py", 1, 10).tests == []
+    more = Coverage({"last": 2.0}, {"m.py": {1: {"last"}}, "other.py": {1: {"last"}}}, ["failing"])
+    both = coverage | more
+    assert both.choose("m.py", 1, 10).tests == ["quick", "last", "slow", "beside"]
+    assert both.choose("other.py", 1, 10).tests == ["last"]
+    assert both.failing == ["failing"]
 
 
 def test_the_figure_counts_endless_loops_as_killed() -> None:
