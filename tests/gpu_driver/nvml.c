@@ -13,7 +13,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum {
-    SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
+    SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, IN_USE = 19,
     INSUFFICIENT_RESOURCES = 23
 };
@@ -53,6 +53,11 @@ static int device_of(const struct handle *handle, struct gpu_device **device)
     struct gpu_device *device; \
     int found = device_of(handle, &device); \
     if (found) return found
+
+/* A divided device tells nobody but privileged accounts of all of it. */
+#define WHOLE(handle) \
+    DEVICE(handle); \
+    if (state->unprivileged && device->mig_mode && handle->mig < 0) return NO_PERMISSION
 
 static int text(char *target, unsigned int length, const char *source)
 {
@@ -194,7 +199,7 @@ static void amounts(const struct gpu_device *device, int mig, struct memory *int
 }
 EXPORT int nvmlDeviceGetMemoryInfo(const struct handle *handle, struct memory *memory)
 {
-    DEVICE(handle);
+    WHOLE(handle);
     amounts(device, handle->mig, memory);
     if (handle->mig < 0) { /* version 1 counts what the driver keeps as used */
         memory->used += device->memory_reserved;
@@ -205,7 +210,7 @@ EXPORT int nvmlDeviceGetMemoryInfo(const struct handle *handle, struct memory *m
 EXPORT int nvmlDeviceGetMemoryInfo_v2(const struct handle *handle, struct memory_v2 *memory)
 {
     struct memory first;
-    DEVICE(handle);
+    WHOLE(handle);
     if (memory->version != 0x02000028)
         return INVALID_ARGUMENT;
     amounts(device, handle->mig, &first);
@@ -263,7 +268,7 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const struct handle *handle, 
                                                    struct process *infos)
 {
     unsigned int there = 0, room = *count;
-    DEVICE(handle);
+    WHOLE(handle);
     for (int slot = 0; slot < GPU_PROCESSES; slot++) {
         const struct gpu_process_use *use = &state->processes[slot].use[handle->device];
         int pid = use->contexts ? gpu_state_owner(state, descriptor, slot, -1) : 0;

@@ -135,7 +135,7 @@ struct gpu_state {
     char driver[32];           /* NVML: "580.95.05" */
     uint64_t allocation_ns;    /* how long a call that allocates or frees takes; 0: no delay */
     uint32_t fail_allocations; /* so many of the next allocations fail with error 2 (atomic) */
-    uint32_t reserved;
+    uint32_t unprivileged;     /* of a divided device, processes and memory are told by instance only */
     struct gpu_device devices[GPU_DEVICES];
     struct gpu_process processes[GPU_PROCESSES];
 };

@@ -152,7 +152,7 @@ class Layout(ctypes.Structure):
         ("driver", ctypes.c_char * 32),
         ("allocation_ns", U64),
         ("fail_allocations", U32),
-        ("reserved", U32),
+        ("unprivileged", U32),
         ("devices", Device * DEVICES),
         ("processes", Process * PROCESSES),
     )
@@ -198,7 +198,14 @@ class GpuState:
         return state
 
     def list_process(
-        self, device: int, pid: int, *, memory: int, sm_percent: int = 0, sampled_us: int = 0
+        self,
+        device: int,
+        pid: int,
+        *,
+        memory: int,
+        sm_percent: int = 0,
+        sampled_us: int = 0,
+        gpu_instance: int = NONE,
     ) -> None:
         """Adds a process that the drivers list on a device, or changes what is listed of it."""
         slots = self.layout.processes
@@ -209,7 +216,7 @@ class GpuState:
         use = slot.use[device]
         self.layout.devices[device].memory_used += memory - use.memory_used
         use.memory_used, use.sm_percent, use.sampled_us = memory, sm_percent, sampled_us
-        use.gpu_instance, use.contexts = NONE, 1
+        use.gpu_instance, use.contexts = gpu_instance, 1
         slot.listed, slot.pid = 1, pid
 
     def report_xid(

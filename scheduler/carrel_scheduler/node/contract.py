@@ -21,7 +21,8 @@ class HealthCondition(msgspec.Struct, frozen=True, kw_only=True):
     """A problem of a device.
 
     Attributes:
-        key: the same for as long as it is the same trouble: ``xid:79:1700000000``, ``link:3``.
+        key: the same for as long as it is the same trouble: ``xid:79:1700000000``, ``link:3``;
+            ``xid:79:0``: the last Xid 79, of unknown time.
         severity: ``failed``: no work can go on there; ``degraded``: work is slow or uncertain;
             ``closed``: nothing new can start there, what runs goes on.
         message: in words.

@@ -1,7 +1,8 @@
 """GPUs as DCGM's exporter tells of them, for nodes where the driver's library cannot be loaded.
 
 It names the pod that a device was given to, so its use counts as that pod's; pods that share a
-device all have the whole. Of health it tells the last Xid only.
+device all have the whole. Whose use it is remains unknown where it names nobody, as often with
+claims, or only the pod that holds a shared GPU. Of health it tells the last Xid only.
 """
 
 import urllib.request
@@ -12,7 +13,8 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts, OwnerUse
-from carrel_scheduler.node.health import HealthChecks, HealthFacts
+from carrel_scheduler.node.health import UNKNOWN_TIME, HealthChecks, HealthFacts
+from carrel_schema.names import RESERVATIONS_NAMESPACE
 
 UTILIZATION: Final = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE: Final = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -59,11 +61,8 @@ class DcgmProvider:
 
     def _device(self, index: int, gpu: _Gpu) -> Device:
         checks = self._checks.setdefault(gpu.uuid, HealthChecks())
-        # The gauge keeps the last code: only a change is news.
-        code = int(gpu.values.get(XID, 0))
-        if code and self._xids.get(gpu.uuid) != code:
-            checks.report_xid(code, self._clock())
-        self._xids[gpu.uuid] = code
+        if XID in gpu.values:
+            self._follow_xid(gpu.uuid, int(gpu.values[XID]), checks)
         memory = sum(gpu.values.get(name, 0.0) for name in (USED, FREE, RESERVED))
         return Device(
             index=index,
@@ -73,6 +72,13 @@ class DcgmProvider:
             simulated=False,
             conditions=checks.check(HealthFacts(), self._clock()),
         )
+
+    def _follow_xid(self, uuid: str, code: int, checks: HealthChecks) -> None:
+        """Report a change: the gauge keeps the last code, and at the first look it may be old."""
+        before = self._xids.get(uuid)
+        if code and code != before:
+            checks.report_xid(code, UNKNOWN_TIME if before is None else self._clock())
+        self._xids[uuid] = code
 
     def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:  # noqa: ARG002 - pods are named
         """Use of every device."""
@@ -110,7 +116,7 @@ def _take(found: dict[int, _Gpu], name: str, labels: Mapping[str, str], value: f
     if labels.get("GPU_I_ID"):
         gpu.divided = True
     gpu.values[name] = max(value, gpu.values.get(name, value))
-    if labels.get("pod") and labels.get("namespace"):
+    if labels.get("pod") and labels.get("namespace", "") not in ("", RESERVATIONS_NAMESPACE):
         gpu.pods.add(f"{labels['namespace']}/{labels['pod']}")
 
 
@@ -131,4 +137,5 @@ def _use(index: int, gpu: _Gpu) -> DeviceUse:
             OwnerUse(owner=pod, utilization=busy if known else None, memory_used_mib=memory)
             for pod in sorted(gpu.pods)
         ),
+        attributed=known and (bool(gpu.pods) or not busy),
     )

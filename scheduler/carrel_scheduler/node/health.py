@@ -32,6 +32,8 @@ FATAL_XIDS: Final[Mapping[int, str]] = {
     143: "the GPU could not be initialised",
     158: "fatal timeout of the GPU",
 }
+UNKNOWN_TIME: Final = 0.0
+"""When an Xid was, if it was before anybody looked."""
 HARDWARE_SLOWDOWN: Final = 0x8 | 0x40 | 0x80
 """NVML's bits for clocks lowered by the hardware: slowdown, thermal slowdown, power brake."""
 LINK_SECONDS: Final = 30.0

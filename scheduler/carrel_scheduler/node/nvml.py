@@ -7,6 +7,7 @@ cannot tell (a divided one has no utilisation) is left out, and counts as unknow
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -142,11 +143,12 @@ class NvmlProvider:
         bus_id = _text(nvml.nvmlDeviceGetPciInfo(handle).busId).upper()
         numa = numa_node(bus_id, self._sysfs)
         self._near[index] = self._neighbours(handle, bus_id, numa)
+        memory = self._told(nvml.nvmlDeviceGetMemoryInfo, handle)
         return Device(
             index=index,
             uuid=uuid,
             name=_text(nvml.nvmlDeviceGetName(handle)).removeprefix("NVIDIA "),
-            memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // MIB,
+            memory_mib=memory.total // MIB if memory else 0,
             simulated=False,
             numa_node=numa,
         )
@@ -182,21 +184,28 @@ class NvmlProvider:
             active_links=self._active_links(handle),
         )
 
-    def _instances(self, handle: Any) -> Iterator[MigInstance]:
+    def _is_divided(self, handle: Any) -> bool:
+        mode = self._told(self._nvml.nvmlDeviceGetMigMode, handle)
+        return bool(mode and mode[0])
+
+    def _instance_handles(self, handle: Any) -> Iterator[Any]:
         nvml = self._nvml
-        mode = self._told(nvml.nvmlDeviceGetMigMode, handle)
-        if not mode or not mode[0]:
+        if not self._is_divided(handle):
             return
         for place in range(self._told(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
             one = self._told(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place)
-            if one is None:
-                continue
-            memory = nvml.nvmlDeviceGetMemoryInfo(one)
+            if one is not None:
+                yield one
+
+    def _instances(self, handle: Any) -> Iterator[MigInstance]:
+        nvml = self._nvml
+        for one in self._instance_handles(handle):
+            memory = self._told(nvml.nvmlDeviceGetMemoryInfo, one)
             yield MigInstance(
                 uuid=_text(nvml.nvmlDeviceGetUUID(one)),
                 name=_text(nvml.nvmlDeviceGetName(one)).rpartition("MIG ")[2],
-                memory_mib=memory.total // MIB,
-                memory_used_mib=memory.used // MIB,
+                memory_mib=memory.total // MIB if memory else 0,
+                memory_used_mib=memory.used // MIB if memory else 0,
             )
 
     def _take_events(self, count: int) -> None:
@@ -244,24 +253,38 @@ class NvmlProvider:
         nvml = self._nvml
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         rates = self._told(nvml.nvmlDeviceGetUtilizationRates, handle)
-        processes = self._told(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
-        memory = {one.pid: (one.usedGpuMemory or 0) // MIB for one in processes}
+        memory, complete = self._memory_by_process(handle)
         works = None if rates is None else self._work(index, handle)
         owners = self._owners.find(memory, roots)
+        used = self._told(nvml.nvmlDeviceGetMemoryInfo, handle)
         power = self._told(nvml.nvmlDeviceGetPowerUsage, handle)
         return DeviceUse(
             index=index,
             utilization=rates.gpu / 100 if rates is not None else 0.0,
             known=rates is not None,
-            memory_used_mib=nvml.nvmlDeviceGetMemoryInfo(handle).used // MIB,
+            memory_used_mib=used.used // MIB if used else sum(memory.values()),
             pids=tuple(memory),
             power_watts=None if power is None else power / 1000,
             temperature_c=self._told(
                 nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU
             ),
             owners=tuple(_by_owner(owners, memory, works)),
-            attributed=None not in owners.values(),
+            attributed=complete and None not in owners.values(),
         )
+
+    def _memory_by_process(self, handle: Any) -> tuple[dict[int, int], bool]:
+        """MiB of a device that each process holds, and whether the driver told of all of them.
+
+        It tells ordinary accounts of a divided device's processes only by instance.
+        """
+        ask = self._nvml.nvmlDeviceGetComputeRunningProcesses
+        lists = [self._told(ask, handle)]
+        if lists == [None] and self._is_divided(handle):
+            lists = [self._told(ask, one) for one in self._instance_handles(handle)]
+        memory: dict[int, int] = {}
+        for one in chain.from_iterable(found or () for found in lists):
+            memory[one.pid] = memory.get(one.pid, 0) + (one.usedGpuMemory or 0) // MIB
+        return memory, bool(lists) and None not in lists
 
     def _work(self, index: int, handle: Any) -> dict[int, float] | None:
         """The part of the device that each process used since the last look, by process."""

@@ -1,6 +1,6 @@
 """The agent on a node of a cluster: what it sends, to whom, and what it does when that fails."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -65,22 +65,35 @@ def test_senseless_settings_are_refused(change: dict[str, str], word: str) -> No
         AgentSettings.from_environment(ENVIRONMENT | change)
 
 
-LABELS = 'gpu="%d",UUID="GPU-%d",modelName="NVIDIA H200",namespace="carrel-v",pod="%s"'
-METRICS = "\n".join(
-    f"{name}{{{LABELS % (index, index, pod)}}} {value}"
-    for index, pod, values in (
-        (0, "train", {"GPU_UTIL": 75, "FB_USED": 1000, "FB_FREE": 9000, "GPU_TEMP": 60}),
-        (1, "", {"GPU_UTIL": 0, "FB_USED": 0, "FB_FREE": 10000, "POWER_USAGE": 70.5}),
-    )
-    for name, value in ((f"DCGM_FI_DEV_{name}", value) for name, value in values.items())
-)
+LABELS = 'gpu="%d",UUID="GPU-%d",modelName="NVIDIA H200",namespace="%s",pod="%s"'
 
 
-def test_an_exporter_of_dcgm_in_place_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [METRICS]
-    monkeypatch.setattr(DcgmProvider, "_fetch", lambda _: said[0])
-    provider = DcgmProvider(NODE, "http://127.0.0.1:9400/metrics", lambda: 1000.0)
-    report = look(provider)
+def gpu(index: int, values: Mapping[str, float], pod: str = "", more: str = "") -> list[str]:
+    """What an exporter says of a GPU; ``pod`` has its namespace before it."""
+    namespace, _, name = pod.partition("/")
+    labels = LABELS % (index, index, namespace, name) + more
+    return [f"DCGM_FI_DEV_{metric}{{{labels}}} {value}" for metric, value in values.items()]
+
+
+BUSY: Mapping[str, float] = {"GPU_UTIL": 75, "FB_USED": 1000, "FB_FREE": 9000, "GPU_TEMP": 60}
+IDLE: Mapping[str, float] = {"GPU_UTIL": 0, "FB_USED": 0, "FB_FREE": 10000, "POWER_USAGE": 70.5}
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines of an exporter."""
+    lines: list[str] = []
+    monkeypatch.setattr(DcgmProvider, "_fetch", lambda _: "\n".join([*lines, ""]))
+    return lines
+
+
+def exporter() -> DcgmProvider:
+    return DcgmProvider(NODE, "http://127.0.0.1:9400/metrics", lambda: 1000.0)
+
+
+def test_an_exporter_of_dcgm_in_place_of_the_driver(said: list[str]) -> None:
+    said += [*gpu(0, BUSY, "carrel-v/train"), *gpu(1, IDLE)]
+    report = look(exporter())
     assert [(one.uuid, one.name, one.memory_mib) for one in report.devices] == [
         ("GPU-0", "H200", 10_000),
         ("GPU-1", "H200", 10_000),
@@ -89,9 +102,42 @@ def test_an_exporter_of_dcgm_in_place_of_the_driver(monkeypatch: pytest.MonkeyPa
     assert (busy.utilization, busy.temperature_c, busy.known) == (0.75, 60, True)
     assert [(one.owner, one.utilization) for one in busy.owners] == [("carrel-v/train", 0.75)]
     assert (idle.utilization, idle.power_watts, idle.owners) == (0.0, 70.5, ())
-    said[0] += f"\nDCGM_FI_DEV_XID_ERRORS{{{LABELS % (1, 1, '')}}} 79\n"
-    assert [one.message for one in look(provider).devices[1].conditions] == [
-        "Xid 79: the GPU has fallen off the bus"
-    ]
+    assert busy.attributed
+    assert idle.attributed
     with pytest.raises(DcgmUnavailable):
         dcgm.read("DCGM_FI_DEV_GPU_UTIL{ not metrics")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(gpu(0, BUSY), id="it names no pods, or none with claims"),
+        pytest.param(gpu(0, BUSY, "gpu-reservations-carrel/r-1"), id="shared by others"),
+        pytest.param(gpu(0, {"FB_USED": 0, "FB_FREE": 1}), id="no counters"),
+        pytest.param(gpu(0, {"FB_USED": 0}, "v/train", ',GPU_I_ID="3"'), id="divided"),
+    ],
+)
+def test_use_that_an_exporter_attributes_to_nobody_is_not_known(
+    said: list[str], lines: list[str]
+) -> None:
+    """Work on such a node counts as busy, as its GPUs may be its own."""
+    said += lines
+    assert not look(exporter()).use[0].attributed
+
+
+def test_the_last_xid_of_an_exporter_has_a_time_only_if_it_was_seen_to_change(
+    said: list[str],
+) -> None:
+    """So what an admin has acknowledged is no news to an agent that starts again."""
+    provider, other = exporter(), exporter()
+
+    def keys(provider: DcgmProvider, code: int | None) -> list[str]:
+        said[:] = gpu(0, {**IDLE, **({} if code is None else {"XID_ERRORS": code})})
+        [device] = look(provider).devices
+        return [one.key for one in device.conditions]
+
+    assert keys(provider, 0) == []
+    assert keys(provider, 79) == ["xid:79:1000"]
+    assert keys(provider, None) == keys(provider, 79) == ["xid:79:1000"]
+    assert keys(other, 79) == ["xid:79:0"]
+    assert keys(other, 48) == ["xid:48:1000", "xid:79:0"]

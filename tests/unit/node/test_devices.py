@@ -111,6 +111,25 @@ def test_instances_of_a_divided_device(gpus: GpuState, provider: NvmlProvider) -
     assert not provider.sample({})[2].known, "its utilisation is not told"
 
 
+def test_an_ordinary_account_sees_the_processes_of_instances(
+    gpus: GpuState, provider: NvmlProvider
+) -> None:
+    """Of the whole divided device the driver tells it neither memory nor processes."""
+    gpus.layout.unprivileged = 1
+    device = gpus.layout.devices[2]
+    device.mig_mode = 1
+    gpus.list_process(2, os.getpid(), memory=7 * MIB, gpu_instance=5)
+    provider.facts()
+    hidden = provider.sample({2: [os.getpid()]})[2]
+    assert (hidden.owners, hidden.attributed) == ((), False), "nobody is idle there for that"
+    device.migs[3].present, device.migs[3].gpu_instance = 1, 5
+    found = provider.sample({2: [os.getpid()]})[2]
+    [own] = found.owners
+    assert (own.owner, own.utilization, own.memory_used_mib) == (str(os.getpid()), None, 7)
+    assert (found.attributed, found.known, found.memory_used_mib) == (True, False, 7)
+    assert not provider.facts().devices[2].broken
+
+
 def test_linked_devices_and_those_of_one_numa_node_are_near(
     gpus: GpuState, provider: NvmlProvider, tmp_path: Path
 ) -> None:

@@ -113,6 +113,20 @@ async def test_what_an_admin_acknowledged_is_known_after_a_restart(desk: Desk) -
     assert shown(desk)[0].message == MORE_ECC.message
 
 
+async def test_an_acknowledged_xid_is_known_to_who_does_not_know_when_it_was(desk: Desk) -> None:
+    """An agent that reads DCGM's gauge finds the last one there when it starts again."""
+    await desk.project("vision", 4)
+    await condition(desk, 0, XID)
+    assert LiveState(desk.loop).uncordon(NODE, 0)
+    undated = msgspec.structs.replace(XID, key=f"{XID.key.rpartition(':')[0]}:0")
+    other = msgspec.structs.replace(XID, key="xid:48:0")
+    for _ in range(2):
+        await condition(desk, 0, undated)
+        assert not shown(desk)[0].broken
+    await condition(desk, 0, undated, other)
+    assert shown(desk)[0].broken
+
+
 async def test_a_cordon_that_cannot_be_read_is_set_aside(desk: Desk) -> None:
     await desk.project("vision", 4)
     await desk.ledger.put_setting("device_cordons", [{"node": 5}])

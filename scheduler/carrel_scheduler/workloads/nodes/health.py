@@ -9,13 +9,14 @@ admin acknowledged, are kept here by the device's UUID and written to the ledger
 ``restore``): neither a restart of the scheduler nor one of the node's agent uncordons a device.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 import msgspec
 
 from carrel_scheduler.node.contract import Device, HealthCondition
+from carrel_scheduler.node.health import UNKNOWN_TIME
 
 SETTING: Final = "device_cordons"
 """The ledger's setting that holds the record."""
@@ -96,11 +97,11 @@ class Cordons:
         """The present conditions of a device that were not acknowledged."""
         known = self._kept.get(_key(node, device))
         present = {one.key: one for one in device.conditions}
-        done = set(known.acknowledged if known else ()).intersection(present)
-        events = {_kind(one): one for one in (known.events if known else ())}
+        done = set(_acknowledged(known.acknowledged if known else (), present))
+        events = {_kind(one.key): one for one in (known.events if known else ())}
         for condition in device.conditions:
             if condition.key.startswith(EVENT_PREFIX) and condition.key not in done:
-                events[_kind(condition)] = condition
+                events[_kind(condition.key)] = condition
         checks = [one for one in device.conditions if not one.key.startswith(EVENT_PREFIX)]
         lasting = tuple(events.values())
         self._keep(node, device, events=lasting, acknowledged=tuple(sorted(done)))
@@ -141,9 +142,18 @@ def _key(node: str, device: Device) -> DeviceKey:
     return node, device.uuid or str(device.index)
 
 
-def _kind(condition: HealthCondition) -> str:
-    """An event without its time: a later one of the same kind replaces it."""
-    return condition.key.rpartition(":")[0]
+def _acknowledged(known: Iterable[str], present: Iterable[str]) -> Iterator[str]:
+    """Those of the present keys that an admin acknowledged, maybe with the time of the event."""
+    known = frozenset(known)
+    kinds = {_kind(key) for key in known if key.startswith(EVENT_PREFIX)}
+    for key in present:
+        if key in known or (key.endswith(f":{UNKNOWN_TIME:.0f}") and _kind(key) in kinds):
+            yield key
+
+
+def _kind(key: str) -> str:
+    """An event's key without its time: a later one of the same kind replaces it."""
+    return key.rpartition(":")[0]
 
 
 def in_words(conditions: Sequence[HealthCondition]) -> str:
