@@ -119,7 +119,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 @schema.parametrize()
 @settings(
-    max_examples=15,
+    max_examples=5,
     deadline=None,
     derandomize=True,
     database=None,
