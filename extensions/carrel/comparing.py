@@ -167,7 +167,7 @@ def run_of(workload: Workload, now: float) -> ComparedRun:
 
 
 def parameters_of(workload: Workload) -> dict[str, Any]:
-    """What a job runs with: as a trial, as a notebook, and as it reported itself."""
+    """The parameters that a job runs with: as a trial, as a notebook, and as it reported itself."""
     spec = workload.spec
     return {
         **(spec.notebook.parameters if spec.notebook is not None else {}),
@@ -216,7 +216,7 @@ async def _with_curves(client: AsyncClient, run: ComparedRun) -> ComparedRun:
 
 
 def drawable(runs: Iterable[ComparedRun]) -> list[dict[str, Any]]:
-    """What pictures need of the runs that have curves, as JSON has it."""
+    """The curves of those runs that have some, as JSON for charts."""
     return [
         {"label": run.label, "project": run.project, "curves": msgspec.to_builtins(run.curves)}
         for run in runs

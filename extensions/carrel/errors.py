@@ -12,7 +12,7 @@ class CarrelError(Exception):
 
 
 class NotSignedIn(CarrelError):  # noqa: N818 - reads as the fact it states
-    """There is no token, or the server does not know the one it got."""
+    """A request had no token, or one that the server does not know."""
 
 
 class Unreachable(CarrelError):  # noqa: N818 - reads as the fact it states

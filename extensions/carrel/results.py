@@ -30,7 +30,7 @@ class NoResult(CarrelError):  # noqa: N818 - reads as the fact it states
 
 
 class RemoteError(CarrelError):
-    """What a job raised, where the exception itself cannot be made here.
+    """The error of a job, where the exception itself cannot be made here.
 
     Attributes:
         type_name: of the exception.

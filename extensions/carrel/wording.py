@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
 
 
 def stall_rule(restart: bool | None, after_seconds: float | None) -> str:
-    """What happens to a workload that stalls: ``restarted after 10 min``."""
+    """The rule for a workload that stalls: ``restarted after 10 min``."""
     if restart is None and after_seconds is None:
         return ""
     words = {None: "as on the cluster", True: "restarted", False: "only told of"}
@@ -102,7 +102,7 @@ def gpus(count: float) -> str:
 
 
 def gpus_of(workload: "Workload", tasks: int = 1) -> str:
-    """What so many tasks have together: as ``gpus`` says it, or ``2 x 1g.10gb`` of instances."""
+    """The GPUs of several tasks together: as ``gpus`` says it, or ``2 x 1g.10gb`` of instances."""
     spec = workload.spec
     if spec.mig_profile:
         return f"{tasks} x {spec.mig_profile}" if tasks > 1 else spec.mig_profile

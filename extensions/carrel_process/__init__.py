@@ -1,1 +1,1 @@
-"""What every service process of Carrel needs; it imports no other package of ours."""
+"""Shared by all service processes of Carrel; it imports no other package of ours."""

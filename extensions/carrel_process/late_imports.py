@@ -22,7 +22,7 @@ class _StandIn(ModuleType):
 
     @staticmethod
     def is_valid_syntax(term: str, value: str) -> Any:
-        """What jsonschema takes out of the module when it is imported itself."""
+        """The function that jsonschema takes out of the module when it is imported itself."""
         return _imported().is_valid_syntax(term, value)
 
     @override

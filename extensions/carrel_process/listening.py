@@ -14,7 +14,7 @@ FIRST_DESCRIPTOR: Final = 3
 
 
 class WrongListenerError(Exception):
-    """What was handed over is not the socket that this process is to listen on."""
+    """The socket that was handed over is not the one that this process is to listen on."""
 
 
 def inherited(environment: MutableMapping[str, str] = os.environ) -> socket.socket | None:

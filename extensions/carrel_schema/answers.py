@@ -94,7 +94,7 @@ class QuotaFinding(Answer, frozen=True, kw_only=True):
 
 
 class UseOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What a project uses now of its quota, and what waits."""
+    """A project's use of its quota now, and its pending work."""
 
     gpus_allocated: float = 0.0
     gpus_borrowed: float = 0.0
@@ -107,14 +107,14 @@ class UseOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DepartmentFields(QueueRules, Answer, frozen=True, kw_only=True):
-    """What an administrator sets for a department, complete; a field left out has its default."""
+    """The settings of a department, complete; a field left out has its default."""
 
     quota: QuotaAmounts = QuotaAmounts()
     limit: Amounts = Amounts()
 
 
 class ProjectFields(ProjectRules, Answer, frozen=True, kw_only=True):
-    """What an administrator sets for a project, complete; a field left out has its default.
+    """The settings of a project, complete; a field left out has its default.
 
     Attributes:
         department: the department that it belongs to; null: none.
@@ -264,7 +264,7 @@ class NodeView(Answer, frozen=True, kw_only=True):
 
 
 class RequestOut(Answer, frozen=True, kw_only=True):
-    """What one task needs."""
+    """The resource request of one task."""
 
     gpus: float = 0.0
     cpu_millicores: int = 0

@@ -22,7 +22,7 @@ class PodGroupSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PodGroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it.
+    """The observed state of a PodGroup.
 
     Attributes:
         phase: waits for room, is placed, or is over.
@@ -85,7 +85,7 @@ class NodeGroupSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NodeGroupStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is in it now.
+    """The nodes that are in the group now.
 
     Attributes:
         nodes: how many.

@@ -123,7 +123,7 @@ def is_reserved_project(name: str) -> bool:
 
 
 def expected_project_name(name: str) -> str:
-    """What would be right instead of a name; empty for one that is right."""
+    """The form that a name should have; empty for a name that has it."""
     if not is_project_name(name):
         return PROJECT_WORDS
     return RESERVED_PROJECT_WORDS if is_reserved_project(name) else ""

@@ -21,7 +21,7 @@ FROM_BINDING: Final = {VISIBLE: GPU_UUIDS, MEMORY: GPU_MEMORY_MIB}
 """Variables of a container, by the annotation that says them."""
 
 RESOURCE: Final = f"{GROUP}/gpu-share"
-"""What its container asks for: no node offers it, and a kubelet admits the pod all the same.
+"""The resource that its container requests: no node offers it; the kubelet admits the pod.
 
 Where a driver of dynamic resource allocation offers the GPUs, the claim that is made for the pod
 serves the container by this name.
@@ -61,7 +61,7 @@ def volume() -> dict[str, Any]:
 
 
 def mounts() -> list[dict[str, Any]]:
-    """What the container with the share sees of it."""
+    """The mounts of the container with the share."""
     return [
         {
             "name": VOLUME,

@@ -1,4 +1,4 @@
-"""What makes a JupyterHub a Carrel wherever it runs: rights, services, workspaces, pages."""
+"""The parts of Carrel in every JupyterHub that has it: rights, services, workspaces, pages."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -82,7 +82,7 @@ def registered(c: Any, places: PartAddresses, keys: Keys) -> None:
 
 
 def workspaces(c: Any, spawner_class: type, places: PartAddresses, keys: Keys) -> Any:
-    """What every spawner of ours is told; returns its section for more."""
+    """Configure the spawner class for Carrel; returns its section for more."""
     c.JupyterHub.spawner_class = spawner_class
     c.JupyterHub.allow_named_servers = True
     c.JupyterHub.named_server_limit_per_user = NAMED_WORKSPACES

@@ -37,7 +37,7 @@ class Gpus(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class InstallationSettings(msgspec.Struct, kw_only=True, frozen=True):
-    """Everything but the secrets.
+    """All settings of an installation but the secrets.
 
     Attributes:
         state_dir: the one folder that is written to.

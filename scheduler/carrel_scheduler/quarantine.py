@@ -108,7 +108,7 @@ class Quarantine:
 
     @property
     def items(self) -> Sequence[Skipped]:
-        """What is set aside now, those that failed last at the end; at most ``MOST_KEPT``."""
+        """The inputs that are set aside now, the latest failures last; at most ``MOST_KEPT``."""
         return tuple(self._kept.values())
 
     @property

@@ -83,7 +83,7 @@ class NoTasks:
         return ()
 
     async def watch(self) -> AsyncIterator[TaskStatus]:
-        """Nothing ever happens."""
+        """Yield nothing: there are no tasks."""
         nothing: Sequence[TaskStatus] = ()
         for status in nothing:
             yield status

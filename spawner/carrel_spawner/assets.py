@@ -36,7 +36,7 @@ class AssetChoice:
 def offered(
     found: Iterable[AssetOut], projects: Sequence[Project], user: str, offer: WorkspaceChoices
 ) -> dict[str, list[AssetChoice]]:
-    """What a user may choose in these projects, by field; fields without a choice are left out."""
+    """The assets that a user may choose in these projects, by field; without empty fields."""
     scopes = {
         str(scope)
         for one in projects

@@ -29,7 +29,7 @@ class Supply:
     projects: Sequence[Project] = ()
     nodes: Sequence[Node] = ()
     rules: Mapping[str, EffectivePolicy] = field(default_factory=dict)
-    """What policies say of workspaces, by project."""
+    """The rules of policies for workspaces, by project."""
     assets: Sequence[AssetOut] = ()
     trouble: str = ""
 
@@ -41,7 +41,7 @@ class ProjectLine:
     name: str
     line: str
     rules: Sequence[str] = ()
-    """What bounds its workspaces, in words: the guarantee, limits of time, policies."""
+    """The bounds of its workspaces, in words: the guarantee, limits of time, policies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def quota_line(project: Project | None) -> str:
 
 
 def bounds_said(project: Project | None) -> list[str]:
-    """What a workspace of the project may have now, and when it is stopped, in sentences."""
+    """The size that the project's workspaces may have, and when they are stopped, in sentences."""
     if project is None:
         return []
     found = []
@@ -162,7 +162,7 @@ def _gpus_up_to(count: float) -> str:
 
 
 def rules_said(policy: EffectivePolicy | None) -> list[str]:
-    """What policies say of the sizes that the form offers, one sentence for each bound."""
+    """The rules of policies for the sizes that the form offers, one sentence for each bound."""
     found: list[str] = []
     for path, words in _AMOUNTS.items():
         rule = policy.rules.get(path) if policy is not None else None
@@ -181,7 +181,7 @@ def rules_said(policy: EffectivePolicy | None) -> list[str]:
 
 
 def _asset_rules(rule: EffectiveRule, what: str) -> Iterator[str]:
-    """What a policy says of the choice of an asset, in sentences."""
+    """The rules of a policy for the choice of an asset, in sentences."""
     if rule.allowed is not None:
         names = ", ".join(str(one) for one in rule.allowed.value)
         yield f"{what} is one of {names}, says {rule.allowed.said_by}."
@@ -245,7 +245,7 @@ def _free_memory(nodes: Sequence[Node]) -> str:
 def _most_gpus(
     supply: Supply, offer: WorkspaceChoices, projects: Sequence[Project | None]
 ) -> float:
-    """What the largest node has, unless less is allowed or guaranteed to every project."""
+    """The amount of the largest node, unless less is allowed or guaranteed to every project."""
     largest = max((node.gpu_milli // 1000 for node in supply.nodes), default=offer.most.gpus)
     quotas = [None if project is None else project.quota.gpus for project in projects]
     bounds = [quota for quota in quotas if quota is not None]
@@ -259,7 +259,7 @@ def _chosen(
     offer: WorkspaceChoices,
     known: Mapping[str, Project],
 ) -> WorkspaceChoice:
-    """What the form begins with: the last choice where it is still allowed.
+    """The form's first values: the last choice where it is still allowed.
 
     One with more GPUs than its project is guaranteed was refused, and would be again.
     """

@@ -1,4 +1,4 @@
-"""What a user may choose for a workspace: the choice, what is offered, and the folders seen in it.
+"""A user's choice for a workspace: the choice, the offers, and the folders seen in it.
 
 ``option_checks`` makes a choice of what was sent. Folders and Python environments are checked there
 for their form. Whether they exist and the user may read them shows where the workspace runs: the
@@ -128,7 +128,7 @@ class WorkspaceProfile:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceChoices:
-    """What this user may choose. Without profiles there is one kind of workspace only.
+    """The choices that this user may make. Without profiles there is one kind of workspace only.
 
     ``folders``: whether folders of one's own choice can be seen in it.
     """

@@ -45,7 +45,7 @@ class PythonEnvironment:
         return f"Python {self.version.rpartition('.')[0]} ({self.prefix.name})"
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """What programs of the workspace find: its commands first, as when it is activated."""
+        """The variables of the workspace's programs: its commands first, as after activation."""
         conda = (self.prefix / "conda-meta").is_dir()
         path = environment.get("PATH", os.defpath)
         return {

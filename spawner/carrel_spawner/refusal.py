@@ -66,7 +66,7 @@ def no_room(
     queue_url: str,
     now: float,
 ) -> WorkspaceRefused:
-    """There is no place now (or never): what is short, who holds it, and the way into the queue."""
+    """A start without capacity, now or ever: the shortage, its holders, and how to queue."""
     html = rendering.render(
         "refusal.html",
         sentence=status.sentence,

@@ -61,7 +61,7 @@ class StartStatus:
 
 
 def start_status(workload: Workload) -> StartStatus:
-    """What the workload's phase and reason mean for its owner, who waits for the workspace."""
+    """The meaning of the workload's phase and reason for its owner, who waits for the workspace."""
     status = workload.status
     if status.phase == "running":
         return StartStatus(StartStage.UP, 60, "Your place is ready; JupyterLab is starting.")

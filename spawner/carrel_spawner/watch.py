@@ -111,7 +111,7 @@ class WorkspaceWatch:
         self._reader: asyncio.Task[None] | None = None
 
     def latest(self, uid: str) -> Workload | None:
-        """What was last heard of a workspace; ``None`` when nothing was, or it was removed."""
+        """The last known state of a workspace; ``None`` when there is none, or it was removed."""
         self._listen()
         return self._latest.get(uid)
 

@@ -237,7 +237,7 @@ def project_row(project: Project) -> list[str]:
 
 
 def use_of(projects: Iterable[Project]) -> ProjectUse:
-    """What projects use together."""
+    """The sum of the use of several projects."""
     uses = [project.use for project in projects]
     return ProjectUse(
         gpus_allocated=sum(use.gpus_allocated for use in uses),
@@ -262,7 +262,7 @@ def department_row(department: Department, projects: Sequence[Project]) -> list[
 
 
 def beyond(use: ProjectUse, quota: Amounts) -> ProjectUse:
-    """What a department uses, with that as borrowed which is beyond its own guarantee."""
+    """A department's use; the part beyond its own quota counts as over quota."""
     if quota.gpus is None:
         return msgspec.structs.replace(use, gpus_borrowed=0.0)
     borrowed = max(0.0, use.gpus_allocated - quota.gpus)

@@ -40,7 +40,7 @@ class PendingSignIn(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """What became of it: ``waiting``, ``allowed``, ``refused`` or ``expired``."""
+    """The state of a sign-in request: ``waiting``, ``allowed``, ``refused`` or ``expired``."""
 
     state: str
     token: str = ""

@@ -1,4 +1,4 @@
-"""What every command shares: the client, the project, and the forms of output.
+"""Shared by all commands: the client, the project, and the forms of output.
 
 On a terminal a table has colours; elsewhere it is plain text that stays byte for byte the same, so
 that scripts and tests can read it. State colours are always next to the state's word.

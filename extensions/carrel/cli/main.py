@@ -162,7 +162,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
 
 
 def _show_usage(error: typer.TyperException) -> None:
-    """What was wrong with the words, in a line; a group without its verb shows its help."""
+    """Say in one line why a command line was refused; a group without its verb shows its help."""
     text = _what_is_wrong(error)
     if type(error).__name__ == "NoArgsIsHelpError":
         if text:  # with rich, the help was shown already

@@ -12,13 +12,13 @@ from typing_extensions import override
 
 
 class Coercion:
-    """What an option asks for its coercion, instead of typer's own: that is made when needed."""
+    """Coerces an option's value; typer's own coercion is imported only when an option is given."""
 
     def __init__(self, usual: Callable[[], Any]) -> None:
         self._usual = usual
 
     def __call__(self) -> Self:
-        """What coerces."""
+        """Return the object that coerces: itself."""
         return self
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:

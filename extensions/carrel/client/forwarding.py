@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 PIECE_BYTES: Final = 2**16
 REFUSED: Final = 4404
-"""What the service closes with where nothing listens at the port of the task."""
+"""The close code of the service where nothing listens at the port of the task."""
 Connect = Callable[[], Awaitable["aiohttp.ClientWebSocketResponse"]]
 
 

@@ -66,7 +66,7 @@ class Parser:
 
 
 class _Envelope(msgspec.Struct):
-    """What the data of an event may hold beside, or around, the workload."""
+    """The fields that the data of an event may have beside, or around, the workload."""
 
     workload: Workload | None = None
     report: Report | None = None

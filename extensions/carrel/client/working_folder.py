@@ -78,7 +78,7 @@ class LocalFolder:
 
     @property
     def told(self) -> str:
-        """What is sent, for a person: ``14 files (3.2 MiB) of /home/ada/project``."""
+        """The size of the folder for a person: ``14 files (3.2 MiB) of /home/ada/project``."""
         count, mib = len(self.listed.files), self.listed.size / 2**20
         files = "1 file" if count == 1 else f"{count:,} files"
         rest = f"; links out of it stay here: {', '.join(self.left_out)}" if self.left_out else ""

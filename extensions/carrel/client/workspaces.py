@@ -192,6 +192,6 @@ class Workspaces:
 
 
 def definition_of(server: WorkspaceServer) -> dict[str, Any]:
-    """What can be chosen again for another start."""
+    """The choices of a workspace that can be made again for another start."""
     chosen = server.user_options or {}
     return {key: value for key, value in chosen.items() if key not in NOT_CHOSEN}

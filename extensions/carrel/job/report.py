@@ -235,7 +235,7 @@ def report(
 
 
 def latest() -> dict[str, Any]:
-    """What was reported last, with all metrics so far."""
+    """The last report, with all metrics so far."""
     return dict(reporter().latest)
 
 

@@ -1,4 +1,4 @@
-"""What all magics share: the kernel's client, finding jobs by name, and printed results."""
+"""Shared by all magics: the kernel's client, finding jobs by name, and printed results."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping

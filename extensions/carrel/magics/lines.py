@@ -69,7 +69,7 @@ class LineMagics(CarrelMagics):
 
     @line_magic
     def logs(self, line: str) -> Any:
-        """What a job printed: `%logs NAME [-f] [--tail N]`; of workers, merged."""
+        """Print the log of a job: `%logs NAME [-f] [--tail N]`; the logs of workers are merged."""
         made = parser("%logs", "Output of a job.", LOGS, "Its name.")
         parsed = self.read(made, line)
         if isinstance(parsed, PlainText):

@@ -1,4 +1,4 @@
-"""What only clients read about workloads: events of a stream, logs of studies, refusals."""
+"""The answers that only clients read: events of a stream, logs of studies, refusals."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -26,7 +26,7 @@ from carrel_schema.code import MOST_FOLDER_BYTES
 
 BUILTIN: Final = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
 OF_THE_SHELL: Final = frozenset({"get_ipython", "In", "Out", "exit", "quit", "open"})
-"""What every notebook has; the starter has its own."""
+"""The names that every notebook has; the starter has its own."""
 
 
 def borrowed_names(source: str) -> frozenset[str]:

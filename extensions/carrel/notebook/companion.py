@@ -179,7 +179,7 @@ class Companion:
             self._client.loop.call(timer.cancel)
 
     def verified(self, answer: bytes, signature: str) -> dict[str, Any]:
-        """What came back, if it is the companion's. Raises ``LostCompanion``."""
+        """The answer, if the companion's signature is right. Raises ``LostCompanion``."""
         right = hmac.new(self._key.encode(), answer, hashlib.sha256).hexdigest()
         if not hmac.compare_digest(right, signature):
             raise LostCompanion("What came back is not from the companion of this kernel.")
@@ -269,7 +269,7 @@ class Companion:
 
 
 class CellRun:
-    """What arrives of a cell, for the kernel's main thread.
+    """The messages of a running cell, for the kernel's main thread.
 
     ``frames`` holds pairs of a word and its content: ``started``; ``stream``, ``display``,
     ``clear`` and ``error`` as the companion tells them; ``end`` with answer and signature;
@@ -287,7 +287,7 @@ class CellRun:
         self.frames.put(("started", None))
 
     def fail(self, error: Exception) -> None:
-        """Nothing more comes."""
+        """End the cell with an error: no further message comes."""
         self.frames.put(("failed", error))
 
     def take(self, piece: bytes) -> None:
@@ -311,7 +311,7 @@ class CellRun:
 
 
 def raised(answer: Mapping[str, Any], shown: Mapping[str, Any] | None) -> BaseException | None:
-    """What the cell raised, with the traceback that the companion saw."""
+    """The exception of the cell, with the traceback that the companion saw."""
     if not answer["text"]:
         return None
     error: BaseException

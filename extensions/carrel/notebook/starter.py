@@ -46,7 +46,7 @@ def start(folder: str, *how: str) -> None:
 
 
 def variables(here: Path, how: Sequence[str]) -> dict[str, Any]:
-    """What the cell finds: variables taken along, a trial's parameters, the trial itself."""
+    """The variables of the cell: those taken along, a trial's parameters, the trial itself."""
     found: dict[str, Any] = {}
     packed = here / "inputs.b85"
     if packed.exists():

@@ -1,4 +1,4 @@
-"""What options mean together, and the defaults of each kind of work."""
+"""Options that belong together, and the defaults of each kind of work."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -14,7 +14,7 @@ class AssetRoutes(Routes):
 
     @override
     def routes(self) -> list[Route]:
-        """What it answers."""
+        """The routes of this part of the API."""
         return [
             ("GET", "/assets", self._list),
             ("GET", "/assets/{type}/{name}", self._read),
@@ -65,7 +65,7 @@ class ServiceAccountRoutes(Routes):
 
     @override
     def routes(self) -> list[Route]:
-        """What it answers."""
+        """The routes of this part of the API."""
         one = "/service-accounts/{name}"
         return [
             ("GET", "/service-accounts", self._list),

@@ -18,7 +18,7 @@ class DocumentRoutes(Routes):
 
     @override
     def routes(self) -> list[Route]:
-        """What it answers."""
+        """The routes of this part of the API."""
         one = "/{sort:policies|templates|secrets}/{name}"
         return [
             ("GET", "/{sort:policies|templates|secrets}", self._list),
@@ -82,7 +82,7 @@ class DocumentRoutes(Routes):
         return web.json_response(self._state.documents[key])
 
     async def _catalogue(self, _request: web.Request) -> web.Response:
-        """What tests let it answer."""
+        """Answer the catalogue that a test has set."""
         return web.json_response({"items": self._state.catalogue})
 
     async def _audit(self, request: web.Request) -> web.Response:

@@ -103,7 +103,7 @@ class FakeScheduler:
 
     @property
     def samples(self) -> Json:
-        """What ``GET /samples`` answers, of any subject."""
+        """The answer to ``GET /samples``, of any subject."""
         return self._state.samples
 
     @property
@@ -123,7 +123,7 @@ class FakeScheduler:
 
     @property
     def cluster_access(self) -> Json:
-        """How kubectl reaches the cluster, which tests fill; empty: there is none."""
+        """The facts of a kubeconfig, which tests fill; empty: there is no cluster."""
         return self._state.cluster_access
 
     @property
@@ -143,17 +143,17 @@ class FakeScheduler:
 
     @property
     def access_rules(self) -> list[Json]:
-        """Who has which role where."""
+        """The access rules: users and groups, each with a role and a scope."""
         return self._state.access_rules
 
     @property
     def people(self) -> dict[str, Json]:
-        """Who may sign in, by name."""
+        """The people who may sign in, by name."""
         return self._state.people
 
     @property
     def identities(self) -> dict[str, Json]:
-        """What the Hub reported of people's numbers."""
+        """The Hub's reports of people's numeric users."""
         return self._state.identities
 
     def hide_directory_groups(self, *, away: bool) -> None:
@@ -162,7 +162,7 @@ class FakeScheduler:
 
     @property
     def directory_groups(self) -> dict[str, Json]:
-        """What groups of the directory make of their members, by group."""
+        """The projects and rights that groups of the directory give, by group."""
         return self._state.directory_groups
 
     @property
@@ -192,7 +192,7 @@ class FakeScheduler:
 
     @property
     def usage_facts(self) -> Json:
-        """What it answers of use beside the names: items, currency, times, GPU-hours; change it."""
+        """The answer of use except for names: items, currency, times, GPU-hours; to be changed."""
         return self._state.usage_facts
 
     @property
@@ -202,12 +202,12 @@ class FakeScheduler:
 
     @property
     def effective_rules(self) -> Json:
-        """What it answers that policies say of all work, by the path of a field; change it."""
+        """The answer of rules of policies for all work, by the path of a field; to be changed."""
         return self._state.effective_rules
 
     @property
     def project_rules(self) -> dict[str, Json]:
-        """What it answers that policies say of the work of a project, instead; change it."""
+        """The same answer for the work of one project; to be changed."""
         return self._state.project_rules
 
     @property

@@ -12,7 +12,7 @@ class PeopleRoutes(Routes):
 
     @override
     def routes(self) -> list[Route]:
-        """What it answers."""
+        """The routes of this part of the API."""
         return [
             ("GET", "/users", self._list),
             ("GET", "/users/{user}", self._read),

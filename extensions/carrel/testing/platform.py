@@ -14,7 +14,7 @@ class PlatformRoutes(Routes):
 
     @override
     def routes(self) -> list[Route]:
-        """What it answers."""
+        """The routes of this part of the API."""
         return [
             ("GET", "/health", self._health),
             ("GET", "/cluster-access", self._cluster_access),

@@ -15,7 +15,7 @@ class ProjectRoutes(Routes):
 
     @override
     def routes(self) -> list[Route]:
-        """What it answers."""
+        """The routes of this part of the API."""
         return [
             ("GET", "/projects", self._list_projects),
             ("POST", "/projects", self._create_project),

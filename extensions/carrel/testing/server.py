@@ -112,7 +112,7 @@ class Server(Routes):
             )
 
     def _admit(self, request: web.Request) -> None:
-        """Who asks, and may they see this project?"""
+        """Refuse a request without a known token, or for a project that its user may not see."""
         self._user(request)
         project = request.match_info.get("project")
         if project is not None and project not in self._visible(request):

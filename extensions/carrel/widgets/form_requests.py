@@ -83,7 +83,7 @@ def _field(kind: str, same_flag: list[Option]) -> dict[str, Any]:
 
 
 def mistakes(kind: str, given: Given) -> dict[str, str]:
-    """What is wrong with single fields, by flag; each a sentence."""
+    """The mistakes in single fields, by flag; each a sentence."""
     found: dict[str, str] = {}
     for flag, text in _raw(given).items():
         try:
@@ -139,7 +139,7 @@ def _split(command: str) -> list[str]:
 
 
 def refused(kind: str, error: ApiError) -> dict[str, str]:
-    """What the scheduler finds wrong with fields, by flag; fields without a flag are left out."""
+    """The fields that the scheduler refused, by flag; fields without a flag are left out."""
     known = {
         path: row.flag for row in options.rows(options.Surface.FORM, [kind]) for path in row.fields
     } | {COMMAND: COMMAND}

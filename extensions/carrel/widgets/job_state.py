@@ -1,4 +1,4 @@
-"""What a job's view knows: events and log text in, plain data for the page out. Pure."""
+"""The state behind a job's view: events and log text in, plain data for the page out. Pure."""
 
 import re
 from collections import deque

@@ -194,7 +194,7 @@ class LiveView(anywidget.AnyWidget):
         return {**data, **self.fallback()}, metadata
 
     def fallback(self) -> dict[str, Any]:
-        """What is shown where no widget can be: saved notebooks, terminals, web viewers."""
+        """The view without widgets: for saved notebooks, terminals, web viewers."""
         raise NotImplementedError
 
 

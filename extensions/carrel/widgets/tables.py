@@ -118,7 +118,7 @@ class QuotaView(QueryView):
         }
 
     def _left(self, project: Project) -> list[str]:
-        """What is left of the budgets over the caller's work in a project, the widest first."""
+        """The headroom in budgets over the caller's work in a project, the widest scope first."""
         department = project.department or ""
         over = scopes_over(project=project.name, department=department, user=self._user)
         known = {one.scope: one for one in self._budgets}

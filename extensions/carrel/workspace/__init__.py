@@ -16,7 +16,7 @@ AUTH_CACHE_SECONDS = 5
 
 
 def server_arguments() -> list[str]:
-    """What a workspace's Jupyter server is started with, besides its own arguments."""
+    """The arguments of a workspace's Jupyter server, besides its own."""
     return [
         "--ServerApp.jpserver_extensions=carrel.workspace=True",
         # Its handlers come guarded with ours.
@@ -29,7 +29,7 @@ def server_arguments() -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """What a workspace's environment needs, so that its Python kernels load ``%load_ext carrel``.
+    """The variables of a workspace by which its Python kernels load ``%load_ext carrel``.
 
     A kernel of an environment without this package starts as usual.
     """

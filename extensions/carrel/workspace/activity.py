@@ -96,7 +96,7 @@ class ActivityTracker:
         self.last_input_at = max(self.last_input_at, at)
 
     def reading(self, now: float, terminals: int) -> ActivityReading:
-        """Everything up to ``now``."""
+        """The activity until ``now``."""
         return ActivityReading(
             now, self.busy_since, self.last_input_at, len(self._executing), terminals
         )

@@ -32,7 +32,7 @@ NAME: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
 class CarrelHandler(APIHandler):
-    """What all handlers share: the workspace, JSON, and errors as one sentence."""
+    """Shared by all handlers: the workspace, JSON, and errors as one sentence."""
 
     _track_activity = False
 
@@ -287,7 +287,7 @@ async def find_or_start_tensorboard(client: AsyncClient, project: str, job: str)
 
 
 def tensorboard_view(board: Workload | None, prefix: str) -> dict[str, Any]:
-    """What the button shows: an address once it runs, otherwise the reason why not.
+    """The state of the button: an address once TensorBoard runs, otherwise the reason why not.
 
     Args:
         board: the TensorBoard; ``None`` when it was removed.

@@ -224,7 +224,7 @@ class WorkFollower:
         self._task: asyncio.Task[None] | None = None
 
     async def view(self, seen: str = "") -> dict[str, Any]:
-        """What changed since ``seen`` (the ``seen`` of the answer before; empty: the first time).
+        """The changes since ``seen`` (the ``seen`` of the answer before; empty: the first time).
 
         Holds ``seen`` only when nothing did. The first answer has no news: those are old.
         """

@@ -67,7 +67,7 @@ class CellExecution:
 
 
 def _applier() -> NotebookClient:
-    """What applies messages to cells; it never has a kernel of its own."""
+    """A client that applies messages to cells; it never has a kernel of its own."""
     client = NotebookClient(v4.new_notebook(), record_timing=False)
     client.clear_before_next_output = False
     return client
@@ -152,7 +152,7 @@ class KernelOutputs:
                 run.owner = page
 
     def since(self, seen: int, page: str) -> list[CellExecution]:
-        """What changed since a version, of which this page does not know by itself."""
+        """The executions that changed since a version and that another page asked for."""
         return [
             run for run in self._runs.values() if run.version > seen and run.asker != page
         ]  # fmt: skip

@@ -111,7 +111,7 @@ class WorkspaceStatus:
             self._project_trouble = ""
 
     async def view(self) -> dict[str, Any]:
-        """Everything that the front end shows, as JSON. Never raises for a scheduler away.
+        """The facts that the front end shows, as JSON. Never raises for a scheduler away.
 
         While it is away the project is shown as last known, so that a warning can name it.
         """

@@ -19,7 +19,7 @@ START_SECONDS: Final = 60
 
 
 def server() -> dict[str, Any]:
-    """What ``jupyter-server-proxy`` has to know; read at the start of a server."""
+    """The entry for ``jupyter-server-proxy``; read at the start of a server."""
     return {
         "command": [
             PROGRAM,

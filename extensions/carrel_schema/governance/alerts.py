@@ -42,7 +42,7 @@ MailDomain = Annotated[
 ]
 SubscriptionKind = Literal["mail", "slack", "webhook"]
 WorkEvent = Literal["finished", "failed", "preempted", "long-pending", "idle-gpu"]
-"""What people can be told of their own work."""
+"""The events of their own work that people can be told of."""
 
 
 class AlertRule(msgspec.Struct, frozen=True, kw_only=True):

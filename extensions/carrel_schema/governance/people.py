@@ -109,7 +109,7 @@ class UserOut(Answer, frozen=True, kw_only=True):
 
 
 class UserPage(Answer, frozen=True, kw_only=True):
-    """Some people, and how many there are in all; ``sign_in``: how people sign in here."""
+    """One page of people, and how many there are in all; ``sign_in``: how people sign in here."""
 
     items: Sequence[UserOut] = ()
     total: int = 0

@@ -20,7 +20,7 @@ RetainedKind = Literal[
     "gpu-use",
     "reported-values",
 ]
-"""What the ledger keeps of the past."""
+"""The kinds of past data that the ledger keeps."""
 Days = Annotated[int, Constraint(ge=1, le=36_600)]
 
 

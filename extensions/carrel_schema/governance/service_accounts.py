@@ -13,7 +13,7 @@ from carrel_schema.answers import Answer
 from carrel_schema.constraints import Constraint, Text
 
 SUFFIX: Final = "@service-accounts"
-"""What the name of a service account ends with where users' names stand; none of theirs does."""
+"""The end of a service account's name where users' names stand; no user's name ends so."""
 DAY_SECONDS: Final = 86_400
 MOST_DAYS: Final = 366
 MOST_TOKENS: Final = 16

@@ -152,7 +152,7 @@ class ProjectRules(QueueRules, frozen=True, kw_only=True):
 
 
 class ProjectSpec(ProjectRules, frozen=True, kw_only=True):
-    """What an administrator sets for a project.
+    """The settings of a project.
 
     Attributes:
         color: the number of its colour in the console.
@@ -182,7 +182,7 @@ class Project(msgspec.Struct, kw_only=True):
 
 
 class DepartmentSpec(QueueRules, frozen=True, kw_only=True):
-    """What an administrator sets for a department.
+    """The settings of a department.
 
     Attributes:
         quota: guaranteed to its projects together; what their own quotas leave of it is shared

@@ -20,7 +20,7 @@ Phase = Literal[
 ]
 FailureClass = Literal["application", "memory", "crash", "stalled", "gpu", "node", "lost"]
 LossCause = Literal["", "gpu", "node"]
-"""What went away under a task that was lost; empty where nobody knows."""
+"""The part that was lost under a lost task; empty where that is not known."""
 
 
 class StatusPart(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, kw_only=True):
-    """What is asked for, in the same words in a request, in the ledger and in an answer.
+    """The specification of work, in the same words in a request, in the ledger and in an answer.
 
     A field that is added here is asked for, checked, stored, written in manifests and answered.
 

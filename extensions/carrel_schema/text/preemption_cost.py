@@ -1,4 +1,4 @@
-"""What a preemption cost, in words: the same in reasons, notebook, console and command line.
+"""The cost of a preemption in words: the same in reasons, notebook, console and command line.
 
 The figure is final once the tasks have ended: until then a task may still save its work. So nothing
 is said of the cost while the workload is preempting.
@@ -29,7 +29,7 @@ def lost_time(seconds: float) -> str:
 
 
 def preemption_cost(last: Preemption) -> str:
-    """What was lost and where it goes on, as part of a sentence.
+    """The time that was lost and where the work goes on, as part of a sentence.
 
     Args:
         last: of a workload whose tasks have ended.

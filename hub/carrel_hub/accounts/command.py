@@ -118,7 +118,7 @@ def _accounts(state_dir: Path | None) -> tuple[AccountStore, Path]:
 
 
 def _operator() -> str:
-    """Who runs the command: the account of this machine, not one of Carrel's."""
+    """The name of the account of this machine that runs the command, not one of Carrel's."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -31,10 +31,10 @@ from carrel_spawner.connections import shared_client
 
 _LOGOUT: Final = "/logout"
 REASONS: Final = {403: "not_allowed", 429: "too_many_attempts"}
-"""What the audit log is told of refusals, by their status."""
+"""The reasons of refusals in the audit log, by their status."""
 DISABLED: Final = "Your account is disabled. Ask an admin."
 HUB_VERSION: Final = jupyterhub.__version__.partition(".")[0]
-"""What strangers are told of the Hub's version."""
+"""The part of the Hub's version that is shown to people who are not signed in."""
 
 
 class Root(APIHandler):
@@ -59,7 +59,7 @@ class Root(APIHandler):
 
 
 class AuditedAuthenticator(Authenticator):
-    """What every authenticator is extended by: the audit log, disabled people, Carrel's handlers.
+    """The base of all authenticators: the audit log, disabled people, Carrel's handlers.
 
     It comes before the authenticator itself, see ``ending_sessions``.
     """

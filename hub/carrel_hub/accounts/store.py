@@ -192,7 +192,7 @@ class AccountStore:
         self._change(lambda file: _remove(file, name))
 
     def changes(self) -> list[AccountChange]:
-        """What the audit log has not been told yet, the oldest first. Raises ``AccountError``."""
+        """The changes not yet in the audit log, the oldest first. Raises ``AccountError``."""
         self.all()
         return list(self._file.changes)
 

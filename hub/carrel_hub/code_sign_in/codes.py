@@ -26,7 +26,7 @@ MOST_WRONG_CODES: Final = 10
 
 
 class CodeState(StrEnum):
-    """What became of a request."""
+    """The states of a sign-in request."""
 
     WAITING = "waiting"
     ALLOWED = "allowed"
@@ -34,7 +34,7 @@ class CodeState(StrEnum):
 
 
 class TooManyCodes(Exception):  # noqa: N818 - an outcome to handle
-    """There are too many requests, or somebody typed too many wrong codes; later it works again."""
+    """Too many sign-in requests are open, or too many wrong codes were typed; try again later."""
 
 
 @dataclass(slots=True)

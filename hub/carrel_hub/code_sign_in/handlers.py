@@ -29,7 +29,7 @@ GONE: Final = "expired"
 
 
 class NewSignIn(msgspec.Struct):
-    """What a command line says of itself: the name of its machine."""
+    """A command line's request to sign in: the name of its machine."""
 
     host: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")] = ""
 
@@ -41,7 +41,7 @@ class TokenFields(msgspec.Struct):
 
 
 class _SignInHandler(APIHandler):
-    """What the addresses for command lines share."""
+    """Shared by the addresses for command lines."""
 
     @override
     def initialize(self, sign_ins: SignIns) -> None:

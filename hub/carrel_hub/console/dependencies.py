@@ -19,7 +19,7 @@ GONE = "gone"
 
 
 async def boxes_around(client: AsyncClient, job: Workload, urls: Urls) -> list[Box]:
-    """What is connected with a piece of work by `--after`, itself included; the oldest first."""
+    """The work that is connected with a workload by `--after`, and itself; the oldest first."""
     found = {job.uid: job}
     gone: dict[str, Box] = {}
     await _add_predecessors(client, job, found, gone)

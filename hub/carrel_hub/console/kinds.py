@@ -1,4 +1,4 @@
-"""What pages say of each kind of work: its noun, its address, its own facts."""
+"""The words of the pages for each kind of work: its noun, its address, its own facts."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -61,7 +61,7 @@ def addresses(workload: Workload, urls: Urls) -> list[str]:
 
 
 def facts(workload: Workload, now: float) -> list[tuple[str, str]]:
-    """What only its kind has, as names and values; times are ``fmt.moment``s."""
+    """The facts that only its kind has, as names and values; times are ``fmt.moment``s."""
     return [
         (name, value)
         for found in (_experiment, _endpoint, _notebook, _schedule, _board)

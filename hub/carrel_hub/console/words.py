@@ -128,7 +128,7 @@ def unsaved_seconds(workload: Workload, now: float) -> float | None:
 
 
 def loss(workload: Workload, now: float) -> str:
-    """What an eviction now would lose, as a sentence."""
+    """The time that an eviction now would lose, as a sentence."""
     seconds = unsaved_seconds(workload, now)
     if seconds is None:
         return "It is not running: no work is lost."
@@ -141,7 +141,7 @@ def loss(workload: Workload, now: float) -> str:
 
 
 def what_stays(workload: Workload) -> str:
-    """What a deletion removes, and what it keeps."""
+    """The parts that a deletion removes, and those that it keeps."""
     if workload.spec.kind == "workspace":
         return "Files in the home folder stay."
     if workload.status.checkpoint is None:
@@ -219,7 +219,7 @@ def effective_rules(project: Project) -> list[tuple[str, str]]:
 
 
 def _rules_of_groups_and_users(project: Project) -> list[tuple[str, str]]:
-    """What a project has in groups of nodes, and what holds between its users; as far as set."""
+    """A project's quotas in groups of nodes, and the rules between its users; as far as set."""
     per_user = project.max_gpus_per_user
     found = [
         ("Guarantee in node groups", group_amounts.spell(project.node_group_quotas)),
@@ -246,7 +246,7 @@ def training_rules(rules: TrainingLimits) -> list[str]:
 
 
 def limits_of_work(project: Project, kind: str) -> list[str]:
-    """What bounds work of a kind in a project, one sentence each, for who is about to submit."""
+    """The bounds of work of a kind in a project, one sentence each, for people about to submit."""
     found = []
     limit = project.limit
     bounds = [
@@ -298,7 +298,7 @@ def command_line(command: list[str]) -> str:
 
 
 def restart_rule(spec: WorkloadSpec) -> str:
-    """What happens when a task ends with an error, and when it stands still."""
+    """The rules for a task that ends with an error, and for one that stalls."""
     stalled = wording.stall_rule(spec.restart_when_stalled, spec.stall_after_seconds)
     end = f"; when it stands still: {stalled}" if stalled else ""
     if spec.restart_policy == "never":
@@ -344,7 +344,7 @@ def free_by_size(nodes: list[Node]) -> list[tuple[int, int]]:
 
 
 def change_note(span: StateSpan, workload: Workload) -> str:
-    """What to say about a change of state that has no reason of its own."""
+    """The note at a change of state that has no reason of its own."""
     if span.first and span.phase == "pending":
         return f"Submitted by {workload.created_by or workload.spec.user}."
     if span.phase == "starting":

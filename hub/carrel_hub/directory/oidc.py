@@ -31,7 +31,7 @@ UNCONFIRMED_SECONDS: Final = 12 * 3600.0
 DISCOVERY_SECONDS: Final = 10.0
 TOO_MANY: Final = 429
 BASIC: Final = "client_secret_basic"
-"""What a provider takes that says nothing of it (OpenID Connect Discovery 1.0, section 3)."""
+"""How clients authenticate where a provider does not say (OpenID Connect Discovery 1.0, 3)."""
 ENDPOINTS: Final = {
     "authorize_url": "authorization_endpoint",
     "token_url": "token_endpoint",

@@ -41,7 +41,7 @@ class RoutesFile:
         self._path = path
 
     def load(self) -> dict[str, Any]:
-        """What is there. One that cannot be read counts as none: the Hub knows all routes."""
+        """The file's content. One that cannot be read counts as none: the Hub knows all routes."""
         try:
             found = json.loads(self._path.read_text())
         except ValueError as error:
@@ -164,7 +164,7 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
 
 
 def static_part(proxy: FrontProxy) -> dict[str, Any]:
-    """What stands in the file beside routes: Traefik's API for the Hub, the page, TLS."""
+    """The part of the file beside routes: Traefik's API for the Hub, the page, TLS."""
     credentials = f"{proxy.traefik_api_username}:{proxy.traefik_api_hashed_password}"
     page = {
         # 502: nobody listens there. 504: nobody answered in time.

@@ -56,7 +56,7 @@ class EndpointMetrics:
             self._latency.labels(project, endpoint).observe(seconds)
 
     def text(self, now: Iterable[tuple[str, str, int, int]]) -> bytes:
-        """What Prometheus reads; what was counted of endpoints that have gone is forgotten.
+        """The page for Prometheus; the counts of endpoints that have gone are forgotten.
 
         ``now``: of each endpoint its project, name, requests in flight and ready servers.
         """

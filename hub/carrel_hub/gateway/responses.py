@@ -1,4 +1,4 @@
-"""What people and programs read when a request is not passed on: a sentence, and a code."""
+"""The responses to requests that are not passed on: a sentence, and a code."""
 
 import html
 from typing import Final, NoReturn

@@ -223,7 +223,7 @@ class RoutingReflector:
 
 
 def routed_workload(workload: Workload, node_host: str) -> RoutedWorkload | None:
-    """What requests need to know of a workload; ``None`` for parts and work without routes."""
+    """The facts of a workload for requests; ``None`` for parts and work without routes."""
     spec, status = workload.spec, workload.status
     if spec.owner or not spec.routes:
         return None

@@ -47,7 +47,7 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 class _OriginCookie(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the cookie of an origin holds; a pass, which has a state too, is none."""
+    """The content of the cookie of an origin; a pass, which has a state too, is refused as one."""
 
     token: str
     label: str
@@ -120,7 +120,7 @@ class GatewaySignIn:
         return response
 
     def issue_pass(self, request: web.BaseRequest, token: str) -> web.Response:
-        """Somebody is signed in on the Hub's origin: send the browser back with a pass."""
+        """Send a browser that signed in on the Hub's origin back to its route, with a pass."""
         of_route, state = request.query.get("at", ""), request.query.get("state", "")
         host = f"{of_route}.{self.origins.netloc}"
         if not state or not LABEL.fullmatch(of_route) or not self.origins.label_in(host):

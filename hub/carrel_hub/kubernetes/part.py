@@ -48,7 +48,7 @@ def process(name: str, settings: ClusterHubSettings, key: str) -> PartProcess:
 
 
 def _proxy(settings: ClusterHubSettings, key: str) -> PartProcess:
-    """It asks the Hub for routes, so its configuration has the key and is for its reader alone."""
+    """The proxy. It asks the Hub for routes, so only its account may read its configuration."""
     api = urlsplit(settings.proxy_api_url).port or PUBLIC_PORT + 1
     listening = traefik.Listening(
         public=f":{PUBLIC_PORT}",
@@ -64,7 +64,7 @@ def _proxy(settings: ClusterHubSettings, key: str) -> PartProcess:
 
 
 def _service(name: str, settings: ClusterHubSettings, key: str) -> PartProcess:
-    """It listens in its own pod; others find it by the name of its service."""
+    """A service, which listens in its own pod; other parts find it by the name of its Service."""
     port = urlsplit(getattr(settings, f"{name}_url")).port
     environment = services.environment_for_token(settings, key, name)
     environment |= services.carrel_environment(settings, name)

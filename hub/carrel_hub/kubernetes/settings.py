@@ -1,4 +1,4 @@
-"""What an installation on a cluster is told, in one file that a ConfigMap brings."""
+"""The settings of an installation on a cluster, in one file that a ConfigMap brings."""
 
 from pathlib import Path
 from typing import Any, Final, Self
@@ -15,7 +15,7 @@ PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
 
 class ClusterHubSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Everything but the secrets. Addresses are URLs without a final slash.
+    """All settings but the secrets. Addresses are URLs without a final slash.
 
     Attributes:
         public_url: what people type; TLS ends before the proxy.

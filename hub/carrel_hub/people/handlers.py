@@ -53,7 +53,7 @@ class _Handler(APIHandler):
 
     @property
     def changes(self) -> UserChanges:
-        """What can be done, in the name of whom the query names."""
+        """The changes, made in the name of the administrator whom the query names."""
         untyped: Any = self
         actor: str = self.get_query_argument("actor")
         return UserChanges(untyped.app, untyped.authenticator, actor)

@@ -134,7 +134,7 @@ def environments(texts: Iterable[str]) -> dict[str, str]:
 
 
 def sign_in(file: Path | None, *, demo: bool) -> SignIn | None:
-    """What the file says about the directory; ``None``: accounts of this machine."""
+    """The sign-in by the file's directory; ``None``: accounts of this machine."""
     if file is None:
         return None
     if demo:

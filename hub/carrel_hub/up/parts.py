@@ -47,7 +47,7 @@ _RULES = (
     "CARREL_GPU_MEMORY_ENFORCEMENT",
     "CARREL_USER_NAMESPACES",
 )
-"""What an admin sets of the scheduler's rules where Carrel is started; see its settings."""
+"""The variables of the scheduler's rules, for admins who start Carrel; see its settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def write_traefik(settings: InstallationSettings) -> None:
 def write_config(
     settings: InstallationSettings, settings_file: Path, keys_file: Path, config: Path
 ) -> None:
-    """What Hub and proxy are started with; the Hub reads the settings and calls ``install``."""
+    """Write the configuration of Hub and proxy; the Hub reads it and calls ``install``."""
     settings.save(settings_file)
     write_traefik(settings)
     config.write_text(

@@ -1,4 +1,4 @@
-"""What `carrel up` prints: steps while it starts, then where to go, then how it ended."""
+"""The output of `carrel up`: steps while it starts, the addresses, then how it ended."""
 
 import os
 import pwd
@@ -46,7 +46,7 @@ class Screen:
         accounts: str,
         network: str = "",
     ) -> None:
-        """Everything one needs to begin."""
+        """Print the addresses and the first accounts."""
         self.console.print()
         self.console.print(f"[bold]Carrel is ready:[/] [bold cyan]{settings.public_url}[/]")
         self.console.print()
@@ -86,7 +86,7 @@ class Screen:
 
 
 def next_steps(settings: InstallationSettings, new: Sequence[NewAccount]) -> list[str]:
-    """What to do first, for who has not been here before."""
+    """Print the first steps for new users."""
     if not new:
         return []
     then = (

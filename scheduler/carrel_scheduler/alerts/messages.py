@@ -1,4 +1,4 @@
-"""What channels are sent: bodies by kind, and how they are signed. Pure but for the sending itself.
+"""The messages to channels: bodies by kind, and their signatures. Pure but for the sending itself.
 
 Webhooks get JSON of our own, Slack-type hooks ``{"text"}``, an Alertmanager the list of its API v2
 (``POST /api/v2/alerts``), mail a plain text.

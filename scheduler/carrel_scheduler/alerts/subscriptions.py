@@ -134,7 +134,7 @@ class WorkSubscriptions:
         await self._delivery.flush(targets)
 
     async def _transitions(self, wanted: Mapping[str, SubscriptionFields]) -> list[Message]:
-        """What became of work since the last look; where it was read to is written first."""
+        """The changes of work since the last look; the position read up to is written first."""
         stored: dict[str, Any] = (await self._ledger.settings()).get(READ) or {}
         if not wanted:
             if stored:  # whoever asks later is told of what comes after that
@@ -237,7 +237,7 @@ def read(record: ScopedRecord) -> SubscriptionFields:
 
 
 def record_of(user: str, fields: SubscriptionFields) -> ScopedRecord:
-    """Somebody's subscription as a record. Raises ``ValueError`` for a name that is no user's."""
+    """A user's subscription as a record. Raises ``ValueError`` for a name that is no user's."""
     content = msgspec.Raw(msgspec.json.encode(StoredSubscription(fields)))
     return ScopedRecord(kind=KIND, scope=Scope("user", user), name=NAME, content=content)
 

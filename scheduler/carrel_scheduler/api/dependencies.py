@@ -59,7 +59,7 @@ class NodeAgents(Protocol):
         ...
 
     async def exchange(self, node: str, report: MigReport) -> MigOrders:
-        """What the agent on a node did, and which MIG instances it is to make."""
+        """Take an agent's report of MIG instances, and answer which ones it is to make."""
         ...
 
 
@@ -81,7 +81,7 @@ class NoNodeAgents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiDependencies:
-    """Everything the API needs.
+    """The dependencies of the API.
 
     Attributes:
         clock: epoch seconds.

@@ -76,7 +76,7 @@ ACTIONS: Sequence[NeededAction] = (
 def decide(
     state: Columns, now: float, actions: Sequence[Action] = ACTIONS, *, asked: str | None = None
 ) -> Plan:
-    """What to do now.
+    """Decide the plan of one scheduling cycle.
 
     Args:
         state: the facts.

@@ -29,9 +29,9 @@ class Outcome(StrEnum):
     """How a task ended."""
 
     AGAIN = "again"
-    """It wants to run again: evicted, or lost."""
+    """The task was evicted or lost and is queued again."""
     GONE = "gone"
-    """It does not run again by itself; ``WorkloadQueued`` may queue the whole workload anew."""
+    """The task does not run again by itself; ``WorkloadQueued`` may queue the workload anew."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 

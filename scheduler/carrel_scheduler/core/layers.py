@@ -82,7 +82,7 @@ class Layer:
 
     @classmethod
     def empty(cls, devices: int, nodes: int, rows: int = HOST_ROWS) -> "Layer":
-        """Nothing anywhere; ``devices`` device rows, ``rows`` host rows, ``nodes`` columns."""
+        """Empty layers of ``devices`` device rows, ``rows`` host rows and ``nodes`` columns."""
         return cls(
             np.zeros((devices, nodes), np.int16),
             np.zeros((rows, nodes), np.int64),

@@ -1,4 +1,4 @@
-"""What-if questions, answered on the live state, which is afterwards as before.
+"""Dry runs, made on the live state, which is afterwards as before.
 
 What is asked about is put into the columns, decided upon and taken out again, at the price of one
 decision. Nothing is learned, no event is counted, and the next plan is the same, byte for byte.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What one decision would do with a workload.
+    """The result of one decision for a workload.
 
     Attributes:
         reason: why it waits, or that it starts.
@@ -95,7 +95,7 @@ def within_quota(state: "Columns", queued: WorkloadQueued) -> bool:
 
 
 def what_if(state: "Columns", queued: WorkloadQueued, now: float) -> Preview:
-    """What would be done if this workload were queued now, in the place of one of the same uid.
+    """The decision if this workload were queued now, in the place of one of the same uid.
 
     Raises:
         InvalidEvent: as ``State.apply`` of the event would.
@@ -105,7 +105,7 @@ def what_if(state: "Columns", queued: WorkloadQueued, now: float) -> Preview:
 
 
 def forecast(state: "Columns", queued: WorkloadQueued | str, now: float) -> Reason:
-    """What would happen to a workload now: ``STARTING``, or the reason why it would wait.
+    """The forecast for a workload: ``STARTING``, or the reason why it would wait.
 
     Args:
         state: as it is.
@@ -130,7 +130,7 @@ def impact(
     entering: Sequence[WorkloadQueued] = (),
     leaving: Sequence[str] = (),
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What new rules of a queue would change at once, together with those of others.
+    """The uids that new rules of queues would start, and those they would evict, at once.
 
     Args:
         state: as it is.
@@ -186,7 +186,7 @@ def if_ended(state: "Columns", uids: Sequence[str], waits: str, now: float) -> P
 
 
 def preview(plan: Plan, uid: str) -> Preview:
-    """What a plan does with one workload; to be read before the state changes."""
+    """The part of a plan for one workload; to be read before the state changes."""
     held = [n for n in plan.nominations if n.uid == uid and n.places]
     mine = tuple(e for e in plan.evictions if e.reason.workload_uid == uid)
     starts = tuple(binding for binding in plan.bindings if binding.uid == uid)

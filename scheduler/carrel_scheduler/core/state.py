@@ -41,7 +41,7 @@ COUNTED: Final = frozenset(
         events.CapacityReserved,
     }
 )
-"""What these change the memory of decisions can tell by counts; others are rare, and end it."""
+"""The changes that the memory of decisions notices by counts; the other ones reset it."""
 
 
 class State(Columns):
@@ -70,7 +70,7 @@ class State(Columns):
         return sorted(self.queues.slots)
 
     def project_use(self, name: str) -> views.QueueUse:
-        """What a queue holds and asks for. Raises ``KeyError`` for an unknown name."""
+        """A queue's usage and pending requests. Raises ``KeyError`` for an unknown name."""
         return views.queue_use(self, name)
 
     def use_of_all(self) -> Mapping[str, views.QueueUse]:

@@ -98,7 +98,7 @@ def queue_use(state: "Columns", name: str) -> QueueUse:
 
 
 def use_of_all(state: "Columns") -> dict[str, QueueUse]:
-    """What every queue holds and waits for, by name: what is counted is counted once for all."""
+    """The usage and pending requests of every queue, by name, counted once for all."""
     running, waiting = _running(state), _waiting(state)
     return {
         name: _use_of(state, slot, running, waiting) for name, slot in state.queues.slots.items()

@@ -56,7 +56,7 @@ class RegistryLogin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything an engine needs to run a task.
+    """The specification of a task for an engine.
 
     Attributes:
         devices: indices of the node's GPUs it may see; empty means none.

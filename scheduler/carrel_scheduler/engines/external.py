@@ -1,4 +1,4 @@
-"""What the reconciler asks of an engine whose nodes also run pods that others made.
+"""The part of an engine whose nodes also run pods that others made, as the reconciler uses it.
 
 The reconciler decides about these pods in the same plans as about workloads, but keeps nothing of
 them itself: the engine takes events in (``handle``), brings the core's state in line with them
@@ -36,10 +36,10 @@ class NodeHealth(StrEnum):
 
     IN_ORDER = "InOrder"
     CORDONED = "NodeCordoned"
-    """It takes no new work, as before it is drained."""
+    """The node takes no new work, as before it is drained."""
     DRAINING = "NodeDraining"
     SILENT = "NodeSilent"
-    """It does not answer; neither do the pods there."""
+    """The node does not answer; neither do the pods there."""
     GONE = "NodeGone"
 
 

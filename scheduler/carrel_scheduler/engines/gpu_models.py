@@ -24,7 +24,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 PRODUCT: Final = "nvidia.com/gpu.product"
 """Labels of a machine, as nodes of a cluster have them."""
 UNTOLD: Final = "GPU"
-"""What a GPU is called of which nobody tells the model."""
+"""The model of a GPU where its driver does not tell it."""
 UNGROUPED: Final = "(none)"
 """The group of nodes that are in none, to the core."""
 SEVERAL: Final = " + "
@@ -51,7 +51,7 @@ def types_of(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def labels_of(models: Collection[str], group: str = "") -> tuple[tuple[str, str], ...]:
-    """What the core is told of a machine: the models of its GPUs, and its group.
+    """The labels of a machine in the core: the models of its GPUs, and its group.
 
     Args:
         models: see ``of_node``.

@@ -107,7 +107,7 @@ class Undecodable(KubeError):  # noqa: N818 - see above
 
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
-"""What decoding raises; msgspec lets the second one through as it is."""
+"""The errors of decoding; msgspec lets the second one through as it is."""
 BUDGET_CAUSE: Final = "DisruptionBudget"
 STARTING: Final = "not yet ready to handle request"
 """The answer of every admission check until it knows the cluster."""

@@ -1,4 +1,4 @@
-"""What every object of the API has, whichever type a caller decodes it into.
+"""The metadata of every object of the API, whichever type a caller decodes it into.
 
 A caller's type needs no base class: anything whose ``metadata`` has these names will do, and so
 will a plain ``dict``.

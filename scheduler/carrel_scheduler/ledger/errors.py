@@ -1,4 +1,4 @@
-"""What the ledger refuses beyond ``store``: bad input, an unusable database, a full storage.
+"""Refusals of the ledger beyond ``store``: bad input, an unusable database, a full storage.
 
 A full storage is an outcome of its own because nothing was written then and the same call succeeds
 once there is room. On SQLite that holds for errors while pages are written, not for those of a

@@ -375,7 +375,7 @@ def _attempt(transaction: Transaction, call: _Call) -> _Outcome:
 
 
 def _refusal(error: Exception) -> Exception:
-    """What the database cannot hold is the caller's mistake, the same one on every database."""
+    """A value that the database cannot hold is the caller's mistake, the same on every database."""
     if isinstance(error, DataError | OverflowError):
         reason = error.orig if isinstance(error, DataError) else error
         refusal = InvalidArgument("a value", str(reason), "something the database can hold")

@@ -47,7 +47,7 @@ class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workload did with its GPUs for some minutes, as far as it was measured.
+    """A workload's use of its GPUs for some minutes, as far as it was measured.
 
     ``used_gpu_seconds`` is utilisation times seconds, summed over its GPUs; ``idle_gpu_seconds``
     are those of GPUs that it held while none of them worked. ``gpu_type`` and ``node_group`` are

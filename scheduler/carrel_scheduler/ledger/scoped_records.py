@@ -66,7 +66,7 @@ class ScopedRecords(Protocol):
     async def list(
         self, kind: str, *, scopes: Sequence[Scope] | None = None
     ) -> Sequence[ScopedRecord]:
-        """Those of a kind, in these scopes or in all, by level, scope and name."""
+        """The records of a kind, in these scopes or in all, by level, scope and name."""
         ...
 
     async def remove(

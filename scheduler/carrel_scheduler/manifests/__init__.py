@@ -1,1 +1,1 @@
-"""What a cluster is told of our kinds, generated from the models of the REST API and the ledger."""
+"""The custom resources of Carrel, generated from the models of the REST API and the ledger."""

@@ -1,4 +1,4 @@
-"""What ``kubectl get`` shows, in the words and the order of the command line's tables."""
+"""The columns of ``kubectl get``, in the words and the order of the command line's tables."""
 
 from dataclasses import dataclass
 from typing import Any, Final

@@ -157,7 +157,7 @@ class MigOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an order: the UUID of the instance, or why there is none.
+    """The result of an order: the UUID of the instance, or why there is none.
 
     Attributes:
         made: it was not there before.
@@ -172,13 +172,13 @@ class MigResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent that divides GPUs has done since it last asked."""
+    """The changes that an agent which divides GPUs has made since it last asked."""
 
     results: Annotated[tuple[MigResult, ...], Constraint(max_length=1024)] = ()
 
 
 class MigOrders(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scheduler wants of an agent now; the agent asks again once it is done."""
+    """The orders to an agent; the agent asks again once it is done."""
 
     orders: tuple[MigOrder, ...] = ()
 

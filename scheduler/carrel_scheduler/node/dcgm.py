@@ -54,7 +54,7 @@ class DcgmProvider:
         self._found: dict[int, _Gpu] = {}
 
     def facts(self) -> NodeFacts:
-        """What is in the machine now; the use is of the same look. Raises ``DcgmUnavailable``."""
+        """The facts and the use of the machine's GPUs, of one look. Raises ``DcgmUnavailable``."""
         self._found = read(self._fetch())
         devices = tuple(self._device(index, gpu) for index, gpu in sorted(self._found.items()))
         return msgspec.structs.replace(self._node, devices=devices)

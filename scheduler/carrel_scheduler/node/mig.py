@@ -210,7 +210,7 @@ class NvmlMig:
             yield from ((name, one) for one in found[: count.value])
 
     def _instance(self, profile: str, gpu_instance: Any) -> Instance:
-        """What the driver tells of a GPU instance; its MIG device is known by its compute instance.
+        """The driver's description of a GPU instance; the compute instance names its MIG device.
 
         Looking through all MIG devices of a machine that is busy can take many seconds.
         """

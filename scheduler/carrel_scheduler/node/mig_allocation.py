@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class InstanceRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted: ``device`` and ``bits`` as ``node.mig`` has them."""
+    """A wanted MIG instance: ``device`` and ``bits`` as ``node.mig`` has them."""
 
     device: str
     profile: str
@@ -58,17 +58,17 @@ class MachineInstances:
     """All instances of the machine are ours to take."""
 
     def seen(self, _device: str, _there: Sequence[Instance]) -> None:
-        """Nothing was remembered."""
+        """Do nothing: no instances are remembered."""
 
     def is_ours(self, _device: str, _instance: Instance) -> bool:
         """Yes."""
         return True
 
     def making(self, _wanted: InstanceRequest) -> None:
-        """Nothing has to be remembered."""
+        """Do nothing: no instances are remembered."""
 
     def removed(self, _device: str, _instance: Instance) -> None:
-        """Nothing was remembered."""
+        """Do nothing: no instances are remembered."""
 
 
 def take(

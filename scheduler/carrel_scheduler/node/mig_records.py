@@ -80,7 +80,7 @@ def _place(device: str, profile: str, bits: int) -> tuple[str, str, int]:
 def _read(
     path: Path, otherwise: Collection[tuple[str, str, int]] = ()
 ) -> set[tuple[str, str, int]]:
-    """What the file says; ``otherwise`` where it cannot be read."""
+    """The content of the file; ``otherwise`` where it cannot be read."""
     try:
         return set(msgspec.json.decode(path.read_bytes(), type=list[tuple[str, str, int]]))
     except FileNotFoundError:

@@ -47,7 +47,7 @@ MOST_WORDS: Final = 180
 
 @dataclass(slots=True)
 class _DeviceState:
-    """What is known of a GPU: failures in a row, the last one, and the call that is under way."""
+    """The state of a GPU: failures in a row, the last one, and the call that is under way."""
 
     failures: int = 0
     error: str = ""
@@ -57,7 +57,7 @@ class _DeviceState:
 
 @dataclass(slots=True)
 class _Changes(InstanceOwner):
-    """What one order changes, noted beside whose instances they are."""
+    """Notes what one order changes, and passes it on to the owner of the instances."""
 
     owner: InstanceOwner
     made: bool = False
@@ -120,7 +120,7 @@ class MigWorker:
         return found
 
     def conditions(self, device: str) -> tuple[HealthCondition, ...]:
-        """What the health of a GPU is as to instances: it is closed, or nothing is to be said."""
+        """The health conditions of a GPU as to instances: it is closed, or there are none."""
         known = self._known.get(device)
         if known is None or known.failures < MOST_FAILURES:
             return ()

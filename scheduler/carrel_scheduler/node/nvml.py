@@ -39,7 +39,7 @@ MOST_EVENTS: Final = 100
 
 
 class NvmlUnusable(Exception):  # noqa: N818 - an outcome of the search for devices
-    """There is an NVIDIA driver, but it does not work; the message says what it answered."""
+    """The NVIDIA driver is there, but does not work; the message says what it answered."""
 
 
 def open_nvml(nvml: ModuleType) -> bool:

@@ -19,7 +19,7 @@ MIB: Final = 1024 * 1024
 
 
 class TreeUse(msgspec.Struct, frozen=True):
-    """What a process and its descendants used: CPU seconds so far, MiB resident now."""
+    """The use of a process and its descendants: CPU seconds so far, MiB resident now."""
 
     cpu_seconds: float
     memory_mib: float

@@ -1,4 +1,4 @@
-"""What does not fit together in what is guaranteed in groups of nodes.
+"""Contradictions between quotas in groups of nodes.
 
 Nothing here is refused, as in ``quota_check``; amounts are GPUs.
 """
@@ -75,7 +75,7 @@ def _of_department(department: Department, members: Sequence[Project]) -> Iterat
 
 
 def _of_one(kind: Kind, name: str, spec: Spec, groups: Mapping[str, int]) -> Iterator[QuotaFinding]:
-    """What one project or department never gets."""
+    """The quotas that one project or department never gets."""
     quota, limit = spec.quota.gpu_milli, spec.limit.gpu_milli
     for group, gpus in sorted(spec.node_group_quotas.items()):
         milli, most = round(gpus * MILLI), spec.node_group_limits.get(group)

@@ -151,7 +151,7 @@ def _pattern(text: str) -> str:
 
 
 def _said(right: str, bound: Bound) -> str:
-    """What would be right, by which rule, with its message."""
+    """The message of a rule: the right value and the bound, with its own message."""
     return f"it should be {right} ({bound.said_by})" + (
         f": {bound.message}" if bound.message else ""
     )

@@ -62,7 +62,7 @@ class PolicyRecords:
     async def rules_for(
         self, project: str, kinds: Iterable[WorkloadKind]
     ) -> dict[str, EffectiveRule]:
-        """What holds for work of these kinds in a project, by the path of a field."""
+        """The rules for work of these kinds in a project, by the path of a field."""
         return merge(await self.over(project), kinds)
 
     async def violations_of(self, workload: Workload) -> list[Violation]:

@@ -1,4 +1,4 @@
-"""What does not fit together in the quotas and limits of projects and departments.
+"""Contradictions between the quotas and limits of projects and departments.
 
 Nothing here is refused: admins may overbook, and they should know it. Only GPUs are compared, which
 are what is guaranteed everywhere; amounts are thousandths of a GPU.

@@ -128,7 +128,7 @@ def _loosened(path: str, rule: FieldRule, over: EffectiveRule) -> Iterable[tuple
 
 
 def check_rule(path: str, rule: FieldRule) -> tuple[str, str] | None:
-    """What is wrong with a rule by itself: the part of it, and what would be right."""
+    """The mistake in a rule by itself: the part of it, and what would be right."""
     hint = hint_of(path)
     if hint is None:
         return "", "the path of a field of a request, see the list of options"
@@ -187,7 +187,7 @@ def apply(rules: Mapping[str, EffectiveRule], body: WorkloadCreate) -> WorkloadC
 def violations(
     rules: Mapping[str, EffectiveRule], work: msgspec.Struct, *, requested: bool = True
 ) -> list[Violation]:
-    """What the rules refuse of a request, or of work as it is stored.
+    """The violations of the rules by a request, or by work as it is stored.
 
     Args:
         rules: merged, by path.

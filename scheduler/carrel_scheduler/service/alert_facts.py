@@ -1,4 +1,4 @@
-"""What alerts are decided on: the state of this process and of what is around it.
+"""The facts that alerts are decided on: the state of this process and of what is around it.
 
 Around it are the disk, the front's certificate, other parts, and the last run of `carrel backup`.
 """

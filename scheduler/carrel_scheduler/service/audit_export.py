@@ -1,4 +1,4 @@
-"""What is done with the audit log beside writing it: old entries go, new ones are sent to syslog.
+"""Upkeep of the audit log: old entries are removed, new ones are sent to syslog.
 
 How far the sending came is kept in the ledger, so that what was not sent while nobody listened, or
 while the scheduler was stopped, follows. After a kill some entries may be sent twice.

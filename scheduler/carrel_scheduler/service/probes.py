@@ -21,7 +21,7 @@ ANSWER_SECONDS: Final = 5.0
 
 
 def addresses(settings: ServiceSettings) -> dict[str, str]:
-    """What is asked of each part; parts without a known address are left out."""
+    """The address that is asked of each part; parts without a known address are left out."""
     front = settings.front_url.rstrip("/")
     found = {
         "Hub": f"{settings.hub_api_url.rstrip('/')}/",

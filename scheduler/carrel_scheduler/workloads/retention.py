@@ -66,7 +66,7 @@ def expired(
 def beyond(
     most: int, folders: Iterable[tuple[StoredFolder, Workload]], sizes: Mapping[StoredFolder, int]
 ) -> Iterator[StoredFolder]:
-    """Those of ended work that have to go so that no project has more than ``most`` bytes."""
+    """The folders of ended work to remove so that no project has more than ``most`` bytes."""
     used: defaultdict[str, int] = defaultdict(int)
     ended: list[tuple[float, StoredFolder, str]] = []
     for folder, workload in folders:

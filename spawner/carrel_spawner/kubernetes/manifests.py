@@ -50,7 +50,7 @@ def pod_labels(address: Address, user: str) -> dict[str, str]:
 
 
 def name_suffix(address: Address) -> str:
-    """What a pod's name ends with, so that each start has a name of its own, found again."""
+    """The end of a pod's name, so that each start has a name of its own, found again."""
     return hashlib.sha256(task_id(address).encode()).hexdigest()[:8]
 
 

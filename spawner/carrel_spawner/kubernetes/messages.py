@@ -42,7 +42,7 @@ _STEPS: Final = {
 
 
 def event_message(event: Mapping[str, Any]) -> ProgressMessage | None:
-    """What an event of the pod means for who waits; ``None`` when nothing."""
+    """The progress message of a pod's event; ``None`` when it has none."""
     why, text = str(event.get("reason", "")), str(event.get("message", ""))
     if why == "Pulling":
         return ProgressMessage(

@@ -48,7 +48,7 @@ USE_COLUMNS = (
 
 
 class By(StrEnum):
-    """What use is summed up by."""
+    """The ways in which use is summed up."""
 
     DEPARTMENT = "department"
     PROJECT = "project"
@@ -60,7 +60,7 @@ class By(StrEnum):
 
 
 class UsageFormat(StrEnum):
-    """What a file of use is written as."""
+    """The formats of a file of use."""
 
     CSV = "csv"
     PARQUET = "parquet"

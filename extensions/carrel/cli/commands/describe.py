@@ -248,7 +248,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
 
 
 def _dependencies(workload: Workload) -> str:
-    """What it waits or waited for, and how that went."""
+    """The work that a workload waits or waited for, and the phase of each."""
     waits = set(workload.spec.blocked_by)
     return ", ".join(
         f"{one.name} ({one.unmet or ('pending' if one.name in waits else 'met')}"

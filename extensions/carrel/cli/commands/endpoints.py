@@ -90,7 +90,7 @@ def call(
 
 
 class Visitors(StrEnum):
-    """Who may come in."""
+    """The groups of people who may reach an endpoint."""
 
     USER = "user"
     PROJECT = "project"

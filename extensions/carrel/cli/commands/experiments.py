@@ -37,7 +37,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The experiment.")]
 
 
 class BestKind(StrEnum):
-    """What can be made of the best trial."""
+    """The kinds of work that can be made of the best trial."""
 
     TRAINING = "training"
     INFERENCE = "inference"

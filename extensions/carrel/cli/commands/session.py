@@ -1,4 +1,4 @@
-"""Who you are and where: login, logout, whoami, config, version."""
+"""Signing in and out, the signed-in user, the settings, and the version."""
 
 import sys
 from pathlib import Path

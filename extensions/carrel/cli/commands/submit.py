@@ -277,7 +277,7 @@ def send(
 
 
 def _show_draft(job: "Workload") -> None:
-    """What would be submitted, in the few lines that one wants to check."""
+    """Show the request that would be submitted, in a few lines."""
     from carrel.cli import units
 
     spec = job.spec

@@ -125,7 +125,7 @@ class EndpointMethods:
         return AsyncEndpoint(self._transport, project, name, route)
 
     async def share(self, project: str, name: str, access: str, route: str = "") -> Workload:
-        """Who comes in by a route from now on: ``user``, ``project`` or ``everyone``."""
+        """Set who may use a route: ``user``, ``project`` or ``everyone``."""
         body = {"access": access, "route": route}
         path = f"{workload_path(project, name)}/share"
         return await self._transport.ask("POST", path, Workload, body=body)

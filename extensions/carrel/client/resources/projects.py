@@ -44,7 +44,7 @@ class ProjectMethods:
         return await self._transport.ask("GET", "/whoami", Identity)
 
     async def cluster_access(self) -> ClusterAccess:
-        """What a kubeconfig of yours is made of; refused (``no_cluster``) on one machine."""
+        """The facts from which a kubeconfig is written; refused (``no_cluster``) on one machine."""
         return await self._transport.ask("GET", "/cluster-access", ClusterAccess)
 
     async def openapi(self) -> bytes:
@@ -93,7 +93,7 @@ class ProjectMethods:
     async def preview_projects(
         self, projects: Sequence[str], changes: Mapping[str, Any]
     ) -> ProjectImpact:
-        """What such changes would start and preempt at once, all together."""
+        """The workloads that such changes would start and preempt at once, all together."""
         body = {"projects": list(projects), "changes": changes}
         parameters = {"dry_run": True}
         return await self._transport.ask(
@@ -127,7 +127,7 @@ class ProjectMethods:
         return await self._transport.ask("PUT", _department(department), Department, body=rules)
 
     async def preview_department(self, name: str, body: Mapping[str, Any]) -> ProjectImpact:
-        """What a department with these rules would start and preempt at once."""
+        """The workloads that a department with these rules would start and preempt at once."""
         path = f"/departments/{segment(name)}/preview"
         return await self._transport.ask("POST", path, ProjectImpact, body=body)
 
@@ -136,7 +136,7 @@ class ProjectMethods:
         await self._transport.send("DELETE", _department(department))
 
     async def quota_findings(self) -> list[QuotaFinding]:
-        """What does not fit together in quotas and limits (admins)."""
+        """Contradictions between quotas and limits (admins)."""
         return await self._items("/quota-findings", QuotaFinding)
 
     async def nodes(self) -> list[Node]:
@@ -153,7 +153,7 @@ class ProjectMethods:
         await self._transport.send("POST", path)
 
     async def faults(self) -> Faults:
-        """What the scheduler set aside because it could not be processed (admins)."""
+        """The inputs that the scheduler set aside because it could not process them (admins)."""
         return await self._transport.ask("GET", "/faults", Faults)
 
     async def queue(self, *, limit: int | None = None, after: int = 0) -> list[QueueEntry]:
@@ -170,7 +170,7 @@ class ProjectMethods:
         return await self._items("/usage", Usage, {"by": by, "since": since, "until": until})
 
     async def gpu_use(self, uids: Sequence[str]) -> dict[str, list[GpuUsePoint]]:
-        """What the GPUs of up to 100 workloads did, by uid; empty where nothing was measured."""
+        """The GPU use of up to 100 workloads, by uid; empty where nothing was measured."""
         found = await self._transport.ask(
             "GET", "/gpu-use", dict[str, dict[str, list[GpuUsePoint]]], parameters={"uid": uids}
         )

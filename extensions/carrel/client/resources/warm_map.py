@@ -48,7 +48,7 @@ class CallOutcome:
 
 @dataclass(frozen=True, slots=True)
 class MapOrder:
-    """What a map is: its workload, but for the code, and the files that are its code."""
+    """The order for a map: its workload without the code, and the files of the code."""
 
     body: Body
     files: Mapping[str, bytes]

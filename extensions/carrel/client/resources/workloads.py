@@ -203,13 +203,13 @@ class WorkloadMethods:
         return self._transport.read(content, Workload) if content else None
 
     async def children(self, workload: Workload) -> list[Workload]:
-        """What a job submitted itself, in the order of creation."""
+        """The workloads that a job submitted itself, in the order of creation."""
         found = await self.list_workloads(workload.project, labels={PARENT_LABEL: workload.name})
         above = [*workload.spec.ancestors, workload.uid]
         return [one for one in found if one.spec.ancestors == above and not one.spec.owner]
 
     async def dependents(self, workload: Workload) -> list[Workload]:
-        """What waits for a workload (`--after`), of the newest pending work of its project."""
+        """The workloads of the project that wait for this one (`--after`), the newest only."""
         page = await self.workload_page(
             workload.project, phases=("pending",), newest_first=True, limit=PAGE
         )
@@ -423,7 +423,7 @@ ACTIONS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "suspend": WorkloadMethods.suspend,
     "resume": WorkloadMethods.resume,
 }
-"""What buttons do to a workload, by verb."""
+"""The client's method for each button, by verb."""
 
 
 MOST_ITEMS = 1000

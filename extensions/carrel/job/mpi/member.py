@@ -31,7 +31,7 @@ from typing_extensions import override
 from carrel.job.mpi import host
 
 SHELL_QUESTION: Final = "echo $SHELL"
-"""What ``mpirun`` of Open MPI runs first, to learn whose language it has to write."""
+"""The first command of Open MPI's ``mpirun``: the answer names the shell whose language it uses."""
 SHELL_ANSWER: Final = "/bin/bash"
 """The one of those languages of which the assignments are parse_command."""
 
@@ -73,7 +73,7 @@ _MOST_LINE: Final = 1 << 20
 
 
 def proof(nonce: bytes, line: bytes) -> str:
-    """What shows that a line comes from a member of the same job."""
+    """The signature that shows that a line comes from a member of the same job."""
     key = os.environ["CARREL_TASK_TOKEN"].encode()
     return hmac.new(key, nonce + line, hashlib.sha256).hexdigest()
 

@@ -62,7 +62,7 @@ def read(path: Path) -> Notebook:
 
 
 def load(path: Path) -> Notebook:
-    """What a file holds, brought to the present format; raises what nbformat raises."""
+    """Read a notebook in the present format; raises what nbformat raises."""
     return nbformat.read(path, as_version=FORMAT)
 
 

@@ -1,4 +1,4 @@
-"""What a notebook job runs: the specification that the scheduler put into the task's folder."""
+"""The specification of a notebook job, which the scheduler puts into the task's folder."""
 
 import json
 import os

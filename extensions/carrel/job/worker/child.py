@@ -106,7 +106,7 @@ def _below_runner(error: BaseException) -> Any:
 
 
 def _python_arguments(command: Sequence[str]) -> list[str] | None:
-    """What follows ``python`` and ``-u``; ``None`` where it is another program or has options."""
+    """The arguments after ``python`` and ``-u``; ``None`` for other programs and other options."""
     if not PurePosixPath(command[0]).name.startswith("python"):
         return None
     words = [*command[1:]]

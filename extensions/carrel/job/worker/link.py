@@ -47,7 +47,7 @@ class WorkerLink(trials.TrialLink):
 
     @classmethod
     def from_environment(cls) -> "WorkerLink":
-        """That of this process, which ``carrel.trial`` and ``carrel.report`` use from now on."""
+        """The link of this process, which ``carrel.trial`` and ``carrel.report`` use from here."""
         env = os.environ
         where = f"{env['CARREL_PROJECT']}/{env['CARREL_WORKLOAD']}"
         url = f"{env['CARREL_URL'].rstrip('/')}/api/v1/workloads/{where}"
@@ -67,7 +67,7 @@ class WorkerLink(trials.TrialLink):
                 os.environ[name] = str(Path(os.environ[name]) / f"trial-{number}")
 
     def end(self, succeeded: bool | None) -> dict[str, Any]:
-        """What is left to tell of the trial; ``None``: it was preempted and runs again."""
+        """End the trial and return what is not yet reported; ``succeeded`` ``None``: preempted."""
         if self._points and succeeded is not None:
             write_trial(os.environ, self._points, succeeded=succeeded)
         found: dict[str, Any] = {"values": self._values, "metrics": self._metrics}

@@ -111,13 +111,13 @@ class SafePage(RequestHandler):
 
     @override
     def set_default_headers(self) -> None:
-        """Nothing from elsewhere, nothing inline, no frames, no caches."""
+        """Forbid content from other origins, inline scripts, frames and caches."""
         for name, value in HEADERS.items():
             self.set_header(name, value)
 
     @override
     def get_current_user(self) -> None:
-        """Nobody before ``prepare`` has asked the Hub: Tornado's own way would block the loop."""
+        """No user: pages ask the Hub in ``prepare``, as Tornado's own way would block the loop."""
 
     @override
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
@@ -209,7 +209,7 @@ class SignedInPage(HubOAuthenticated, SafePage):
         return cast("str", self.signed_in["name"]) if self.signed_in else ""
 
     async def gpu_use(self, work: Sequence[Workload]) -> dict[str, list[GpuUsePoint]]:
-        """What the GPUs of this work do and did, by uid, of what holds GPUs."""
+        """The GPU use of this work, now and before, by the uid of each workload that holds GPUs."""
         uids = [one.uid for one in work if one.spec.gpus and one.holds_resources]
         return await self.client.gpu_use(uids[:MOST_MEASURED]) if uids else {}
 

@@ -92,7 +92,7 @@ class JobPage(SignedInPage):
         return estimate.sentence(job, await estimate.read(self.client, job, now), now)
 
     async def _keep_seconds(self, job: Workload) -> float:
-        """What "keep" would add to a workspace now; 0 when it may not be kept."""
+        """The seconds that "keep" would add to a workspace now; 0 when it may not be kept."""
         limits = job.status.limits
         if limits is None or not limits.may_extend or not job.holds_resources:
             return 0.0

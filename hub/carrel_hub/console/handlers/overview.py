@@ -18,7 +18,7 @@ ACTIVE: Final = ("starting", "running", "preempting", "stopping")
 
 
 class HomePage(SignedInPage):
-    """What runs, what comes next, and how much is left of the guarantee."""
+    """The running work, the pending work, and the rest of the quota."""
 
     @override
     async def get(self) -> None:

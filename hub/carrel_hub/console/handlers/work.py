@@ -39,7 +39,7 @@ _DONE: Final = {"suspend": "suspended", "resume": "resumed", "delete": "deleted"
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFilters:
-    """What of all work is shown: the parameters of the address, checked."""
+    """The filters of the list of work: the parameters of the address, checked."""
 
     state: str = "all"
     kind: str = ""

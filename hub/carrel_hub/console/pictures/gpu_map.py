@@ -33,7 +33,7 @@ def gpu_map(nodes: list[Node], link: Link, now: float) -> Markup:
 
 
 def node_facts(node: Node) -> str:
-    """What a node is and how much of it is in use, as one line."""
+    """A node's description and use, as one line."""
     facts = [] if node.status in {"", "ready"} else [node.status]
     models: dict[str, int] = {}
     for device in node.devices:
@@ -58,7 +58,7 @@ def node_facts(node: Node) -> str:
 
 
 def device_sentence(device: Device) -> str:
-    """What a cell shows, as one text for ears and for hovering."""
+    """The text of a cell, for screen readers and for hovering."""
     if device.broken:
         return f"GPU {device.index} is broken" + (f": {device.message}" if device.message else "")
     parts = [_holding(holder) for holder in device.holders]

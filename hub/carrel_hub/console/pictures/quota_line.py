@@ -24,7 +24,7 @@ NO_COLOR: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class LineAmounts:
-    """What the line shows, in GPUs. ``guaranteed`` and ``limit`` ``None``: no bound."""
+    """The amounts of the line, in GPUs. ``guaranteed`` and ``limit`` ``None``: no bound."""
 
     inside: float
     borrowed: float

@@ -27,7 +27,7 @@ RULES: Final = {
     "ignoreFiles": IGNORE_FILES,
     "neverSent": NEVER_SENT_LINES,
 }
-"""What the script needs to know; the server holds everybody to the bounds."""
+"""The bounds that the script checks in advance; the server enforces them."""
 
 
 def is_taken_along(kind: str) -> bool:

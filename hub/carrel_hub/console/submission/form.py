@@ -151,7 +151,7 @@ def template_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def changes_of(body: dict[str, Any], job: Workload) -> dict[str, Any]:
-    """What a request says otherwise than an earlier piece of work, for running that again.
+    """The fields in which a request differs from an earlier workload, for running that again.
 
     What a form shows and is left empty gets its usual value; what it does not show stays.
     """

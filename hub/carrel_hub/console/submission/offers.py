@@ -33,7 +33,7 @@ class FormChoice:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """What is taken where a field is empty, and the template that says so."""
+    """The value that is taken where a field is empty, and the template that sets it."""
 
     text: str
     template: str
@@ -90,7 +90,7 @@ def models_of(nodes: Sequence[Node]) -> list[str]:
 def default_templates(
     templates: Iterable[TemplateOut], kind: str, project: str, department: str, user: str
 ) -> list[TemplateOut]:
-    """Those that count for this work without being named, the narrowest last."""
+    """The templates that apply to this work without being named, the narrowest scope last."""
     scopes = scopes_over(project=project, department=department, user=user)
     found = [
         one
@@ -105,7 +105,7 @@ def usual_of(
     rows: Iterable[Option],
     spelt: Callable[[Option, dict[str, Any]], str],
 ) -> dict[str, Usual]:
-    """What default templates say, by flag; ``spelt`` writes an option of a template's fields."""
+    """The values of default templates, by flag; ``spelt`` writes an option of its fields."""
     shown = list(rows)
     found: dict[str, Usual] = {}
     for one in templates:

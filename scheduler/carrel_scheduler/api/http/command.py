@@ -43,7 +43,7 @@ class CommandHandler(TerminalHandler):
 
     @override
     async def begin(self) -> None:
-        """Nothing is sent before the command's own output."""
+        """Send nothing before the command's own output."""
 
     @override
     async def pass_output(self) -> None:

@@ -163,7 +163,7 @@ class ApiHandler(web.RequestHandler):
 
     @override
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Nothing: refusals are no news, failures are logged under the id that is answered."""
+        """Log nothing: refusals need no line, failures are logged under the id that is answered."""
 
 
 @web.stream_request_body

@@ -1,4 +1,4 @@
-"""Who a caller is: from the header of a request to a principal of the Hub."""
+"""Authentication of a caller: from the header of a request to a principal of the Hub."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def token_of(authorization: str) -> str:
 
 
 async def principal_of(identity: Identity, token: str) -> Principal:
-    """Who a token belongs to; raises ``Unauthenticated`` or, with the Hub down, ``Unavailable``."""
+    """The owner of a token; raises ``Unauthenticated`` or, with the Hub down, ``Unavailable``."""
     with asking_the_hub():
         principal = await identity.user_for_token(token)
     if principal is None:

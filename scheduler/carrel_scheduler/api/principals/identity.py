@@ -17,7 +17,7 @@ USE: Final = "custom:carrel:use"
 SPAWN: Final = "custom:carrel:spawn"
 ADMIN: Final = "custom:carrel:admin"
 MANAGE: Final = "custom:carrel:manage"
-"""What roles beyond a researcher's need; tokens of workspaces do not have it."""
+"""The scope that roles beyond a researcher's need; tokens of workspaces do not have it."""
 METRICS: Final = "custom:carrel:metrics"
 GATEWAY: Final = "custom:carrel:gateway"
 GROUP_PREFIX: Final = "project-"
@@ -152,7 +152,7 @@ class Identity(Protocol):
 
 
 class Membership(Protocol):
-    """Who belongs to a project. Every method raises ``IdentityUnavailable`` if the Hub is down."""
+    """The members of projects. Every method raises ``IdentityUnavailable`` if the Hub is down."""
 
     async def users(self, project: str) -> Sequence[str]:
         """Members, sorted; empty when the group does not exist."""

@@ -177,6 +177,6 @@ class ChildLimits:
 
 
 async def live_descendants(store: ObjectStore, uid: str, project: str, user: str) -> list[Workload]:
-    """What a job and its children submitted and is not at rest; without parts of such work."""
+    """The live work that a job and its children submitted; without parts of such work."""
     page = await store.list(Workload, projects=[project], user=user, phases=NOT_AT_REST)
     return [one for one in page.items if uid in one.spec.ancestors and not one.spec.owner]

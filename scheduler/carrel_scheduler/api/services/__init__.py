@@ -34,7 +34,7 @@ from carrel_scheduler.api.services.submission import Submission
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything an operation may use."""
+    """The services that operations may use."""
 
     deps: ApiDependencies
     submission: Submission

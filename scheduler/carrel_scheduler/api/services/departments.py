@@ -48,7 +48,7 @@ class Departments:
     async def preview(
         self, name: str, body: DepartmentFields, principal: Principal
     ) -> ProjectImpact:
-        """What a department with these rules would start and preempt at once."""
+        """The work that a department with these rules would start and preempt at once."""
         wanted, found = convert.to_department(body, principal, name=name), await self._found(name)
         check_groups(self._live, wanted.spec, None if found is None else found.spec)
         return self._live.preview_department(wanted)

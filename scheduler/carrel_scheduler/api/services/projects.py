@@ -146,14 +146,14 @@ class Projects:
         self._deps.access_rules.forget()
 
     async def preview(self, name: str, patch: Mapping[str, Any]) -> ProjectImpact:
-        """What a patch would start and preempt at once."""
+        """The work that a patch would start and preempt at once."""
         project = self._patched(await self.get(name), patch)
         return self._deps.live.preview_project(name, msgspec.json.encode(project.spec))
 
     async def preview_many(
         self, names: Sequence[str], patch: Mapping[str, Any], principal: Principal
     ) -> ProjectImpact:
-        """What a patch of several projects would do at once, all of them together."""
+        """The work that a patch of several projects would start and preempt at once."""
         wanted = [new for _, new in await self._all_patched(names, patch, principal)]
         specs = {one.meta.name: msgspec.json.encode(one.spec) for one in wanted}
         return self._deps.live.preview_projects(specs)

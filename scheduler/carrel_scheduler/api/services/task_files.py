@@ -20,7 +20,7 @@ OTHER_PART: Final = 45
 IS_FOLDER: Final = 46
 NO_PROGRAM: Final = 127
 CHANGED: Final = 1
-"""What tar ends with where a file changed while it was read."""
+"""The exit code of tar where a file changed while it was read."""
 _READ: Final = f'[ -e "$1" ] || [ -L "$1" ] || exit {MISSING}; exec tar -cf - -C "$2" -- "$3"'
 _WRITE: Final = f"""
 set -e

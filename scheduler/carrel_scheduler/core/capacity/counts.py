@@ -116,7 +116,7 @@ class _ByClass(NamedTuple):
 
 
 class ClassNeeds:
-    """What each class asks for, as columns over class numbers, and the masks of its nodes."""
+    """The resource requests of classes, as columns over class numbers, and the masks of nodes."""
 
     def __init__(self, classes: Classes, nodes: NodeColumns, eligible: Eligible) -> None:
         self._classes, self._nodes, self._eligible = classes, nodes, eligible

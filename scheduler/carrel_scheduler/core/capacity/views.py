@@ -40,7 +40,7 @@ class CapacityView(Enum):
 
 
 LASTING = (CapacityView.EMPTY, CapacityView.WHOLE)
-"""What changes with the nodes only."""
+"""The views that change with the nodes only."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +79,7 @@ class CapacityViews:
         free: FreeCapacity | None = None,
         lasting: "Callable[[], CapacityViews] | None" = None,
     ) -> None:
-        """Nothing is computed before it is asked for.
+        """Compute nothing before a view is asked for.
 
         Args:
             nodes: the nodes.

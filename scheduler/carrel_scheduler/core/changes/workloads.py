@@ -252,7 +252,7 @@ def _count(state: Columns, job: Job, sign: int) -> None:
 
 
 def footprint_of(nodes: NodeColumns, classes: Classes, cls: int, place: Place) -> Footprint:
-    """What a task of this class takes at a place. Raises ``InvalidEvent`` if impossible."""
+    """The footprint of a task of this class at a place. Raises ``InvalidEvent`` if impossible."""
     name, devices, slots = place
     slot = nodes.slot(name)
     wanted = classes.devices(cls)

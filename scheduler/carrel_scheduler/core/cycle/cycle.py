@@ -217,7 +217,7 @@ class Cycle:
 
     @property
     def group_quotas(self) -> GroupQuotas | None:
-        """What is guaranteed to queues in groups of nodes; ``None`` where nothing is."""
+        """The quotas of queues in groups of nodes; ``None`` where there are none."""
         return None if self.group_usage is None else self.group_usage.quotas
 
     def limited_by_group(self, job: Job) -> bool:
@@ -424,7 +424,7 @@ class Cycle:
         return found
 
     def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:
-        """What a task of this class takes on a node, or ``None`` where it does not fit."""
+        """The footprint of a task of this class on a node, or ``None`` where it does not fit."""
         state = self.state
         view = self.free_capacity.soon if soon else self.free_capacity.idle
         host = state.classes.host(cls)

@@ -26,7 +26,7 @@ class OfferResult(Enum):
     PLAINLY_NO = auto()
     """Like ``NO``, found out at a glance."""
     NOT_THIS = auto()
-    """Others that look like it may still be served."""
+    """The search failed for this job alone; an equal one may still succeed."""
 
 
 REFUSED = (OfferResult.NO, OfferResult.PLAINLY_NO)

@@ -173,7 +173,7 @@ class GroupUsage:
         return self._names[group]
 
     def held(self, slot: int, group: str) -> int:
-        """What a queue holds in a group, in thousandths."""
+        """A queue's use in a group, in thousandths."""
         return self._used.item(slot, self._names.index(group))
 
     def nodes(self, group: str) -> Bools:

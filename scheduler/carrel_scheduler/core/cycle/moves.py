@@ -139,7 +139,7 @@ class Moves:
 
     @contextmanager
     def apart_from_groups(self) -> Iterator[None]:
-        """What moves inside counts as before in groups of nodes; to be undone in the same way."""
+        """Count the moves inside as before in groups of nodes; to be undone in the same way."""
         kept, self.group_usage = self.group_usage, None
         try:
             yield

@@ -124,7 +124,7 @@ class Placing:
         return True
 
     def _within_limits(self, index: int, within: Bools) -> Bools:
-        """Those of these nodes on which limits in node groups admit the task."""
+        """The nodes, of these, on which limits in node groups admit the task."""
         may = self._cycle.open_nodes(self._job, index)
         return within if may is None else within & may
 

@@ -79,7 +79,7 @@ def _share_of(kind: GpuKind, memory_mib: int, mig_model: str) -> int:
 
 
 def _instance_milli(kind: GpuKind, model: Model) -> int:
-    """What the MIG instance for a need counts as on a model; 0 where there is none."""
+    """The thousandths of the MIG instance for a need on a model; 0 where there is none."""
     if kind.form is GpuForm.MIG:
         profile = model.profiles.get(kind.profile)
     elif kind.form is GpuForm.MEMORY and kind.devices == 1:
@@ -129,7 +129,7 @@ class Classes:
         return self.kinds[class_id].form is not GpuForm.NONE
 
     def host(self, class_id: int) -> tuple[int, ...]:
-        """What a task takes of each host row, up to the last row that it asks for."""
+        """The amount of each host row that a task takes, up to the last row that it asks for."""
         found = self._hosts.get(class_id)
         if found is None:
             request = self.requests[class_id]

@@ -33,7 +33,7 @@ Warm = Sequence[Sequence[mig.Instance]]
 
 
 class Choice(NamedTuple):
-    """What a task takes: devices ascending, thousandths and memory slots (bits) of each.
+    """The devices of a task: ascending, thousandths and memory slots (bits) of each.
 
     Slots are those of a MIG instance, or all of a whole device where instances are made; else 0.
     """

@@ -27,7 +27,7 @@ NO_DEVICE = -1
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a request prefers among the devices of one node.
+    """A request's order of preference among the devices of one node.
 
     Attributes:
         groups: devices to take together, one group after the other; ``None``: all are equal.

@@ -198,7 +198,7 @@ class Explainer:
         )
 
     def _never_or_closed(self, question: Question) -> Reason | None:
-        """What nodes could never hold, or could only if they took new work; equal for a shape."""
+        """The reason that no node could ever hold it, or only closed ones; equal for a shape."""
         key = (question.shape.id, question.step)
         if key not in self._of_nodes:
             state, found = self._cycle.state, None

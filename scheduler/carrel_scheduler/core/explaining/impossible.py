@@ -156,7 +156,7 @@ def _like(state: "Columns", resource: str) -> str:
 
 
 def _form_too_large(state: "Columns", cls: int, parts: FitCounts) -> tuple[str, int, int] | None:
-    """What of a share no node has, measured as it was asked for: GPUs side by side, their memory.
+    """The part of a share that no node has, in the terms of the request: GPUs side by side, memory.
 
     The resource, how much of it is asked for, and the most on a node.
     """

@@ -315,7 +315,7 @@ class Shortage:
         return limiting_resource(asked, lambda these: self.fits(question, view, these))
 
     def _takeable(self, question: Question, priority: int | None = None) -> Triple:
-        """What could be taken for it; ``priority``: if it had another one than it has."""
+        """The amounts that could be taken for it; ``priority``: with another one than its own."""
         free = question.kind is Preemptibility.YES or not any(question.fixed_demand)
         asking = question.priority if priority is None else priority
         return self._reclaimable.takeable(

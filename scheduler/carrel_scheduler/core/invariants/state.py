@@ -29,7 +29,7 @@ Invariant = Callable[[Columns], list[str]]
 
 
 def no_device_over_capacity(state: Columns) -> list[str]:
-    """What the tasks of a device hold is at most the whole device."""
+    """The tasks of a device hold at most the whole device."""
     held: Counter[tuple[int, int]] = Counter()
     for one in all_held(state):
         for device in one.place.devices:

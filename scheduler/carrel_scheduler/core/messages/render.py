@@ -153,7 +153,7 @@ def sentence(reason: Reason, project: str, *, names: bool = True) -> str:
 
 
 def _passed(reason: Reason, project: str) -> str:
-    """That later work of users who hold less goes first; without numbers that soon change."""
+    """The clause that later work of users who hold less goes first; without unstable numbers."""
     if not reason.user_gpus:
         return f"Later work of users who hold less of `{project}` goes first."
     held = amount("gpu", reason.user_gpus)
@@ -161,7 +161,7 @@ def _passed(reason: Reason, project: str) -> str:
 
 
 def help_text(reason: Reason, project: str, *, names: bool = True) -> str:
-    """What would unblock the workload, or when it starts; never names work of other projects."""
+    """The change that would start the workload, or when it starts; no names of other projects."""
     del names  # one signature with ``sentence``: the help names projects at most
     found = HELP[reason.token]
     text = found if isinstance(found, str) else found(reason, project)

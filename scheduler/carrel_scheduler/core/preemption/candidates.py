@@ -120,7 +120,7 @@ class VictimTable:
         return places.take(node)
 
     def free_capacity(self, cls: int) -> EligibleNodes:
-        """What is free or being released on the nodes looked at, where a class may run.
+        """The free and soon free capacity of the nodes looked at, where a class may run.
 
         CPU and memory may be below zero where a node reports less than is held: what is freed
         first makes up for that.

@@ -251,7 +251,7 @@ def request_in(
 
 
 def _given_in(cycle: Cycle, usage: GroupUsage, group: int) -> dict[int, Triple]:
-    """What this cycle has given every queue in a group, see ``Cycle.given``."""
+    """The capacity that this cycle gave every queue in a group, see ``Cycle.given``."""
     moves, found = cycle.moves, dict[int, list[Triple]]()
     for places in (moves.started, moves.reserved):
         for uid, by_index in places.items():

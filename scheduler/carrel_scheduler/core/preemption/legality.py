@@ -1,4 +1,4 @@
-"""Who may be evicted for a reclaim, and how much each queue may lose.
+"""Legality of victims of a reclaim: which queues may lose how much.
 
 A reclaim request stands when its leaf queue, with the demand and everything reserved, stays within
 its fair share in every resource, and its non-preemptible part within quota at every level.
@@ -53,7 +53,7 @@ class VictimGuarantees(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CapacityNeed:
-    """What victims inside a queue must free, else the preemptor would break its limit."""
+    """The capacity that victims inside a queue must free for the preemptor to keep its limit."""
 
     slot: int
     resource: int
@@ -127,7 +127,7 @@ def legal_losses(excess: Counts, sums: Counts, largest: Counts) -> Bools:
 
 
 class ReclaimRequest:
-    """What one preemptor may take from other queues.
+    """The amounts that one preemptor may take from other queues.
 
     Attributes:
         refusal: what keeps it from taking anything, ``None`` when it may; with the token
@@ -259,7 +259,7 @@ class ReclaimRequest:
         self._usage.add(victim_leaf, amounts, sign=-1)
 
     def needs(self) -> tuple[CapacityNeed, ...]:
-        """What has to be taken inside the queues above the preemptor to keep their bounds."""
+        """The amounts to take inside the queues above the preemptor to keep their bounds."""
         demand, used = self._demand, self._usage.used
         return tuple(
             CapacityNeed(slot, resource, short)
@@ -350,7 +350,7 @@ class ReclaimRequest:
         return self._usage.table.parent[slot]
 
     def _excess_of(self, sibling: int, *, new: bool = False) -> dict[int, Triple]:
-        """What may be taken of a sibling and of every queue below it; empty: it keeps all."""
+        """The amounts that may be taken of a sibling and of every queue below it; empty: none."""
         found = self._left.get((sibling, new))
         if found is None:
             found = self._left[sibling, new] = {}
@@ -388,14 +388,14 @@ class ReclaimRequest:
         return smaller(kept, self._usage.quota[slot]) if keeps is VictimGuarantees.QUOTA else kept
 
     def _used_before(self, slot: int) -> Triple:
-        """What a queue used, but for what this cycle gave it."""
+        """A queue's usage without what this cycle gave it."""
         used, given = self._before[slot], self._given.get(slot)
         if given is None:
             return used[0], used[1], used[2]
         return used[0] - given[0], used[1] - given[1], used[2] - given[2]
 
     def _most(self, sibling: int) -> Triple:
-        """What may be taken until the sibling is no fuller than a preemptor beyond its share."""
+        """The amounts to take until the sibling is no fuller than a preemptor beyond its share."""
         rival, fair_of = self._rivals[self._parent(sibling)], self._usage.fair
         has, held, fairly = self._before[sibling], self._before[rival], fair_of[rival]
         most = [NO_BOUND] * 3
@@ -416,7 +416,7 @@ def _unclaimed(left: Triple, beyond: Iterable[Triple]) -> Triple:
 
 
 def _part(above: Triple, unclaimed: Triple, own: Triple) -> Triple:
-    """What may be taken of a child that is ``own`` beyond, of a queue of which ``above`` may."""
+    """The part of ``above`` that may be taken of a child which is ``own`` over its quota."""
     return (
         own[0] + unclaimed[0] if above[0] else 0,
         own[1] + unclaimed[1] if above[1] else 0,

@@ -18,7 +18,7 @@ from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.core.work.tasks import device_mask
 
 Place = tuple[int, int]
-"""What stopping a task costs, and its turn among victims."""
+"""The cost of stopping a task, and its turn among victims."""
 
 
 def in_the_way(

@@ -1,4 +1,4 @@
-"""What evicting lower priority in a preemptor's own queue adds to its reclaim request.
+"""Victims of lower priority in a preemptor's own queue, beside those of its reclaim request.
 
 What leaves the preemptor's queue is counted out of it, so the request is allowed where the queue
 would otherwise end beyond its fair share, and may take more where its queues then stay within their
@@ -103,7 +103,7 @@ class OwnQueue:
         )
 
     def budgets(self, gone: Triple) -> Budgets | None:
-        """What others may lose once so much has left; ``None``: the request is refused."""
+        """The budgets of other queues once so much has left; ``None``: the request is refused."""
         return self.entitled(gone)[1]
 
     def entitled(self, gone: Triple) -> tuple[ReclaimRequest, Budgets | None]:

@@ -1,4 +1,4 @@
-"""Who may make others terminate, and the loop of the four actions that do so.
+"""The preemptors, and the loop of the four actions that evict for them.
 
 Thousands of rows wait, few may reclaim or preempt, and for fewer still are there victims. All rows
 are asked at once whether they may at all, by an upper bound of what ``legality`` and the limits

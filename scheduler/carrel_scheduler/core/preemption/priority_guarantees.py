@@ -32,7 +32,7 @@ class PriorityGuarantees:
     """The lowest priority that queues keep, as of the state and the moves of a cycle."""
 
     def __init__(self, cycle: Cycle) -> None:
-        """Nothing is computed before a queue is asked about."""
+        """Compute nothing before a queue is asked about."""
         self._cycle = cycle
 
     def lowest(self, table: RuleTable, side: Sequence[int], used: Amounts, kept: Amounts) -> int:

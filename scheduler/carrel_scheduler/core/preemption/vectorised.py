@@ -42,7 +42,7 @@ queue after queue, as each becomes less over-served than the next."""
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Who may be evicted and how much their queues may lose; no table: not enough in all."""
+    """The possible victims and the budgets of their queues; no table: not enough in all."""
 
     table: VictimTable | None
     budgets: Budgets
@@ -74,7 +74,7 @@ def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | N
 def budgets_of(
     cycle: Cycle, reclaim: ReclaimRequest, known: Budgets | None = None
 ) -> Budgets | None:
-    """What may be taken, or ``None`` where capacity must come from certain queues.
+    """The budgets, or ``None`` where capacity must come from certain queues.
 
     ``known``: the request's budgets, where they were worked out before.
     """

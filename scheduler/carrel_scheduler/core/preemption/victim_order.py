@@ -39,7 +39,7 @@ DESCENDING = bytes(range(255, -1, -1))
 
 @dataclass(frozen=True, slots=True)
 class EvictionUnit:
-    """Some tasks of a victim that are evicted together.
+    """Tasks of a victim that are evicted together.
 
     ``core``: nothing of it runs on. ``nodes``: where these tasks lie.
     """
@@ -63,7 +63,7 @@ def lost_work(job: Job, gpu_milli: int, now: float) -> int:
 
 
 def who_may_give(reclaim: ReclaimRequest, victims: Iterable[Job]) -> list[Job]:
-    """Those of these jobs in whose queues a request may take anything.
+    """The jobs, of these, in whose queues a reclaim request may take anything.
 
     Of the others it never will: what queues have lost only grows while victims are taken.
     """
@@ -221,7 +221,7 @@ LOSS_BITS = 20
 BELOW_BITS = LOSS_BITS + 4
 LEVEL_BITS = BELOW_BITS + 4
 MEAN = 1 << 12
-"""What one GPU counts as that loses the mean of its queue."""
+"""The weight of one GPU that loses the mean of its queue."""
 NEAR = 1 << 16
 """Priorities that lie so near to one another are told apart by counting."""
 SHOWN = 100

@@ -34,7 +34,7 @@ largest comes first, and equal ones by age."""
 
 @dataclass(frozen=True, slots=True)
 class SiblingQueues:
-    """What does not change from cycle to cycle about one resource of the queues of one parent.
+    """The lasting facts of one resource of the queues of one parent.
 
     Attributes:
         quota, cap: amounts, ``NO_BOUND`` where open; sequences run from the oldest queue on.

@@ -29,7 +29,7 @@ Key = tuple[int, ...]
 Best = tuple[int, Sequence[int]]
 """A leaf and what its candidate asks for."""
 Head = Callable[[int], Sequence[int] | None]
-"""What the best candidate of a leaf asks for, or ``None`` when there is none."""
+"""The resource request of the best candidate of a leaf, or ``None`` when there is none."""
 
 TOP = -1
 SHARE_WITH = 4
@@ -119,7 +119,7 @@ class ServiceOrder:
         self._settle(above)
 
     def update_all(self) -> None:
-        """Everything may have changed."""
+        """Mark all queues as changed."""
         self._best, self._keys, self._heaps, self._popped = {}, {}, {}, None
         paths = self._usage.table.path
         above: set[int] = set()

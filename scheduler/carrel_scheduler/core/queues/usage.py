@@ -156,7 +156,7 @@ class QueueUsage:
     def of_group(
         cls, table: RuleTable, guaranteed: Sequence[int], used: Counts, fixed: Counts
     ) -> "QueueUsage":
-        """What queues hold in one group of nodes, as if its GPUs were all that there is.
+        """The usage of queues in one group of nodes, as if the cluster had no other GPUs.
 
         The quota is what is guaranteed there. There is no share beyond it: what is neither
         guaranteed nor beyond a guarantee is nobody's to claim by group.

@@ -194,7 +194,7 @@ class Tables:
 Need = tuple[int, int, int]
 """Whole devices, thousandths of one device (0 without a share), millicores."""
 Change = tuple[tuple[int, ...], tuple[float, ...]]
-"""What a placement adds to the counts and to the amounts of a node."""
+"""The change of the counts and of the amounts of a node by a placement."""
 State = tuple[list[int], list[float], int]
 """Of a node: its counts as places in the table, its amounts, its group."""
 
@@ -261,7 +261,7 @@ class Single:
         )
 
     def _change(self, whole: int, share: int, free: int) -> Change:
-        """What taking whole devices, or a share of a device with so much free, changes."""
+        """The change by taking whole devices, or a share of a device with so much free."""
         known = self._changes.get((whole, share, free))
         if known is None:
             counts, amounts = self._counts[free], self._amounts[free]

@@ -207,7 +207,7 @@ class TaskColumns:
         return rows
 
     def victims_of(self, rows: Counts) -> dict[tuple[int, int], Victims]:
-        """Those of these tasks that may be evicted, by slot of their queue and by priority."""
+        """The tasks, of these, that may be evicted, by slot of their queue and by priority."""
         rows = rows.compress(self.victim.take(rows) != NOBODY)
         if not len(rows):
             return {}

@@ -163,7 +163,7 @@ class NoFiles:
         return ()
 
     async def size(self, _folder: StoredFolder) -> int:
-        """Nothing."""
+        """Return 0: nothing is stored."""
         return 0
 
     async def command(self, task: TaskId, _command: Sequence[str]) -> CommandSession:

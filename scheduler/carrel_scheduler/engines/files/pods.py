@@ -124,7 +124,7 @@ class PodFiles:
     async def _run(
         self, folder: StoredFolder, verb: str, argument: str, *, path: str = ""
     ) -> AsyncGenerator[bytes, None]:
-        """What a verb of the program answers in the first running task of the work."""
+        """The answer of the program to a verb, in the first running task of the work."""
         task = self._engine.running_task(folder.uid)
         if task is None or folder.area not in PLACES:
             self._refuse(folder, "they are shown while the work runs")

@@ -186,7 +186,7 @@ DURATION_SECONDS: Final = 15.0
 RENEW_SECONDS: Final = 5.0
 TRY_SECONDS: Final = 2.0
 _AWAY: Final = (Unavailable, TooManyRequests, Unauthorized)
-"""Who leads cannot be read: for the moment, or until the credentials are mended."""
+"""The errors with which the lease cannot be read: for the moment, or until an admin acts."""
 
 
 class LeadershipLost(Exception):  # noqa: N818 - an outcome to end on

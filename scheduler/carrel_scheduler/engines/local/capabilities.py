@@ -1,4 +1,4 @@
-"""What this machine lets the local engine do: accounts, limits, sandboxes, system call filters."""
+"""This machine's support of the local engine: accounts, limits, sandboxes, system call filters."""
 
 import errno
 import logging

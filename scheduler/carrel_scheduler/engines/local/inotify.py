@@ -30,7 +30,7 @@ _HINTS: Final = {
     errno.ENOSPC: "raise fs.inotify.max_user_watches",
     errno.ENOMEM: "the kernel is short of memory",
 }
-"""What keeps the kernel from watching for a while, and what helps."""
+"""The errors with which the kernel refuses a watch for a while, and what helps."""
 
 log = logging.getLogger(__name__)
 

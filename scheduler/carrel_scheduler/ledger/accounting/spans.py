@@ -30,7 +30,7 @@ def microseconds_of(seconds: float) -> int:
 
 
 class UsageSpan(msgspec.Struct, frozen=True):
-    """What a workload held from ``at`` to ``ended_at`` (``None``: still does).
+    """A workload's allocation from ``at`` to ``ended_at`` (``None``: still held).
 
     Order follows the rows, not their times: should a clock have been set back, a span that ends
     before it begins counts nothing.
@@ -78,7 +78,7 @@ class UsageSpan(msgspec.Struct, frozen=True):
 
 _PLACES: Final = msgspec.json.Decoder(tuple[PlaceUse, ...])
 SPAN_FIELDS: Final = tuple(name for name in UsageSpan.__struct_fields__ if name != "ended_at")
-"""Those that a row of the past has."""
+"""The fields that a row of the past has."""
 
 
 @lru_cache(maxsize=4096)
@@ -113,18 +113,18 @@ NO_DEPARTMENT: Final = "default"
 NOWHERE: Final = "(none)"
 """Work that waits, work without GPUs among GPU types, nodes without a group among groups."""
 UNKNOWN: Final = "(unknown)"
-"""What is held where nobody told the type or the group."""
+"""The GPU type or group of an allocation for which none is recorded."""
 BY_PLACE: Final = ("gpu-type", "node-group")
 """Groupings by where something is."""
 GROUPINGS: Final = ("department", "project", "user", "workload", "kind", *BY_PLACE)
-"""What use is summed up by; work of a project without department counts for the default one."""
+"""The groupings of use; work of a project without department counts for the default one."""
 PlaceKey = tuple[str, str]
 """A GPU type and a node group, as lines of the account are called."""
 Key = Callable[[UsageSpan | GpuUse], str]
 
 
 def key_of(by: str, departments: Mapping[str, str], kinds: Mapping[str, str]) -> Key:
-    """What a span or a measured piece counts for, by a grouping that is not of ``BY_PLACE``.
+    """The key of a span or a measured piece, by a grouping that is not of ``BY_PLACE``.
 
     ``kinds`` are those of workloads by uid, for pieces that do not tell.
     """

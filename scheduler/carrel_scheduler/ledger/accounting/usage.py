@@ -88,7 +88,7 @@ class Allocated(msgspec.Struct):
 
 
 class Total(msgspec.Struct, kw_only=True):
-    """What finished workloads held in all; of the texts those that they have in common.
+    """The allocations of finished workloads, summed; of the texts those that they have in common.
 
     ``gpu_type`` and ``node_group`` are as lines of the account are called.
     """

@@ -1,4 +1,4 @@
-"""Who acts now: set for each request by whoever answers it, read by the writer of the ledger.
+"""The actor of a request: set by whatever answers it, read by the writer of the ledger.
 
 What the scheduler does by itself has no actor and no entry: decisions and transitions tell of it.
 """

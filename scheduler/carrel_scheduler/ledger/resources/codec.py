@@ -38,7 +38,7 @@ _NOTHING: Final = msgspec.Raw(b"{}")
 
 
 class ObjectMeta(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """What the API server knows of every object, as far as we use it."""
+    """The metadata of every object, as far as we use it."""
 
     name: str = ""
     namespace: str = ""
@@ -100,7 +100,7 @@ def manifest(obj: Object) -> dict[str, Any]:
 
 
 def finalizers(obj: Object) -> list[str]:
-    """What keeps it until its tasks have ended, or those of a project's work."""
+    """The finalizers that keep an object until its tasks, or its project's work, have ended."""
     return [names.FINALIZER] if isinstance(obj, Workload | Project) else []
 
 
@@ -114,7 +114,7 @@ def labels(obj: Object) -> dict[str, str]:
 
 
 def annotations(obj: Object) -> dict[str, str]:
-    """What is known of an object's origin, and the labels that are none for Kubernetes."""
+    """The annotations: an object's origin, and the labels that are none for Kubernetes."""
     meta = obj.meta
     told = {names.CREATED_AT: repr(meta.created_at), names.CREATED_BY: meta.created_by}
     if isinstance(obj, Workload) and obj.status.queued_at:

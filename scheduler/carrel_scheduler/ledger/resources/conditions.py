@@ -22,7 +22,7 @@ _BY_A_LIMIT: Final = frozenset({"TimedOut", "Idle"})
 
 
 def of(obj: Object) -> dict[str, Any]:
-    """What is added to a status: conditions, the generation they are of, what tables show."""
+    """The additions to a status: conditions, the generation they are of, columns of tables."""
     generation = obj.status.observed_generation or obj.meta.generation
     if not isinstance(obj, Workload):
         return {"conditions": [_one("Accepted", "Accepted", "", obj.meta.created_at, generation)]}

@@ -48,7 +48,7 @@ DEPARTMENT: Final = _named("Department", "departments", "dept", namespaced=False
 NODE_GROUP: Final = _named("NodeGroup", "nodegroups", "ng", namespaced=False)
 TOPOLOGY: Final = _named("Topology", "topologies", "topo", namespaced=False)
 WORKLOAD_POLICY: Final = _named("WorkloadPolicy", "workloadpolicies", "wlpol")
-"""What policies say of work in a namespace, for the API server to read."""
+"""The rules of policies for work in a namespace, for the API server to read."""
 POD_GROUP: Final = _named("PodGroup", "podgroups", "pg")
 
 ALL: Final = (*WORK.values(), PROJECT, DEPARTMENT, NODE_GROUP, TOPOLOGY, POD_GROUP, WORKLOAD_POLICY)

@@ -200,7 +200,7 @@ class KubernetesLedger(KubernetesStore, RowLedger):
         return Creation(meta=obj.meta, found=None if entered.found is None else obj)
 
     async def _arrived(self, uid: str) -> Workload:
-        """What has an entry: another client may be just about to make its object.
+        """The workload with an entry: another client may be just about to make its object.
 
         Raises ``LedgerUnavailable`` when it does not: the same call can be made again.
         """

@@ -1,4 +1,4 @@
-"""What a crash left between the objects and their rows, found when a scheduler takes over.
+"""Repair of differences between objects and rows after a crash, when a scheduler takes over.
 
 Three things can have been under way: a creation (an entry and its first row, and no object yet), a
 turn (statuses, and not yet the rows about them), a removal (no object any more, and not yet its

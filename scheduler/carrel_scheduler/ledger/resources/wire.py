@@ -246,7 +246,7 @@ def _mount(source: str, destination: str) -> dict[str, str]:
 
 
 def _needs(resources: Resources) -> dict[str, Any]:
-    """Everything but "no limit" is said: what is usual differs between kinds of work."""
+    """The resources with all fields but "no limit": defaults differ between kinds of work."""
     said = {
         "gpus": _number(resources.gpu_milli),
         "cpu": quantities.of_milli(resources.cpu_milli),

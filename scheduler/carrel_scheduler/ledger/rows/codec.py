@@ -43,7 +43,7 @@ SOURCES: Final[dict[type, Source]] = {
     Department: "department",
     Workload: "workload",
 }
-"""What objects are called where those go that cannot be read."""
+"""The names of kinds in errors about rows that cannot be read."""
 _META: Final = msgspec.json.Decoder(Meta)
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
 _DEVICES: Final = msgspec.json.Decoder(tuple[int, ...])

@@ -17,7 +17,7 @@ from carrel_schema.objects import ObjectT
 T = TypeVar("T")
 CHANGES_AT_ONCE: Final = 256
 Damaged = dict[str, tuple[str, Exception]]
-"""What could not be read, by uid: ``PROJECT/NAME`` as far as it is known, and the error."""
+"""Unreadable rows, by uid: ``PROJECT/NAME`` as far as it is known, and the error."""
 _STATE: Final = select(store_state.c.version, store_state.c.dropped_through)
 _CHANGES: Final = (
     select(changes, specs.c.spec)

@@ -120,7 +120,7 @@ def _measured(name: RuleName, about: RuleDescription) -> dict[str, Any]:
 
 
 def _told(name: RuleName, about: RuleDescription) -> dict[str, Any]:
-    """It has lasted long enough when the scheduler tells it; its silences hold here, too."""
+    """A rule for an alert of the scheduler, which knows durations and silences itself."""
     expression = (
         "max by (rule, subject, severity) "
         f'(carrel_firing_alerts{{rule="{name}",silenced="false"}}) == 1'

@@ -46,7 +46,7 @@ def compiler_command() -> list[str]:
 
 
 def sources_digest() -> str:
-    """What the library is compiled from, in short: it is written into the library, too."""
+    """A short digest of the library's sources, which is written into the library, too."""
     found = hashlib.sha256()
     for path in sorted(SOURCE.iterdir()):
         found.update(path.read_bytes())

@@ -113,7 +113,7 @@ def _ran(facts: ScheduleStatus, number: int, name: str, at: float) -> ScheduleSt
 
 
 def run_spec(owner: WorkloadSpec, spec: ScheduleSpec) -> WorkloadSpec:
-    """What each run is asked for: the schedule's specification as work of the runs' kind."""
+    """The specification of each run: the schedule's as work of the runs' kind."""
     return msgspec.structs.replace(
         owner, kind=spec.runs, schedule=None, suspend=False, delete=False, resumes=0
     )

@@ -1,1 +1,1 @@
-"""What the loop does about inputs, objects and devices that are not as they should be."""
+"""Handling of inputs, objects and devices that are not as they should be."""

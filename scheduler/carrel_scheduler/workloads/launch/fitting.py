@@ -117,7 +117,7 @@ def _draft(workload: Workload) -> TaskSpec:
 
 FIELD = "node_group"
 WITHIN_NODE: Final = ("nvlink", "numa")
-"""What people may take for levels: how the GPUs of one node are connected."""
+"""The connections between GPUs of one node, which people may take for topology levels."""
 _MOST = 8
 
 

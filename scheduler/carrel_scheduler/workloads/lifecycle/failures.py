@@ -30,7 +30,7 @@ _GPU_FAILED: Final = re.compile(
     r"uncorrectable (?:ECC|NVLink) error|(?:ECC|NVLINK)_UNCORRECTABLE|GPU is lost"
     r"|GPU has fallen off the bus"
 )
-"""What CUDA, NCCL and NVML say where the GPU is at fault, and no program."""
+"""The errors of CUDA, NCCL and NVML where the GPU is at fault, and no program."""
 _TRANSIENT: Final = re.compile(
     r"(?:\w+\.)*(?:Connect\w*|\w*Timeout\w*|BrokenPipeError|TemporaryError|RemoteDisconnected"
     r"|IncompleteRead|gaierror|DistBackendError|DistNetworkError)\b"
@@ -72,7 +72,7 @@ def cause_of(task: TaskStatus) -> str:
 
 
 def loss_of(task: TaskStatus) -> LossCause:
-    """What went away under a task that did not end well; empty: nothing that is known.
+    """The part that was lost under a task that did not end well; empty: none that is known.
 
     A program may notice before a health check does that its GPU fails, and end by itself.
     """

@@ -27,9 +27,9 @@ PAUSES = Pauses(5.0, 300.0)
 LOSSES_AT_MOST = 50
 """So often in a row an attempt may be lost before the workload fails: some hours of tries."""
 STEADY_SECONDS = 600.0
-"""What ran so long before it was lost begins to count anew."""
+"""After a run of so many seconds the next loss counts as the first."""
 APPLICATION_RETRIES = 0
-"""What fails by an error of its own would fail alike again."""
+"""The retries of application errors: another attempt would fail alike."""
 ELSEWHERE_SECONDS = 1.0
 """Before it asks for another place: what stood against the last one is known by then."""
 

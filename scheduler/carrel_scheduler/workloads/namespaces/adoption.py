@@ -264,7 +264,7 @@ class ObjectAdoption:
         return filled
 
     async def _scopes_over(self, workload: Workload) -> tuple[Scope, ...]:
-        """Those whose assets it may use: as over REST, its user's own, too."""
+        """The scopes whose assets the workload may use: as over REST, its user's own, too."""
         project, user = workload.meta.project, workload.spec.user
         try:
             found = await self._ledger.get(Project, project)

@@ -151,7 +151,7 @@ class NodeViews:
 
 
 def _with_use(holder: DeviceHolder, use: DeviceUse | None, *, alone: bool) -> DeviceHolder:
-    """What its own processes do there; who holds a device alone has all of its use."""
+    """The use by a holder's own processes; the only holder of a device has all of its use."""
     if use is None:
         return holder
     own = next((one for one in use.owners if one.owner == holder.uid), None)

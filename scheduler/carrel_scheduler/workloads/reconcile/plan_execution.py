@@ -33,7 +33,7 @@ RULES: Final = {
     Token.GANG_INCOMPLETE: "incomplete",
     Token.NODE_DRAINED: "drain",
 }
-"""What a preemption is called in the ledger."""
+"""The names of preemption kinds in the ledger."""
 
 
 def put_into(changes: PassChanges, plan: Plan, steps: GuardedSteps) -> None:

@@ -67,7 +67,7 @@ async def recover(
 
 
 async def _restore_devices(loop: Reconciler, tasks: Sequence[TaskStatus]) -> None:
-    """What is remembered of devices: cordons, and the indices that live tasks know them by."""
+    """Restore records of devices: cordons, and the indices that live tasks know them by."""
     settings = await loop.ledger.settings()
     with loop.quarantine.guard("record", health.SETTING):
         stored = settings.get(health.SETTING, [])

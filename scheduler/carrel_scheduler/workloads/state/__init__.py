@@ -1,1 +1,1 @@
-"""What the reconciler knows of live work, the events that change it, and the changes of a pass."""
+"""The reconciler's state of live work, the events that change it, and the changes of a pass."""

@@ -158,7 +158,7 @@ class PassChanges:
     def _place_use(
         self, entry: CachedWorkload, places: Mapping[int, Place]
     ) -> tuple[PlaceUse, ...]:
-        """What it holds, by GPU types and groups of the nodes as they are now."""
+        """The workload's allocation, by GPU types and groups of the nodes as they are now."""
         known = {(place.node, place.devices) for place in places.values()}
         where_is = {place: place_of(self.state, *place) for place in known}
         parts: dict[tuple[str, str], list[int]] = {}

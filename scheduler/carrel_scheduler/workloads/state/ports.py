@@ -57,7 +57,7 @@ class FixedPorts:
         return ""
 
     def let_go(self, _task: TaskId, /) -> None:
-        """Nothing was held."""
+        """Do nothing: no port was reserved."""
 
 
 class HeldPorts:

@@ -278,7 +278,7 @@ def idle(
 def gpu_memory_exceeded(
     spec: WorkloadSpec, held_mib: int, own_mib: int, *, ended: bool
 ) -> ReasonInfo:
-    """It holds more of its GPU's memory than its fraction; ``ended``: and is stopped for it."""
+    """The workload exceeds its fraction of its GPU's memory; ``ended``: and is stopped for it."""
     fraction = f"{spec.resources.gpu_milli / 1000:g}"
     amounts = (
         f"{held_mib} MiB of GPU memory, and {own_mib} MiB are its own with {fraction} of a GPU"

@@ -22,16 +22,16 @@ from carrel_schema.objects import Resources, Workload, WorkloadSpec, WorkloadSta
 from carrel_schema.sections import Rendezvous
 
 RENDEZVOUS: Final = "_rendezvous"
-"""What the port at which a gang meets is called in ``TaskInfo.ports`` of its first member."""
+"""The name, in ``TaskInfo.ports`` of the first member, of the port at which a gang meets."""
 
 MEMBER: Final = "_member"
-"""What the port at which a member of an MPI gang takes commands is called there."""
+"""The name, there, of the port at which a member of an MPI gang takes commands."""
 
 WORKER: Final = "_worker"
-"""What the port of a further member of any other gang is called there, for TensorFlow."""
+"""The name, there, of the port of a further member of any other gang, for TensorFlow."""
 
 NODE_LEVELS: Final = ("node", HOST, "kubernetes.io/hostname")
-"""What the level is called whose domains are the single nodes."""
+"""The names of the topology level whose domains are the single nodes."""
 
 
 def is_gang(spec: WorkloadSpec) -> bool:

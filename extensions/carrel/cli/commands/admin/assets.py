@@ -57,7 +57,7 @@ def delete(kind: Type, name: Name, *, scope: OwnScopeOption = None) -> None:
 
 
 def content_of(asset: AssetOut) -> str:
-    """What is in it, in a line."""
+    """The content of an asset, in one line."""
     if asset.data is not None:
         where = f" at {asset.data.destination}" if asset.data.destination else ""
         return f"{asset.data.kind} {asset.data.source}{where}"

@@ -102,7 +102,7 @@ def _row(one: "AuditEntry") -> list[str]:
 
 
 def who(one: "AuditEntry") -> str:
-    """Who did it, and for whom."""
+    """The person who made a change, and for whom it was made."""
     person = one.user or "nobody known"
     times = f" ({one.count} times)" if one.count > 1 else ""
     return (f"{person} for {one.on_behalf_of}" if one.on_behalf_of else person) + times

@@ -1,4 +1,4 @@
-"""What commands for documents in a scope share: the scope, and the file that they read."""
+"""Shared by the commands for documents in a scope: the scope, and the file that they read."""
 
 import sys
 from pathlib import Path

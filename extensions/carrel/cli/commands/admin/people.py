@@ -221,7 +221,7 @@ def _moment(at: float) -> str:
 
 
 def _typed(what: str) -> str:
-    """What is typed, unseen; without a terminal a line of standard input."""
+    """Read a value without showing it; without a terminal it is a line of standard input."""
     if sys.stdin.isatty():
         return getpass.getpass(f"{what}: ")
     line = sys.stdin.readline()

@@ -97,7 +97,7 @@ def _of_variable(text: str) -> tuple[str, str]:
 
 
 def _typed(key: str) -> str:
-    """What is typed, unseen; without a terminal a line of standard input."""
+    """Read a value without showing it; without a terminal it is a line of standard input."""
     if sys.stdin.isatty():
         return getpass.getpass(f"{key}: ")
     line = sys.stdin.readline()

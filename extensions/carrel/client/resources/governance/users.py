@@ -100,7 +100,7 @@ class UserMethods:
         return await self._transport.ask("PUT", path, PosixIdentity, body=body)
 
     async def list_directory_groups(self, source: str | None = None) -> Sequence[DirectoryGroupOut]:
-        """What groups of the directory make of their members; ``source``: ``table``, ``file``."""
+        """The projects and rights by groups of the directory; ``source``: ``table``, ``file``."""
         parameters = {"source": source}
         found = await self._transport.ask(
             "GET", "/directory-groups", DirectoryGroupList, parameters=parameters

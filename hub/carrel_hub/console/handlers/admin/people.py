@@ -44,7 +44,7 @@ class UserFilters(PageParameters):
 
 
 class PeoplePage(SignedInPage):
-    """Who may sign in, where their rights come from, and what can be done with them."""
+    """The people who may sign in, the sources of their rights, and the changes of them."""
 
     @override
     async def get(self) -> None:

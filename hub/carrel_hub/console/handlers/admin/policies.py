@@ -160,7 +160,7 @@ def _text(found: PolicyOut | TemplateOut | AssetOut) -> str:
 
 
 def _body(form: Form) -> dict[str, Any]:
-    """What the text says, with the version that it was written from."""
+    """The body of a request: the text, with the version that it was written from."""
     try:
         found = yaml.safe_load(form.values.get("text", ""))
     except yaml.YAMLError as error:

@@ -19,7 +19,7 @@ RESETS: Final[dict[str, dict[str, Any]]] = {
     "reset_ranks": {"rank": 0},
     "reset_limits": {"limit": {"gpus": None}},
 }
-"""What a ticked box of the form changes."""
+"""The field that a ticked box of the form changes."""
 FIELDS: Final = {
     "changes.quota.gpus": "quota_gpus",
     "changes.limit.gpus": "limit_gpus",

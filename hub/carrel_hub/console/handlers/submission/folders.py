@@ -20,7 +20,7 @@ from carrel_hub.console.handlers.base import SignedInPage
 from carrel_schema.code import CHUNK_BYTES, MOST_LIST_BYTES
 
 BODY_SECONDS: Final = 300.0
-"""What a chunk may take on a slow line, where several come at a time."""
+"""The longest time for a chunk on a slow line, where several are sent at a time."""
 
 
 @stream_request_body
@@ -67,7 +67,7 @@ class _Upload(SignedInPage):
 
     @override
     def write_error(self, status_code: int, **details: Any) -> None:
-        """What went wrong, as a sentence."""
+        """Answer the reason of the failure, as a sentence."""
         told = explain(
             details.get("exc_info", (None, None, None))[1], status_code, self.console.urls
         )

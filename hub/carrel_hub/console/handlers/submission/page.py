@@ -130,7 +130,7 @@ class SubmitPage(SignedInPage):
         return await self.client.get_workload(project, name)
 
     async def _forecast(self, form: Form) -> Reason | None:
-        """What would happen to it now; ``None`` while it is not complete enough to say."""
+        """The forecast for the request; ``None`` while it is not complete enough."""
         asked = Form(dict(form.values))
         if not asked.value("command"):  # what it runs changes nothing about its place
             asked.values["command"] = "true"

@@ -49,7 +49,7 @@ class Alerts:
         return self._deps.alerts
 
     async def visible(self, principal: Principal) -> Sequence[AlertOut]:
-        """Those of the caller's own work and projects; all for who may read faults."""
+        """The alerts about the caller's own work and projects; all for a reader of faults."""
         everything = principal.may("alerts:read", PLATFORM)
 
         def seen(alert: AlertOut) -> bool:

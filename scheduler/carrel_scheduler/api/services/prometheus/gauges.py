@@ -17,7 +17,7 @@ from carrel_schema.objects import Department, Project
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the gauges are made from, read at one moment."""
+    """The state from which the gauges are made, read at one moment."""
 
     now: float
     projects: Sequence[Project]
@@ -90,7 +90,7 @@ def _projects(found: Snapshot) -> Iterator[GaugeMetricFamily]:
 
 
 def _departments(found: Snapshot) -> Iterator[GaugeMetricFamily]:
-    """What departments have, and which projects are in them, to sum up what projects use."""
+    """The amounts of departments and their projects, to sum up what projects use."""
     info = _gauge("project_info", "1 for each project, by its department", "project", "department")
     for project in found.projects:
         info.add_metric([project.meta.name, project.spec.department], 1.0)
@@ -218,7 +218,7 @@ def _allocation(now: float, nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFa
 
 
 def _work_on_devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
-    """What each workload has and does, by node: no sample of what is not measured."""
+    """The devices and the use of each workload, by node: no sample where nothing is measured."""
     labels = ("project", "workload", "node")
     allocated = _gauge("workload_allocated_gpus", "GPUs allocated to it", *labels)
     milli: Counter[tuple[str, str, str]] = Counter()

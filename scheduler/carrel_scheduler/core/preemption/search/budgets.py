@@ -164,7 +164,7 @@ def most_gpus(units: UnitBudgets) -> int:
 
 
 class RunningLosses:
-    """What queues have lost so far: the exact rule for one unit at a time, with undo."""
+    """The losses of queues so far: the exact rule for one unit at a time, with undo."""
 
     def __init__(self, units: UnitBudgets) -> None:
         self._parent = units.tree.parent.tolist()

@@ -102,7 +102,7 @@ def _density(key: Counts, need: int) -> float:
 
 
 def _amounts(queue: Counts, items: Places, budgets: UnitBudgets) -> Counts:
-    """What each loss takes from its queue on a line, in the resource of that queue's cap.
+    """The amount of its queue that each loss takes on a line, in the resource of that queue's cap.
 
     One number, (1,), where every loss takes the same.
     """

@@ -127,12 +127,12 @@ class ClusterNodes:
         return found
 
     def claims_changed(self, pod: ExternalPod | None, node: str) -> None:
-        """What the claims of a pod were given belongs to somebody else from now on."""
+        """Note that the allocations of a pod's claims belong to another pod from now on."""
         if pod is not None and self._devices.asks(pod.manifest):
             self._changed.add(node)
 
     def claims_of_task_changed(self, pod: Pod) -> None:
-        """What was given to the claim of a task's pod is known to be the task's from now on."""
+        """Note that the allocation of a task's claim is known to be the task's from now on."""
         ours = self._devices.task_class or self._devices.mig_class
         if ours and self._devices.asks(pod):
             self._changed.add(pod.spec.node_name)

@@ -1,4 +1,4 @@
-"""What pending pods request, and the workload's request in the terms of the core.
+"""The resource requests of pending pods, and the workload's request in the terms of the core.
 
 Requests are evaluated again when what they depend on has changed. Bound pods get their allocation
 in the core here: the devices that their binding names, or equivalent ones.

@@ -37,7 +37,7 @@ from carrel_scheduler.kube.errors import Conflict, KubeError, NotFound
 log = logging.getLogger(__name__)
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
 SCHEDULED_AT_PRESENT: Final = {"v1alpha2": "PodGroupScheduled"}
-"""What versions call that condition in which it may become false again."""
+"""The name of that condition which may become false again, by version."""
 DISRUPTED: Final = "DisruptionTarget"
 PREEMPTED: Final = "PreemptionByScheduler"
 KIND: Final = "PodGroup"
@@ -51,7 +51,7 @@ Said = tuple[bool, str, str]
 
 @dataclass(slots=True)
 class GroupPods:
-    """What is known of the pods of a group."""
+    """The pods of a group, counted."""
 
     tasks: list[tuple[ExternalWorkload, ExternalTask]] = field(default_factory=list)
     without_queue: list[ExternalPod] = field(default_factory=list)
@@ -104,7 +104,7 @@ def _group_of(pod: ExternalPod) -> Key | None:
 
 
 def conditions_of(pods: GroupPods) -> dict[str, Said]:
-    """What is to be said of a group, by type of condition."""
+    """The conditions of a group, by type."""
     workloads = list(dict.fromkeys(workload for workload, _ in pods.tasks))
     least = max((_least(workload) for workload in workloads), default=1)
     placed = sum(task.allocation is not None for _, task in pods.tasks)

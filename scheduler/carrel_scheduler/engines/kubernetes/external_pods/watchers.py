@@ -98,7 +98,7 @@ T = TypeVar(
 
 @dataclass(frozen=True, slots=True)
 class StorageFeeds:
-    """Everything about volumes."""
+    """The feeds of volumes, claims and storage classes."""
 
     claims: Feed[PersistentVolumeClaim]
     volumes: Feed[PersistentVolume]

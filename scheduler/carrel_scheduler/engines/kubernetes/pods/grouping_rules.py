@@ -22,7 +22,7 @@ class How(StrEnum):
     TOGETHER = "together"
     """Its pods start together."""
     BELOW = "below"
-    """It only makes others that have pods: the next owner down decides."""
+    """The owner only makes owners of pods: the next owner down decides."""
     NEVER = "never"
     """Its pods are not ours to place."""
 

@@ -120,7 +120,7 @@ ROLE_ALIASES: Final = {
     "node-role.kubernetes.io/cpu-worker": CPU_WORKER,
 }
 ROLE: Final = "yes"
-"""What the labels of roles are core_taint as; people leave them empty or write anything."""
+"""The core's value of role labels, which people leave empty or fill with anything."""
 BY_PLUGIN: Final = "plugin"
 BY_CLAIMS: Final = "claims"
 """The values of the label ``TASK_GPUS`` that the core is told of nodes."""

@@ -1,4 +1,4 @@
-"""What a pod requests, counted as Kubernetes counts it, as a request of the core.
+"""A pod's resource request, counted as Kubernetes counts it, as a request of the core.
 
 Containers run together, init containers one after the other before them; sidecars (init containers
 that restart always) run from their turn on. So the request of a resource is the larger of

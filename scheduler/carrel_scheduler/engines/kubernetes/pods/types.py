@@ -384,7 +384,7 @@ class Pod(Kube, frozen=True):
 
 
 class NodeSpec(Kube, frozen=True):
-    """What an admin, or a controller, sets for a node."""
+    """The settings of a node, by an admin or a controller."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()

@@ -1,4 +1,4 @@
-"""What is known of reservations and of the pods that use them, node by node. It does no I/O.
+"""Known reservations and the pods that use them, node by node. It does no I/O.
 
 It comes from a watch of pods, from answers to what was written, and from starts that are under way:
 their GPUs are *held*, which no watch shows yet. A later state is never replaced by an earlier one

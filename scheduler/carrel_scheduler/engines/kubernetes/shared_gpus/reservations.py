@@ -82,7 +82,7 @@ class HeldGpus:
 
 @dataclass(slots=True)
 class _BackgroundTasks:
-    """What is under way in the background, one at a time for each key."""
+    """Background tasks, one at a time for each key."""
 
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 

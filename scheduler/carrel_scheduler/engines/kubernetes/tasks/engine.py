@@ -147,7 +147,7 @@ class KubernetesEngine:
             self._streams.publish(status)
 
     def _pod_ended(self, pod: str) -> None:
-        """Nothing runs of a pod any more: what it held is free for others."""
+        """Free the allocation of a pod that has ended."""
         for held in (self._gpus, self._devices):
             if held is not None:
                 held.ended(pod)
@@ -258,7 +258,7 @@ class KubernetesEngine:
         return min(running, default=None)
 
     async def listen(self) -> None:
-        """Never returns; raises the error that prevents the watch of tasks."""
+        """Watch the tasks' pods; never returns, raises the error that prevents the watch."""
         await self._records.listening()
 
     async def met_at(self, members: Sequence[TaskId], port: int) -> frozenset[int]:

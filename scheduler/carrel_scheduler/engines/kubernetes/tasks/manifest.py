@@ -130,7 +130,7 @@ def _spec(task: TaskSpec, settings: PodSettings, kept: Storage) -> dict[str, Any
 
 
 def _preparing(task: TaskSpec, settings: PodSettings) -> dict[str, Any]:
-    """What runs before a task with a share of a GPU: it prepares the limiter of its memory."""
+    """The init container of a task with a share of a GPU: it prepares the memory's limiter."""
     if not (task_pods.has_share(task) and settings.limits_gpu_memory):
         return {}
     image = settings.gpu_image or settings.image

@@ -34,7 +34,7 @@ _CLOSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
 class BadImage(Exception):  # noqa: N818 - an outcome to tell
-    """What the registry gave is no image that can run here; the message says why."""
+    """The registry's answer is no image that can run here; the message says why."""
 
 
 class Fetch:

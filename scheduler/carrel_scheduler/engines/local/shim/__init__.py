@@ -1,1 +1,1 @@
-"""What runs beside each task, outside the scheduler. Standard library only: it starts fast."""
+"""The process beside each task, outside the scheduler. Standard library only: it starts fast."""

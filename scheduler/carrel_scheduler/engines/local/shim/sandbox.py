@@ -26,7 +26,7 @@ BASE = (*NAMESPACES, *MACHINE, *KERNEL)
 DEVICES = "/dev"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name
 MOUNTS_CHANGED = b"Can't bind mount"
-"""What bubblewrap says when a mount of the machine, which it copies one by one, went meanwhile."""
+"""The error of bubblewrap where a mount of the machine went while it copied the mounts."""
 TRIES = 10
 LARGEST_COMPLAINT_BYTES = 4096
 Step = tuple[str, list[str]]

@@ -157,7 +157,7 @@ def _how(part: Workload, late: float | None) -> str:
 
 
 def _listening(part: Workload, late: float | None) -> str:
-    """What helps a server that runs in a pod of its own and cannot be reached."""
+    """The advice for a server that runs in a pod of its own and cannot be reached."""
     info = part.status.tasks[0] if part.status.tasks else None
     if late is None or info is None or not info.address:
         return ""

@@ -34,7 +34,7 @@ class SharedCapacity:
     step: int = 0
 
     def consumed(self, asked: int | None) -> int | None:
-        """What a request consumes; ``None`` where the device allows no such amount."""
+        """The amount that a request consumes; ``None`` where the device allows no such amount."""
         found = self.default if asked is None else self._raised(asked)
         if found is None or found > self.total:
             return None
@@ -89,14 +89,14 @@ def _amount(written: str, field: str) -> int:
 
 
 def asked_of(requests: Mapping[str, str], field: str) -> Asked:
-    """What a request asks of capacities. Raises ``PodRefused``."""
+    """The capacities that a request asks for. Raises ``PodRefused``."""
     return tuple(
         sorted((name, _amount(text, f"{field}[{name}]")) for name, text in requests.items())
     )
 
 
 def consumption(there: Mapping[str, SharedCapacity], asked: Asked) -> Asked | None:
-    """What a request consumes of all capacities; ``None`` where that is not possible."""
+    """The amounts that a request consumes of all capacities; ``None`` if impossible."""
     wanted = dict(asked)
     if wanted.keys() - there.keys():
         return None

@@ -54,7 +54,7 @@ class _Waits(Exception):  # noqa: N818 - an outcome to handle
 
 @dataclass(slots=True)
 class DeviceClaims(KnownDevices):
-    """What pods with claims ask for, and where they are served."""
+    """The device requests of pods with claims, and the nodes that can serve them."""
 
     _serving: ServingNodes = field(init=False)
 

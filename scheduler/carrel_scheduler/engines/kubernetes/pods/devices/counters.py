@@ -21,7 +21,7 @@ MEMORY: Final = "memory"
 
 
 def totals(pool: tuple[str, str], sets: Iterable[CounterSet]) -> dict[Counter, int]:
-    """What a pool has of each counter, in billionths. Raises ``PodRefused``."""
+    """A pool's amount of each counter, in billionths. Raises ``PodRefused``."""
     return {
         (*pool, one.name, name): nanos(amount.value, f"{one.name}.{name}")
         for one in sets
@@ -30,7 +30,7 @@ def totals(pool: tuple[str, str], sets: Iterable[CounterSet]) -> dict[Counter, i
 
 
 def taken(pool: tuple[str, str], device: Device, there: Amounts) -> dict[Counter, int] | None:
-    """What a device takes of each counter; ``None`` if the pool has no such counter.
+    """A device's use of each counter; ``None`` if the pool has no such counter.
 
     Raises:
         PodRefused: ``bad_quantity``.
@@ -60,7 +60,7 @@ def part_milli(takes: Amounts, there: Amounts) -> int:
 
 
 def less(left: Amounts, takes: Amounts) -> dict[Counter, int]:
-    """What is left after a device was given; below zero where too much was."""
+    """The rest after a device was given; below zero where too much was."""
     return {**left, **{key: left.get(key, 0) - amount for key, amount in takes.items()}}
 
 

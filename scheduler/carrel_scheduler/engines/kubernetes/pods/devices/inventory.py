@@ -90,7 +90,7 @@ class NodeDevice:
         return None if consumed is None else DeviceAllocation(self.id, consumed)
 
     def takes_for(self, given: DeviceAllocation) -> Amounts:
-        """What is taken where it was given: of counters, or of its own capacity."""
+        """The amounts that an allocation takes: of counters, or of the device's own capacity."""
         return self._own(dict(given.consumed)) if self.shared else self.takes
 
     @cached_property
@@ -182,7 +182,7 @@ class Inventory:
         return not part and self.gpu_milli(given) == MILLI
 
     def left(self, node: str, given: Iterable[DeviceAllocation]) -> Amounts:
-        """What is left of a node's counters and shared devices beside what was given."""
+        """The rest of a node's counters and shared devices beside these allocations."""
         left: dict[counters.Counter, int] = {}
         for pool in self._nodes.get(node, {}):
             left |= self._totals[pool]

@@ -1,4 +1,4 @@
-"""What is known of devices and claims, and which devices of a node are free for whom. No I/O.
+"""Known devices and claims, and which devices of a node are free for which pod. No I/O.
 
 A device counts as given away from the decision on; the claim's status tells it later. GPUs that
 claims share are given in parts: those of which a task of Carrel's own has a part to tasks only,
@@ -331,7 +331,7 @@ class KnownDevices:
         return frozenset(found for node in self.inventory.nodes() if (found := self.terms(node)))
 
     def uses(self, node: str) -> list[DeviceAllocation]:
-        """What is given of a node's devices."""
+        """The allocations of a node's devices."""
         return [use for use, _, _ in self._uses_with_users(node)]
 
     def _uses_with_users(
@@ -362,7 +362,7 @@ class KnownDevices:
         ]
 
     def left(self, node: str) -> Amounts:
-        """What is left of the counters that devices of a node share, and of those it shares."""
+        """The rest of the counters that devices of a node share, and of its shared devices."""
         there = {one.id: one for one in self.inventory.of_node(node)}
         if not any(one.takes or one.shared for one in there.values()):
             return NONE_TAKEN

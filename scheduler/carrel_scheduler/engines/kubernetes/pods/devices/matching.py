@@ -76,14 +76,14 @@ def given_to(ask: RequestedDevices, device: NodeDevice) -> DeviceAllocation:
 
 
 def taken_by(matched: Match) -> tuple[DeviceAllocation, ...]:
-    """What a match takes of devices; an administrator takes nothing."""
+    """The allocations of a match; an administrator's request takes nothing."""
     return tuple(given_to(ask, device) for ask, device in matched if not ask.admin)
 
 
 def choices(
     claim: ResourceClaim, number: int, classes: Mapping[str, DeviceClass]
 ) -> list[tuple[RequestedDevices, ...]]:
-    """What a claim asks for: each combination of its requests' alternatives, the best first.
+    """The requests of a claim: each combination of their alternatives, the best first.
 
     Args:
         claim: with its specification.

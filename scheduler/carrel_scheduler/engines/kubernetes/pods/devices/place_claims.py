@@ -47,7 +47,7 @@ SERVED: Final = (RESOURCE, *GPU_RESOURCES)
 
 @dataclass(frozen=True, slots=True)
 class PlacedGpus:
-    """What a task's pod is given.
+    """The GPUs that a task's pod is given.
 
     Attributes:
         order: the allocation to write.

@@ -54,7 +54,7 @@ class SharingTerms:
         return dict(self.capacities)[MEMORY].total // NANO // MIB
 
     def amounts(self, milli: int, asked_mib: int = 0) -> Asked | None:
-        """What a part of a GPU asks of each capacity; ``None`` where the device gives no such part.
+        """The amount of each capacity in a part of a GPU; ``None``: the device gives no such part.
 
         Args:
             milli: the part, in thousandths.

@@ -134,7 +134,7 @@ class DeviceClass(Kube, frozen=True):
 
 
 class CapacityRequests(Kube, frozen=True):
-    """What a request asks of a device's capacity: quantities by name."""
+    """The requested amounts of a device's capacities: quantities by name."""
 
     requests: dict[str, str] = msgspec.field(default_factory=dict)
 

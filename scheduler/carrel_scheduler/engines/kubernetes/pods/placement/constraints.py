@@ -1,4 +1,4 @@
-"""What a pod asks of the core: its resource request, and the nodes where it may run now.
+"""A pod's constraints for the core: its resource request, and the nodes where it may run now.
 
 The core knows labels, taints and sets of nodes. Everything else (other pods, ports, volumes)
 becomes a set of nodes here, and is evaluated again when what it depends on has changed. An answer

@@ -229,7 +229,7 @@ def _for_needs(needs: PodRequests, index: NodeIndex, *, by_role: bool) -> Labels
 def _required(
     affinity: NodeAffinity | None, index: NodeIndex
 ) -> tuple[Labels, frozenset[str] | None]:
-    """What the core can express of the required terms, and the nodes that satisfy the rest."""
+    """The required terms that the core can express, and the nodes that satisfy the rest."""
     if affinity is None or affinity.required is None:
         return (), None
     terms = [term for term in affinity.required.node_selector_terms if _constrains(term)]

@@ -30,7 +30,7 @@ class KnownDevices:
         self._seen: dict[str, tuple[Device, ...]] = {}
 
     def before(self, node: str) -> NodeFacts | None:
-        """What the scheduler before this one had seen of a node; ``None``: nothing that counts."""
+        """The facts of a node that the earlier scheduler had seen; ``None``: none that count."""
         return self._restored.get(node)
 
     def see(self, facts: NodeFacts) -> None:
