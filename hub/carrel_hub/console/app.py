@@ -60,7 +60,8 @@ from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.handlers.submission import folders
 from carrel_hub.console.handlers.submission.page import SubmitPage
 from carrel_hub.console.rendering import SHARED, SHARED_FILES, STATIC, environment
-from carrel_hub.console.settings import ConsoleSettings, SettingsError, Urls
+from carrel_hub.console.settings import ConsoleSettings, Urls
+from carrel_hub.service_environment import SettingsError
 from carrel_process.listening import inherited, listen
 
 _NAME = r"([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)"

@@ -1,14 +1,10 @@
-"""What the console is told from outside: by the Hub that starts it, and where the scheduler is."""
+"""The settings of the console: from the Hub that starts it, and the scheduler's address."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-DEFAULT_API = "http://127.0.0.1:8000/services/carrel"
-
-
-class SettingsError(Exception):
-    """A setting is missing or cannot be used; says which and what would be right."""
+from carrel_hub import service_environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +29,16 @@ class ConsoleSettings:
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "ConsoleSettings":
         """Read the environment of a JupyterHub service. Raises ``SettingsError``."""
+        host, port = service_environment.listening(env, "http://127.0.0.1:8060")
+        service_environment.need(env, "JUPYTERHUB_API_TOKEN", "JUPYTERHUB_CLIENT_ID")
         prefix = env.get("JUPYTERHUB_SERVICE_PREFIX", "/services/console/")
-        address = urlsplit(env.get("JUPYTERHUB_SERVICE_URL", "http://127.0.0.1:8060"))
-        if address.scheme != "http" or not address.hostname or not address.port:
-            raise SettingsError(
-                "JUPYTERHUB_SERVICE_URL must be http with a host and a port, such as "
-                f"http://127.0.0.1:8060; it is {address.geturl()!r}"
-            )
-        token = env.get("JUPYTERHUB_API_TOKEN", "")
-        if not token or not env.get("JUPYTERHUB_CLIENT_ID"):
-            raise SettingsError(
-                "JUPYTERHUB_API_TOKEN and JUPYTERHUB_CLIENT_ID must be set: "
-                "the console is started by JupyterHub as one of its services"
-            )
-        base = env.get("JUPYTERHUB_BASE_URL", "/")
         return cls(
-            prefix=_slashed(prefix),
-            hub_prefix=_slashed(f"{base.rstrip('/')}/hub"),
-            host=address.hostname,
-            port=address.port,
-            api_url=env.get("CARREL_API_URL", DEFAULT_API).rstrip("/"),
-            token=token,
+            prefix=service_environment.slashed(prefix),
+            hub_prefix=service_environment.hub_prefix(env),
+            host=host,
+            port=port,
+            api_url=service_environment.api_url(env),
+            token=env["JUPYTERHUB_API_TOKEN"],
         )
 
 
@@ -97,8 +82,3 @@ class Urls:
         base = self.hub_prefix.removesuffix("hub/")
         name = f"{quote(server, safe='')}/" if server else ""
         return f"{base}user/{quote(user, safe='@~')}/{name}"
-
-
-def _slashed(path: str) -> str:
-    inner = path.strip("/")
-    return f"/{inner}/" if inner else "/"

@@ -32,9 +32,10 @@ from carrel_hub.gateway.load_reports import LoadReporter
 from carrel_hub.gateway.metrics import EndpointMetrics
 from carrel_hub.gateway.responses import EarlyResponse, refusal, refuse
 from carrel_hub.gateway.routing import RoutingReflector, RoutingTable
-from carrel_hub.gateway.settings import GatewaySettings, SettingsError
+from carrel_hub.gateway.settings import GatewaySettings
 from carrel_hub.gateway.signin import ENTER, GatewaySignIn
 from carrel_hub.gateway.upstream import LONGEST_LINE, Upstreams
+from carrel_hub.service_environment import SettingsError
 from carrel_process.listening import check, inherited
 
 try:

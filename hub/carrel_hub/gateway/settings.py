@@ -1,16 +1,14 @@
-"""What the gateway is told from outside: by the Hub that starts it, and where the scheduler is."""
+"""The settings of the gateway: from the Hub that starts it, and the scheduler's address."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-DEFAULT_API: Final = "http://127.0.0.1:8000/services/carrel"
+from carrel_hub import service_environment
+from carrel_hub.service_environment import SettingsError
+
 DEFAULT_PREFIX: Final = "/services/gateway/"
-
-
-class SettingsError(Exception):
-    """A setting is missing or cannot be used; says which and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +44,10 @@ class GatewaySettings:
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "GatewaySettings":
         """Read the environment of a JupyterHub service. Raises ``SettingsError``."""
-        address = urlsplit(env.get("JUPYTERHUB_SERVICE_URL", ""))
-        if address.scheme != "http" or not address.hostname or address.port is None:
-            raise SettingsError(
-                "JUPYTERHUB_SERVICE_URL must be http with a host and a port, such as "
-                f"http://127.0.0.1:8070; it is {address.geturl()!r}"
-            )
-        names = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_CLIENT_ID", "JUPYTERHUB_API_URL")
-        missing = [name for name in names if not env.get(name)]
-        if missing:
-            raise SettingsError(
-                f"{', '.join(missing)} must be set: the gateway is started as a service of the Hub"
-            )
+        host, port = service_environment.listening(env)
+        service_environment.need(
+            env, "JUPYTERHUB_API_TOKEN", "JUPYTERHUB_CLIENT_ID", "JUPYTERHUB_API_URL"
+        )
         separate = env.get("CARREL_SEPARATE_ORIGINS") == "1"
         public_url = env.get("CARREL_PUBLIC_URL", "").rstrip("/") if separate else ""
         if separate and not urlsplit(public_url).hostname:
@@ -65,21 +55,16 @@ class GatewaySettings:
                 "CARREL_PUBLIC_URL must be the Hub's address where CARREL_SEPARATE_ORIGINS is 1, "
                 f"such as https://hub.example.org; it is {public_url!r}"
             )
-        base = env.get("JUPYTERHUB_BASE_URL", "/").rstrip("/")
+        prefix = env.get("JUPYTERHUB_SERVICE_PREFIX", DEFAULT_PREFIX)
         return cls(
-            prefix=_slashed(env.get("JUPYTERHUB_SERVICE_PREFIX", DEFAULT_PREFIX)),
-            hub_prefix=_slashed(f"{base}/hub"),
+            prefix=service_environment.slashed(prefix),
+            hub_prefix=service_environment.hub_prefix(env),
             hub_api_url=env["JUPYTERHUB_API_URL"].rstrip("/"),
-            host=address.hostname,
-            port=address.port,
-            api_url=env.get("CARREL_API_URL", DEFAULT_API).rstrip("/"),
+            host=host,
+            port=port,
+            api_url=service_environment.api_url(env),
             client_id=env["JUPYTERHUB_CLIENT_ID"],
             service=env.get("JUPYTERHUB_SERVICE_NAME", "gateway"),
             public_url=public_url,
             token=env["JUPYTERHUB_API_TOKEN"],
         )
-
-
-def _slashed(path: str) -> str:
-    inner = path.strip("/")
-    return f"/{inner}/" if inner else "/"

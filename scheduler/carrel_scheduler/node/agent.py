@@ -35,6 +35,7 @@ import msgspec
 import pynvml
 from typing_extensions import override
 
+from carrel_scheduler.environment import BadSetting, need, number, switch
 from carrel_scheduler.node.contract import (
     MOST_DEVICES,
     Device,
@@ -64,10 +65,6 @@ MOST_ANSWER: Final = 4 * 1024 * 1024
 MODE_IS_OFF: Final = "MIG mode is off: nvidia-smi -mig 1"
 
 
-class BadSetting(Exception):  # noqa: N818 - an outcome to tell
-    """A variable is missing or has an invalid value."""
-
-
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's settings from the environment.
 
@@ -87,39 +84,25 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "AgentSettings":
         """Read the environment; raises ``BadSetting``."""
-        for name in ("CARREL_NODE_NAME", "CARREL_API_URL"):
-            if not env.get(name):
-                raise BadSetting(f"{name} is not set")
+        node, api_url = need(env, "CARREL_NODE_NAME"), need(env, "CARREL_API_URL")
         for name in ("CARREL_API_URL", "CARREL_DCGM_URL"):
             if env.get(name) and urlsplit(env[name]).scheme not in ("http", "https"):
-                raise BadSetting(f"{name}={env[name]!r}: an address as http://host:port is right")
+                raise BadSetting(name, env[name], "an address as http://host:port")
         if env.get("CARREL_DCGM_URL") and env.get("CARREL_MIG") == "on":
-            raise BadSetting("CARREL_DCGM_URL: left out with CARREL_MIG=on, which needs the driver")
-        given = env.get("CARREL_NODE_SECONDS") or "10"
-        try:
-            seconds = float(given)
-        except ValueError:
-            seconds = 0.0
-        if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
-            right = f"a number from {LEAST_SECONDS:g} to {MOST_SECONDS:g} is right"
-            raise BadSetting(f"CARREL_NODE_SECONDS={given!r}: {right}")
+            right = "none beside CARREL_MIG=on, which needs the driver,"
+            raise BadSetting("CARREL_DCGM_URL", env["CARREL_DCGM_URL"], right)
         return cls(
-            node=env["CARREL_NODE_NAME"],
-            api_url=env["CARREL_API_URL"].rstrip("/"),
+            node=node,
+            api_url=api_url.rstrip("/"),
             token_file=Path(env.get("CARREL_NODE_TOKEN_FILE") or TOKEN_FILE),
-            seconds=seconds,
+            seconds=number(
+                env, "CARREL_NODE_SECONDS", 10.0, least=LEAST_SECONDS, most=MOST_SECONDS
+            ),
             dcgm_url=env.get("CARREL_DCGM_URL", ""),
-            mig=_switch(env, "CARREL_MIG"),
-            mig_takes_all=_switch(env, "CARREL_MIG_TAKES_ALL"),
+            mig=switch(env, "CARREL_MIG"),
+            mig_takes_all=switch(env, "CARREL_MIG_TAKES_ALL"),
             mig_record=Path(env.get("CARREL_MIG_RECORD") or MIG_RECORD),
         )
-
-
-def _switch(env: Mapping[str, str], name: str) -> bool:
-    given = env.get(name) or "off"
-    if given not in ("on", "off"):
-        raise BadSetting(f"{name}={given!r}: on or off is right")
-    return given == "on"
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -264,8 +247,8 @@ def main() -> None:
     except BadSetting as error:
         sys.exit(f"carrel-node: {error}")
     ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    for sent in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sent, lambda *_: ended.set())
     provider = find_provider(settings)
     if provider is None:
         log.info("this node has no GPUs; checked again every %.0f s", SEARCH_SECONDS)

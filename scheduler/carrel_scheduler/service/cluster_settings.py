@@ -61,8 +61,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import STA
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import GPU_DRIVERS
 from carrel_scheduler.engines.kubernetes.provisioning.types import ProvisioningSettings
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
+from carrel_scheduler.environment import BadSetting, choice, need, number
 from carrel_scheduler.kube.credentials import ACCOUNT
-from carrel_scheduler.service.environment import BadSetting, need, number
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_schema.governance.kubeconfig import ClusterAccess, SignInCommand
 from carrel_schema.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
@@ -121,13 +121,13 @@ def read_cluster_settings(
         limits_gpu_memory: tasks are kept within their part of a GPU's memory.
 
     Raises:
-        MissingSetting, BadSetting: as they say.
+        BadSetting: as it says.
     """
     claim = env.get("CARREL_STORAGE_CLAIM") or CHECKPOINTS_CLAIM
     secrets = env.get("CARREL_TASK_PULL_SECRETS", "")
     return ClusterSettings(
         storage=_storage(env, wanted=claim == CHECKPOINTS_CLAIM),
-        by_role=_by_role(env),
+        by_role=choice(env, "CARREL_NODE_ROLES", ("open", "strict")) == "strict",
         gpu_drivers=_gpu_drivers(env),
         gpu_device_class=_device_class(env, "CARREL_GPU_DEVICE_CLASS"),
         mig_device_class=_device_class(env, "CARREL_MIG_DEVICE_CLASS"),
@@ -222,13 +222,6 @@ def _device_class(env: Mapping[str, str], variable: str) -> str:
         right = "the name of a DeviceClass such as gpu.nvidia.com"
         raise BadSetting(variable, name, right)
     return name
-
-
-def _by_role(env: Mapping[str, str]) -> bool:
-    said = env.get("CARREL_NODE_ROLES") or "open"
-    if said not in ("open", "strict"):
-        raise BadSetting("CARREL_NODE_ROLES", said, "`open` or `strict`")
-    return said == "strict"
 
 
 def _storage(env: Mapping[str, str], *, wanted: bool) -> Checkpoints:

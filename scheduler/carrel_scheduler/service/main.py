@@ -30,6 +30,7 @@ from carrel_scheduler.engines.kubernetes.external_pods import executor
 from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.node_group_store import NodeGroupStore
+from carrel_scheduler.environment import BadSetting
 from carrel_scheduler.ids import new_id
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
@@ -47,7 +48,6 @@ from carrel_scheduler.policy.rights import MayCreate
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.audit_export import AuditExport
 from carrel_scheduler.service.cluster import Cluster, Lead, lead, secret_keys
-from carrel_scheduler.service.environment import BadSetting, MissingSetting
 from carrel_scheduler.service.listening import http_server, serve_trouble
 from carrel_scheduler.service.local import NotedProvider, OneMachine
 from carrel_scheduler.service.monitoring import Monitoring
@@ -147,7 +147,7 @@ class ServiceEnvironment(Protocol):
 
 
 class SchedulerService:
-    """Everything of one scheduler process."""
+    """The parts of one scheduler process."""
 
     def __init__(
         self,
@@ -463,7 +463,7 @@ def main() -> None:
     )
     try:
         settings = ServiceSettings.from_environment(os.environ)
-    except (MissingSetting, BadSetting) as error:
+    except BadSetting as error:
         sys.exit(f"carrel-scheduler: {error}")
     try:
         asyncio.run(serve(settings, listener))

@@ -65,7 +65,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 from carrel_scheduler.api.principals.jobs import JobLimits
@@ -78,13 +78,24 @@ from carrel_scheduler.engines.local.network.addressing import (
     InstallationNetwork,
     installation_of,
 )
+from carrel_scheduler.environment import (
+    BadSetting,
+    MissingSetting,
+    choice,
+    need,
+    number,
+    switch,
+)
 from carrel_scheduler.service.cluster_settings import ClusterSettings, read_cluster_settings
-from carrel_scheduler.service.environment import BadSetting, MissingSetting, need, number, switch
-from carrel_scheduler.workloads.gangs.stalling import DEFAULT_SECONDS, StallRule
+from carrel_scheduler.workloads.gangs.stalling import DEFAULT_SECONDS, Reaction, StallRule
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 from carrel_scheduler.workloads.retention import DAY_SECONDS, RetentionRules
 
 HOUR_S = 3600.0
+
+
+Engine = Literal["local", "kubernetes"]
+Enforcement = Literal["warn", "off", "end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,7 @@ class ServiceSettings:
     gpu_memory_mib: int
     gpu_name: str
     mig: bool = False
-    engine: Literal["local", "kubernetes"] = "local"
+    engine: Engine = "local"
     cluster: ClusterSettings | None = None
     past_use: PastUseRules = field(default_factory=PastUseRules)
     reclaim_delay_s: float = 0.0
@@ -118,7 +129,7 @@ class ServiceSettings:
     system_accounts: frozenset[str] = frozenset()
     user_namespaces: bool = False
     images: StoreSettings = field(default_factory=StoreSettings)
-    gpu_memory_enforcement: Literal["off", "warn", "end"] = "warn"
+    gpu_memory_enforcement: Enforcement = "warn"
     stall_rule: StallRule = field(default_factory=StallRule)
     network: InstallationNetwork | None = None
     job_limits: JobLimits = field(default_factory=JobLimits)
@@ -131,12 +142,15 @@ class ServiceSettings:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "ServiceSettings":
-        """Read the environment; raises ``MissingSetting`` and ``BadSetting``."""
+        """Read the environment; raises ``BadSetting``."""
         state_dir = Path(need(env, "CARREL_STATE_DIR"))
         prefix = need(env, "JUPYTERHUB_SERVICE_PREFIX").rstrip("/")
         host, port = _listen(env)
         gpus = env.get("CARREL_GPUS", "")
-        engine = _engine(env)
+        engine: Engine = choice(env, "CARREL_ENGINE", get_args(Engine))
+        enforcement: Enforcement = choice(
+            env, "CARREL_GPU_MEMORY_ENFORCEMENT", get_args(Enforcement)
+        )
         return cls(
             state_dir=state_dir,
             certificate=_path(env.get("CARREL_TLS_CERTIFICATE", "")),
@@ -157,7 +171,7 @@ class ServiceSettings:
             cluster=read_cluster_settings(
                 env,
                 f"http://{host}:{port}{prefix}",
-                limits_gpu_memory=_enforcement(env) != "off",
+                limits_gpu_memory=enforcement != "off",
             )
             if engine == "kubernetes"
             else None,
@@ -173,7 +187,7 @@ class ServiceSettings:
                 store_gib=int(number(env, "CARREL_IMAGE_STORE_GIB", 200, least=1)),
                 credentials=Path(login) if (login := env.get("CARREL_IMAGE_CREDENTIALS")) else None,
             ),
-            gpu_memory_enforcement=_enforcement(env),
+            gpu_memory_enforcement=enforcement,
             stall_rule=_stall_rule(env),
             network=_network(env, state_dir) if engine == "local" else None,
             job_limits=_job_limits(env),
@@ -204,36 +218,9 @@ class ServiceSettings:
         return self.cluster
 
 
-def _engine(env: Mapping[str, str]) -> Literal["local", "kubernetes"]:
-    match env.get("CARREL_ENGINE") or "local":
-        case "local":
-            return "local"
-        case "kubernetes":
-            return "kubernetes"
-        case other:
-            raise BadSetting("CARREL_ENGINE", other, "`local` or `kubernetes`")
-
-
 def _placement(env: Mapping[str, str]) -> Strategy:
-    match env.get("CARREL_PLACEMENT") or "pack":
-        case "pack":
-            return Strategy.BIN_PACK
-        case "spread":
-            return Strategy.SPREAD
-        case other:
-            raise BadSetting("CARREL_PLACEMENT", other, "`pack` or `spread`")
-
-
-def _enforcement(env: Mapping[str, str]) -> Literal["off", "warn", "end"]:
-    match env.get("CARREL_GPU_MEMORY_ENFORCEMENT") or "warn":
-        case "off":
-            return "off"
-        case "warn":
-            return "warn"
-        case "end":
-            return "end"
-        case other:
-            raise BadSetting("CARREL_GPU_MEMORY_ENFORCEMENT", other, "`off`, `warn` or `end`")
+    named = choice(env, "CARREL_PLACEMENT", ("pack", "spread"))
+    return Strategy.BIN_PACK if named == "pack" else Strategy.SPREAD
 
 
 def _path(text: str) -> Path | None:
@@ -245,10 +232,7 @@ def _alerts_address(public_url: str) -> str:
 
 
 def _network(env: Mapping[str, str], state_dir: Path) -> InstallationNetwork | None:
-    mode = env.get("CARREL_TASK_NETWORK") or "shared"
-    if mode not in ("isolated", "shared"):
-        raise BadSetting("CARREL_TASK_NETWORK", mode, "`isolated` or `shared`")
-    if mode == "shared":
+    if choice(env, "CARREL_TASK_NETWORK", ("shared", "isolated")) == "shared":
         return None
     block = env.get("CARREL_NETWORK_BLOCK") or DEFAULT_BLOCK
     ports, public = env.get("CARREL_TASK_PORTS", ""), env.get("CARREL_TASK_PUBLIC_PORT", "")
@@ -267,13 +251,8 @@ def _network(env: Mapping[str, str], state_dir: Path) -> InstallationNetwork | N
 
 def _stall_rule(env: Mapping[str, str]) -> StallRule:
     after = number(env, "CARREL_STALLED_AFTER", DEFAULT_SECONDS, least=0.0)
-    match env.get("CARREL_STALLED_GANGS") or "tell":
-        case "tell":
-            return StallRule(after)
-        case "restart":
-            return StallRule(after, "restart")
-        case other:
-            raise BadSetting("CARREL_STALLED_GANGS", other, "`tell` or `restart`")
+    then: Reaction = choice(env, "CARREL_STALLED_GANGS", get_args(Reaction))
+    return StallRule(after, then)
 
 
 def _job_limits(env: Mapping[str, str]) -> JobLimits:

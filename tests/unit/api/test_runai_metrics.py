@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.api.services.prometheus.gauges import Snapshot, families
 from carrel_scheduler.api.services.prometheus.runai import runai_families
-from carrel_scheduler.service.environment import BadSetting
+from carrel_scheduler.environment import BadSetting
 from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.contract import Faults, ProjectUse
 from carrel_schema.answers import DeviceHolder, DeviceView, NodeView

@@ -5,7 +5,8 @@ from tornado.web import HTTPError
 
 from carrel.errors import ApiError, NotSignedIn, Unreachable
 from carrel_hub.console.explain import StaleForm, explain
-from carrel_hub.console.settings import ConsoleSettings, SettingsError, Urls
+from carrel_hub.console.settings import ConsoleSettings, Urls
+from carrel_hub.service_environment import SettingsError
 
 ENVIRONMENT = {
     "JUPYTERHUB_SERVICE_PREFIX": "/base/services/console/",

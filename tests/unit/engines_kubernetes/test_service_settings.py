@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.core.settings import Settings as CoreSettings
+from carrel_scheduler.environment import BadSetting, MissingSetting
 from carrel_scheduler.service.cluster_settings import CERTIFICATE
-from carrel_scheduler.service.environment import BadSetting, MissingSetting
 from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 

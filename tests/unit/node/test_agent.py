@@ -7,8 +7,9 @@ import msgspec
 import pynvml
 import pytest
 
+from carrel_scheduler.environment import BadSetting
 from carrel_scheduler.node import dcgm
-from carrel_scheduler.node.agent import AgentSettings, BadSetting, look
+from carrel_scheduler.node.agent import AgentSettings, look
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.dcgm import DcgmProvider, DcgmUnavailable
 from carrel_scheduler.node.nvml import NvmlProvider, open_nvml

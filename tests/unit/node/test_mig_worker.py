@@ -10,7 +10,8 @@ import pynvml
 import pytest
 from typing_extensions import override
 
-from carrel_scheduler.node.agent import AgentSettings, BadSetting, find_provider, find_worker, look
+from carrel_scheduler.environment import BadSetting
+from carrel_scheduler.node.agent import AgentSettings, find_provider, find_worker, look
 from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport, MigResult
 from carrel_scheduler.node.mig import Instance, NvmlMig
 from carrel_scheduler.node.mig_allocation import MachineInstances

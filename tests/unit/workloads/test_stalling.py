@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.service.environment import BadSetting
+from carrel_scheduler.environment import BadSetting
 from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.gangs.stalling import Reaction, StallRule, rule_of
 from carrel_scheduler.workloads.reconcile.live import LiveState
