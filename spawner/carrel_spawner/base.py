@@ -342,7 +342,7 @@ class WorkspaceSpawner(LoggingConfigurable):
     async def _get_place(self, choice: WorkspaceChoice) -> Workload:
         """Submit a new workload, or claim the queued one."""
         self.progress_log.post(5, "Asking the scheduler for a place.")
-        queued = await self.workspace.claimable(choice)
+        queued = await self.workspace.held_place(choice)
         if queued is None:
             known = await self.workspace.all()
             queued = next(filter(is_queued, known), None)
@@ -515,7 +515,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             self.port, self._scheduler_answered = self.address.port, False
 
     def clear_state(self) -> None:
-        """It runs no longer; how it ended stays for the page that says so."""
+        """Forget the stopped workspace, but for how it ended, which a page shows."""
         base: Any = super()
         base.clear_state()
         self.address = None

@@ -155,7 +155,7 @@ class LaunchSpec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is to run: the command, the environment in its two parts, and the port it listens on."""
+    """The process to run: its command, its environment in two parts, and the port it listens on."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -209,7 +209,7 @@ class Workspace:
         """The one in the queue: waiting for its turn, or holding a place that nobody claimed."""
         return next(filter(is_queued, await self.all()), None)
 
-    async def claimable(self, choice: WorkspaceChoice) -> Workload | None:
+    async def held_place(self, choice: WorkspaceChoice) -> Workload | None:
         """The place that is to be claimed by this start; ``None`` when it is no longer ours."""
         if not choice.claim:
             return None

@@ -219,8 +219,8 @@ BROKEN = (
         "what moves needs no place",
         (
             (Search, "_move_all", lambda *_: True),
-            (consolidate, "resettle", lambda *_: True),
-            (consolidate, "resettle_together", lambda *_: True),
+            (consolidate, "relocate", lambda *_: True),
+            (consolidate, "relocate_together", lambda *_: True),
         ),
         ("consolidation_only_moves",),
     ),

@@ -91,9 +91,9 @@ async def test_the_queue_and_the_claim(fake: FakeScheduler, place: Workspace) ->
     assert found is not None
     assert found.uid == queued.uid
     claim = WorkspaceChoice("vision", 1, 0.5, 1.0, claim="workspace-ada")
-    assert await place.claimable(claim) is None  # not its turn yet
+    assert await place.held_place(claim) is None  # not its turn yet
     fake.status("vision", "workspace-ada", phase="starting")
-    held = await place.claimable(claim)
+    held = await place.held_place(claim)
     assert held is not None
     claimed = await place.claim(held, LAUNCH)
     assert claimed.spec.command == ["run"]
@@ -106,9 +106,9 @@ async def test_somebody_elses_place_cannot_be_claimed(
     await Workspace(client, "linus").enqueue(CHOICE)
     fake.status("vision", "workspace-linus", phase="starting")
     assert (
-        await place.claimable(WorkspaceChoice("vision", 1, 1, 1, claim="workspace-linus")) is None
+        await place.held_place(WorkspaceChoice("vision", 1, 1, 1, claim="workspace-linus")) is None
     )
-    assert await place.claimable(WorkspaceChoice("vision", 1, 1, 1, claim="nothing")) is None
+    assert await place.held_place(WorkspaceChoice("vision", 1, 1, 1, claim="nothing")) is None
 
 
 async def test_stopping_keeps_the_record(fake: FakeScheduler, place: Workspace) -> None:

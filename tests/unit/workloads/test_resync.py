@@ -88,9 +88,9 @@ async def test_a_look_that_falls_due_in_a_rest_waits_for_its_end(
 def test_a_clock_that_is_set_back_puts_nothing_off() -> None:
     resync = Resync()
     resync.decided(10_000.0, waiting=True)
-    resync.set_back(3600.0)
+    resync.clock_set_back(3600.0)
     assert not resync.due(6400.0)
     assert resync.due(6400.0 + RESYNC_SECONDS)
     resync.decided(6500.0, waiting=False)
-    resync.set_back(3600.0)
+    resync.clock_set_back(3600.0)
     assert (resync.due_at, resync.due(9e9)) == (None, False)

@@ -15,10 +15,10 @@ from carrel_scheduler.core.invariants.recount import (
     TaskAllocation,
     Uses,
     all_held,
+    below_minimum,
     core_of,
     counting,
     held_by,
-    in_vain,
     jobs_of,
 )
 from carrel_scheduler.core.layers import Layer
@@ -224,4 +224,4 @@ def check_books(state: Columns) -> list[str]:
 def _runs_in_vain(job: Job) -> bool:
     if Outcome.SUCCEEDED in (job.out or {}).values():
         return False
-    return bool(job.rows) and in_vain(job.shape.group, counting(job))
+    return bool(job.rows) and below_minimum(job.shape.group, counting(job))

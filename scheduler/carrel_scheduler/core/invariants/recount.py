@@ -99,7 +99,7 @@ def _met(group: Group, there: Iterator[bool]) -> bool:
     return sum([_met(child, there) for child in group.groups]) >= group.least
 
 
-def in_vain(group: Group, there: Iterable[bool]) -> bool:
+def below_minimum(group: Group, there: Iterable[bool]) -> bool:
     """Whether some tasks are there although a group that they belong to lacks its minimum."""
     flags = list(there)
     if any(flags) and not met(group, flags):
@@ -107,7 +107,7 @@ def in_vain(group: Group, there: Iterable[bool]) -> bool:
     begin = 0
     for child in group.groups:
         size = tasks_in(child)
-        if in_vain(child, flags[begin : begin + size]):
+        if below_minimum(child, flags[begin : begin + size]):
             return True
         begin += size
     return False

@@ -17,15 +17,15 @@ from carrel_scheduler.core.cycle.failed_searches import OfferResult, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.preemption import preemptors
-from carrel_scheduler.core.preemption.node_prefilter import promising
+from carrel_scheduler.core.preemption.node_prefilter import candidate_jobs
 from carrel_scheduler.core.preemption.preemptors import Rule, Step
 from carrel_scheduler.core.preemption.relocation import (
     NodeTask,
     have_places,
-    movers,
     occupants,
-    resettle,
-    resettle_together,
+    relocate,
+    relocate_together,
+    tasks_to_move,
 )
 from carrel_scheduler.core.preemption.sequential import Search, everybody
 from carrel_scheduler.core.preemption.victim_order import OrderedVictims
@@ -58,7 +58,9 @@ def _find(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     if job.shape.plain:
         return answered(_step_by_step(cycle, job, step))
     everybody_else = np.ones(len(cycle.queue_usage.used), np.bool_)
-    movable = [v for v in promising(cycle, job, step, everybody_else) if not v.spec.interactive]
+    movable = [
+        v for v in candidate_jobs(cycle, job, step, everybody_else) if not v.spec.interactive
+    ]
     ordered = OrderedVictims(cycle, movable, lambda _: False)
     search = Search(cycle, job, step, Cause(Token.CONSOLIDATED, job), everybody)
     return answered(search.run(ordered.units(lambda _: True)))
@@ -78,7 +80,7 @@ def _step_by_step(cycle: Cycle, job: Job, step: Step) -> bool:
     mark = cycle.moves.mark()
     if len(step) > 1:
         going = _make_places(cycle, job, step, _clear)
-        if going and resettle_together(cycle, going):
+        if going and relocate_together(cycle, going):
             return True
         cycle.moves.rollback(mark)
         if not going:
@@ -126,7 +128,7 @@ def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[Site]:
 
 
 def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list[NodeTask] | None:
-    """Those who are told to move so that a task has its place; ``None``: nothing was possible."""
+    """Relocate tasks so that a task has its place; returns them, or ``None`` if impossible."""
     return next(_cleared(cycle, job, index, site, cause), None)
 
 
@@ -135,7 +137,7 @@ def _cleared(
 ) -> Iterator[list[NodeTask]]:
     """One way to clear a place after the other; whoever asks for the next takes the last back."""
     staying = [one for one in site.here if not cycle.moves.evicted.item(one.row)]
-    for going in movers(cycle, job.shape.cls, site.node, staying):
+    for going in tasks_to_move(cycle, job.shape.cls, site.node, staying):
         if have_places(cycle, going) and _tell_to_move(cycle, job, index, site, going, cause):
             yield going
 
@@ -162,7 +164,7 @@ def _clear_and_resettle(
     """``_clear``, with a new place for each evicted task; ``None`` where one finds none."""
     mark = cycle.moves.mark()
     for going in _cleared(cycle, job, index, site, cause):
-        if resettle(cycle, going):
+        if relocate(cycle, going):
             return going
         cycle.moves.rollback(mark)
     return None

@@ -18,7 +18,7 @@ NODES_PER_TASK = 4
 LACK_BITS = 24
 
 
-def promising(
+def candidate_jobs(
     cycle: Cycle, job: Job, step: tuple[int, ...], giving: Bools, within: Bools | None = None
 ) -> list[Job]:
     """Jobs of these queues, (Q,), that may be evicted for a step; never the job itself.

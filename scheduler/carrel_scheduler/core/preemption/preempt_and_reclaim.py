@@ -24,7 +24,7 @@ from carrel_scheduler.core.preemption import own_queue, preemptors, vectorised
 from carrel_scheduler.core.preemption.candidates import Times
 from carrel_scheduler.core.preemption.group_quotas import GroupGuarantees
 from carrel_scheduler.core.preemption.legality import is_protected, preempt_protects_s
-from carrel_scheduler.core.preemption.node_prefilter import enough_in_all, promising
+from carrel_scheduler.core.preemption.node_prefilter import candidate_jobs, enough_in_all
 from carrel_scheduler.core.preemption.own_queue import OwnQueue, reaches_others, sum_of
 from carrel_scheduler.core.preemption.preemptors import Rule, Step, not_delayed_reclaim
 from carrel_scheduler.core.preemption.search.model import GangRequest
@@ -111,7 +111,7 @@ def _after(own: OwnQueue, request: GangRequest | None, leaving: Sequence[Evictio
     offer = None if request is None else _offer(own, request, gone)
     if request is None or offer is None:
         everybody = np.ones(len(cycle.queue_usage.used), np.bool_)
-        victims = promising(cycle, own.preemptor, own.step, everybody)
+        victims = candidate_jobs(cycle, own.preemptor, own.step, everybody)
         found = _one_by_one(own, gone, causes, victims)
     else:
         table = offer.table
@@ -173,7 +173,7 @@ def _one_by_one(
 
 
 def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offer | None:
-    """Those who may be evicted by either rule, and how much their queues may lose.
+    """The victims that either rule allows, and how much their queues may lose.
 
     ``gone`` has left already. ``None`` where ``search`` cannot tell.
     """

@@ -72,7 +72,9 @@ def _moves(cycle: Cycle, job: Job) -> bool:
     return not (job.spec.interactive or job.shape.bound or cycle.answered(job))
 
 
-def movers(cycle: Cycle, cls: int, node: int, here: Sequence[NodeTask]) -> Iterator[list[NodeTask]]:
+def tasks_to_move(
+    cycle: Cycle, cls: int, node: int, here: Sequence[NodeTask]
+) -> Iterator[list[NodeTask]]:
     """The occupants of a node to move for one task of a class; least work lost first.
 
     For a MIG instance several ways: those of the cheapest may have nowhere to go.
@@ -253,12 +255,12 @@ def have_places(cycle: Cycle, going: list[NodeTask]) -> bool:
     return True
 
 
-def resettle(cycle: Cycle, going: list[NodeTask]) -> bool:
+def relocate(cycle: Cycle, going: list[NodeTask]) -> bool:
     """Reserve a place for each, one after the other, the largest first."""
-    return all(_resettle_one(cycle, one) for one in sorted(going, key=_largest_first))
+    return all(_relocate_one(cycle, one) for one in sorted(going, key=_largest_first))
 
 
-def resettle_together(cycle: Cycle, going: list[NodeTask]) -> bool:
+def relocate_together(cycle: Cycle, going: list[NodeTask]) -> bool:
     """Reserve a place for each, equal ones together; earlier ones stay where one finds none."""
     ordered = sorted(going, key=_largest_first)
     tasks = cycle.state.tasks
@@ -271,7 +273,7 @@ def resettle_together(cycle: Cycle, going: list[NodeTask]) -> bool:
             and home_of(cycle, job, job.rows) is None
             for job in jobs
         )
-        if not (_resettle_alike(cycle, cls, alike) if many else resettle(cycle, alike)):
+        if not (_relocate_alike(cycle, cls, alike) if many else relocate(cycle, alike)):
             return False
     return True
 
@@ -280,7 +282,7 @@ def _largest_first(one: NodeTask) -> tuple[int, ...]:
     return (-one.share * len(one.devices), -one.host[0], one.row)
 
 
-def _resettle_one(cycle: Cycle, one: NodeTask) -> bool:
+def _relocate_one(cycle: Cycle, one: NodeTask) -> bool:
     job = cycle.state.jobs.at(one.job)
     index = cycle.state.tasks.index.item(one.row)
     if cycle.over_limit(job, [index]) is not None:
@@ -289,7 +291,7 @@ def _resettle_one(cycle: Cycle, one: NodeTask) -> bool:
         return place(cycle, job, [index], soon=True)
 
 
-def _resettle_alike(cycle: Cycle, cls: int, alike: list[NodeTask]) -> bool:
+def _relocate_alike(cycle: Cycle, cls: int, alike: list[NodeTask]) -> bool:
     """Tasks of one class without constraints: on what is idle now, where that suffices."""
     view, chooser = cycle.free_capacity.idle, cycle.state.chooser
     for soon in (False, True):

@@ -29,7 +29,7 @@ from carrel_scheduler.core.preemption.legality import (
     is_protected,
     preempt_protects_s,
 )
-from carrel_scheduler.core.preemption.node_prefilter import in_reach, promising
+from carrel_scheduler.core.preemption.node_prefilter import candidate_jobs, in_reach
 from carrel_scheduler.core.preemption.preemptors import Rule, Step, not_delayed_reclaim
 from carrel_scheduler.core.preemption.priority_guarantees import PriorityGuarantees
 from carrel_scheduler.core.preemption.search.model import GangRequest
@@ -89,14 +89,14 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> OfferResult:
         if guarantees is None:
             found = in_order(victims)
         else:
-            found = guarantees.search(lambda: in_order(promising(cycle, job, step, others)))
+            found = guarantees.search(lambda: in_order(candidate_jobs(cycle, job, step, others)))
         return found or (cycle.is_small and _with_moves(cycle, job, step, reclaim, open_to, cause))
 
     offer = None
     if request is not None:
         offer = vectorised.from_others(cycle, reclaim, job, request, guarantees)
     if request is None or offer is None:
-        return answered(one_by_one(promising(cycle, job, step, others)))
+        return answered(one_by_one(candidate_jobs(cycle, job, step, others)))
     if (table := offer.table) is None:
         return OfferResult.PLAINLY_NO
     causes = cause, cause
@@ -129,7 +129,7 @@ def _with_moves(
             kept[id(unit)] = unit
         return True
 
-    victims = promising(cycle, job, step, np.ones(len(cycle.queue_usage.used), np.bool_))
+    victims = candidate_jobs(cycle, job, step, np.ones(len(cycle.queue_usage.used), np.bool_))
     ordered = OrderedVictims(cycle, victims, lambda victim: is_protected(cycle, job, victim))
     search = Search(cycle, job, step, cause, lambda unit: id(unit) in kept)
     return search.run(ordered.units(legal_or_kept))
@@ -163,7 +163,7 @@ def _found_in_group(
     def in_order() -> bool:
         return evict_in_order(
             Search(cycle, job, step, claim.cause),
-            promising(cycle, job, step, others, claim.nodes),
+            candidate_jobs(cycle, job, step, others, claim.nodes),
             lambda victim: is_protected(cycle, job, victim),
             lambda unit: claim.may_take(unit.job, unit.indices),
             lambda unit: claim.covers(unit.job, unit.indices),
@@ -185,7 +185,7 @@ def _find_preempt(cycle: Cycle, job: Job, step: Step) -> OfferResult:
     cause, priority = Cause(Token.PREEMPTED, job), job.spec.priority
 
     def one_by_one() -> bool:
-        lower = [v for v in promising(cycle, job, step, own) if v.spec.priority < priority]
+        lower = [v for v in candidate_jobs(cycle, job, step, own) if v.spec.priority < priority]
         search = Search(cycle, job, step, cause)
         return not search.is_hopeless(lower) and evict_in_order(
             search, lower, lambda victim: victim.started + least > cycle.now

@@ -26,7 +26,7 @@ MANY = 8
 
 
 def nobody(_unit: EvictionUnit) -> bool:
-    """Never: all victims may be evicted without a new place."""
+    """No unit has to be relocated: all victims may be evicted without a new place."""
     return False
 
 
@@ -42,7 +42,7 @@ class Search:
     Attributes:
         preemptor, step: whose tasks need places.
         cause: what victims are told.
-        movers: those who may only be stopped if they have a place elsewhere.
+        must_move: those who may only be stopped if they have a place elsewhere.
         own: what victims of the preemptor's own queue are told, where it is something else; they
             leave so that the request stands, so they are not moved either.
     """
@@ -51,7 +51,7 @@ class Search:
     preemptor: Job
     step: tuple[int, ...]
     cause: Cause
-    movers: Callable[[EvictionUnit], bool] = nobody
+    must_move: Callable[[EvictionUnit], bool] = nobody
     own: Cause | None = None
 
     def run(self, units: Iterator[EvictionUnit]) -> bool:
@@ -160,11 +160,11 @@ class Search:
                 ended.add(unit.job.uid)  # what it could run beside it is of no use
 
     def _bound_to_move(self, units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
-        """Those that must have a place, unless what carries them may be stopped for good."""
+        """The units that must have a new place, unless their job may be stopped for good."""
         bound: list[EvictionUnit] = []
         ends: set[int] = set()
         for unit in self._in_order_of_service(units):
-            if not self.movers(unit):
+            if not self.must_move(unit):
                 ends |= {unit.job.slot} if unit.carries else set()
             elif unit.job.slot not in ends:
                 bound.insert(0, unit)

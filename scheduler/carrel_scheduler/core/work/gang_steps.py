@@ -345,7 +345,7 @@ def stale_tasks(structure: Structure, states: Sequence[LeafState]) -> tuple[int,
     if (leaf := structure.single) is not None:
         running = states[0].running
         return running if len(running) < leaf.least else ()
-    return _Left(structure, states).in_vain(structure.parts[0])
+    return _Left(structure, states).below_minimum(structure.parts[0])
 
 
 def is_stale(structure: Structure, states: Sequence[LeafState]) -> bool:
@@ -400,12 +400,12 @@ class _Left:
         """All tasks that are left."""
         return tuple(sorted(self._drop_all(self._parts[0])))
 
-    def in_vain(self, part: Part) -> tuple[int, ...]:
+    def below_minimum(self, part: Part) -> tuple[int, ...]:
         """The tasks that run in groups below their minimum."""
         if not self._tally.met[part.number]:
             return tuple(sorted(self._drop_all(part)))
         children = (self._parts[child] for child in part.children)
-        return tuple(task for child in children for task in self.in_vain(child))
+        return tuple(task for child in children for task in self.below_minimum(child))
 
     def _drop(self, part: Part, size: int) -> tuple[int, ...]:
         """Take the least important tasks of a leaf away, the last one first."""

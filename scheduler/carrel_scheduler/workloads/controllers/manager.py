@@ -162,10 +162,10 @@ class Manager:
         except Conflict:
             return self._clock() + CONFLICT_SECONDS
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         """The clock was set back by so much: what is to come after a while still does."""
         for queue in self._queues.values():
-            queue.set_back(seconds)
+            queue.clock_set_back(seconds)
 
     async def _reconcile(self, uid: str, controller: Controller) -> float | None:
         known = self._known.get(uid)
@@ -369,7 +369,7 @@ class _Queue:
             self._due[uid] = when
             heapq.heappush(self._later, (when, uid))
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         self._later = [(when - seconds, uid) for when, uid in self._later]
         self._due = {uid: when - seconds for uid, when in self._due.items()}
         self._woken.set()

@@ -27,7 +27,7 @@ MOST_LOGGED: Final = 5
 
 
 def free_room_is_not_negative(state: Columns) -> list[str]:
-    """Nothing is allocated twice, by the kept sums; quick in any cluster."""
+    """No capacity is allocated twice, by the kept sums; quick in any cluster."""
     free = state.nodes.free
     below = np.flatnonzero((free.devices < 0).any(axis=0))
     return [f"{state.nodes.names[slot]} has negative free capacity" for slot in below.tolist()]
@@ -82,7 +82,7 @@ class StateAudit:
             log.info("invariant %s took %.2f s and is no longer checked", invariant.__name__, took)
         self.due_at = began + max(LEAST_REST_SECONDS, REST * took)
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         """The clock was set back by so much."""
         self.due_at -= seconds
 

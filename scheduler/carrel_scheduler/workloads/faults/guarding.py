@@ -33,7 +33,7 @@ from carrel_scheduler.workloads.state.events import (
 from carrel_scheduler.workloads.state.pass_changes import PassChanges
 
 FATAL: Final = (Fenced, LedgerUnavailable, LedgerClosed, LedgerNotUsable)
-"""What ends the scheduler: another one took over, or nothing can be recorded."""
+"""The errors that end the scheduler: another one took over, or nothing can be recorded."""
 _LISTS: Final = (
     "transitions",
     "decisions",
@@ -148,7 +148,7 @@ class Rebuilds:
         """The workload has gone."""
         self._last.pop(uid, None)
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         """The clock was set back by so much."""
         self._due = {uid: due - seconds for uid, due in self._due.items()}
         self._last = {uid: at - seconds for uid, at in self._last.items()}

@@ -95,14 +95,14 @@ def left(changes: PassChanges, entry: CachedWorkload, index: int) -> None:
     """Handle the end of a member that releases its allocation."""
     changes.release(entry, index, Outcome.AGAIN)
     _put(changes, entry, {index}, place="given-back")
-    _resettle(changes, entry)
+    _record_less(changes, entry)
 
 
 def done(changes: PassChanges, entry: CachedWorkload, index: int) -> None:
     """A member ended well while others go on: nobody waits for its place again."""
     changes.release(entry, index, Outcome.SUCCEEDED)
     _put(changes, entry, {index}, place="done")
-    _resettle(changes, entry)
+    _record_less(changes, entry)
 
 
 def lose(
@@ -169,7 +169,7 @@ def end_unless_joined(changes: PassChanges, entry: CachedWorkload) -> None:
         lose(changes, entry, how)
 
 
-def _resettle(changes: PassChanges, entry: CachedWorkload) -> None:
+def _record_less(changes: PassChanges, entry: CachedWorkload) -> None:
     """Record that the workload holds less from now on."""
     status = entry.workload.status
     if not entry.leaving:

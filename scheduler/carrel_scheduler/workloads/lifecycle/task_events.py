@@ -249,9 +249,9 @@ def show_node_health(changes: PassChanges, entry: CachedWorkload) -> None:
     if status.phase != "running" or (told is not None and told.token not in OF_NODES):
         return
     nodes = sorted({place.node for place in entry.places.values()})
-    standings = {name: changes.external_pods.node_health(name) for name in nodes}
+    healths = {name: changes.external_pods.node_health(name) for name in nodes}
     desk = entry.workload.spec.kind == "workspace"
-    reason = node_trouble(standings, changes.now, desk=desk)
+    reason = node_trouble(healths, changes.now, desk=desk)
     if _sentence(reason) != _sentence(told):
         status.reason = reason
         changes.mark(entry)
@@ -273,11 +273,11 @@ def _disrupted(changes: PassChanges, disruption: Disruption) -> None:
     entry = changes.cache.get(task.workload_uid)
     if entry is None or task.index not in entry.alive or task != entry.task_id(task.index):
         return
-    standing = changes.external_pods.node_health(disruption.node)
+    health = changes.external_pods.node_health(disruption.node)
     going_on = entry.workload.status.phase in ("starting", "running") and not entry.ending
-    if not going_on or standing in _AWAY or task.index in entry.leaving or _does_without(entry):
+    if not going_on or health in _AWAY or task.index in entry.leaving or _does_without(entry):
         return
-    drained = standing in (NodeHealth.CORDONED, NodeHealth.DRAINING)
+    drained = health in (NodeHealth.CORDONED, NodeHealth.DRAINING)
     how = "" if drained else disruption.cause
     desk = entry.workload.spec.kind == "workspace"
     reason = told_to_leave(disruption.node, how, desk=desk)
@@ -324,7 +324,7 @@ _OF_NODES: Final[Mapping[NodeHealth, tuple[tuple[str, str], str, str]]] = {
 }
 """Sentences about one node and several, help for who sits at a workspace, help for others; without
 such help they are not told."""
-OF_NODES: Final = frozenset(standing.value for standing in _OF_NODES)
+OF_NODES: Final = frozenset(health.value for health in _OF_NODES)
 
 
 def told_to_leave(node: str, how: str, *, desk: bool) -> ReasonInfo:
@@ -345,21 +345,19 @@ def told_to_leave(node: str, how: str, *, desk: bool) -> ReasonInfo:
     )
 
 
-def node_trouble(
-    standings: Mapping[str, NodeHealth], at: float, *, desk: bool
-) -> ReasonInfo | None:
+def node_trouble(healths: Mapping[str, NodeHealth], at: float, *, desk: bool) -> ReasonInfo | None:
     """The reason about the health of running work's nodes, for its owner; ``None`` without one.
 
     Args:
-        standings: of its nodes, in order.
+        healths: of its nodes, in order.
         at: since when that is so, epoch seconds.
         desk: its owner sits at it; other work moves by itself.
     """
-    for standing, (said, at_desk, elsewise) in _OF_NODES.items():
-        names = [name for name, one in standings.items() if one is standing][:_MOST_NODES]
+    for health, (said, at_desk, elsewise) in _OF_NODES.items():
+        names = [name for name, one in healths.items() if one is health][:_MOST_NODES]
         if names and (desk or elsewise):
             return ReasonInfo(
-                token=standing.value,
+                token=health.value,
                 sentence=said[len(names) > 1].format(join([f"`{name}`" for name in names])),
                 help=at_desk if desk else elsewise,
                 data={"nodes": names, "at": at},

@@ -2,7 +2,7 @@
 
 A driver that finds one GPU less, or was reset, counts the others anew. A GPU keeps the index at
 which it was seen first, by its UUID, also over restarts of the scheduler while tasks live on the
-node (``KnownDevices``): they hold the GPU, wherever it is counted now.
+node (``DeviceRecords``): they hold the GPU, wherever it is counted now.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ SETTING: Final = "known_devices"
 NOT_SHOWN: Final = "Lost: the node does not show this GPU any more"
 
 
-class KnownDevices:
+class DeviceRecords:
     """The GPUs of nodes at their last known indices.
 
     Attributes:

@@ -33,8 +33,8 @@ from carrel_scheduler.node.contract import (
 from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
 from carrel_scheduler.workloads.nodes import health
+from carrel_scheduler.workloads.nodes.device_records import DeviceRecords, moved_places, with_lost
 from carrel_scheduler.workloads.nodes.health import Cordons
-from carrel_scheduler.workloads.nodes.known_devices import KnownDevices, moved_places, with_lost
 from carrel_scheduler.workloads.nodes.reported import places_of
 from carrel_scheduler.workloads.state import failure_reasons, gpu_use
 from carrel_scheduler.workloads.state.cache import CachedWorkload, WorkloadCache
@@ -159,7 +159,7 @@ def observe(
     facts: NodeFacts,
     use: tuple[DeviceUse, ...],
     withheld: WithheldDevices,
-    known_devices: KnownDevices,
+    known_devices: DeviceRecords,
 ) -> None:
     """Take in a look at a node: changed facts, idle devices, workloads that work on theirs."""
     known = nodes.get(facts.name)

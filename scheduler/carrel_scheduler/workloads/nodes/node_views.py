@@ -11,8 +11,8 @@ from carrel_scheduler.engines.external import ExternalPods, NodeHealth
 from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.node.contract import Device, DeviceUse, MigInstance, NodeFacts
 from carrel_scheduler.workloads.nodes import health
+from carrel_scheduler.workloads.nodes.device_records import NOT_SHOWN
 from carrel_scheduler.workloads.nodes.devices import NodeState, WithheldDevices
-from carrel_scheduler.workloads.nodes.known_devices import NOT_SHOWN
 from carrel_scheduler.workloads.state.cache import (
     WorkloadCache,
 )

@@ -63,7 +63,7 @@ class GuardedDecide:
         """Record workloads that are pending from now on."""
         self._arrived |= dict.fromkeys(uids)
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         """The clock was set back by so much."""
         if self.due_at is not None:
             self.due_at -= seconds
@@ -158,10 +158,10 @@ class Decider:
         """When the core must be asked again without an event; epoch seconds."""
         return self._guarded.due_at or self._pacing.due_at or self._resync.due_at
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         """The clock was set back by so much."""
-        self._resync.set_back(seconds)
-        self._guarded.set_back(seconds)
+        self._resync.clock_set_back(seconds)
+        self._guarded.clock_set_back(seconds)
 
     def queued(self, uids: Iterable[str]) -> None:
         """Record workloads that are pending from now on."""
@@ -281,7 +281,7 @@ class Timers:
         """When the next one is due."""
         return self._heap[0][0] if self._heap else None
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         """The clock was set back by so much."""
         self._heap = [(when - seconds, uid) for when, uid in self._heap]
 
@@ -344,7 +344,7 @@ class Resync:
         """Whether it is time for the next decision."""
         return self.due_at is not None and self.due_at <= now
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         """The clock was set back by so much."""
         if self.due_at is not None:
             self.due_at -= seconds
@@ -366,7 +366,7 @@ class ClockSkew:
         return back
 
 
-def set_back(entry: CachedWorkload, seconds: float) -> None:
+def clock_set_back(entry: CachedWorkload, seconds: float) -> None:
     """Move a workload's timers by the time that the clock was set back."""
     status = entry.workload.status
     if status.not_before is not None:

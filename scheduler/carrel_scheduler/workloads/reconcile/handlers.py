@@ -21,9 +21,9 @@ from carrel_scheduler.workloads.gangs import membership, stalling
 from carrel_scheduler.workloads.gangs.stalling import StallRule
 from carrel_scheduler.workloads.lifecycle import session_limits, task_events, termination
 from carrel_scheduler.workloads.nodes import devices
+from carrel_scheduler.workloads.nodes.device_records import DeviceRecords
 from carrel_scheduler.workloads.nodes.devices import NodeState, WithheldDevices
 from carrel_scheduler.workloads.nodes.gpu_memory import GpuMemoryWatch
-from carrel_scheduler.workloads.nodes.known_devices import KnownDevices
 from carrel_scheduler.workloads.reconcile import usage_history
 from carrel_scheduler.workloads.reconcile.deciding import Timers
 from carrel_scheduler.workloads.state import reasons
@@ -106,7 +106,7 @@ class EventHandlers:
         self._deleted_projects, self._withheld, self._publish = deleted_projects, withheld, publish
         self._gpu_memory, self._stall_rule = gpu_memory, stall_rule
         self.nodes: dict[str, NodeState] = {}
-        self.known_devices = KnownDevices()
+        self.known_devices = DeviceRecords()
         self.input_version = 0
         self._placed: tuple[int, Mapping[str, Sequence[CachedWorkload]]] = (-1, {})
 

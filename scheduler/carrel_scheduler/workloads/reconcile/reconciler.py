@@ -35,12 +35,12 @@ from carrel_scheduler.workloads.faults.audit import StateAudit
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps, Rebuilds
 from carrel_scheduler.workloads.gangs.stalling import StallRule
+from carrel_scheduler.workloads.nodes.device_records import SETTING as KNOWN_DEVICES
+from carrel_scheduler.workloads.nodes.device_records import DeviceRecords
 from carrel_scheduler.workloads.nodes.devices import WithheldDevices
 from carrel_scheduler.workloads.nodes.gpu_memory import Enforcement, GpuMemoryWatch
 from carrel_scheduler.workloads.nodes.health import SETTING as CORDONS
 from carrel_scheduler.workloads.nodes.health import Cordons
-from carrel_scheduler.workloads.nodes.known_devices import SETTING as KNOWN_DEVICES
-from carrel_scheduler.workloads.nodes.known_devices import KnownDevices
 from carrel_scheduler.workloads.reconcile import (
     budget_priority,
     deciding,
@@ -323,12 +323,12 @@ class Reconciler:
         if not back:
             return
         for entry in self.cache:
-            deciding.set_back(entry, back)
+            deciding.clock_set_back(entry, back)
         self.external_pods.clock_set_back(back)
         if self.reports.due_at is not None:
             self.reports.due_at -= back
         for part in (self.timers, self.decider, self.rebuilds, self.composites, self.audit):
-            part.set_back(back)
+            part.clock_set_back(back)
 
     def _decide(self, changes: PassChanges) -> None:
         self._explaining.queued(changes.queued)
@@ -378,7 +378,7 @@ class Reconciler:
 
     async def _record_devices(self) -> None:
         """Write the devices to be known after a restart; retried in the next pass."""
-        kept: Mapping[str, Cordons | KnownDevices] = {
+        kept: Mapping[str, Cordons | DeviceRecords] = {
             CORDONS: self.withheld.cordons,
             KNOWN_DEVICES: self.handlers.known_devices,
         }
@@ -404,7 +404,7 @@ class Reconciler:
                 self.rebuilds.damaged(uid)
 
     def _not_decidable(self, uid: str) -> None:
-        """Nothing can be decided while this workload is in the queue: it was taken out."""
+        """Take a workload out of the queue because the core cannot decide while it is there."""
         entry = self.cache.get(uid)
         if entry is not None:
             entry.queued = False

@@ -16,7 +16,7 @@ from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.workloads.faults.guarding import Savepoint
 from carrel_scheduler.workloads.lifecycle import task_events
-from carrel_scheduler.workloads.nodes import health, known_devices
+from carrel_scheduler.workloads.nodes import device_records, health
 from carrel_scheduler.workloads.reconcile import adoption
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.state.events import (
@@ -72,12 +72,12 @@ async def _restore_devices(loop: Reconciler, tasks: Sequence[TaskStatus]) -> Non
     with loop.quarantine.guard("record", health.SETTING):
         stored = settings.get(health.SETTING, [])
         loop.withheld.cordons.restore(msgspec.convert(stored, list[health.CordonRecord]))
-    with loop.quarantine.guard("record", known_devices.SETTING):
+    with loop.quarantine.guard("record", device_records.SETTING):
         kept = msgspec.convert(
-            settings.get(known_devices.SETTING, {}), dict[str, tuple[Device, ...]]
+            settings.get(device_records.SETTING, {}), dict[str, tuple[Device, ...]]
         )
         nodes = {task.node for task in tasks if task.phase is not TaskPhase.ENDED}
-        loop.handlers.known_devices.restore(kept, nodes)
+        loop.handlers.device_records.restore(kept, nodes)
 
 
 def _take_all(

@@ -13,9 +13,9 @@ from carrel_scheduler.core.events import Outcome, Preemptibility, QueueSet
 from carrel_scheduler.core.invariants.recount import (
     Uses,
     all_held,
+    below_minimum,
     core_of,
     counting,
-    in_vain,
     met,
     path_names,
 )
@@ -82,8 +82,8 @@ def victims_leave_whole_gangs(after: After) -> list[str]:
             continue
         before, there = counting(job), counting(job, after.fresh.get(uid, ()), stopped)
         left = set(job.running()) - set(stopped)
-        broken = not met(job.shape.group, there) or in_vain(job.shape.group, there)
-        if left and broken and not in_vain(job.shape.group, before):
+        broken = not met(job.shape.group, there) or below_minimum(job.shape.group, there)
+        if left and broken and not below_minimum(job.shape.group, before):
             found.append(f"{uid} keeps {sorted(left)} in vain")
     return found
 
@@ -210,7 +210,7 @@ def stale_gangs_outlived_their_grace(after: After) -> list[str]:
             since = job.stale_since
             if grace < 0 or since is None or after.now < since + grace:
                 found.append(f"{one.uid} is ended as stale too early")
-            if not in_vain(job.shape.group, counting(job)):
+            if not below_minimum(job.shape.group, counting(job)):
                 found.append(f"{one.uid} is ended as stale and is whole")
     return found
 

@@ -13,9 +13,9 @@ from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.invariants.recount import (
     Uses,
     all_held,
+    below_minimum,
     core_of,
     counting,
-    in_vain,
     met,
     path_names,
     tasks_in,
@@ -159,7 +159,9 @@ def gangs_start_whole(after: After) -> list[str]:
         there = counting(job, _indices(after, job), after.stops.get(uid, ()))
         if not met(job.shape.group, there):
             found.append(f"{uid} starts below its minimum: {there}")
-        elif in_vain(job.shape.group, there) and not in_vain(job.shape.group, counting(job)):
+        elif below_minimum(job.shape.group, there) and not below_minimum(
+            job.shape.group, counting(job)
+        ):
             found.append(f"a group of {uid} starts below its minimum: {there}")
     return found
 

@@ -59,7 +59,7 @@ NO_PROVISIONING: Final = ProvisioningSettings()
 
 
 def _ignored(_order: RequestOrder) -> None:
-    """Nobody makes requests for nodes."""
+    """Ignore an order of a request for nodes: none are made."""
 
 
 class OverQuotaWatch:
@@ -77,7 +77,7 @@ class OverQuotaWatch:
         """When to check again; ``None`` while nothing changes."""
         return None if self._seen == current.state.queues.changes else self._next
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         """The clock was set back by so much."""
         self._next -= seconds
 
@@ -354,11 +354,11 @@ class ExternalPodReconciler:
     def clock_set_back(self, seconds: float) -> None:
         """Move all timers with a clock that was set back."""
         if self.current.node_requests is not None:
-            self.current.node_requests.set_back(seconds)
+            self.current.node_requests.clock_set_back(seconds)
         self.current.timers = [
             (when - seconds, number, workload) for when, number, workload in self.current.timers
         ]
-        self._over_quota.set_back(seconds)
+        self._over_quota.clock_set_back(seconds)
         for workload in self.current.index.workloads.values():
             workload.not_before -= seconds
             for task in workload:

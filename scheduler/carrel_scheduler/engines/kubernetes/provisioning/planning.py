@@ -152,7 +152,7 @@ class NodeRequests:
         return note
 
     def _first_note(self, job: Job) -> NodeRequestNote:
-        """What is said before the first look at work that no node could hold."""
+        """The note on work that no node could hold, before its first planning."""
         if self._headroom is None or not self._headroom.is_of(self._state.queues):
             self._headroom = Headroom(self._state.queues)
         found = self._headroom.violation(*_amounts(job))
@@ -174,7 +174,7 @@ class NodeRequests:
             return max(now, self._looked[1] + LOOK_SECONDS)
         return self._timer
 
-    def set_back(self, seconds: float) -> None:
+    def clock_set_back(self, seconds: float) -> None:
         """The clock was set back by so much."""
         self._looked = (self._looked[0], self._looked[1] - seconds)
         self._dirty = True

@@ -96,9 +96,9 @@ class Records:
         asked, now = self._asked.get(task, ""), self._clock()
         self._put(task, Record(pod, words.read(pod, task, now, asked=asked)))
         self._look_again(task, pod)
-        vain = "" if asked else words.in_vain(pod, now, self._patience)
-        if vain:
-            self._give_up(task, vain)
+        why = "" if asked else words.why_never(pod, now, self._patience)
+        if why:
+            self._give_up(task, why)
 
     def _is_another(self, task: TaskId, pod: TaskPod) -> bool:
         """Whether somebody gave a second pod the label of a task that has its own."""
@@ -205,7 +205,7 @@ class Records:
             self.drop(task)
 
     async def listening(self) -> None:
-        """Never returns; raises the error that ends the watch."""
+        """Watch the records; never returns, raises the error that ends the watch."""
         await self.open()
         if self._listening is not None:
             await asyncio.shield(self._listening)

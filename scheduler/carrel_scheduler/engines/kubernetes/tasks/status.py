@@ -46,7 +46,7 @@ _WAITING: Final = {
     "CreateContainerError": "its container cannot be made",
 }
 _BEGINS: Final = ("", "ContainerCreating", "PodInitializing")
-_IN_VAIN: Final = ("InvalidImageName", "ErrImageNeverPull")
+_NEVER_PULLED: Final = ("InvalidImageName", "ErrImageNeverPull")
 ENDED_EARLY: Final = "it was ended before it began"
 
 
@@ -229,13 +229,13 @@ def _waits(pod: TaskPod) -> str:
     return _said(_WAITING.get(waiting.reason, waiting.reason), waiting.message)
 
 
-def in_vain(pod: TaskPod, now: float, patience: float) -> str:
+def why_never(pod: TaskPod, now: float, patience: float) -> str:
     """Why a task will not begin, after so many seconds of patience; empty while it may."""
     waiting, why = pod.preparing.waiting or pod.state.waiting, _waits(pod)
     if waiting is None or not why or pod.ended:
         return ""
     over = now >= moment(pod.metadata.creation_timestamp) + patience
-    return why if over or waiting.reason in _IN_VAIN else ""
+    return why if over or waiting.reason in _NEVER_PULLED else ""
 
 
 def look_again_at(pod: TaskPod, patience: float) -> float | None:
