@@ -4,7 +4,6 @@ Its methods are defined by resource of the API, in ``resources``.
 """
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from carrel.client import config
@@ -93,12 +92,7 @@ class AsyncClient(
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property

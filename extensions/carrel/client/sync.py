@@ -9,7 +9,6 @@ import functools
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import closing
-from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 from carrel.client.aio import AsyncClient
@@ -100,12 +99,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

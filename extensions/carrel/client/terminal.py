@@ -4,7 +4,6 @@ A terminal's messages are JSON arrays, as terminals in Jupyter speak them: ``["s
 ``["set_size", rows, columns]`` go out, ``["stdout", text]`` and ``["exit", code]`` come in.
 """
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -39,12 +38,7 @@ class Terminal(_Session):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def read(self) -> str:

@@ -5,14 +5,7 @@ so an old client keeps working. Times are epoch seconds; amounts carry their uni
 are counted as numbers (``0.5``).
 """
 
-from carrel.models.workload import (
-    BatchAnswer,
-    Event,
-    Problem,
-    StudyLog,
-    Submitted,
-    by_department,
-)
+from carrel.models.workload import Event, StudyLog, by_department
 from carrel_schema.answers import Amounts, ProjectImpact, QuotaAmounts, QuotaFinding
 from carrel_schema.answers import DepartmentOut as Department
 from carrel_schema.answers import DeviceHolder as Holder
@@ -23,6 +16,9 @@ from carrel_schema.answers import ProjectOut as Project
 from carrel_schema.answers import QueueEntryOut as QueueEntry
 from carrel_schema.answers import UseOut as ProjectUse
 from carrel_schema.answers import WhoAmI as Identity
+from carrel_schema.batches import BatchAnswer
+from carrel_schema.batches import BatchItem as Submitted
+from carrel_schema.batches import ProblemBody as Problem
 from carrel_schema.files import Artifacts, CheckpointList, StoredCheckpoint, StoredCopy, StoredFile
 from carrel_schema.history import Decision, GpuUsePoint, History, Report, Transition, Usage
 from carrel_schema.history import Point as MetricPoint

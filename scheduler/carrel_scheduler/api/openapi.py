@@ -14,6 +14,7 @@ from carrel_scheduler.api.models.forms import DNS_LABEL
 from carrel_scheduler.api.operation import BYTES, ROOT, Operation
 from carrel_scheduler.api.principals.access import RULES
 from carrel_schema.answers import Answer
+from carrel_schema.batches import ProblemBody
 from carrel_schema.wire import ALWAYS_SAID, WorkloadSpecOut
 
 REFERENCE: Final = "#/components/schemas/"
@@ -218,7 +219,7 @@ def _reference(kind: Any) -> dict[str, Any]:
 
 
 def _problem(status: int) -> dict[str, Any]:
-    schema = {"$ref": REFERENCE + problems.ProblemBody.__name__}
+    schema = {"$ref": REFERENCE + ProblemBody.__name__}
     return {
         "description": _PROBLEM_WORDS[status],
         "content": {problems.MEDIA_TYPE: {"schema": schema}},
@@ -226,7 +227,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 
 def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
-    kinds: list[Any] = [problems.ProblemBody]
+    kinds: list[Any] = [ProblemBody]
     bodies: list[type[validators.Validator]] = []
     for operation in operations:
         for kind in operation.answers.values():

@@ -23,8 +23,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-import msgspec
-
+from carrel_schema.batches import FieldError, ProblemBody
 from carrel_schema.governance.roles import roles_with
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -162,26 +161,6 @@ class Code(StrEnum):
     HUB_UNAVAILABLE = "hub_unavailable"
     LEDGER_UNAVAILABLE = "ledger_unavailable"
     STORAGE_FULL = "storage_full"
-
-
-class FieldError(msgspec.Struct, frozen=True, kw_only=True):
-    """One field that is wrong: where, what was given (shortened), why, what would be right."""
-
-    field: str
-    code: str
-    expected: str
-    value: Any = None
-
-
-class ProblemBody(msgspec.Struct, frozen=True, kw_only=True, rename={"kind": "type"}):
-    """A problem on the wire."""
-
-    title: str
-    status: int
-    code: str
-    detail: str
-    errors: Sequence[FieldError] = ()
-    kind: str = "about:blank"
 
 
 class Problem(Exception):  # noqa: N818 - the name that the standard gives it

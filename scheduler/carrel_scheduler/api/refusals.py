@@ -6,7 +6,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.problems import Code, FieldError, Problem
+from carrel_scheduler.api.problems import Code, Problem
 from carrel_scheduler.ledger.errors import (
     InvalidArgument,
     LedgerClosed,
@@ -17,6 +17,7 @@ from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, Sto
 from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.workloads.contract import NotAccepted
 from carrel_scheduler.workloads.reconcile.recording import TooManyMetrics
+from carrel_schema.batches import FieldError
 from carrel_schema.constraints import MOST_METRICS
 
 MOST_ERRORS: Final = 20

@@ -4,7 +4,6 @@ import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -73,12 +72,7 @@ class Site:
         self._server.add_socket(sockets)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._server.stop()
         await self._server.close_all_connections()
         await self.app.close()
@@ -117,12 +111,7 @@ class Visitor:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.session.close()
 
     async def get(self, page: str = "", **headers: str) -> Page:

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from carrel_scheduler.api.problems import ProblemBody
 from carrel_schema.answers import (
     DepartmentOut,
     NodeView,
@@ -39,28 +38,6 @@ class WorkloadEvent(WorkloadOut, frozen=True, kw_only=True):
     """A workload in the event stream; ``report`` with events of that type."""
 
     report: Report | None = None
-
-
-class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one item of a batch.
-
-    ``status`` is what a request of its own would have been answered with: 201 for one that was
-    created, 200 for one that the same caller had created just so before; else it was refused and
-    ``problem`` says why.
-    """
-
-    project: str
-    name: str
-    status: int
-    uid: str | None = None
-    resource_version: int | None = None
-    problem: ProblemBody | None = None
-
-
-class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer for each item, in the order of the request."""
-
-    items: Sequence[BatchItem]
 
 
 class ProjectList(msgspec.Struct, frozen=True, kw_only=True):

@@ -105,7 +105,7 @@ class BestIn(msgspec.Struct, frozen=True, kw_only=True):
     command: Command | None = None
 
 
-class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
+class StudyLogQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The range of entries of a study's log to read."""
 
     first: Annotated[int, Constraint(ge=0, le=2**53)] = 0

@@ -155,7 +155,7 @@ async def draft_best(call: Call) -> Response:
     f"{EXPERIMENT}/log",
     access=AdmittedCallers.MEMBER,
     permission="workloads:read",
-    query=models.LogQuery,
+    query=models.StudyLogQuery,
     answers={200: models.StudyLog},
     problems=(409,),
     for_jobs=True,
@@ -163,7 +163,7 @@ async def draft_best(call: Call) -> Response:
 async def read_study_log(call: Call) -> Response:
     """Read the study as a log in the format of Optuna's journal storage."""
     spec = experiment_of(call)
-    query: models.LogQuery = call.query
+    query: models.StudyLogQuery = call.query
     if spec.map:
         raise problems.Conflicting(
             Code.NOT_AN_EXPERIMENT, "A map searches nothing: it has no study"

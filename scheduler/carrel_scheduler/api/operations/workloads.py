@@ -3,7 +3,7 @@
 from typing import Final
 
 from carrel_scheduler.api import problems, redact
-from carrel_scheduler.api.models import answers, queries
+from carrel_scheduler.api.models import queries
 from carrel_scheduler.api.models.workloads import (
     Rerun,
     Sharing,
@@ -16,6 +16,7 @@ from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
 from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.rerunning import request_again
+from carrel_schema.batches import BatchAnswer
 from carrel_schema.kinds import PARTS
 from carrel_schema.objects import Limits, Workload
 from carrel_schema.wire import Forecast, WorkloadCreate, WorkloadOut, WorkloadPage
@@ -73,14 +74,14 @@ def _idempotency_key(call: Call) -> str:
     project_in="body",
     body=WorkloadBatch,
     templated=True,
-    answers={200: answers.BatchAnswer},
+    answers={200: BatchAnswer},
     for_jobs=True,
 )
 async def create_workloads(call: Call) -> Response:
     """Submit up to 1,000 workloads at once."""
     body: WorkloadBatch = call.body
     items = await call.services.batches.create(body.items, call.visitor.person)
-    return Response(answers.BatchAnswer(items=items))
+    return Response(BatchAnswer(items=items))
 
 
 @Operation(

@@ -12,7 +12,6 @@ import msgspec
 
 from carrel_scheduler.api import convert, problems, refusals
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.models.answers import BatchItem
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.principals.jobs import ChildLimits, JobTree
 from carrel_scheduler.api.problems import Code, Problem
@@ -22,6 +21,7 @@ from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import check_own_work, taken
 from carrel_scheduler.ledger.records import Creation, NewWorkload, Transition
 from carrel_scheduler.policy.admission import Admission, NotAdmitted
+from carrel_schema.batches import BatchItem
 from carrel_schema.objects import Workload
 from carrel_schema.wire import WorkloadCreate
 

@@ -29,6 +29,7 @@ from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.policy import admission
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
+from carrel_schema.batches import FieldError
 from carrel_schema.kinds import COMPOSITES, KINDS, PARTS
 from carrel_schema.objects import Workload, WorkloadSpec
 from carrel_schema.sections import Access, Elastic, InferenceSpec
@@ -160,9 +161,7 @@ def _refuse(found: Iterable[tuple[str, str]], patch: Mapping[str, Any]) -> None:
             Code.CANNOT_CHANGE,
             "; ".join(f"{name} cannot change: {why}" for name, why in refused),
             errors=[
-                problems.FieldError(
-                    field=name, code=Code.CANNOT_CHANGE, value=patch[name], expected=why
-                )
+                FieldError(field=name, code=Code.CANNOT_CHANGE, value=patch[name], expected=why)
                 for name, why in refused
             ],
         )

@@ -26,6 +26,7 @@ from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.ledger.store import AlreadyExists, NotFound
 from carrel_scheduler.policy import admission
+from carrel_schema.batches import FieldError
 from carrel_schema.objects import ReasonInfo, Workload
 from carrel_schema.wire import WorkloadCreate
 
@@ -214,7 +215,7 @@ def taken(project: str, name: str) -> problems.Conflicting:
         Code.ALREADY_EXISTS,
         f"`{project}/{name}` exists; choose another name or delete it first",
         errors=[
-            problems.FieldError(
+            FieldError(
                 field="name",
                 code=Code.ALREADY_EXISTS,
                 value=name,

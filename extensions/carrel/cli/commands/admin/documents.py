@@ -1,5 +1,6 @@
-"""Shared by the commands for documents in a scope: the scope, and the file that they read."""
+"""Shared by commands of administrators: the scope, and the file or the line that they read."""
 
+import getpass
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,3 +43,13 @@ def read_document(file: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadSetting(f"{file} holds no mapping of fields to values.")
     return {str(name): value for name, value in found.items()}
+
+
+def read_unseen(what: str) -> str:
+    """Read a value without showing it; without a terminal it is a line of standard input."""
+    if sys.stdin.isatty():
+        return getpass.getpass(f"{what}: ")
+    line = sys.stdin.readline()
+    if not line:
+        raise BadSetting(f"Standard input ended before: {what}.")
+    return line.rstrip("\n")

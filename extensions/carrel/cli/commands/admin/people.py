@@ -1,12 +1,12 @@
 """``carrel people``, ``carrel group`` and ``carrel password``: who may sign in, and as what."""
 
-import getpass
 import sys
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from carrel.cli.commands.admin.documents import read_unseen
 from carrel.cli.common import NoHeaders, Output, OutputOption, connected, say, show
 from carrel.errors import BadSetting
 from carrel_schema.governance.people import MOST_USERS, UserAction, UserOut
@@ -149,8 +149,8 @@ def delete(name: Name) -> None:
 
 def password() -> None:
     """Change your own password; sessions and tokens of before end."""
-    old, new = _typed("Present password"), _typed("New password")
-    if sys.stdin.isatty() and new != _typed("New password again"):
+    old, new = read_unseen("Present password"), read_unseen("New password")
+    if sys.stdin.isatty() and new != read_unseen("New password again"):
         raise BadSetting("The two new passwords differ.")
     with connected() as client:
         client.change_password(old, new)
@@ -218,13 +218,3 @@ def _by(groups: object) -> str:
 
 def _moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%MZ") if at else "-"
-
-
-def _typed(what: str) -> str:
-    """Read a value without showing it; without a terminal it is a line of standard input."""
-    if sys.stdin.isatty():
-        return getpass.getpass(f"{what}: ")
-    line = sys.stdin.readline()
-    if not line:
-        raise BadSetting(f"Standard input ended before: {what}.")
-    return line.rstrip("\n")

@@ -1,6 +1,5 @@
 """``carrel secret``: values that work gets by name; they never stand on a command line."""
 
-import getpass
 import os
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from carrel.cli.commands.admin.documents import AnyScopeOption, OwnScopeOption
+from carrel.cli.commands.admin.documents import AnyScopeOption, OwnScopeOption, read_unseen
 from carrel.cli.common import NoHeaders, Output, OutputOption, connected, say, show
 from carrel.errors import BadSetting
 
@@ -57,7 +56,7 @@ def create(
     data = {
         **dict(_of_file(one) for one in from_file or []),
         **dict(_of_variable(one) for one in from_env or []),
-        **{key: _typed(key) for key in keys or []},
+        **{key: read_unseen(key) for key in keys or []},
     }
     if not data:
         raise BadSetting(f"Which keys? `carrel secret create {name} TOKEN`, or --from-file.")
@@ -94,13 +93,3 @@ def _of_variable(text: str) -> tuple[str, str]:
     if value is None:
         raise BadSetting(f"There is no variable {name or key} here.")
     return key, value
-
-
-def _typed(key: str) -> str:
-    """Read a value without showing it; without a terminal it is a line of standard input."""
-    if sys.stdin.isatty():
-        return getpass.getpass(f"{key}: ")
-    line = sys.stdin.readline()
-    if not line:
-        raise BadSetting(f"Standard input ended before the value of {key}.")
-    return line.rstrip("\n")

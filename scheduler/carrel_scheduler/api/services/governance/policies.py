@@ -11,7 +11,7 @@ from carrel_scheduler.api import problems, refusals
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models import validators
 from carrel_scheduler.api.principals.identity import Principal
-from carrel_scheduler.api.problems import Code, FieldError
+from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.governance.budgets import BudgetService
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
@@ -20,6 +20,7 @@ from carrel_scheduler.policy.assets import DATA, NAMED_BY, AssetRecords, UsableA
 from carrel_scheduler.policy.policy_records import KIND, PolicyRecords, as_request, kinds_of
 from carrel_scheduler.policy.workload_policy import ScopedPolicy, Violation
 from carrel_scheduler.workloads.state.phases import FINAL
+from carrel_schema.batches import FieldError
 from carrel_schema.governance.policies import (
     EffectivePolicy,
     PolicyFields,
