@@ -42,10 +42,10 @@ class FeedEnded(Exception):  # noqa: N818 - an outcome to handle
     """The feed was closed, or failed, before everything was listed once."""
 
 
-class Subscription(Generic[T]):
+class FeedSubscription(Generic[T]):
     """The changes that one subscriber has not received yet; an asynchronous iterator."""
 
-    def __init__(self, leave: "Callable[[Subscription[T]], None]") -> None:
+    def __init__(self, leave: "Callable[[FeedSubscription[T]], None]") -> None:
         self._leave = leave
         self._begun: deque[WatchChange[T]] = deque()
         self._pending: Pending[T] = Pending()
@@ -131,7 +131,7 @@ class Feed(Generic[T]):
         self._reflector: Reflector[T] = Reflector(
             client, selection, kind, self._on_change, self._listed, timing, chance, pause, now
         )
-        self._subscriptions: list[Subscription[T]] = []
+        self._subscriptions: list[FeedSubscription[T]] = []
         self._task: asyncio.Task[None] | None = None
         self._synced = asyncio.Event()
 
@@ -156,10 +156,10 @@ class Feed(Generic[T]):
         if not self._synced.is_set():
             raise FeedEnded from (None if task.cancelled() else task.exception())
 
-    def subscribe(self) -> Subscription[T]:
+    def subscribe(self) -> FeedSubscription[T]:
         """Receive every change from now on; what exists already comes first."""
         task = self._start()
-        made: Subscription[T] = Subscription(self._subscriptions.remove)
+        made: FeedSubscription[T] = FeedSubscription(self._subscriptions.remove)
         self._subscriptions.append(made)
         if task.done():
             self._ended(task)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from carrel_scheduler.kube.errors import Forbidden, TooManyRequests, Unavailable
-from carrel_scheduler.kube.feed import Feed, FeedEnded, Subscription
+from carrel_scheduler.kube.feed import Feed, FeedEnded, FeedSubscription
 from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.reflector import SYNCED, ChangeKind, ReflectorTiming, WatchChange
 from carrel_scheduler.kube.resources import PODS
@@ -42,7 +42,7 @@ async def feed(server: ScriptedServer, pauses: Pauses) -> AsyncIterator[Feed[Par
     await made.close()
 
 
-async def take(subscription: Subscription[PartialObject], count: int) -> list[tuple[str, str]]:
+async def take(subscription: FeedSubscription[PartialObject], count: int) -> list[tuple[str, str]]:
     """The next changes: what happened, and to which version of what."""
     found = [await asyncio.wait_for(anext(subscription), 30) for _ in range(count)]
     return [(one.kind.value, f"{one.object.metadata.name}@{version(one)}") for one in found]
@@ -56,7 +56,7 @@ def version(change: WatchChange[PartialObject]) -> str:
     return change.object.metadata.resource_version
 
 
-async def begun(feed: Feed[PartialObject]) -> Subscription[PartialObject]:
+async def begun(feed: Feed[PartialObject]) -> FeedSubscription[PartialObject]:
     """A subscription that has heard what was there, and whose watch runs."""
     subscription = feed.subscribe()
     async for change in subscription:

@@ -136,7 +136,9 @@ def test_labels_of_ours_cannot_be_taken() -> None:
 
 def test_a_deletion_by_hand_asks_for_the_end() -> None:
     found = stored(FULL)
-    found.metadata.deletion_timestamp = "2026-11-21T23:22:59Z"
+    found.metadata = msgspec.structs.replace(
+        found.metadata, deletion_timestamp="2026-11-21T23:22:59Z"
+    )
     assert codec.read(Workload, found).spec.delete
 
 

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.kube.metadata import Metadata
 from carrel_scheduler.ledger.resources import kinds
-from carrel_scheduler.ledger.resources.codec import ObjectMeta, StoredResource
+from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.policy.rights import RightsUnknown
 from carrel_scheduler.workloads.namespaces import adoption
@@ -77,7 +78,7 @@ async def taken(
     there: Any = records
     made = ObjectAdoption(there, there, room, lambda: 0.0, may_create=rules)  # type: ignore[arg-type]
     content = msgspec.json.encode({"user": user, "command": ["true"], **spec})
-    meta = ObjectMeta(
+    meta = Metadata(
         name="a",
         namespace="carrel-vision",
         uid="u",

@@ -6,9 +6,9 @@ import pytest
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.core_state import keep_node
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
-from carrel_scheduler.workloads.nodes.known_devices import (
+from carrel_scheduler.workloads.nodes.device_records import (
     NOT_SHOWN,
-    KnownDevices,
+    DeviceRecords,
     moved_places,
     with_lost,
 )
@@ -198,7 +198,7 @@ def test_what_is_missing_is_added_as_lost(
 
 def test_a_gpu_that_nobody_saw_is_not_remembered() -> None:
     """It is listed for as long as work holds its index, and no longer after a restart."""
-    known = KnownDevices()
+    known = DeviceRecords()
     known.see(with_lost(None, node(0, 1), (3,)))
     assert [one.index for one in known.record()["n"]] == [0, 1]
     known.see(with_lost(node(0, 1, 2), node(0, 1), ()))

@@ -5,9 +5,10 @@ from typing import Any
 
 from typing_extensions import override
 
+from carrel_scheduler.kube.metadata import Metadata
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.resources import kinds
-from carrel_scheduler.ledger.resources.codec import ObjectMeta, StoredResource
+from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
 from carrel_schema.objects import ObjectT, Workload
 
@@ -32,7 +33,7 @@ class Slow(ObjectAdoption):
 
 
 def stored(name: str, version: str = "1") -> StoredResource:
-    return StoredResource(metadata=ObjectMeta(name=name, uid=name, resource_version=version))
+    return StoredResource(metadata=Metadata(name=name, uid=name, resource_version=version))
 
 
 async def passes() -> None:

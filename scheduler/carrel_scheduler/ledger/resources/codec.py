@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from carrel_scheduler.kube.metadata import Metadata
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.resources import conditions, kinds
@@ -37,27 +38,12 @@ _KEPT: Final = msgspec.json.Decoder(dict[str, str])
 _NOTHING: Final = msgspec.Raw(b"{}")
 
 
-class ObjectMeta(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """The metadata of every object, as far as we use it."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: str = ""
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    finalizers: list[str] = []
-
-
 class StoredResource(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """A custom resource as it is read; specification and status are decoded when needed."""
 
     api_version: str = ""
     kind: str = ""
-    metadata: ObjectMeta
+    metadata: Metadata
     spec: msgspec.Raw = _NOTHING
     status: msgspec.Raw = _NOTHING
 
@@ -204,7 +190,7 @@ def meta_of(kind: type[Object], stored: StoredResource) -> Meta:
     )
 
 
-def _created_at(meta: ObjectMeta) -> float:
+def _created_at(meta: Metadata) -> float:
     told = meta.annotations.get(names.CREATED_AT)
     return _time(told) if told else datetime.fromisoformat(meta.creation_timestamp).timestamp()
 
@@ -216,7 +202,7 @@ def _time(text: str) -> float:
     return value
 
 
-def labels_of(meta: ObjectMeta) -> dict[str, str]:
+def labels_of(meta: Metadata) -> dict[str, str]:
     """The labels set by users."""
     given = {key: text for key, text in meta.labels.items() if key not in _OURS}
     return given | _KEPT.decode(meta.annotations.get(names.LABELS, "{}"))

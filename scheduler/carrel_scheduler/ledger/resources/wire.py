@@ -1,7 +1,7 @@
 """The ledger's structures in the form of manifests.
 
 Every structure has a twin that is made from it: the same fields in camelCase, the same defaults,
-the same structures inside. Two say amounts as people on a cluster write them (``Amounts``,
+the same structures inside. Two say amounts as people on a cluster write them (``ResourceAmounts``,
 ``Needs``), and volumes have names instead of places in a pair; nothing else is another.
 
 A twin is only read into. What is written is the ledger's own structure without what it has by
@@ -23,7 +23,7 @@ _MIB: Final = 2**20
 _MILLI: Final = 1000
 
 
-class Amounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ResourceAmounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Guaranteed amounts of each resource; null means no bound.
 
     Attributes:
@@ -56,7 +56,7 @@ class Amounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return None if self.memory is None else quantities.whole(self.memory, "memory")
 
 
-class Ceiling(Amounts, frozen=True, kw_only=True, rename="camel"):
+class ResourceLimits(ResourceAmounts, frozen=True, kw_only=True, rename="camel"):
     """The largest amounts that use may reach; null means no bound.
 
     Attributes:
@@ -128,8 +128,8 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
 
 _AS_PEOPLE_SAY: Final[dict[type[msgspec.Struct], type[msgspec.Struct]]] = {
     Resources: Needs,
-    Quota: Amounts,
-    Ceiling: Ceiling,
+    Quota: ResourceAmounts,
+    ResourceLimits: ResourceLimits,
 }
 
 
@@ -144,7 +144,7 @@ def twin(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
         return _AS_PEOPLE_SAY[struct]
     hints = get_type_hints(struct, include_extras=True)
     if hints.get("limit") is Quota:
-        hints["limit"] = Ceiling
+        hints["limit"] = ResourceLimits
     fields: list[Any] = [
         (field.name, _twinned(hints[field.name]), *_default(field, hints[field.name]))
         for field in msgspec.structs.fields(struct)

@@ -77,7 +77,7 @@ async def _restore_devices(loop: Reconciler, tasks: Sequence[TaskStatus]) -> Non
             settings.get(device_records.SETTING, {}), dict[str, tuple[Device, ...]]
         )
         nodes = {task.node for task in tasks if task.phase is not TaskPhase.ENDED}
-        loop.handlers.device_records.restore(kept, nodes)
+        loop.handlers.known_devices.restore(kept, nodes)
 
 
 def _take_all(
