@@ -1,6 +1,7 @@
 """The cluster as our own service accounts may use it: their manifests, their tokens, no more."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ def give(plane: ControlPlane) -> None:
     for file in (*sorted(RIGHTS.glob("*.yaml")), RIGHTS.parent / "priorities.yaml"):
         for one in yaml.safe_load_all(file.read_text()):
             if one["kind"] != "Kustomization":
-                make(plane, _place(one), one)
+                make(plane, place(one), one)
 
 
 def project_namespace(plane: ControlPlane, project: str) -> None:
@@ -56,7 +57,8 @@ def make(plane: ControlPlane, path: str, body: dict[str, Any]) -> None:
             raise
 
 
-def _place(one: dict[str, Any]) -> str:
+def place(one: Mapping[str, Any]) -> str:
+    """Where a manifest is sent to be made."""
     namespace = one["metadata"].get("namespace")
     base = "/api/v1" if one["apiVersion"] == "v1" else f"/apis/{one['apiVersion']}"
     kind = f"{one['kind'].lower()}s".replace("sss", "sses")

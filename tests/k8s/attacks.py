@@ -1,22 +1,26 @@
 """A cluster to attack, and objects to attack it with; nothing is really made."""
 
 import asyncio
-import json
 import random
-from collections.abc import Mapping
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.credentials import from_kubeconfig
+from carrel_scheduler.ledger.resources.store import KubernetesStore
 from carrel_scheduler.workloads.namespaces import manifests
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_schema.objects import Meta, Project, ProjectSpec
 from k8s import access
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, Kubectl, Told, make_namespace, until
-from k8s.stores import KubernetesStores
+from k8s.ours import As, make_namespace, until
+from k8s.stores import PROJECTS, remove_everything
 
 ACCOUNTS: Final = "system:serviceaccount:carrel-system"
 WHO: Final[Mapping[str, tuple[str, list[str]]]] = {
@@ -29,42 +33,38 @@ RBAC: Final = "rbac.authorization.k8s.io"
 LIMITS: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-class As:
-    """``kubectl`` as somebody; nothing is kept."""
-
-    def __init__(self, kubectl: Kubectl, who: str) -> None:
-        user, groups = WHO[who]
-        self._kubectl = kubectl
-        self._words = (f"--as={user}", *(f"--as-group={one}" for one in groups))
-        self._dry = "--dry-run=server"
-
-    def create(self, manifest: Mapping[str, Any]) -> Told:
-        text = json.dumps(manifest)
-        return self._kubectl.run("create", "-f", "-", *self._words, self._dry, given=text)
-
-    def patch(self, what: str, name: str, body: Any, namespace: str = "", *more: str) -> Told:
-        where = ("-n", namespace) if namespace else ()
-        words = ("patch", what, name, *where, "--type=merge", "-p", json.dumps(body), *more)
-        return self._kubectl.run(*words, *self._words, self._dry)
-
-    def delete(self, what: str, name: str, namespace: str = "") -> Told:
-        where = ("-n", namespace) if namespace else ()
-        return self._kubectl.run("delete", what, name, *where, *self._words, self._dry)
+def somebody(plane: ControlPlane, who: str) -> As:
+    """Requests of one of them."""
+    return As(plane, *WHO[who])
 
 
 @pytest.fixture(scope="module")
-def installed(ours: ControlPlane, kubectl: Kubectl) -> ControlPlane:
-    """A cluster with the whole installation, but for what runs in it."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(DEPLOY))
-    return ours
-
-
-@pytest.fixture
-async def cluster(
-    installed: ControlPlane, client: KubeClient, stores: KubernetesStores, kubectl: Kubectl
-) -> None:
+def cluster(installed: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Two projects as the scheduler makes them, one other namespace, and policies in force."""
-    store = await stores.open()
+    kubeconfig = installed.kubeconfig(tmp_path_factory.mktemp("cluster") / "admin.json")
+    for name in PROJECTS:
+        make_namespace(installed, f"carrel-{name}")
+        notes = {"metadata": {"annotations": {"carrel.dev/adopt": name}}}
+        installed.ask("PATCH", f"/api/v1/namespaces/carrel-{name}", notes)
+    asyncio.run(_make_projects(kubeconfig))
+    # Of a project, without what the scheduler puts into it.
+    make_namespace(installed, "carrel-bare", **manifests.namespace("bare")["metadata"]["labels"])
+    make_namespace(installed, "theirs", **{"pod-security.kubernetes.io/enforce": "baseline"})
+    scheduler, ada = somebody(installed, "scheduler"), somebody(installed, "ada")
+    in_force = {
+        "policies": lambda: "restricted pods only" in scheduler.create(namespace("x", {})).error,
+        "rights": lambda: not scheduler.create(binding("carrel-bare")).code,
+        "marks": lambda: "leave it out" in ada.create(owned()).error,
+    }
+    for what, holds in in_force.items():
+        until(holds, f"{what} in force")
+    yield
+    asyncio.run(_remove_everything(kubeconfig))
+
+
+async def _make_projects(kubeconfig: Path) -> None:
+    client = KubeClient(from_kubeconfig(kubeconfig))
+    store = KubernetesStore(client, clock=time.time, ids=lambda: uuid.uuid4().hex)
     controller = Namespaces(
         store,
         client,
@@ -72,22 +72,17 @@ async def cluster(
         checkpoints=Checkpoints(size=""),
         chance=random.random,
     )
-    for name in ("vision", "speech"):
-        notes = {"metadata": {"annotations": {"carrel.dev/adopt": name}}}
-        installed.ask("PATCH", f"/api/v1/namespaces/carrel-{name}", notes)
+    for name in PROJECTS:
         project = await store.create(Project(meta=Meta(name=name), spec=ProjectSpec()))
         await controller.ensure(project)
-    # Of a project, without what the scheduler puts into it.
-    make_namespace(installed, "carrel-bare", **manifests.namespace("bare")["metadata"]["labels"])
-    make_namespace(installed, "theirs", **{"pod-security.kubernetes.io/enforce": "baseline"})
-    scheduler, ada = As(kubectl, "scheduler"), As(kubectl, "ada")
-    in_force = {
-        "policies": lambda: "restricted pods only" in scheduler.create(namespace("x", {})).error,
-        "rights": lambda: not scheduler.create(binding("carrel-bare")).code,
-        "marks": lambda: "leave it out" in ada.create(owned()).error,
-    }
-    for what, holds in in_force.items():
-        await asyncio.to_thread(until, holds, f"{what} in force", 30.0)
+    await store.close()
+    await client.close()
+
+
+async def _remove_everything(kubeconfig: Path) -> None:
+    client = KubeClient(from_kubeconfig(kubeconfig))
+    await remove_everything(KubernetesStore(client, clock=float, ids=str))
+    await client.close()
 
 
 def namespace(project: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:

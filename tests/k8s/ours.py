@@ -3,7 +3,7 @@
 import json
 import subprocess
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,17 @@ from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.resources import kinds
+from k8s import access
 from k8s.cluster import binaries, pods
 from k8s.cluster.control_plane import ControlPlane, Refused
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy" / "kubernetes"
+CRDS: Final = DEPLOY / "crds"
 PATIENCE_SECONDS: Final = 180.0
 MARKS: Final = [pytest.mark.enable_socket, pytest.mark.slow]
+_APPLIED: Final[set[tuple[str, Path]]] = set()
+"""What was applied to which clusters: each module that takes a fixture from here has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,44 @@ class Kubectl:
         return self.run("apply", *words, "-f", "-", given=text)
 
 
+class As:
+    """Requests as somebody, told as ``kubectl`` tells them; nothing is kept unless said."""
+
+    def __init__(
+        self, plane: ControlPlane, user: str = "", groups: Sequence[str] = (), *, kept: bool = False
+    ) -> None:
+        self._plane, self._user, self._groups = plane, user, groups
+        self._how = "fieldValidation=Strict" + ("" if kept else "&dryRun=All")
+
+    def create(self, manifest: Mapping[str, Any]) -> Told:
+        """Make an object."""
+        return self._ask("POST", access.place(manifest), manifest)
+
+    def patch(
+        self, what: Resource, name: str, body: Mapping[str, Any], namespace: str = "", sub: str = ""
+    ) -> Told:
+        """Change an object, or a part of it, by what is to be merged."""
+        return self._ask("PATCH", what.path(namespace, name, sub), body)
+
+    def delete(self, what: Resource, name: str, namespace: str = "") -> Told:
+        """Delete an object."""
+        return self._ask("DELETE", what.path(namespace, name))
+
+    def get(self, what: Resource, namespace: str = "", name: str = "") -> Told:
+        """Read an object, or all."""
+        return self._ask("GET", what.path(namespace, name))
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Told:
+        way = path if method == "GET" else f"{path}?{self._how}"
+        try:
+            told = self._plane.ask(method, way, body, user=self._user, groups=self._groups)
+        except Refused as refused:
+            said = json.loads(refused.text) if refused.text.startswith("{") else {}
+            words = f"{said.get('reason')}: {said.get('message', refused.text)}"
+            return Told(refused.status, "", words)
+        return Told(0, json.dumps(told), "")
+
+
 @pytest.fixture(scope="session")
 def kubectl(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
     """``kubectl`` as the admin."""
@@ -77,12 +119,29 @@ def ours(plane: ControlPlane, kubectl: Kubectl) -> ControlPlane:
     return plane
 
 
+@pytest.fixture(scope="session")
+def installed(ours: ControlPlane, kubectl: Kubectl) -> ControlPlane:
+    """A cluster with the whole installation, but for what runs in it."""
+    install(ours, kubectl)
+    return ours
+
+
+def install(plane: ControlPlane, kubectl: Kubectl) -> None:
+    """Have a cluster have the whole installation, which no test takes away."""
+    if (plane.url, DEPLOY) not in _APPLIED:
+        kubectl("apply", "--server-side", "--force-conflicts", "-k", str(DEPLOY))
+        _APPLIED.add((plane.url, DEPLOY))
+
+
 def install_kinds(plane: ControlPlane, kubectl: Kubectl) -> None:
-    """Have a cluster know our kinds."""
-    kubectl("apply", "--server-side", "-k", str(DEPLOY / "crds"))
+    """Have a cluster know our kinds, which no test takes away."""
+    if (plane.url, CRDS) in _APPLIED:
+        return
+    kubectl("apply", "--server-side", "-k", str(CRDS))
     # `kubectl wait` gives up on a definition of which the server has said nothing yet.
     for named in kinds.ALL:
         pods.until(partial(_serves, plane, named.resource))
+    _APPLIED.add((plane.url, CRDS))
 
 
 def _serves(plane: ControlPlane, resource: Resource) -> bool:
@@ -98,6 +157,12 @@ async def client(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[KubeClien
     made = KubeClient(from_kubeconfig(plane.kubeconfig(tmp_path / "kubeconfig.json")))
     yield made
     await made.close()
+
+
+@pytest.fixture(scope="module")
+def trial(ours: ControlPlane) -> As:
+    """The admin, whose requests keep nothing."""
+    return As(ours)
 
 
 def make_namespace(plane: ControlPlane, name: str, **labels: str) -> None:

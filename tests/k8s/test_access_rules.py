@@ -4,7 +4,6 @@ The scheduler's part runs with its own account, so its rights and the policies a
 """
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +14,8 @@ import pytest
 
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
+from carrel_scheduler.kube.resources import ROLE_BINDINGS
+from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.policy.access_records import KIND
@@ -26,13 +27,14 @@ from carrel_schema.governance.roles import AccessRuleFields
 from carrel_schema.objects import Meta, Project, ProjectSpec
 from carrel_schema.scopes import Scope
 from k8s.access import kubeconfig
-from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, MARKS, Kubectl, Told, client, kubectl, ours, until
+from k8s.cluster.control_plane import ControlPlane, Refused
+from k8s.ours import MARKS, As, Told, client, installed, kubectl, ours, until
 from k8s.stores import KubernetesLedgers, ledgers
 
-__all__ = ["client", "kubectl", "ledgers", "ours"]
+__all__ = ["client", "installed", "kubectl", "ledgers", "ours"]
 
 pytestmark = MARKS
+TRAININGS: Final = kinds.WORK["training"].resource
 PROJECTS: Final = {"rules-a": "sciences", "rules-b": "sciences", "rules-c": ""}
 RULES: Final = {
     "r-ada": ("ada", "researcher", "project/rules-a", "user"),
@@ -51,10 +53,10 @@ class Bench:
         self,
         ledger: KubernetesLedger,
         scheduler: KubeClient,
-        kubectl: Kubectl,
+        plane: ControlPlane,
         projects: list[Project],
     ) -> None:
-        self.ledger, self._kubectl = ledger, kubectl
+        self.ledger, self.plane = ledger, plane
         self.now = 0.0
         self.quarantine = Quarantine(lambda: self.now)
         self.bindings = AccessBindings(
@@ -79,22 +81,17 @@ class Bench:
         await self.bindings.look()
         assert not list(self.quarantine.items)
 
-    def ask(self, who: str, *words: str, given: str = "", groups: tuple[str, ...] = ()) -> Told:
-        known = (f"--as={who}", *(f"--as-group={one}" for one in groups))
-        return self._kubectl.run(*words, *known, given=given)
+    def told(self, who: str, *groups: str) -> As:
+        """Requests of somebody; nothing is kept."""
+        return As(self.plane, who, groups)
 
-    def create(
-        self, who: str, project: str, kind: str = "Training", groups: tuple[str, ...] = ()
-    ) -> Told:
-        """Whether somebody may make work; nothing is made."""
-        made = json.dumps(work(who, project, kind))
-        words = ("create", "--dry-run=server", "-f", "-")
-        return self.ask(who, *words, given=made, groups=groups)
+    def create(self, who: str, project: str, kind: str = "Training", *groups: str) -> Told:
+        """Whether somebody may make work."""
+        return self.told(who, *groups).create(work(who, project, kind))
 
-    def delete(self, who: str, project: str, name: str) -> Told:
-        """Whether somebody may end work; nothing is ended."""
-        words = ("delete", "training", name, "-n", f"carrel-{project}", "--dry-run=server")
-        return self.ask(who, *words)
+    def delete(self, who: str, project: str) -> Told:
+        """Whether somebody may end work."""
+        return self.told(who).delete(TRAININGS, "rules-mine", f"carrel-{project}")
 
     async def until_made(self, who: str, project: str, kind: str = "Training") -> None:
         """The API server hears of rights a moment after they are written."""
@@ -115,12 +112,11 @@ def work(user: str, project: str, kind: str = "Training", name: str = "rules") -
 
 @pytest.fixture
 async def bench(
-    ours: ControlPlane, kubectl: Kubectl, ledgers: KubernetesLedgers, tmp_path: Path
+    installed: ControlPlane, ledgers: KubernetesLedgers, tmp_path: Path
 ) -> AsyncIterator[Bench]:
     """Three projects with their namespaces, and all rules."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(DEPLOY))
     ledger = await ledgers.open()
-    config = kubeconfig(ours, "carrel-scheduler", tmp_path / "scheduler.json")
+    config = kubeconfig(installed, "carrel-scheduler", tmp_path / "scheduler.json")
     scheduler = KubeClient(from_kubeconfig(config))
     namespaces = Namespaces(
         ledger,
@@ -134,7 +130,7 @@ async def bench(
         spec = ProjectSpec(department=department)
         projects.append(await ledger.create(Project(meta=Meta(name=name), spec=spec)))
         await namespaces.ensure(projects[-1])
-    made = Bench(ledger, scheduler, kubectl, projects)
+    made = Bench(ledger, scheduler, installed, projects)
     for rule_id in RULES:
         await made.give(rule_id)
     await made.look()
@@ -149,50 +145,51 @@ async def test_people_may_do_what_their_rules_say(bench: Bench) -> None:
         assert "forbidden" in bench.create("ada", project).error
     assert "forbidden" in bench.create("mel", "rules-a").error
     for who, groups in (("vic", ("auditors",)), ("nobody", ())):
-        assert "forbidden" in bench.create(who, "rules-a", groups=groups).error
-    look = ("get", "trainings", "-n", "carrel-rules-c")
-    assert bench.ask("vic", *look, groups=("auditors",)).code == 0
-    assert bench.ask("ada", *look).code
-    assert bench.ask("nobody", *look, groups=("system:authenticated",)).code
+        assert "forbidden" in bench.create(who, "rules-a", "Training", *groups).error
+    where = (TRAININGS, "carrel-rules-c")
+    assert bench.told("vic", "auditors").get(*where).code == 0
+    assert bench.told("ada").get(*where).code
+    assert bench.told("nobody", "system:authenticated").get(*where).code
 
 
 async def test_a_department_administrator_ends_the_work_of_others_in_all_its_projects(
-    bench: Bench, kubectl: Kubectl
+    bench: Bench, ours: ControlPlane
 ) -> None:
-    made = [work("ada", project, name="rules-mine") for project in PROJECTS]
-    assert kubectl.apply(*made).code == 0
+    for project in PROJECTS:
+        made = work("ada", project, name="rules-mine")
+        ours.ask("POST", TRAININGS.path(f"carrel-{project}"), made)
     for project in ("rules-a", "rules-b"):
-        assert bench.delete("grace", project, "rules-mine").code == 0
+        assert bench.delete("grace", project).code == 0
         assert "forbidden" in bench.create("grace", project).error
-    assert "forbidden" in bench.delete("grace", "rules-c", "rules-mine").error
-    assert bench.delete("ada", "rules-a", "rules-mine").code == 0
-    refused = bench.delete("eve", "rules-a", "rules-mine").error
+    assert "forbidden" in bench.delete("grace", "rules-c").error
+    assert bench.delete("ada", "rules-a").code == 0
+    refused = bench.delete("eve", "rules-a").error
     assert "this is work of ada" in refused
-    words = ("patch", "training", "rules-mine", "-n", "carrel-rules-a", "--type=merge")
-    handed = json.dumps({"spec": {"user": "eve"}})
+
+    def changed(who: str, **spec: Any) -> str:
+        what = (TRAININGS, "rules-mine", {"spec": spec}, "carrel-rules-a")
+        return bench.told(who).patch(*what).error
+
     for who in ("eve", "ada", "grace"):
-        told = bench.ask(who, *words, "--dry-run=server", "-p", handed)
-        assert "stays what it was" in told.error
-    other = json.dumps({"spec": {"command": ["false"]}})
-    told = bench.ask("eve", *words, "--dry-run=server", "-p", other)
-    assert "this is work of ada" in told.error
-    told = bench.ask("grace", *words, "--dry-run=server", "-p", other)
-    assert "changed by its owner only" in told.error
-    kubectl("delete", "trainings", "--all", "-A", "--wait=false")
+        assert "stays what it was" in changed(who, user="eve")
+    assert "this is work of ada" in changed("eve", command=["false"])
+    assert "changed by its owner only" in changed("grace", command=["false"])
+    for project in PROJECTS:
+        ours.ask("DELETE", TRAININGS.path(f"carrel-{project}", "rules-mine"))
 
 
 async def test_rights_go_with_the_rule_and_come_back_when_somebody_takes_them(
-    bench: Bench, kubectl: Kubectl
+    bench: Bench, ours: ControlPlane
 ) -> None:
     await bench.until_made("ada", "rules-a")
-    place = ("rolebinding", "carrel-access-r-ada", "-n", "carrel-rules-a")
-    kubectl("delete", *place)
+    place = ROLE_BINDINGS.path("carrel-rules-a", "carrel-access-r-ada")
+    ours.ask("DELETE", place)
     await bench.look()
-    assert bench.ask("ada", "auth", "can-i", "create", "trainings.carrel.dev").code
     await bench.until_made("ada", "rules-a")
     await bench.ledger.scoped.remove(KIND, Scope("project", "rules-a"), "r-ada")
     await bench.look()
-    assert "NotFound" in kubectl.run("get", *place).error
+    with pytest.raises(Refused, match="NotFound"):
+        ours.get(place)
 
     def refused() -> bool:
         return "forbidden" in bench.create("ada", "rules-a").error

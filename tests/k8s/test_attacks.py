@@ -7,19 +7,18 @@ made (``--dry-run=server``): admission is the same.
 """
 
 import copy
-import json
 from typing import Any
 
 import pytest
 
+from carrel_scheduler.kube.resources import NAMESPACES, PODS, SECRETS
 from carrel_scheduler.workloads.namespaces import manifests
 from k8s import access
-from k8s.attacks import RBAC, WHO, As, binding, cluster, default_account, installed, namespace, pod
+from k8s.attacks import RBAC, WHO, binding, cluster, default_account, namespace, pod, somebody
 from k8s.cluster.control_plane import ControlPlane, Refused
-from k8s.ours import MARKS, Kubectl, client, kubectl, ours
-from k8s.stores import stores
+from k8s.ours import MARKS, As, installed, kubectl, ours
 
-__all__ = ["client", "cluster", "installed", "kubectl", "ours", "stores"]
+__all__ = ["cluster", "installed", "kubectl", "ours"]
 
 pytestmark = MARKS
 
@@ -29,8 +28,8 @@ class TestTheSchedulersToken:
     """What whoever steals it can not do."""
 
     @pytest.fixture
-    def scheduler(self, kubectl: Kubectl) -> As:
-        return As(kubectl, "scheduler")
+    def scheduler(self, installed: ControlPlane) -> As:
+        return somebody(installed, "scheduler")
 
     def test_it_makes_namespaces_of_projects_and_no_others(self, scheduler: As) -> None:
         assert scheduler.create(namespace("unheard")).code == 0
@@ -58,9 +57,9 @@ class TestTheSchedulersToken:
             {"pod-security.kubernetes.io/enforce": None},
             {"carrel.dev/project": where.removeprefix("carrel-")},
         ):
-            told = scheduler.patch("namespace", where, {"metadata": {"labels": labels}})
+            told = scheduler.patch(NAMESPACES, where, {"metadata": {"labels": labels}})
             assert "denied" in told.error, labels
-        assert scheduler.delete("namespace", where).code
+        assert scheduler.delete(NAMESPACES, where).code
 
     def test_it_loosens_no_projects_namespace(self, scheduler: As) -> None:
         for labels in (
@@ -72,12 +71,12 @@ class TestTheSchedulersToken:
             {"carrel.dev/made-by": "somebody"},
             {"team": "x"},
         ):
-            told = scheduler.patch("namespace", "carrel-vision", {"metadata": {"labels": labels}})
+            told = scheduler.patch(NAMESPACES, "carrel-vision", {"metadata": {"labels": labels}})
             assert "denied" in told.error, labels
         adopted = {"metadata": {"annotations": {"carrel.dev/adopt": "speech"}}}
-        assert "denied" in scheduler.patch("namespace", "carrel-vision", adopted).error
+        assert "denied" in scheduler.patch(NAMESPACES, "carrel-vision", adopted).error
         left = {"metadata": {"labels": {"carrel.dev/project": None}}}
-        assert scheduler.patch("namespace", "carrel-vision", left).code == 0
+        assert scheduler.patch(NAMESPACES, "carrel-vision", left).code == 0
 
     @pytest.mark.parametrize("where", ["kube-system", "carrel-system", "theirs", "default"])
     def test_it_gives_itself_rights_in_no_other_namespace(self, scheduler: As, where: str) -> None:
@@ -155,12 +154,12 @@ class TestTheSchedulersToken:
     )
     @pytest.mark.parametrize("who", ["scheduler", "hub"])
     def test_pods_of_scheduler_and_hub_reach_nothing_of_their_node(
-        self, kubectl: Kubectl, installed: ControlPlane, who: str, loose: dict[str, Any]
+        self, installed: ControlPlane, who: str, loose: dict[str, Any]
     ) -> None:
         """Also in a namespace that takes any pod."""
         labels = {"carrel.dev/kind": "workspace"}
-        assert As(kubectl, who).create(pod(labels=labels)).code == 0
-        told = As(kubectl, who).create(pod(labels=labels, **copy.deepcopy(loose)))
+        assert somebody(installed, who).create(pod(labels=labels)).code == 0
+        told = somebody(installed, who).create(pod(labels=labels, **copy.deepcopy(loose)))
         assert told.code
         assert "carrel" in told.error or "PodSecurity" in told.error
 
@@ -178,11 +177,11 @@ class TestTheSchedulersToken:
         installed.ask("PATCH", f"{path}/own/status?dryRun=All", body, user=user)
         with pytest.raises(Refused, match="whose schedulerName is carrel"):
             installed.ask("PATCH", f"{path}/other/status?dryRun=All", body, user=user)
-        assert scheduler.delete("pod", "own", "theirs").code
-        assert scheduler.delete("pod", "other", "theirs").code
+        assert scheduler.delete(PODS, "own", "theirs").code
+        assert scheduler.delete(PODS, "other", "theirs").code
 
     def test_it_binds_and_evicts_nothing_of_the_cluster_itself(
-        self, scheduler: As, kubectl: Kubectl
+        self, installed: ControlPlane
     ) -> None:
         user, _ = WHO["scheduler"]
         for where in ("kube-system", "carrel-system"):
@@ -193,18 +192,15 @@ class TestTheSchedulersToken:
                     "metadata": {"name": "any", "namespace": where},
                     **({"target": {"kind": "Node", "name": "n"}} if kind == "binding" else {}),
                 }
-                path = f"/api/v1/namespaces/{where}/pods/any/{kind}"
-                told = kubectl.run(
-                    "create", "--raw", path, "-f", "-", f"--as={user}", given=json.dumps(body)
-                )
-                assert told.code, (where, kind)
-                assert "NotFound" not in told.error or "denied" in told.error
+                with pytest.raises(Refused) as refused:
+                    installed.ask("POST", PODS.path(where, "any", kind), body, user=user)
+                assert refused.value.status != 404 or "denied" in refused.value.text
 
     def test_secrets_of_others_stay(self, scheduler: As, installed: ControlPlane) -> None:
         secret = {"metadata": {"name": "pull"}, "stringData": {"a": "b"}}
         path = "/api/v1/namespaces/carrel-vision/secrets"
         access.make(installed, path, secret)
-        assert "belongs to its tasks" in scheduler.delete("secret", "pull", "carrel-vision").error
+        assert "belongs to its tasks" in scheduler.delete(SECRETS, "pull", "carrel-vision").error
         for who in ("carrel-vision", "carrel-system"):
             free = {
                 "apiVersion": "v1",
@@ -219,9 +215,9 @@ class TestTheHubsToken:
     """It makes workspaces."""
 
     def test_it_ends_no_pod_and_no_secret_that_is_no_workspaces(
-        self, kubectl: Kubectl, installed: ControlPlane
+        self, installed: ControlPlane
     ) -> None:
-        hub = As(kubectl, "hub")
+        hub = somebody(installed, "hub")
         default_account(installed, "carrel-vision")
         path = "/api/v1/namespaces/carrel-vision"
         job = pod(name="job", labels={"carrel.dev/kind": "training"})
@@ -229,9 +225,9 @@ class TestTheHubsToken:
         for one in (job, desk):
             access.make(installed, f"{path}/pods", one)
         access.make(installed, f"{path}/secrets", {"metadata": {"name": "pull"}})
-        assert hub.delete("pod", "desk", "carrel-vision").code == 0
-        assert "of workspaces only" in hub.delete("pod", "job", "carrel-vision").error
-        assert "of workspaces only" in hub.delete("secret", "pull", "carrel-vision").error
+        assert hub.delete(PODS, "desk", "carrel-vision").code == 0
+        assert "of workspaces only" in hub.delete(PODS, "job", "carrel-vision").error
+        assert "of workspaces only" in hub.delete(SECRETS, "pull", "carrel-vision").error
         assert "of workspaces only" in hub.create(pod()).error
         for where in ("carrel-system", "kube-system", "theirs"):
             assert hub.create(pod(where, labels={"carrel.dev/kind": "workspace"})).code

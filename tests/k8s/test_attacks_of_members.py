@@ -8,26 +8,27 @@ from typing import Any
 
 import pytest
 
+from carrel_scheduler.kube.resources import PODS
+from carrel_scheduler.ledger.resources import kinds
 from k8s import access
 from k8s.attacks import (
     RBAC,
-    As,
     binding,
     board,
     cluster,
     default_account,
     epoch,
-    installed,
     pod,
+    somebody,
     training,
 )
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import MARKS, Kubectl, client, kubectl, ours, until
-from k8s.stores import stores
+from k8s.ours import MARKS, As, Kubectl, installed, kubectl, ours, until
 
-__all__ = ["client", "cluster", "installed", "kubectl", "ours", "stores"]
+__all__ = ["cluster", "installed", "kubectl", "ours"]
 
 pytestmark = MARKS
+BOARDS, TRAININGS = (kinds.WORK[kind].resource for kind in ("tensorboard", "training"))
 
 
 @pytest.mark.usefixtures("cluster")
@@ -35,8 +36,13 @@ class TestAMember:
     """With ``kubectl`` and the rights of a researcher."""
 
     @pytest.fixture
-    def ada(self, kubectl: Kubectl) -> As:
-        return As(kubectl, "ada")
+    def ada(self, installed: ControlPlane) -> As:
+        return somebody(installed, "ada")
+
+    @pytest.fixture
+    def admin(self, installed: ControlPlane) -> As:
+        """Whose objects are kept."""
+        return As(installed, "", kept=True)
 
     @pytest.mark.parametrize(
         "lent",
@@ -57,17 +63,15 @@ class TestAMember:
         assert told.code
         assert "a program of its own" in told.error
 
-    def test_it_is_lent_to_none_by_a_change_either(
-        self, ada: As, kubectl: Kubectl, installed: ControlPlane
-    ) -> None:
-        kubectl.apply(board(name="changed"))
+    def test_it_is_lent_to_none_by_a_change_either(self, ada: As, admin: As) -> None:
+        assert admin.create(board(name="changed")).code == 0
         command = {"spec": {"command": ["/tmp/evil", "-I", "-m", "carrel.job.tensorboard"]}}
-        told = ada.patch("tensorboard", "changed", command, "carrel-vision")
+        told = ada.patch(BOARDS, "changed", command, "carrel-vision")
         assert "a program of its own" in told.error
         events = {"spec": {"tensorboard": {"jobs": ["a"], "events": ["uid-of-others"]}}}
-        told = ada.patch("tensorboard", "changed", events, "carrel-vision")
+        told = ada.patch(BOARDS, "changed", events, "carrel-vision")
         assert "leave them out" in told.error
-        kubectl("delete", "tensorboard", "changed", "-n", "carrel-vision")
+        admin.delete(BOARDS, "changed", "carrel-vision")
 
     @pytest.mark.parametrize(
         "said",
@@ -82,30 +86,29 @@ class TestAMember:
         ],
     )
     def test_what_controllers_say_is_said_by_nobody_else(
-        self, ada: As, kubectl: Kubectl, said: dict[str, Any]
+        self, ada: As, admin: As, said: dict[str, Any]
     ) -> None:
         assert ada.create(training(command=["true"])).code == 0
         assert "leave" in ada.create(training(command=["true"], **said)).error
-        kubectl.apply(training(command=["true"], name="open"))
-        told = ada.patch("training", "open", {"spec": said}, "carrel-vision")
+        assert admin.create(training(command=["true"], name="open")).code == 0
+        told = ada.patch(TRAININGS, "open", {"spec": said}, "carrel-vision")
         assert told.code
         assert "leave" in told.error
-        kubectl("delete", "training", "open", "-n", "carrel-vision")
+        admin.delete(TRAININGS, "open", "carrel-vision")
 
-    def test_a_status_is_written_by_nobody_else(self, ada: As, kubectl: Kubectl) -> None:
-        kubectl.apply(training(command=["true"], name="open"))
+    def test_a_status_is_written_by_nobody_else(self, ada: As, admin: As) -> None:
+        assert admin.create(training(command=["true"], name="open")).code == 0
         body = {"status": {"phase": "succeeded"}}
-        told = ada.patch("training", "open", body, "carrel-vision", "--subresource=status")
+        told = ada.patch(TRAININGS, "open", body, "carrel-vision", "status")
         assert "forbidden" in told.error.lower()
         # With the object itself it is dropped.
-        assert ada.patch("training", "open", body, "carrel-vision").code == 0
+        assert ada.patch(TRAININGS, "open", body, "carrel-vision").code == 0
         made = {**training(command=["true"], name="with-status"), **body}
-        kubectl.apply(made)
-        found = json.loads(
-            kubectl("get", "training", "with-status", "-n", "carrel-vision", "-o", "json")
-        )
+        assert admin.create(made).code == 0
+        found = json.loads(admin.get(TRAININGS, "carrel-vision", "with-status").out)
         assert found.get("status", {}).get("phase") is None
-        kubectl("delete", "training", "open", "with-status", "-n", "carrel-vision")
+        for name in ("open", "with-status"):
+            admin.delete(TRAININGS, name, "carrel-vision")
 
     def test_owners_are_references_that_controllers_write(self, ada: As) -> None:
         forged = training(command=["true"])
@@ -125,7 +128,7 @@ class TestWhoBringsPods:
     """Somebody with the role ``carrel-submitter``, and more: whatever changes a pod."""
 
     @pytest.fixture
-    def sue(self, kubectl: Kubectl, installed: ControlPlane) -> As:
+    def sue(self, installed: ControlPlane) -> As:
         rules = [
             {"apiGroups": [""], "resources": ["pods", "pods/resize"], "verbs": ["*"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
@@ -144,10 +147,11 @@ class TestWhoBringsPods:
             }
             for where in ("carrel-vision", "theirs")
         ]
-        assert kubectl.apply(role, *bound).code == 0
+        for one in (role, *bound):
+            access.make(installed, access.place(one), one)
         for where in ("carrel-vision", "theirs"):
             default_account(installed, where)
-        sue = As(kubectl, "submitter")
+        sue = somebody(installed, "submitter")
         until(lambda: sue.create(pod()).code == 0, "rights of the submitter")
         return sue
 
@@ -200,7 +204,7 @@ class TestWhoBringsPods:
         made = pod("carrel-vision", labels, name="runs") | {"spec": spec}
         access.make(installed, "/api/v1/namespaces/carrel-vision/pods", made)
         free = {"metadata": {"labels": {"carrel.dev/priority": "train"}}}
-        assert sue.patch("pod", "runs", free, "carrel-vision").code == 0
+        assert sue.patch(PODS, "runs", free, "carrel-vision").code == 0
         access.make(installed, "/api/v1/nodes", {"metadata": {"name": "n1"}})
         amounts = {"cpu": "128", "memory": "64Gi", "pods": "110"}
         size = {"status": {"capacity": amounts, "allocatable": amounts}}
@@ -220,10 +224,10 @@ class TestWhoBringsPods:
             {"annotations": {"gpu-fraction": "0.1"}},
         ]
         for change in changes:
-            told = sue.patch("pod", "runs", {"metadata": change}, "carrel-vision")
+            told = sue.patch(PODS, "runs", {"metadata": change}, "carrel-vision")
             assert "counts as when it got it" in told.error, change
         other = {"metadata": {"labels": {"app": "b"}}}
-        assert sue.patch("pod", "runs", other, "carrel-vision").code == 0
+        assert sue.patch(PODS, "runs", other, "carrel-vision").code == 0
         larger = {"requests": {"cpu": "64"}, "limits": {"cpu": "64"}}
         body = {"spec": {"containers": [{"name": "one", "resources": larger}]}}
         words = ("patch", "pod", "runs", "-n", "carrel-vision", "--subresource=resize")

@@ -13,25 +13,21 @@ import yaml
 from carrel_schema import shared_gpus
 from carrel_schema.names import MIG_PROFILE
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, MARKS, Kubectl, kubectl, until
+from k8s.ours import DEPLOY, MARKS, As, Kubectl, kubectl, make_namespace, until
 
 __all__ = ["kubectl"]
 pytestmark = MARKS
 COMPONENT = DEPLOY / "components" / "gpu-shares" / "policy.yaml"
-SPACE = {
-    "apiVersion": "v1",
-    "kind": "Namespace",
-    "metadata": {"name": "shares", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
-}
 
 
-@pytest.fixture
-def component(plane: ControlPlane, kubectl: Kubectl) -> Kubectl:
-    system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "carrel-system"}}
-    assert kubectl.apply(system, SPACE).code == 0
+@pytest.fixture(scope="module")
+def component(plane: ControlPlane, kubectl: Kubectl) -> As:
+    make_namespace(plane, "carrel-system")
+    make_namespace(plane, "shares", **{"pod-security.kubernetes.io/enforce": "restricted"})
     kubectl("apply", "--server-side", "-f", str(COMPONENT))
-    until(lambda: "carrel-gpu" in json.dumps(made(kubectl, a_pod())), "the policy is in force")
-    return kubectl
+    trial = As(plane)
+    until(lambda: "carrel-gpu" in json.dumps(made(trial, a_pod())), "the policy is in force")
+    return trial
 
 
 def a_pod(container: Mapping[str, Any] = MappingProxyType({}), name: str = "") -> dict[str, Any]:
@@ -60,11 +56,9 @@ def a_pod(container: Mapping[str, Any] = MappingProxyType({}), name: str = "") -
     }
 
 
-def made(kubectl: Kubectl, pod: dict[str, Any]) -> dict[str, Any]:
+def made(trial: As, pod: dict[str, Any]) -> dict[str, Any]:
     """The specification of the pod as the server would keep it."""
-    told = kubectl.run(
-        *("create", "--dry-run=server", "-o", "json", "-f", "-"), given=json.dumps(pod)
-    )
+    told = trial.create(pod)
     assert told.code == 0, told.error
     return dict(json.loads(told.out)["spec"])
 
@@ -78,7 +72,7 @@ def within(wanted: Any, found: Any) -> bool:
     return bool(wanted == found)
 
 
-def test_it_adds_what_our_own_pods_have(component: Kubectl) -> None:
+def test_it_adds_what_our_own_pods_have(component: As) -> None:
     spec = made(component, a_pod())
     main, beside = spec["containers"]
     assert within(shared_gpus.variables(), main["env"])
@@ -89,7 +83,7 @@ def test_it_adds_what_our_own_pods_have(component: Kubectl) -> None:
     assert within(shared_gpus.limiter("carrel/trainer"), limiter)
 
 
-def test_another_container_may_be_named(component: Kubectl) -> None:
+def test_another_container_may_be_named(component: As) -> None:
     spec = made(component, a_pod(name="beside"))
     main, beside = spec["containers"]
     assert "env" not in main
@@ -97,7 +91,7 @@ def test_another_container_may_be_named(component: Kubectl) -> None:
 
 
 def test_what_is_said_already_and_who_asks_for_no_share_stay_as_they_are(
-    component: Kubectl,
+    component: As,
 ) -> None:
     own = made(component, a_pod({"env": shared_gpus.variables()}))
     assert "initContainers" not in own
@@ -111,7 +105,7 @@ def test_what_is_said_already_and_who_asks_for_no_share_stay_as_they_are(
 
 @pytest.mark.parametrize("asks", [{MIG_PROFILE: "3g.40gb"}, {"nvidia.com/mig-3g.40gb": "1"}])
 def test_who_asks_for_an_instance_is_told_which_one_and_has_no_limiter(
-    component: Kubectl, asks: dict[str, str]
+    component: As, asks: dict[str, str]
 ) -> None:
     one = a_pod()
     one["metadata"]["annotations"] = asks
@@ -140,6 +134,6 @@ def test_the_component_goes_with_the_installation(kubectl: Kubectl, tmp_path: Pa
     }
     (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
     text = kubectl("kustomize", str(tmp_path.resolve()))
-    kinds = [one["kind"] for one in yaml.safe_load_all(text)]
+    kinds = [one["kind"] for one in yaml.load_all(text, yaml.CSafeLoader)]
     assert kinds.count("MutatingAdmissionPolicy") == 2
     assert "image: registry.example.org/trainer:1" in text

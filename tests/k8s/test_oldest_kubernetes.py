@@ -26,13 +26,13 @@ from k8s.cluster.records import Record
 from k8s.cluster.versions import OLDEST
 from k8s.grounds import Grounds, database, grounds
 from k8s.lives import Nursery
-from k8s.ours import MARKS, Kubectl, client, install_kinds
+from k8s.ours import MARKS, Kubectl, client, install, install_kinds
 from k8s.seats import Seat
 from k8s.stores import stores
-from k8s.test_rbac import installed, projects
+from k8s.test_rbac import projects
 from k8s.test_scheduling import comes_to_be
 
-__all__ = ["client", "installed", "projects", "stores"]  # fixtures
+__all__ = ["client", "projects", "stores"]  # fixtures
 
 pytestmark = MARKS
 SYSTEM: Final = "carrel-system"
@@ -70,6 +70,13 @@ def ours(plane: ControlPlane, kubectl: Kubectl) -> ControlPlane:
     """It knows our kinds."""
     install_kinds(plane, kubectl)
     return plane
+
+
+@pytest.fixture(scope="module")
+def installed(ours: ControlPlane, kubectl: Kubectl) -> ControlPlane:
+    """It has the whole installation."""
+    install(ours, kubectl)
+    return ours
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,9 @@ from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_schema.objects import Meta, Project, ProjectSpec
 from k8s import access
-from k8s.attacks import cluster, epoch, installed, pod
+from k8s.attacks import cluster, epoch, pod
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import MARKS, client, kubectl, make_namespace, ours
+from k8s.ours import MARKS, client, installed, kubectl, make_namespace, ours
 from k8s.stores import KubernetesStores, stores
 
 __all__ = ["client", "cluster", "installed", "kubectl", "ours", "stores"]

@@ -1,7 +1,6 @@
 """Namespaces of projects, and work made with ``kubectl``, on a real API server."""
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -15,6 +14,7 @@ from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.ledger.audit.contract import AuditFilter
+from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.workloads.contract import UnsupportedField
 from carrel_scheduler.workloads.launch import fitting
@@ -30,8 +30,9 @@ from carrel_schema.objects import (
     Workload,
     WorkloadSpec,
 )
+from k8s import access
 from k8s.cluster.control_plane import ControlPlane, Refused
-from k8s.ours import MARKS, Kubectl, client, kubectl, make_namespace, ours
+from k8s.ours import MARKS, As, client, kubectl, make_namespace, ours
 from k8s.stores import KubernetesLedgers, ledgers
 from unit.workloads.desk import Desk
 
@@ -194,10 +195,10 @@ class TestNamespaces:
 
     @pytest.mark.parametrize("name", ["system", "default", "kube-system", "a" * 57])
     async def test_no_project_gets_a_namespace_of_the_installation_or_of_the_cluster(
-        self, namespaces: Namespaces, ours: ControlPlane, kubectl: Kubectl, name: str
+        self, namespaces: Namespaces, ours: ControlPlane, name: str
     ) -> None:
         make_namespace(ours, "carrel-system")
-        told = kubectl.apply(
+        told = As(ours).create(
             {
                 "apiVersion": "carrel.dev/v1alpha1",
                 "kind": "Project",
@@ -261,17 +262,17 @@ class TestNamespaces:
 
 @pytest.mark.usefixtures("taking_on")
 class TestTakingOn:
-    """``kubectl apply`` is as good as the API."""
+    """An object of the cluster is as good as the API."""
 
     async def test_what_is_left_open_is_filled_in(
-        self, ledger: KubernetesLedger, kubectl: Kubectl
+        self, ledger: KubernetesLedger, ours: ControlPlane
     ) -> None:
         await ledger.create(project("vision"))
         job = Meta(name="x", project="vision", uid="uid-x", created_by="ada")
         await ledger.create(Workload(meta=job, spec=WorkloadSpec(user="ada", command=["true"])))
         asked = {"jobs": ["x"], "events": ["uid-of-others"]}
         notes = {"tensorboard": asked, "continueFrom": "x", "continues": "uid-of-others"}
-        assert kubectl.apply(manifest("TensorBoard", **notes)).code == 0
+        bring(ours, manifest("TensorBoard", **notes))
 
         async def taken() -> Any:
             return (await ledger.list(Workload, workload_kind="tensorboard")).items
@@ -307,27 +308,25 @@ class TestTakingOn:
     async def test_what_can_never_run_is_told(
         self,
         ledger: KubernetesLedger,
-        kubectl: Kubectl,
+        ours: ControlPlane,
         kind: str,
         spec: dict[str, Any],
         sentence: str,
     ) -> None:
         await ledger.create(project("vision"))
-        told = kubectl.apply(manifest(kind, command=["true"], **spec))
-        assert told.code == 0, told.error
+        bring(ours, manifest(kind, command=["true"], **spec))
 
         async def refusal() -> Any:
-            found = json.loads(kubectl("get", kind, "typed", "-n", "carrel-vision", "-o", "json"))
-            return found.get("status", {}).get("conditions")
+            return conditions(ours, kind)
 
         (condition,) = await until(refusal, "condition")
         assert (condition["type"], condition["status"]) == ("Accepted", "False")
         assert sentence in condition["message"]
         assert not (await ledger.list(Workload)).items
-        kubectl("delete", kind, "typed", "-n", "carrel-vision")
+        ours.ask("DELETE", typed(kind))
 
     async def test_work_of_who_has_no_rights_waits_until_they_are_given(
-        self, ledger: KubernetesLedger, kubectl: Kubectl, taking_on: ObjectAdoption
+        self, ledger: KubernetesLedger, ours: ControlPlane, taking_on: ObjectAdoption
     ) -> None:
         members: set[str] = set()
 
@@ -336,11 +335,10 @@ class TestTakingOn:
 
         taking_on._may_create = may_create
         await ledger.create(project("vision"))
-        assert kubectl.apply(manifest("Training", command=["true"])).code == 0
+        bring(ours, manifest("Training", command=["true"]))
 
         async def refusal() -> bool:
-            found = kubectl("get", "trainings", "typed", "-n", "carrel-vision", "-o", "json")
-            return "NotPermitted" in found
+            return "NotPermitted" in str(conditions(ours, "Training"))
 
         async def taken() -> Any:
             return (await ledger.list(Workload)).items
@@ -352,14 +350,13 @@ class TestTakingOn:
         assert made.spec.user == "ada"
 
     async def test_work_may_come_before_the_node_that_it_needs(
-        self, ledger: KubernetesLedger, kubectl: Kubectl, nodes: Fits
+        self, ledger: KubernetesLedger, ours: ControlPlane, nodes: Fits
     ) -> None:
         await ledger.create(project("vision"))
-        kubectl.apply(manifest("Training", command=["true"], resources={"gpus": 1000}))
+        bring(ours, manifest("Training", command=["true"], resources={"gpus": 1000}))
 
         async def refusal() -> bool:
-            found = kubectl("get", "trainings", "typed", "-n", "carrel-vision", "-o", "json")
-            return "No node has a thousand GPUs." in found
+            return "No node has a thousand GPUs." in str(conditions(ours, "Training"))
 
         async def taken() -> Any:
             return (await ledger.list(Workload)).items
@@ -370,13 +367,12 @@ class TestTakingOn:
         assert made.spec.resources.gpu_milli == 1_000_000
 
     async def test_work_may_come_before_its_project(
-        self, ledger: KubernetesLedger, kubectl: Kubectl
+        self, ledger: KubernetesLedger, ours: ControlPlane
     ) -> None:
-        kubectl.apply(manifest("Training", command=["true"]))
+        bring(ours, manifest("Training", command=["true"]))
 
         async def refusal() -> bool:
-            found = kubectl("get", "trainings", "typed", "-n", "carrel-vision", "-o", "json")
-            return "There is no project vision." in found
+            return "There is no project vision." in str(conditions(ours, "Training"))
 
         await until(refusal, "refusal")
         await ledger.create(project("vision"))
@@ -388,34 +384,36 @@ class TestTakingOn:
         assert made.status.phase == "pending"
 
     async def test_a_name_of_another_kind_is_refused(
-        self, ledger: KubernetesLedger, kubectl: Kubectl
+        self, ledger: KubernetesLedger, ours: ControlPlane
     ) -> None:
         await ledger.create(project("vision"))
-        kubectl.apply(manifest("Training", command=["true"]))
+        bring(ours, manifest("Training", command=["true"]))
 
         async def one() -> bool:
             return len((await ledger.list(Workload)).items) == 1
 
         await until(one, "training")
-        kubectl.apply(manifest("Experiment", command=["true"], experiment={}))
+        bring(ours, manifest("Experiment", command=["true"], experiment={}))
 
         async def refusal() -> bool:
-            found = kubectl("get", "experiments", "typed", "-n", "carrel-vision", "-o", "json")
-            return "Another workload of this project is called typed" in found
+            return "Another workload of this project is called typed" in str(
+                conditions(ours, "Experiment")
+            )
 
         await until(refusal, "refusal")
-        kubectl("delete", "experiment", "typed", "-n", "carrel-vision")
+        ours.ask("DELETE", typed("Experiment"))
 
     async def test_projects_of_kubectl_get_their_group(
-        self, ledger: KubernetesLedger, kubectl: Kubectl
+        self, ledger: KubernetesLedger, ours: ControlPlane
     ) -> None:
-        kubectl.apply(
+        bring(
+            ours,
             {
                 "apiVersion": "carrel.dev/v1alpha1",
                 "kind": "Project",
                 "metadata": {"name": "typed"},
                 "spec": {"quota": {"gpus": 2, "memory": None}, "limit": {"gpus": None}},
-            }
+            },
         )
 
         async def taken() -> Any:
@@ -435,11 +433,26 @@ def manifest(kind: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+def bring(plane: ControlPlane, one: dict[str, Any]) -> None:
+    """Have an object made by the admin."""
+    plane.ask("POST", access.place(one), one)
+
+
+def typed(kind: str) -> str:
+    """Where work of that manifest lies."""
+    return f"{access.place(manifest(kind))}/typed"
+
+
+def conditions(plane: ControlPlane, kind: str) -> Any:
+    """What it is told."""
+    return plane.get(typed(kind)).get("status", {}).get("conditions")
+
+
 class TestDraining:
     """A project that ``kubectl`` deletes is there until nothing of it runs."""
 
     async def test_it_goes_when_its_work_has_ended(
-        self, ledger: KubernetesLedger, kubectl: Kubectl, tmp_path: Path
+        self, ledger: KubernetesLedger, ours: ControlPlane, tmp_path: Path
     ) -> None:
         desk = Desk(ledger, tmp_path)
         await desk.recover()
@@ -447,7 +460,7 @@ class TestDraining:
         uid = await desk.submit("vision", "runs")
         await desk.runs(uid)
         hearing = asyncio.create_task(_hear(ledger, made.meta.resource_version, desk))
-        kubectl("delete", "projects.carrel.dev", "vision", "--wait=false")
+        ours.ask("DELETE", kinds.PROJECT.resource.path(name="vision"))
 
         async def told() -> bool:
             await desk.settle()
@@ -461,7 +474,7 @@ class TestDraining:
         await desk.ends(uid, None, signal=15)
 
         async def gone() -> bool:
-            return kubectl.run("get", "projects.carrel.dev", "vision").code != 0
+            return "NotFound" in As(ours).get(kinds.PROJECT.resource, name="vision").error
 
         await until(gone, "end of the project")
         assert await desk.phase(uid) == "stopped"

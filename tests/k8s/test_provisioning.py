@@ -4,8 +4,6 @@ The definition of the kind has the fields and bounds of the Cluster Autoscaler's
 runs here: what one would do is written into the status, and nodes are made.
 """
 
-import json
-import os
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +17,7 @@ from carrel_scheduler.engines.kubernetes.provisioning.types import (
     ProvisioningSettings,
 )
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, Kubectl, kubectl, make_namespace, until
+from k8s.ours import DEPLOY, As, Kubectl, kubectl, make_namespace, until
 from k8s.scheduling import ONLY, Site, running, site
 from k8s.test_scheduling import comes_to_be
 
@@ -98,8 +96,8 @@ def kind(plane: ControlPlane, kubectl: Kubectl) -> Iterator[Kubectl]:
             "versions": [version],
         },
     }
-    assert kubectl.apply(body).code == 0
-    until(lambda: kubectl.run("get", resource.plural, "-A").code == 0, "the kind")
+    plane.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    until(lambda: As(plane).get(resource).code == 0, "the kind")
     yield kubectl
     kubectl("delete", "crd", f"{resource.plural}.{resource.group}")
 
@@ -206,8 +204,8 @@ def rights(plane: ControlPlane, kind: Kubectl) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("rights")
-def test_the_scheduler_makes_and_deletes_only_what_has_its_mark(kind: Kubectl) -> None:
-    scheduler = ("--as=system:serviceaccount:carrel-system:carrel-scheduler",)
+def test_the_scheduler_makes_and_deletes_only_what_has_its_mark(plane: ControlPlane) -> None:
+    scheduler = As(plane, "system:serviceaccount:carrel-system:carrel-scheduler")
 
     def body(name: str, mark: str, space: str = "scaled") -> dict[str, Any]:
         sets = [{"podTemplateRef": {"name": name}, "count": 1}]
@@ -223,12 +221,12 @@ def test_the_scheduler_makes_and_deletes_only_what_has_its_mark(kind: Kubectl) -
         }
 
     def made(name: str, mark: str, space: str = "scaled") -> str:
-        text = json.dumps(body(name, mark, space))
-        return kind.run("create", *scheduler, "-f", "-", given=text).error
+        return scheduler.create(body(name, mark, space)).error
 
-    until(lambda: not made(f"ours-{os.getpid()}", "carrel"), "the rights", 60.0)
+    until(lambda: not made("ours", "carrel"), "the rights", 60.0)
     until(lambda: "have its mark" in made("theirs", "others"), "the policy", 60.0)
     assert "none runs in namespaces" in made("ours", "carrel", "carrel-system")
-    assert kind.apply(body("theirs", "others")).code == 0
-    refused = kind.run("delete", "provisioningrequests", "theirs", "-n", "scaled", *scheduler)
+    requests = PROVISIONING_REQUESTS
+    plane.ask("POST", requests.path("scaled"), body("theirs", "others"))
+    refused = scheduler.delete(requests, "theirs", "scaled")
     assert "have its mark" in refused.error

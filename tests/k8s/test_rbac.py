@@ -12,19 +12,33 @@ import pytest
 import yaml
 
 from carrel_scheduler.core.settings import NAMED
+from carrel_scheduler.engines.kubernetes.pods.devices.types import RESOURCE_CLAIMS
 from carrel_scheduler.engines.kubernetes.shared_gpus import reservation
 from carrel_scheduler.engines.kubernetes.shared_gpus.reservation import ReservationSettings
 from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_schema.names import GPU_UUIDS
 from carrel_schema.objects import Meta, Project, ProjectSpec
 from contract.ledger.store_tools import workload
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, MARKS, ROOT, Kubectl, Told, client, kubectl, ours, until
+from k8s.ours import (
+    DEPLOY,
+    MARKS,
+    ROOT,
+    As,
+    Kubectl,
+    Told,
+    client,
+    installed,
+    kubectl,
+    ours,
+    until,
+)
 from k8s.stores import KubernetesStores, stores
 
-__all__ = ["client", "kubectl", "ours", "stores"]
+__all__ = ["client", "installed", "kubectl", "ours", "stores"]
 
 pytestmark = MARKS
 PAGE: Final = ROOT / "docs" / "kubernetes-rights.md"
@@ -71,13 +85,6 @@ def may(plane: ControlPlane, who: str, row: Mapping[str, str]) -> bool:
     }
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     return bool(plane.ask("POST", path, body)["status"]["allowed"])
-
-
-@pytest.fixture(scope="module")
-def installed(ours: ControlPlane, kubectl: Kubectl) -> ControlPlane:
-    """A cluster with the whole installation, but for what runs in it."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(DEPLOY))
-    return ours
 
 
 @pytest.fixture
@@ -136,9 +143,9 @@ def pod(**spec: Any) -> dict[str, Any]:
     }
 
 
-def as_somebody(who: str) -> tuple[str, ...]:
-    user, groups = WHO[who]
-    return (f"--as={user}", *(f"--as-group={one}" for one in groups), "--dry-run=server")
+def somebody(plane: ControlPlane, who: str) -> As:
+    """Requests of one of them."""
+    return As(plane, *WHO[who])
 
 
 @pytest.mark.usefixtures("projects")
@@ -157,22 +164,18 @@ class TestRights:
             assert kubectl.run(*asked, *known).out.strip() == answer
 
     def test_of_a_claim_for_devices_the_scheduler_writes_the_allocation_only(
-        self, installed: ControlPlane, kubectl: Kubectl
+        self, installed: ControlPlane
     ) -> None:
         exactly = {"deviceClassName": "gpu.nvidia.com"}
         body = {
             "metadata": {"name": "devices"},
             "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
         }
-        path = "/apis/resource.k8s.io/v1/namespaces/carrel-a/resourceclaims"
-        installed.ask("POST", path, body)
+        installed.ask("POST", RESOURCE_CLAIMS.path("carrel-a"), body)
+        scheduler = somebody(installed, "scheduler")
 
-        def patched(change: dict[str, Any], *more: str) -> str:
-            done = kubectl.run(
-                *("patch", "resourceclaim", "devices", "-n", "carrel-a", "--type=merge"),
-                *("-p", json.dumps(change), *more, *as_somebody("scheduler")),
-            )
-            return done.out + done.error
+        def patched(change: dict[str, Any], sub: str = "") -> str:
+            return scheduler.patch(RESOURCE_CLAIMS, "devices", change, "carrel-a", sub).error
 
         finalizer = {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}
         result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"}
@@ -182,13 +185,13 @@ class TestRights:
         other = {"status": {**given, "reservedFor": [{**user, "resource": "widgets"}]}}
         label = {"metadata": {"labels": {"a": "b"}}}
         until(lambda: "only that it is allocated" in patched(label), "the policy")
-        assert "patched" in patched(finalizer)
+        assert not patched(finalizer)
         assert "only that it is allocated" in patched({"metadata": {"finalizers": ["mine.dev/x"]}})
-        assert "patched" in patched(allocated, "--subresource=status")
-        assert "reserves claims for pods" in patched(other, "--subresource=status")
+        assert not patched(allocated, "status")
+        assert "reserves claims for pods" in patched(other, "status")
 
     def test_claims_that_the_scheduler_makes_are_those_of_extended_resources(
-        self, installed: ControlPlane, kubectl: Kubectl
+        self, installed: ControlPlane
     ) -> None:
         mark = "resource.kubernetes.io/extended-resource-claim"
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
@@ -204,39 +207,39 @@ class TestRights:
 
         special = {"annotations": {mark: "true"}, "ownerReferences": [owner]}
         words = "claims for extended resources of a pod"
-        until_refused(kubectl, made("theirs"), "scheduler", words)
-        until_refused(kubectl, made("bare", annotations={mark: "true"}), "scheduler", words)
-        accepted = kubectl.apply(made("ours", **special), words=as_somebody("scheduler"))
+        until_refused(installed, made("theirs"), "scheduler", words)
+        until_refused(installed, made("bare", annotations={mark: "true"}), "scheduler", words)
+        scheduler = somebody(installed, "scheduler")
+        accepted = scheduler.create(made("ours", **special))
         assert accepted.code == 0, accepted.error
-        assert kubectl.apply(made("kept")).code == 0
-        what = ("delete", "resourceclaim", "kept", "-n", "carrel-a")
-        told = kubectl.run(*what, *as_somebody("scheduler"))
+        installed.ask("POST", RESOURCE_CLAIMS.path("carrel-a"), made("kept"))
+        told = scheduler.delete(RESOURCE_CLAIMS, "kept", "carrel-a")
         assert words in told.error
 
-    def test_work_is_made_in_ones_own_name(self, kubectl: Kubectl) -> None:
-        until_refused(kubectl, training("bob"), "a", "spec.user: ada is right")
-        assert kubectl.apply(training("ada"), words=as_somebody("a")).code == 0
-        assert kubectl.apply(training("ada"), words=as_somebody("admin")).code == 0
+    def test_work_is_made_in_ones_own_name(self, installed: ControlPlane) -> None:
+        until_refused(installed, training("bob"), "a", "spec.user: ada is right")
+        assert somebody(installed, "a").create(training("ada")).code == 0
+        assert somebody(installed, "admin").create(training("ada")).code == 0
 
-    def test_marks_are_the_schedulers(self, kubectl: Kubectl) -> None:
+    def test_marks_are_the_schedulers(self, installed: ControlPlane) -> None:
         copied = training("ada", labels={"carrel.dev/uid": "copied"})
-        until_refused(kubectl, copied, "a", "carrel.dev/uid is the scheduler's own")
+        until_refused(installed, copied, "a", "carrel.dev/uid is the scheduler's own")
         owned = training("ada")
         owned["spec"]["owner"] = "somebody"
-        until_refused(kubectl, owned, "a", "spec.owner is said of parts")
+        until_refused(installed, owned, "a", "spec.owner is said of parts")
         blamed = training("ada")
         blamed["spec"]["askedBy"] = "root-of-carrel"
-        until_refused(kubectl, blamed, "a", "spec.askedBy is who asks")
+        until_refused(installed, blamed, "a", "spec.askedBy is who asks")
 
     async def test_of_running_work_only_its_end_is_changed(
-        self, kubectl: Kubectl, stores: KubernetesStores
+        self, installed: ControlPlane, stores: KubernetesStores
     ) -> None:
         store = await stores.open()
         await store.create(workload("running", "a"))
 
         def patched(body: dict[str, Any], who: str = "a") -> Told:
-            what = ("patch", "training", "running", "-n", "carrel-a", "--type=merge")
-            return kubectl.run(*what, "-p", json.dumps(body), *as_somebody(who))
+            training = kinds.WORK["training"].resource
+            return somebody(installed, who).patch(training, "running", body, "carrel-a")
 
         assert patched({"spec": {"suspend": True}}).code == 0
         more = {"spec": {"resources": {"gpus": 8}}}
@@ -248,14 +251,14 @@ class TestRights:
         older = {"metadata": {"annotations": {"carrel.dev/created-at": "0.0"}}}
         until(lambda: "are the scheduler's own" in patched(older).error, "refusal")
 
-    def test_no_pod_gets_past_the_queue(self, kubectl: Kubectl) -> None:
+    def test_no_pod_gets_past_the_queue(self, installed: ControlPlane) -> None:
         workspace = pod()
         workspace["metadata"]["labels"] = {"carrel.dev/kind": "workspace"}
-        until_refused(kubectl, workspace, "hub", "schedulerName: carrel is right")
+        until_refused(installed, workspace, "hub", "schedulerName: carrel is right")
         placed = pod(schedulerName="carrel", nodeName="node-1")
-        until_refused(kubectl, placed, "scheduler", "spec.nodeName is chosen by Carrel")
+        until_refused(installed, placed, "scheduler", "spec.nodeName is chosen by Carrel")
 
-    def test_who_gives_gpus_says_which(self, kubectl: Kubectl) -> None:
+    def test_who_gives_gpus_says_which(self, installed: ControlPlane) -> None:
         def told(**variable: Any) -> dict[str, Any]:
             made = pod(schedulerName="carrel")
             made["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
@@ -263,28 +266,30 @@ class TestRights:
             container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", **variable}]
             return made
 
-        until_refused(kubectl, told(value="all"), "scheduler", "is said by who gives GPUs")
+        until_refused(installed, told(value="all"), "scheduler", "is said by who gives GPUs")
         elsewhere = {"fieldRef": {"fieldPath": "metadata.annotations['mine']"}}
-        until_refused(kubectl, told(valueFrom=elsewhere), "scheduler", "is said by who gives GPUs")
-        until_refused(kubectl, told(value="void"), "scheduler", "or a MIG instance, takes")
+        until_refused(
+            installed, told(valueFrom=elsewhere), "scheduler", "is said by who gives GPUs"
+        )
+        until_refused(installed, told(value="void"), "scheduler", "or a MIG instance, takes")
         bound = {"fieldRef": {"fieldPath": f"metadata.annotations['{GPU_UUIDS}']"}}
-        accepted = kubectl.apply(told(valueFrom=bound), words=as_somebody("scheduler"))
+        accepted = somebody(installed, "scheduler").create(told(valueFrom=bound))
         assert accepted.code == 0, accepted.error
 
-    def test_reservations_are_made_by_the_scheduler_alone(self, kubectl: Kubectl) -> None:
+    def test_reservations_are_made_by_the_scheduler_alone(self, installed: ControlPlane) -> None:
         made = reservation.manifest("n1", 0, ReservationSettings("none"))
-        assert kubectl.apply(made, words=as_somebody("scheduler")).code == 0
+        assert somebody(installed, "scheduler").create(made).code == 0
         for who in ("admin", "a", "hub"):
-            assert kubectl.apply(made, words=as_somebody(who)).code
+            assert somebody(installed, who).create(made).code
         made["spec"]["hostNetwork"] = True
-        assert kubectl.apply(made, words=as_somebody("scheduler")).code
+        assert somebody(installed, "scheduler").create(made).code
 
-    def test_only_restricted_pods_are_taken(self, kubectl: Kubectl) -> None:
+    def test_only_restricted_pods_are_taken(self, installed: ControlPlane) -> None:
         loose = pod(schedulerName="carrel", hostNetwork=True)
-        told = kubectl.apply(loose, words=as_somebody("scheduler"))
+        told = somebody(installed, "scheduler").create(loose)
         assert 'violates PodSecurity "restricted' in told.error
 
-    def test_the_scheduler_gives_nobody_more_than_it_may(self, kubectl: Kubectl) -> None:
+    def test_the_scheduler_gives_nobody_more_than_it_may(self, installed: ControlPlane) -> None:
         binding = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
@@ -296,7 +301,7 @@ class TestRights:
             },
             "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "ada"}],
         }
-        told = kubectl.apply(binding, words=as_somebody("scheduler"))
+        told = somebody(installed, "scheduler").create(binding)
         assert "attempting to grant RBAC permissions not currently held" in told.error
 
     def test_priorities_are_the_named_levels(self, kubectl: Kubectl) -> None:
@@ -318,7 +323,9 @@ class TestRights:
         (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
         text = kubectl("kustomize", str(tmp_path.resolve()))
         assert "claimName: carrel-scheduler" not in text
-        deployments = [one for one in yaml.safe_load_all(text) if one["kind"] == "Deployment"]
+        deployments = [
+            one for one in yaml.load_all(text, yaml.CSafeLoader) if one["kind"] == "Deployment"
+        ]
         names = [one["metadata"]["name"] for one in deployments]
         scheduler = deployments[names.index("carrel-scheduler")]["spec"]
         (container,) = scheduler["template"]["spec"]["containers"]
@@ -329,12 +336,12 @@ class TestRights:
         assert not {"startupProbe", "livenessProbe"} & container.keys()
 
 
-def until_refused(kubectl: Kubectl, manifest: dict[str, Any], who: str, words: str) -> None:
+def until_refused(plane: ControlPlane, manifest: dict[str, Any], who: str, words: str) -> None:
     """Try until it is refused with these words: policies are in force after a moment."""
     heard: list[str] = []
 
     def refused() -> bool:
-        told = kubectl.apply(manifest, words=as_somebody(who))
+        told = somebody(plane, who).create(manifest)
         heard.append(told.error)
         return bool(told.code) and words in told.error
 

@@ -10,9 +10,9 @@ import yaml
 from carrel_scheduler.ledger.resources import codec, kinds
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, MARKS, Kubectl, kubectl, make_namespace, ours, until
+from k8s.ours import DEPLOY, MARKS, As, Kubectl, kubectl, make_namespace, ours, trial, until
 
-__all__ = ["kubectl", "ours"]
+__all__ = ["kubectl", "ours", "trial"]
 
 pytestmark = MARKS
 NAMESPACE = "carrel-kinds"
@@ -152,22 +152,24 @@ def test_every_kind_is_taken(namespace: str, kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Training", "DistributedTraining", "Workspace"])
-def test_a_rule_for_stalls_may_be_left_open(namespace: str, kubectl: Kubectl, kind: str) -> None:
+@pytest.mark.usefixtures("namespace")
+def test_a_rule_for_stalls_may_be_left_open(trial: As, kind: str) -> None:
     spec = {"command": ["x"], "restartWhenStalled": None, "stallAfterSeconds": None}
-    told = kubectl.apply(manifest(kind, "open", spec), words=("--dry-run=server",))
+    told = trial.create(manifest(kind, "open", spec))
     assert told.code == 0, told.error
 
 
 @pytest.mark.parametrize(("kind", "spec", "sentence"), REFUSED)
+@pytest.mark.usefixtures("namespace")
 def test_what_cannot_be_is_refused_in_words(
-    namespace: str, kubectl: Kubectl, kind: str, spec: dict[str, Any], sentence: str
+    trial: As, kind: str, spec: dict[str, Any], sentence: str
 ) -> None:
-    told = kubectl.apply(manifest(kind, "wrong", spec), words=("--dry-run=server",))
+    told = trial.create(manifest(kind, "wrong", spec))
     assert told.code != 0
     assert sentence in told.error
 
 
-def test_a_quota_of_gpus_has_two_decimals(ours: ControlPlane, kubectl: Kubectl) -> None:
+def test_a_quota_of_gpus_has_two_decimals(trial: As) -> None:
     for gpus in (0, 0.29, 2.5, 3, 0.125):
         project = {
             "apiVersion": "carrel.dev/v1alpha1",
@@ -175,7 +177,7 @@ def test_a_quota_of_gpus_has_two_decimals(ours: ControlPlane, kubectl: Kubectl) 
             "metadata": {"name": "decimals"},
             "spec": {"quota": {"gpus": gpus}},
         }
-        told = kubectl.apply(project, words=("--dry-run=server",))
+        told = trial.create(project)
         assert (told.code == 0) == (gpus != 0.125), told.error
         assert told.code == 0 or "at most two decimals, as 2.5" in told.error
 
@@ -192,23 +194,23 @@ def test_whose_it_is_stays(namespace: str, kubectl: Kubectl) -> None:
     assert "stays what it was; make a new object instead" in told.error
 
 
-def test_limits_hold_quotas(ours: ControlPlane, kubectl: Kubectl) -> None:
+def test_limits_hold_quotas(trial: As) -> None:
     project = {
         "apiVersion": "carrel.dev/v1alpha1",
         "kind": "Project",
         "metadata": {"name": "vision"},
         "spec": {"quota": {"gpus": 4}, "limit": {"gpus": 2}},
     }
-    told = kubectl.apply(project, words=("--dry-run=server",))
+    told = trial.create(project)
     assert "`limit.gpus` of at least `quota.gpus`" in told.error
 
 
 @pytest.mark.parametrize("kind", ["Project", "Department"])
-def test_quotas_in_node_groups_are_part_of_the_quota(kind: str, kubectl: Kubectl) -> None:
+def test_quotas_in_node_groups_are_part_of_the_quota(kind: str, trial: As) -> None:
     def told(quota: object, **groups: float) -> str:
         spec = {"quota": quota, "nodeGroupQuotas": groups}
         one = {"apiVersion": "carrel.dev/v1alpha1", "kind": kind, "metadata": {"name": "vision"}}
-        return kubectl.apply(one | {"spec": spec}, words=("--dry-run=server",)).error
+        return trial.create(one | {"spec": spec}).error
 
     words = "`nodeGroupQuotas` of at most `quota.gpus` in all"
     assert words in told({"gpus": 4}, a100=3, h100=1.01)

@@ -1,6 +1,5 @@
 """The contract of ``ObjectStore`` on custom resources, and what only a cluster can do to them."""
 
-import json
 from typing import Any
 
 import pytest
@@ -16,12 +15,14 @@ from carrel_schema.objects import Department, DepartmentSpec, Meta, Project, Wor
 from carrel_schema.sections import NotebookSpec, ScheduleSpec
 from contract.ledger.store_tools import take, workload
 from contract.object_store import ObjectStoreContract
-from k8s.ours import MARKS, Kubectl, client, kubectl, ours
+from k8s.cluster.control_plane import ControlPlane
+from k8s.ours import MARKS, client, kubectl, ours
 from k8s.stores import beginning, store, stores
 
 __all__ = ["beginning", "client", "kubectl", "ours", "store", "stores"]
 
 pytestmark = MARKS
+TRAININGS = kinds.WORK["training"].resource
 FAR_AHEAD = 1_000_000_000
 SCHEDULE: dict[str, Any] = {
     "schedule": ScheduleSpec(cron="0 3 * * *"),
@@ -76,25 +77,24 @@ class TestOnACluster:
         assert (await store.list(Project)).items == []
 
     async def test_what_nobody_has_taken_on_is_not_seen(
-        self, store: KubernetesStore, kubectl: Kubectl
+        self, store: KubernetesStore, ours: ControlPlane
     ) -> None:
-        kubectl.apply(TYPED)
+        ours.ask("POST", TRAININGS.path("carrel-vision"), TYPED)
         assert (await store.list(Workload)).items == []
-        kubectl("delete", "training", "typed", "-n", "carrel-vision")
+        ours.ask("DELETE", TRAININGS.path("carrel-vision", "typed"))
 
     async def test_a_deletion_by_hand_asks_for_the_end(
-        self, store: KubernetesStore, kubectl: Kubectl
+        self, store: KubernetesStore, ours: ControlPlane
     ) -> None:
         made = await store.create(workload())
         watch = store.watch(Workload, made.meta.resource_version, statuses=False)
-        kubectl("delete", "training", "train-1", "-n", "carrel-vision", "--wait=false")
+        ours.ask("DELETE", TRAININGS.path("carrel-vision", "train-1"))
         (asked,) = await take(watch, 1)
         assert asked.type is ChangeType.MODIFIED
         assert asked.object.spec.delete
         await store.remove(asked.object)
         assert (await take(watch, 1))[0].type is ChangeType.DELETED
-        listed = json.loads(kubectl("get", "trainings", "-n", "carrel-vision", "-o", "json"))
-        assert listed["items"] == []
+        assert ours.get(TRAININGS.path("carrel-vision"))["items"] == []
 
     async def test_what_was_let_go_half_makes_room_for_the_next(
         self, store: KubernetesStore, client: KubeClient
@@ -102,21 +102,20 @@ class TestOnACluster:
         made = await store.create(workload())
         marks = {"labels": {names.UID: None}, "annotations": {names.GONE: "true"}}
         body = {"metadata": {**marks, "finalizers": []}}
-        resource = kinds.WORK["training"].resource
-        await client.patch(resource, "train-1", body, "carrel-vision")
+        await client.patch(TRAININGS, "train-1", body, "carrel-vision")
         again = await store.create(workload())
         assert again.meta.uid != made.meta.uid
 
     async def test_what_others_wrote_there_stays(
-        self, store: KubernetesStore, kubectl: Kubectl
+        self, store: KubernetesStore, ours: ControlPlane
     ) -> None:
         await store.create(workload())
-        kubectl("annotate", "training/train-1", "-n", "carrel-vision", "team.example/note=kept")
+        path = TRAININGS.path("carrel-vision", "train-1")
+        ours.ask("PATCH", path, {"metadata": {"annotations": {"team.example/note": "kept"}}})
         obj = await store.get(Workload, "train-1", "vision")
         obj.spec.suspend = True
         await store.update_status(await store.update(obj))
-        found = json.loads(kubectl("get", "training/train-1", "-n", "carrel-vision", "-o", "json"))
-        assert found["metadata"]["annotations"]["team.example/note"] == "kept"
+        assert ours.get(path)["metadata"]["annotations"]["team.example/note"] == "kept"
 
     async def test_a_project_without_a_namespace_is_refused(
         self, store: KubernetesStore, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,6 @@
 """Policies on a real API server: refusals by ``kubectl`` name rule and scope, defaults are set."""
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
+from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.policy.policy_records import KIND
@@ -25,11 +25,11 @@ from carrel_schema.objects import Meta, Project, ProjectSpec
 from carrel_schema.scopes import Scope
 from k8s.access import kubeconfig
 from k8s.cluster.control_plane import ControlPlane
-from k8s.ours import DEPLOY, MARKS, Kubectl, Told, client, kubectl, ours, until
+from k8s.ours import MARKS, As, Told, client, installed, kubectl, ours, until
 from k8s.stores import KubernetesLedgers, ledgers
 from k8s.test_projects import Fits
 
-__all__ = ["client", "kubectl", "ledgers", "ours"]
+__all__ = ["client", "installed", "kubectl", "ledgers", "ours"]
 
 pytestmark = MARKS
 PLATFORM_RULES: Final = {
@@ -52,8 +52,11 @@ FITTING: Final[dict[str, Any]] = {"user": "ada", "command": ["true"], "timeLimit
 class Bench:
     """The scheduler's part by its own account, and somebody with ``kubectl``."""
 
-    def __init__(self, ledger: KubernetesLedger, scheduler: KubeClient, kubectl: Kubectl) -> None:
-        self.ledger, self._kubectl = ledger, kubectl
+    def __init__(
+        self, ledger: KubernetesLedger, scheduler: KubeClient, plane: ControlPlane
+    ) -> None:
+        self.ledger = ledger
+        self.ada = As(plane, "ada", ("project-pol-a", "project-pol-b"))
         self.projects: list[Project] = []
         self.now = 0.0
         self.quarantine = Quarantine(lambda: self.now)
@@ -84,9 +87,7 @@ class Bench:
         labels = {"cost-center": "a1"} if labels is None else labels
         meta = {"name": "judged", "namespace": f"carrel-{project}", "labels": labels}
         made = {"apiVersion": "carrel.dev/v1alpha1", "kind": kind, "metadata": meta}
-        text = json.dumps({**made, "spec": {**FITTING, **spec}})
-        who = ("--as=ada", "--as-group=project-pol-a", "--as-group=project-pol-b")
-        return self._kubectl.run("create", "--dry-run=server", *who, "-f", "-", given=text)
+        return self.ada.create({**made, "spec": {**FITTING, **spec}})
 
     async def until_refused(self, words: str, **spec: Any) -> None:
         """Policies and their parameters are in force after a moment."""
@@ -104,12 +105,11 @@ class Bench:
 
 @pytest.fixture
 async def bench(
-    ours: ControlPlane, kubectl: Kubectl, ledgers: KubernetesLedgers, tmp_path: Path
+    installed: ControlPlane, ledgers: KubernetesLedgers, tmp_path: Path
 ) -> AsyncIterator[Bench]:
     """Two projects, with policies of the platform and of the first."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(DEPLOY))
     ledger = await ledgers.open()
-    config = kubeconfig(ours, "carrel-scheduler", tmp_path / "scheduler.json")
+    config = kubeconfig(installed, "carrel-scheduler", tmp_path / "scheduler.json")
     scheduler = KubeClient(from_kubeconfig(config))
     namespaces = Namespaces(
         ledger,
@@ -118,7 +118,7 @@ async def bench(
         checkpoints=Checkpoints(size="1Gi"),
         chance=random.random,
     )
-    made = Bench(ledger, scheduler, kubectl)
+    made = Bench(ledger, scheduler, installed)
     for name in ("pol-a", "pol-b"):
         made.projects.append(await ledger.create(Project(meta=Meta(name=name), spec=ProjectSpec())))
         await namespaces.ensure(made.projects[-1])
@@ -179,29 +179,28 @@ async def test_what_rules_allow_is_taken_and_other_projects_have_their_own(bench
 
 
 async def test_changed_policies_count_soon_and_nobody_else_changes_them(
-    bench: Bench, kubectl: Kubectl
+    bench: Bench, ours: ControlPlane
 ) -> None:
     await bench.put("small", Scope("project", "pol-a"), {"gpus": {"max": 2}})
     await bench.look()
     await bench.until_refused("at most 2", resources={"gpus": 3})
     assert bench.create(labels={}, timeLimitSeconds=None).code == 0
-    place = ("workloadpolicy", "carrel", "-n", "carrel-pol-a")
-    as_ada = ("--as=ada", "--as-group=project-pol-a")
-    assert "policy `small`" in kubectl("get", *place, "-o", "json", *as_ada)
-    assert "forbidden" in kubectl.run("delete", *place, *as_ada).error
-    kubectl("delete", *place)
+    policy = kinds.WORKLOAD_POLICY.resource
+    assert "policy `small`" in bench.ada.get(policy, "carrel-pol-a", "carrel").out
+    assert "forbidden" in bench.ada.delete(policy, "carrel", "carrel-pol-a").error
+    ours.ask("DELETE", policy.path("carrel-pol-a", "carrel"))
     await bench.look()
     await bench.until_refused("at most 2", resources={"gpus": 3})
     await bench.ledger.scoped.remove(KIND, Scope("project", "pol-a"), "small")
     await bench.ledger.scoped.remove(KIND, Scope(), "house")
     await bench.look()
-    assert "NotFound" in kubectl.run("get", *place).error
+    assert "NotFound" in As(ours).get(policy, "carrel-pol-a", "carrel").error
     free: dict[str, Any] = {"resources": {"gpus": 64}, "image": "docker.io/evil"}
     await asyncio.to_thread(until, lambda: bench.create(**free).code == 0, "freedom")
 
 
 async def test_what_is_taken_on_has_the_defaults(
-    bench: Bench, kubectl: Kubectl, client: KubeClient, ours: ControlPlane
+    bench: Bench, client: KubeClient, ours: ControlPlane
 ) -> None:
     content = msgspec.Raw(b'{"fields": {"gpus": 2}}')
     two = ScopedRecord(kind="asset-compute", scope=Scope(), name="two", content=content)
@@ -212,7 +211,8 @@ async def test_what_is_taken_on_has_the_defaults(
     task = asyncio.create_task(adoption.run())
     meta = {"name": "filled", "namespace": "carrel-pol-a", "labels": {"cost-center": "a1"}}
     work = {"apiVersion": "carrel.dev/v1alpha1", "kind": "Training", "metadata": meta}
-    path = "/apis/carrel.dev/v1alpha1/namespaces/carrel-pol-a/trainings/filled"
+    trainings = kinds.WORK["training"].resource
+    path = trainings.path("carrel-pol-a", "filled")
 
     def taken() -> Any:
         found = ours.get(path)
@@ -220,12 +220,12 @@ async def test_what_is_taken_on_has_the_defaults(
 
     try:
         # Without `cpu` it would have less than the least, and a condition that says so.
-        told = kubectl.apply({**work, "spec": {**FITTING, "resources": {"cpu": 1}}})
-        assert told.code == 0
+        made = {**work, "spec": {**FITTING, "resources": {"cpu": 1}}}
+        ours.ask("POST", trainings.path("carrel-pol-a"), made)
         spec = (await asyncio.to_thread(until, taken, "adoption"))["spec"]
         assert (spec["graceSeconds"], spec["priority"]) == (7, "train")
         assert (spec["assets"]["compute"], spec["resources"]["gpus"]) == ("two", 2)
     finally:
         task.cancel()
         await asyncio.wait([task])
-        kubectl("delete", "training", "filled", "-n", "carrel-pol-a", "--wait=false")
+        ours.ask("DELETE", path)

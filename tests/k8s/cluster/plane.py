@@ -1,14 +1,15 @@
 """A control plane as its users see it: where it is, who may enter, and requests to it."""
 
+import functools
 import json
-import ssl
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any, Final
+
+import urllib3
+from urllib3.exceptions import HTTPError
 
 _ANSWER_SECONDS: Final = 60.0
 
@@ -18,7 +19,7 @@ class Refused(Exception):  # noqa: N818 - an answer
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text}")
-        self.status = status
+        self.status, self.text = status, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +49,33 @@ class ControlPlane:
         return self.ask("GET", path)
 
     def ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, user: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        user: str = "",
+        groups: Sequence[str] = (),
     ) -> Any:
         """A request as the admin, or as ``user``; JSON in and out, text where the answer is none.
 
         Raises ``Refused``, and ``OSError`` when the server does not answer.
         """
-        trusted = ssl.create_default_context(cafile=str(self.authority))
-        if self.certificate:
-            trusted.load_cert_chain(*self.certificate)
-        connection = HTTPSConnection(
-            self.url.removeprefix("https://"), timeout=_ANSWER_SECONDS, context=trusted
-        )
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Content-Type": kind} | ({"Impersonate-User": user} if user else {})
+        headers = urllib3.HTTPHeaderDict({"Content-Type": kind})
+        if user:
+            headers["Impersonate-User"] = user
+        for group in groups:
+            headers.add("Impersonate-Group", group)
         if self.admin_token:
             headers["Authorization"] = f"Bearer {self.admin_token}"
-        with closing(connection):
-            sent = None if body is None else json.dumps(body).encode()
-            connection.request(method, path, body=sent, headers=headers)
-            answer = connection.getresponse()
-            text = answer.read().decode()
+        sent = None if body is None else json.dumps(body)
+        connections = _connections(self.url, self.authority, self.certificate)
+        try:
+            answer = connections.request(method, path, body=sent, headers=headers)
+        except HTTPError as broken:
+            raise OSError(str(broken)) from broken
+        text = answer.data.decode()
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise Refused(answer.status, text)
         return json.loads(text) if text.startswith("{") else text
@@ -95,3 +102,20 @@ class ControlPlane:
         to.touch(mode=0o600)
         to.write_text(json.dumps(parts))
         return to
+
+
+@functools.cache
+def _connections(
+    url: str, authority: Path, certificate: tuple[Path, Path] | None
+) -> urllib3.HTTPConnectionPool:
+    """Those to an API server that stay open, for the whole run."""
+    own, key = map(str, certificate) if certificate else (None, None)
+    return urllib3.connection_from_url(
+        url,
+        ca_certs=str(authority),
+        cert_file=own,
+        key_file=key,
+        maxsize=8,
+        retries=False,
+        timeout=_ANSWER_SECONDS,
+    )
