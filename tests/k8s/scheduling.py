@@ -26,6 +26,7 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.standalone import Standalone
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, TaskTokens
 from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
+from contract.ledger.copied_ledgers import empty_ledger
 from k8s.kubelets import Kubelets, Pod, ready
 
 PATIENCE_SECONDS: Final = 120.0
@@ -204,7 +205,7 @@ async def site(kubeconfig: Path, folder: Path) -> AsyncIterator[Site]:
     """A test's part of the cluster; its nodes and pods are gone at the end."""
     client = KubeClient(from_kubeconfig(kubeconfig))
     ledger = await open_ledger(
-        f"sqlite:///{folder}/ledger.sqlite", clock=time.time, ids=lambda: uuid.uuid4().hex
+        empty_ledger(folder / "ledger.sqlite"), clock=time.time, ids=lambda: uuid.uuid4().hex
     )
     made = Site(client, ledger, folder)
     feed = Feed(client, PODS, Pod)

@@ -15,6 +15,7 @@ from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.resources.rows import open_rows
 from carrel_scheduler.ledger.resources.store import KubernetesStore
 from carrel_schema.objects import Department, ObjectT, Project, Workload
+from contract.ledger.copied_ledgers import empty_ledger
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import make_namespace
 
@@ -91,7 +92,7 @@ class KubernetesLedgers:
 
     def __init__(self, client: KubeClient, database: Path, prefix: str) -> None:
         self._client, self._prefix = client, prefix
-        self._url = f"sqlite:///{database}"
+        self._url = empty_ledger(database)
         self._ids, self._ticks = itertools.count(), itertools.count(1)
         self._opened: list[KubernetesLedger] = []
 

