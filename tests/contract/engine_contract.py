@@ -109,9 +109,9 @@ class LifeContract:
         assert ended.exit_code == 127
         assert "no-such-program" in ended.message
 
-    @pytest.mark.parametrize(
-        ("fields", "named"),
-        [
+    async def test_what_cannot_run_is_refused_and_leaves_nothing(self, engines: Engines) -> None:
+        engine = await engines.open()
+        refused: list[tuple[dict[str, Any], str]] = [
             ({"node": "elsewhere"}, "elsewhere"),
             ({"command": ()}, "command"),
             ({"files": {"../x": ""}}, "../x"),
@@ -119,15 +119,11 @@ class LifeContract:
             ({"environment": {"A=B": "c"}}, "A=B"),
             ({"volumes": (("/no/such/folder", "data"),)}, "/no/such/folder"),
             ({"user": "../x"}, "../x"),
-        ],
-    )
-    async def test_what_cannot_run_is_refused_and_leaves_nothing(
-        self, engines: Engines, fields: dict[str, Any], named: str
-    ) -> None:
-        engine = await engines.open()
-        with pytest.raises(EngineError, match=re.escape(named)):
-            await engine.start(a_task(engines, "true", **fields))
-        assert await engine.list() == []
+        ]
+        for fields, named in refused:
+            with pytest.raises(EngineError, match=re.escape(named)):
+                await engine.start(a_task(engines, "true", **fields))
+            assert await engine.list() == []
         assert (await run(engine, a_task(engines, "true"))).exit_code == 0
 
     async def test_stop_asks_first(self, engines: Engines) -> None:

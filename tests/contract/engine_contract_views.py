@@ -141,15 +141,13 @@ class LogContract:
         await tell_after(engines, engine, task, b"\xff\n")
         assert await output(engine, task, attempt=0) == b"a\rb\0\xff\nno newline"
 
-    @pytest.mark.parametrize(
-        ("lines", "wanted"),
-        [(2, b"8\n9\n"), (0, b""), (1, b"9\n"), (99, b"".join(b"%d\n" % n for n in range(10)))],
-    )
-    async def test_tail(self, engines: Engines, lines: int, wanted: bytes) -> None:
+    async def test_tail(self, engines: Engines) -> None:
         engine = await engines.open()
         task = a_task(engines, "seq 0 9")
         await run(engine, task)
-        assert await output(engine, task, tail_lines=lines) == wanted
+        for lines in (2, 0, 1, 99):
+            wanted = b"".join(b"%d\n" % n for n in range(10)[max(0, 10 - lines) :])
+            assert await output(engine, task, tail_lines=lines) == wanted
 
     async def test_since_and_timestamps(self, engines: Engines) -> None:
         engine = await engines.open()

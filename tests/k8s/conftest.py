@@ -15,6 +15,8 @@ from k8s.cluster.images.builder import Image
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
 from k8s.cluster.records import Record
+from k8s.device_driver import DeviceDriver, driven_node
+from k8s.device_plugin import UUIDS, plugged_node
 
 HERE = Path(__file__).parent
 # They read what waiting pods are told, which names nodes that others left, too.
@@ -96,16 +98,27 @@ def nodes_ground(record: Record, plane: ControlPlane, pytestconfig: pytest.Confi
 
 @pytest.fixture(scope="session")
 def node(nodes_ground: Ground) -> Node:
-    """A node that runs real pods: ``worker-1``, without GPUs."""
-    return nodes.start(nodes_ground, "worker-1")
+    """A node that runs real pods: ``worker-1``, which offers eight GPUs (that are not there)."""
+    made = nodes.start(nodes_ground, "worker-1")
+    made.give(gpus=8)
+    return made
 
 
 @pytest.fixture(scope="session")
-def gpu_node(nodes_ground: Ground) -> Node:
-    """Another one, ``worker-2``, which offers eight GPUs (that are not there)."""
-    made = nodes.start(nodes_ground, "worker-2")
-    made.give(gpus=8)
-    return made
+def driver(nodes_ground: Ground) -> Iterator[DeviceDriver]:
+    """Another one, ``worker-2``, with a driver of two GPUs for claims."""
+    with driven_node(nodes_ground, "worker-2", ("gpu-0", "gpu-1")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def plugged(nodes_ground: Ground, node: Node, driver: DeviceDriver) -> Iterator[Node]:
+    """Another one, ``worker-3``, whose two GPUs a device plugin offers.
+
+    The last that starts: kubelets that start later would take its plugin's devices for theirs.
+    """
+    with plugged_node(nodes_ground, "worker-3", UUIDS) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +129,7 @@ def kubectl(plane: ControlPlane) -> Path:
 
 @pytest.fixture(scope="session")
 def images() -> Images:
-    """``images.on(gpu_node, "trainer").name`` is what a pod on that node names."""
+    """``images.on(node, "trainer").name`` is what a pod on that node names."""
     return Images(_say)
 
 

@@ -20,6 +20,8 @@ from k8s.cluster.node import Node
 from k8s.cluster.waiting import wait_for
 
 RESOURCE: Final = "nvidia.com/gpu"
+UUIDS: Final = ("GPU-one", "GPU-two")
+"""Of the GPUs of the tests' node."""
 FIRST_FIELD, SECOND_FIELD, THIRD_FIELD, FOURTH_FIELD = 10, 18, 26, 34
 """Tags of fields whose values have a length."""
 
@@ -107,9 +109,7 @@ REMEMBERED: Final = Path("/var/lib/kubelet/device-plugins/kubelet_internal_check
 
 
 @contextmanager
-def plugged_node(
-    ground: Ground, name: str, uuids: Sequence[str], labels: Mapping[str, str] | None = None
-) -> Iterator[Node]:
+def plugged_node(ground: Ground, name: str, uuids: Sequence[str]) -> Iterator[Node]:
     """A node of its own, whose GPUs a device plugin offers.
 
     Its kubelet ends with it: what it remembers of the plugin lies where others would find it, which
@@ -121,7 +121,6 @@ def plugged_node(
     made = nodes.start(ground, name)
     plugin = DevicePlugin(made.log.parent / "kubelet", uuids)
     try:
-        made.plane.ask("PATCH", made.path, {"metadata": {"labels": dict(labels or {})}})
         wait_for(lambda: made.offered() == str(len(uuids)), made.agent, made.log)
         yield made
     finally:
@@ -133,3 +132,14 @@ def plugged_node(
         else:
             REMEMBERED.write_bytes(before)
         made.plane.ask("DELETE", made.path)
+
+
+@contextmanager
+def labelled(node: Node, labels: Mapping[str, str]) -> Iterator[None]:
+    """A node has labels meanwhile."""
+    node.plane.ask("PATCH", node.path, {"metadata": {"labels": dict(labels)}})
+    try:
+        yield
+    finally:
+        gone = dict.fromkeys(labels)
+        node.plane.ask("PATCH", node.path, {"metadata": {"labels": gone}})

@@ -54,8 +54,7 @@ def house(
     images = (base_image.name, base_image.name)
     with ExitStack() as around:
         around.enter_context(usual.alone(node))
-        node.give(gpus=1)
-        around.callback(node.give, 0)
+        around.enter_context(usual.gpus(node, 1))
         yield around.enter_context(House(node, folder, {"ada": [PROJECT]}, {PROJECT: 1}, images))
 
 

@@ -24,10 +24,9 @@ from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.kube.resources import NODES, PODS, Resource
 from contract.engine_tasks import a_task, output, wait_for
 from k8s.cluster import pods
-from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster_engines import NAMESPACE, ClusterEngines, storage_of, until
-from k8s.device_driver import DRIVER, DeviceDriver, driven_node
+from k8s.device_driver import DRIVER, DeviceDriver
 from k8s.scheduling import ONLY, Site, running, site
 from k8s.test_scheduling import comes_to_be
 
@@ -38,15 +37,8 @@ SAYS = "env | grep ^FAKE_GPU | sort; echo .; exec sleep 600"
 
 
 @pytest.fixture(scope="module")
-def driver(nodes_ground: Ground) -> Iterator[DeviceDriver]:
-    """A node of its own with a driver of two GPUs."""
-    with driven_node(nodes_ground, "worker-4", ("gpu-0", "gpu-1")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def image(driver: DeviceDriver, images: Images) -> str:
-    return images.on(driver.node, "base").name
+    return images.on(driver.node, "trainer").name
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 They get GPUs by claims that the scheduler makes, with the installation's rights and policies; the
 kubelet has the driver prepare them. Counted once, and known again after a restart. So are parts of
-GPUs where the driver lets claims share them, and MIG instances where it makes such.
+GPUs once the driver lets claims share them, and MIG instances once it makes such.
 """
 
 import asyncio
-import itertools
-import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +15,18 @@ import pytest
 
 from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
 from carrel_schema.names import namespace_of
-from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster_engines import until
 from k8s.cluster_service import ClusterService
-from k8s.device_driver import DRIVER, DeviceDriver, driven_node
+from k8s.device_driver import DRIVER, DeviceDriver
 from k8s.ours import DEPLOY, Kubectl, kubectl, ours
 from k8s.served import served
 
 __all__ = ["kubectl", "ours"]  # fixtures
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-PROJECTS = (f"lenses-{number}" for number in itertools.count())
+PROJECT = "lenses"
 CLASS = "gpus-of-tasks"
+CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 SAYS = ["sh", "-c", "env | grep ^FAKE_GPU | sort; echo .; sleep 600"]
 SCRIPT = """
 env | grep ^FAKE_GPU | sort
@@ -40,42 +38,19 @@ sleep 600
 SAYS_MORE = ["sh", "-c", SCRIPT]
 
 
-@pytest.fixture(scope="module")
-def driver(nodes_ground: Ground) -> Iterator[DeviceDriver]:
-    """A node of its own with a driver of two GPUs."""
-    with driven_node(nodes_ground, "worker-3", ("gpu-0", "gpu-1")) as made:
-        yield made
-
-
-@pytest.fixture
-def sharing(driver: DeviceDriver) -> Iterator[None]:
-    """The driver lets claims share its two GPUs of 80 GiB."""
-    with driver.offering(("gpu-0", "gpu-1"), "--shared", "--memory=80Gi"):
-        yield
-
-
-@pytest.fixture
-def halving(driver: DeviceDriver) -> Iterator[None]:
-    """The driver offers one GPU, as a whole and as two halves of it."""
-    with driver.offering(("gpu-0",), "--halves"):
-        yield
-
-
 @dataclass(frozen=True)
 class Desk:
-    """A project on the service, and the node where its work runs."""
+    """The project on the service, and the node where its work runs."""
 
     service: ClusterService
-    project: str
     driver: DeviceDriver
-    kubectl: Kubectl
 
     async def submit(self, name: str, command: Sequence[str] = SAYS, **asked: Any) -> None:
-        await self.service.submit(self.project, name, command=command, grace_seconds=1, **asked)
+        await self.service.submit(PROJECT, name, command=command, grace_seconds=1, **asked)
 
     async def lines(self, name: str) -> list[str]:
         """What a job's container says."""
-        return (await self.service.said(self.project, name, ".\n")).splitlines()[:-1]
+        return (await self.service.said(PROJECT, name, ".\n")).splitlines()[:-1]
 
     async def given(self, name: str) -> list[str]:
         """The devices that a job's container was told of."""
@@ -90,10 +65,10 @@ class Desk:
         return [(device, nanos(memory) // nanos("1Gi")) for device, _, memory in parts], told
 
     async def status(self, name: str) -> Any:
-        return await self.service.status(self.project, name)
+        return await self.service.status(PROJECT, name)
 
     async def suspend(self, name: str) -> None:
-        await self.service.ask("POST", f"/workloads/{self.project}/{name}/suspend")
+        await self.service.ask("POST", f"/workloads/{PROJECT}/{name}/suspend")
 
     async def on_node(self) -> tuple[int, int]:
         """How many GPUs the node has, and how many are in use, in thousandths."""
@@ -102,13 +77,12 @@ class Desk:
         return found["gpu_milli"], found["gpu_allocated_milli"]
 
     def claims(self) -> list[dict[str, Any]]:
-        space = namespace_of(self.project)
-        found = self.kubectl("get", "resourceclaims", "-n", space, "-o", "json")
-        return list(json.loads(found)["items"])
+        path = f"/apis/resource.k8s.io/v1/namespaces/{namespace_of(PROJECT)}/resourceclaims"
+        return list(self.driver.node.plane.get(path)["items"])
 
     async def end_all(self) -> None:
         """End all work, and wait until nothing is given or prepared any more."""
-        await self.service.end_all([self.project])
+        await self.service.end_all([PROJECT])
         await until(self._all_is_free)
 
     async def _all_is_free(self) -> bool:
@@ -123,18 +97,24 @@ async def desk(
 ) -> AsyncIterator[Desk]:
     kubectl("apply", "--server-side", "-f", str(DEPLOY / "policies/scheduler.yaml"))
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
-    body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "spec": spec}
-    kubectl.apply({**body, "metadata": {"name": CLASS}})
+    driver.node.plane.ask("POST", CLASSES, {"metadata": {"name": CLASS}, "spec": spec})
     chosen = {"CARREL_GPU_DEVICE_CLASS": CLASS, "CARREL_MIG_DEVICE_CLASS": CLASS}
-    project = next(PROJECTS)
     async with served(
-        driver.node, images, kubectl, tmp_path, (project,), gpus=2, settings=chosen
+        driver.node, images, kubectl, tmp_path, (PROJECT,), gpus=2, settings=chosen
     ) as made:
-        yield Desk(made, project, driver, kubectl)
-    kubectl("delete", "deviceclass", CLASS)
+        yield Desk(made, driver)
+    driver.node.plane.ask("DELETE", f"{CLASSES}/{CLASS}")
 
 
-async def test_jobs_get_gpus_by_claims_and_give_them_back(desk: Desk) -> None:
+async def test_jobs_get_what_the_driver_offers_and_give_it_back(desk: Desk) -> None:
+    await whole_gpus(desk)
+    with desk.driver.offering(("gpu-0", "gpu-1"), "--shared", "--memory=80Gi"):
+        await parts_of_gpus(desk)
+    with desk.driver.offering(("gpu-0",), "--halves"):
+        await instances_of_a_gpu(desk)
+
+
+async def whole_gpus(desk: Desk) -> None:
     await desk.submit("two", gpus=2)
     assert sorted(await desk.given("two")) == ["gpu-0", "gpu-1"]
     assert await desk.on_node() == (2000, 2000), "counted once"
@@ -158,8 +138,8 @@ async def test_jobs_get_gpus_by_claims_and_give_them_back(desk: Desk) -> None:
     assert await desk.on_node() == (2000, 0)
 
 
-@pytest.mark.usefixtures("sharing")
-async def test_jobs_get_parts_of_gpus_by_claims_and_give_them_back(desk: Desk) -> None:
+async def parts_of_gpus(desk: Desk) -> None:
+    """Of two GPUs of 80 GiB that claims share."""
     await desk.submit("half", SAYS_MORE, gpus=0.5)
     [(device, gib)], told = await desk.parts("half")
     assert (device in ("gpu-0", "gpu-1"), gib) == (True, 40)
@@ -190,8 +170,8 @@ async def test_jobs_get_parts_of_gpus_by_claims_and_give_them_back(desk: Desk) -
     assert await desk.on_node() == (2000, 0)
 
 
-@pytest.mark.usefixtures("halving")
-async def test_jobs_get_instances_that_the_driver_makes_of_a_gpu(desk: Desk) -> None:
+async def instances_of_a_gpu(desk: Desk) -> None:
+    """The driver offers it as a whole and as two halves."""
     for name in ("left", "right"):
         await desk.submit(name, mig_profile="3g.40gb")
     halves = [*await desk.given("left"), *await desk.given("right")]
@@ -203,7 +183,7 @@ async def test_jobs_get_instances_that_the_driver_makes_of_a_gpu(desk: Desk) -> 
         assert (await desk.status(name))["phase"] == "pending"
     told = f"GPUs of `{desk.driver.node.name}` are divided into MIG instances"
     await desk.service.until(
-        desk.project, "whole", lambda status: told in (status["reason"] or {}).get("sentence", "")
+        PROJECT, "whole", lambda status: told in (status["reason"] or {}).get("sentence", "")
     )
     for name in ("third", "left", "right"):
         await desk.suspend(name)

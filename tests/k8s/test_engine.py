@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 
 
 @pytest.fixture
-async def engines(gpu_node: Node, images: Images) -> AsyncIterator[ClusterEngines]:
+async def engines(node: Node, images: Images) -> AsyncIterator[ClusterEngines]:
     """Engines whose tasks run on a node that offers GPUs."""
-    image = images.on(gpu_node, "base")
-    storage = storage_of(gpu_node)
-    opener = ClusterEngines(gpu_node.kubeconfig, gpu_node.name, image.name, storage)
+    image = images.on(node, "base")
+    storage = storage_of(node)
+    opener = ClusterEngines(node.kubeconfig, node.name, image.name, storage)
     await opener.prepare()
     yield opener
     await opener.clean()

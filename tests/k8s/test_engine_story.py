@@ -70,20 +70,20 @@ while not (pathlib.Path(os.environ["CARREL_CHECKPOINT_DIR"]) / "finish").exists(
 @pytest.fixture
 async def service(
     request: pytest.FixtureRequest,
-    gpu_node: Node,
+    node: Node,
     images: Images,
     ours: object,
     kubectl: Kubectl,
     tmp_path: Path,
 ) -> AsyncIterator[ClusterService]:
     """The service, with its own rights; projects of four GPUs each, on a node of eight."""
-    async with served(gpu_node, images, kubectl, tmp_path, request.param) as made:
+    async with served(node, images, kubectl, tmp_path, request.param) as made:
         yield made
 
 
 @pytest.mark.parametrize("service", [("optics", "music")], indirect=True)
 async def test_a_job_gives_way_and_goes_on_where_it_was(
-    service: ClusterService, kubectl: Kubectl, gpu_node: Node
+    service: ClusterService, kubectl: Kubectl, node: Node
 ) -> None:
     files = {"count.py": COUNTS}
     command = ["python3", "count.py"]
@@ -106,7 +106,7 @@ async def test_a_job_gives_way_and_goes_on_where_it_was(
     await service.said("optics", "counts", f"begins at {kept}\n", attempt="1")
 
     await service.restart()
-    finish(gpu_node, "optics", uid)
+    finish(node, "optics", uid)
     ended = await service.phase("optics", "counts", "succeeded")
     assert (ended["attempt"], ended["tasks"][0]["exit_code"]) == (1, 0)
     count = (await service.logs("optics", "counts")).split()[-1]
@@ -115,7 +115,7 @@ async def test_a_job_gives_way_and_goes_on_where_it_was(
 
 @pytest.mark.parametrize("service", [("duets",)], indirect=True)
 async def test_a_gang_meets_by_name_and_starts_again_together(
-    service: ClusterService, gpu_node: Node
+    service: ClusterService, node: Node
 ) -> None:
     uid = await service.submit(
         "duets",
@@ -128,7 +128,7 @@ async def test_a_gang_meets_by_name_and_starts_again_together(
     )
     for index in (0, 1):
         await service.said("duets", "pair", f"met pair-{1 - index}", index=str(index))
-    client = KubeClient(from_kubeconfig(gpu_node.kubeconfig))
+    client = KubeClient(from_kubeconfig(node.kubeconfig))
     try:
         await client.delete(PODS, f"{uid}-1-0", "carrel-duets", grace_seconds=0)
     finally:
@@ -137,6 +137,6 @@ async def test_a_gang_meets_by_name_and_starts_again_together(
     assert again["failures"] == 0
     for index in (0, 1):
         await service.said("duets", "pair", "met", index=str(index), attempt="1")
-    finish(gpu_node, "duets", uid)
+    finish(node, "duets", uid)
     ended = await service.phase("duets", "pair", "succeeded")
     assert [task["attempt"] for task in ended["tasks"]] == [1, 1]

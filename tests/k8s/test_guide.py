@@ -141,8 +141,7 @@ def follower(
     with ExitStack() as around:
         around.callback(_take_away, node.plane, before)
         around.enter_context(usual.alone(node))
-        node.give(gpus=2)
-        around.callback(node.give, 0)
+        around.enter_context(usual.gpus(node, 2))
         around.enter_context(usual.scheduler(node.plane, record))
         around.enter_context(usual.volumes(node.plane, folder / "volumes", CLAIMS))
         desk = guide.Desk(folder / "root", node.plane, kubectl)

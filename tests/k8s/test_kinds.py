@@ -25,15 +25,15 @@ MPI_HOME: Final = "/opt/mpi"
 
 @pytest.fixture
 async def site(
-    gpu_node: Node, images: Images, ours: object, kubectl: Kubectl, tmp_path: Path
+    node: Node, images: Images, ours: object, kubectl: Kubectl, tmp_path: Path
 ) -> AsyncIterator[Site]:
     async with (
-        served(gpu_node, images, kubectl, tmp_path, PROJECTS) as service,
+        served(node, images, kubectl, tmp_path, PROJECTS) as service,
         gateway(service) as address,
     ):
         home = tmp_path / "home"
         home.mkdir()
-        yield Site(service, Shell(service, home), kubectl, gpu_node, address, home)
+        yield Site(service, Shell(service, home), kubectl, node, address, home)
 
 
 async def test_every_kind_of_work_runs_on_a_cluster(site: Site) -> None:

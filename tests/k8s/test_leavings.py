@@ -1,9 +1,12 @@
 """A run with a node and a running pod that is killed: the next one removes all of it."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,20 +15,24 @@ from k8s.cluster import leavings
 from k8s.cluster.containerd import KEEPERS
 from k8s.cluster.ground import PYTHON_PATH
 from k8s.cluster.images.builder import Image
+from k8s.cluster.plane import ControlPlane, Refused
 from k8s.cluster.records import Record, home, start_of
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow, pytest.mark.root]
 SECONDS = 900.0
 
+NODE = "worker-4"
 STARTS_A_NODE = """
-import sys
+import json, sys
 from pathlib import Path
-from k8s.cluster import binaries, control_plane, ground, node, pods
+from k8s.cluster import binaries, ground, node, pods
+from k8s.cluster.plane import ControlPlane
 from k8s.cluster.records import Record
-base, archive, image = sys.argv[1:]
+base, archive, image, name, told = sys.argv[1:]
+url, authority, token, nodes, service, issuer = json.loads(told)
 record = Record.begin(Path(base))
-plane = control_plane.start(binaries.control_plane(print), record)
-worker = node.start(ground.prepare(binaries.node(print), plane, record), "worker-1")
+plane = ControlPlane(url, Path(authority), token, nodes, service, Path(issuer))
+worker = node.start(ground.bridge(binaries.node(print), plane, record), name)
 worker.load(Path(archive))
 pods.make(plane, "left", image, ["sleep", "600"], nodeName=worker.name)
 pods.wait(plane, "left")
@@ -34,12 +41,22 @@ sys.stdin.read()
 """
 
 
+@pytest.fixture
+def joined(plane: ControlPlane) -> Iterator[str]:
+    """How another run joins the cluster of this one; its node and its pod are removed from it."""
+    known = (plane.url, str(plane.authority), plane.admin_token)
+    yield json.dumps([*known, dict(plane.node_tokens), plane.service, str(plane.issuer)])
+    for path in (f"/api/v1/nodes/{NODE}", "/api/v1/namespaces/default/pods/left"):
+        with suppress(Refused):
+            plane.ask("DELETE", f"{path}?gracePeriodSeconds=0")
+
+
 @pytest.mark.timeout(2 * SECONDS)
-def test_a_killed_run_leaves_nothing_to_the_next(base_image: Image) -> None:
+def test_a_killed_run_leaves_nothing_to_the_next(base_image: Image, joined: str) -> None:
     settings = leavings.settings()
     before = _keepers()
     base = home().with_name(f"carrel-killed-{os.getpid()}")  # sockets have short paths
-    arguments = [str(base), str(base_image.archive), base_image.name]
+    arguments = [str(base), str(base_image.archive), base_image.name, NODE, joined]
     with subprocess.Popen(
         [sys.executable, "-c", STARTS_A_NODE, *arguments],
         stdin=subprocess.PIPE,

@@ -9,7 +9,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,11 @@ from carrel_schema.names import (
     MIG_SLOTS,
     RESERVATIONS_NAMESPACE,
 )
-from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
 from k8s.cluster_engines import until
 from k8s.cluster_service import ClusterService
-from k8s.device_plugin import plugged_node
+from k8s.device_plugin import UUIDS, labelled
 from k8s.ours import DEPLOY, Kubectl, kubectl, ours
 from k8s.served import served
 from k8s.test_node_agents import token_of
@@ -40,30 +39,22 @@ from k8s.test_shared_gpus_story import brought
 
 __all__ = ["kubectl", "ours"]  # fixtures
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-UUIDS = ("GPU-one", "GPU-two")
 MODEL = "A100-80GB"
 PROJECT = "slices"
 SPACE = f"carrel-{PROJECT}"
 SAYS = ["sh", "-c", "echo has $NVIDIA_VISIBLE_DEVICES; sleep 600"]
 
 
-@pytest.fixture(scope="module")
-def plugged(nodes_ground: Ground) -> Iterator[Node]:
-    """A node of its own, whose two GPUs a device plugin offers and the scheduler divides."""
-    labels = {MIG_MODEL: MODEL, "nvidia.com/gpu.memory": "81920"}
-    with plugged_node(nodes_ground, "worker-7", UUIDS, labels) as made, ExitStack() as around:
-        all_divided(made, around)
-        yield made
-
-
-def all_divided(node: Node, around: ExitStack) -> None:
-    """Meanwhile GPUs of other nodes are of that model, too: else a share would be one of them."""
-    for other in node.plane.get("/api/v1/nodes")["items"]:
-        if other["metadata"]["name"] != node.name:
-            path = f"/api/v1/nodes/{other['metadata']['name']}"
+@contextmanager
+def divided(node: Node) -> Iterator[None]:
+    """GPUs of all nodes are of that model meanwhile: else a share would be one of another's."""
+    with labelled(node, {"nvidia.com/gpu.memory": "81920"}), ExitStack() as around:
+        for one in node.plane.get("/api/v1/nodes")["items"]:
+            path = f"/api/v1/nodes/{one['metadata']['name']}"
             node.plane.ask("PATCH", path, {"metadata": {"labels": {MIG_MODEL: MODEL}}})
             without = {"metadata": {"labels": {MIG_MODEL: None}}}
             around.callback(node.plane.ask, "PATCH", path, without)
+        yield
 
 
 class Agent:
@@ -72,11 +63,11 @@ class Agent:
     What the driver has outlives it, and so does what it wrote down.
     """
 
-    def __init__(self, url: str, token: str, folder: Path) -> None:
+    def __init__(self, node: str, url: str, token: str, folder: Path) -> None:
         (folder / "token").write_text(token)
         self.settings = AgentSettings.from_environment(
             {
-                "CARREL_NODE_NAME": "worker-7",
+                "CARREL_NODE_NAME": node,
                 "CARREL_API_URL": url,
                 "CARREL_NODE_TOKEN_FILE": str(folder / "token"),
                 "CARREL_MIG": "on",
@@ -108,8 +99,9 @@ async def service(
     for part in ("scheduler/reservations.yaml", "policies/pods.yaml", "policies/guests.yaml"):
         kubectl("apply", "--server-side", "--force-conflicts", "-f", str(DEPLOY / part))
     kubectl("apply", "--server-side", "-f", str(DEPLOY / "policies/scheduler.yaml"))
-    async with served(plugged, images, kubectl, tmp_path, (PROJECT,), gpus=2) as made:
-        yield made
+    with divided(plugged):
+        async with served(plugged, images, kubectl, tmp_path, (PROJECT,), gpus=2) as made:
+            yield made
 
 
 @pytest.fixture
@@ -186,7 +178,7 @@ async def test_instances_are_made_as_work_asks_whatever_happens_to_who_makes_the
     async def submit(name: str, **fields: Any) -> None:
         await service.submit(PROJECT, name, command=SAYS, grace_seconds=2, **fields)
 
-    agent = Agent(service.scheduler.url, token, tmp_path)
+    agent = Agent(plugged.name, service.scheduler.url, token, tmp_path)
     agent.start()
     await submit("one", mig_profile="3g.40gb")
     await submit("two", gpus=0.5)

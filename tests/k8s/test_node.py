@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from k8s.cluster import pods
 from k8s.cluster.images.builder import Image
-from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow, pytest.mark.root]
@@ -141,21 +140,20 @@ def test_a_pod_reaches_the_api_server_where_pods_look_for_it(node: Node, base_im
     pods.delete(node.plane, "asks")
 
 
-def test_a_node_gives_as_many_gpus_as_it_offers(gpu_node: Node, images: Images) -> None:
-    base_image = images.on(gpu_node, "base")
+def test_a_node_gives_as_many_gpus_as_it_offers(node: Node, base_image: Image) -> None:
     for name, gpus, phase in (("eight", 8, "Running"), ("one", 1, "Failed")):
         pods.make(
-            gpu_node.plane,
+            node.plane,
             name,
             base_image.name,
             ["python3", "-c", WAITS],
-            nodeName=gpu_node.name,
+            nodeName=node.name,
             container={"resources": {"limits": {"nvidia.com/gpu": gpus}}},
         )
-        pods.wait(gpu_node.plane, name, phase)
-    assert pods.get(gpu_node.plane, "one")["status"]["reason"] == "OutOfnvidia.com/gpu"
-    pods.delete(gpu_node.plane, "eight")
-    pods.delete(gpu_node.plane, "one")
+        pods.wait(node.plane, name, phase)
+    assert pods.get(node.plane, "one")["status"]["reason"] == "OutOfnvidia.com/gpu"
+    pods.delete(node.plane, "eight")
+    pods.delete(node.plane, "one")
 
 
 def _addresses() -> str:

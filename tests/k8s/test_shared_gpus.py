@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -19,14 +19,12 @@ from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import NAMESPACES, PODS
 from carrel_schema.names import GPU_UUIDS, RESERVATIONS_NAMESPACE, namespace_of
 from contract.engine_tasks import a_task, output, wait_for
-from k8s import device_plugin
-from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
 from k8s.cluster_engines import RESTRICTED, ClusterEngines, storage_of, until
+from k8s.device_plugin import UUIDS
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-UUIDS = ("GPU-one", "GPU-two")
 PROJECT = "halves"
 NAMESPACE = namespace_of(PROJECT)
 # Says which GPU it has and what its limiter is told, and stays.
@@ -37,13 +35,6 @@ echo -n x 2>/dev/null >> /dev/carrel-gpu/limits || echo kept
 grep -c carrel_gpu_limit /proc/self/maps
 sleep 600
 """
-
-
-@pytest.fixture(scope="module")
-def plugged_node(nodes_ground: Ground) -> Iterator[Node]:
-    """A node of its own, whose two GPUs a device plugin offers."""
-    with device_plugin.plugged_node(nodes_ground, "worker-5", UUIDS) as made:
-        yield made
 
 
 class Sharing:
@@ -84,10 +75,10 @@ class Sharing:
 
 
 @pytest.fixture
-async def sharing(plugged_node: Node, images: Images) -> AsyncIterator[Sharing]:
-    image = images.on(plugged_node, "trainer").name
-    storage = storage_of(plugged_node)
-    opener = ClusterEngines(plugged_node.kubeconfig, plugged_node.name, image, storage)
+async def sharing(plugged: Node, images: Images) -> AsyncIterator[Sharing]:
+    image = images.on(plugged, "trainer").name
+    storage = storage_of(plugged)
+    opener = ClusterEngines(plugged.kubeconfig, plugged.name, image, storage)
     await opener.prepare(NAMESPACE)
     space = {"metadata": {"name": RESERVATIONS_NAMESPACE, "labels": RESTRICTED}}
     with suppress(AlreadyExists):

@@ -6,7 +6,7 @@ pod that holds a GPU is deleted.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +14,19 @@ import pytest
 
 from carrel_schema.names import GPU_UUIDS, RESERVATIONS_NAMESPACE
 from carrel_schema.shared_gpus import variables
-from k8s.cluster.ground import Ground
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node
 from k8s.cluster_engines import until
 from k8s.cluster_service import ClusterService
-from k8s.device_plugin import plugged_node
+from k8s.device_plugin import UUIDS, labelled
 from k8s.ours import DEPLOY, Kubectl, kubectl, ours
 from k8s.served import served
 
 __all__ = ["kubectl", "ours"]  # fixtures
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-UUIDS = ("GPU-one", "GPU-two")
 PROJECT = "prisms"
 SPACE = f"carrel-{PROJECT}"
 SAYS = ["sh", "-c", "echo has $NVIDIA_VISIBLE_DEVICES $CARREL_GPU_MEMORY_MIB; sleep 600"]
-
-
-@pytest.fixture(scope="module")
-def plugged(nodes_ground: Ground) -> Iterator[Node]:
-    """A node of its own, whose two GPUs of 16 GiB a device plugin offers."""
-    labels = {"nvidia.com/gpu.memory": "16384"}
-    with plugged_node(nodes_ground, "worker-6", UUIDS, labels) as made:
-        yield made
 
 
 @pytest.fixture
@@ -46,8 +36,9 @@ async def service(
     for part in ("scheduler/reservations.yaml", "policies/pods.yaml", "policies/guests.yaml"):
         kubectl("apply", "--server-side", "--force-conflicts", "-f", str(DEPLOY / part))
     kubectl("apply", "--server-side", "-f", str(DEPLOY / "policies/scheduler.yaml"))
-    async with served(plugged, images, kubectl, tmp_path, (PROJECT,), gpus=2) as made:
-        yield made
+    with labelled(plugged, {"nvidia.com/gpu.memory": "16384"}):
+        async with served(plugged, images, kubectl, tmp_path, (PROJECT,), gpus=2) as made:
+            yield made
 
 
 def reservations(kubectl: Kubectl) -> dict[str, str]:

@@ -19,7 +19,7 @@ from k8s.cluster.waiting import NotReady, Process, free_port, wait_for
 
 __all__ = ["ControlPlane", "NotReady", "Refused", "start"]
 
-NODES: Final = tuple(f"worker-{number}" for number in range(1, 8))
+NODES: Final = tuple(f"worker-{number}" for number in range(1, 5))
 """Names of the nodes that may join."""
 FEATURES: Final = (
     "GenericWorkload",

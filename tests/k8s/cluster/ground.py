@@ -43,12 +43,17 @@ class Ground:
 
 def prepare(programs: Mapping[str, Path], plane: ControlPlane, record: Record) -> Ground:
     """Make it. Raises ``NotReady``, and ``OSError`` with what the kernel refused."""
+    made = bridge(programs, plane, record)
+    _services(plane, record, made.network)
+    _names(programs["names"], plane, record, made.network)
+    return made
+
+
+def bridge(programs: Mapping[str, Path], plane: ControlPlane, record: Record) -> Ground:
+    """Make the bridge only: its pods reach no service. Raises ``OSError``."""
     for name, value in leavings.settings().items():
         record.leave("setting", name, value)
-    made = network.make(record)
-    _services(plane, record, made)
-    _names(programs["names"], plane, record, made)
-    return Ground(plane, record, made, programs)
+    return Ground(plane, record, network.make(record), programs)
 
 
 def _services(plane: ControlPlane, record: Record, made: Network) -> None:

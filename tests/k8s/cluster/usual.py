@@ -1,4 +1,4 @@
-"""What clusters have and this one only when asked: a scheduler, volumes, a node for one test.
+"""What clusters have and this one only when asked: a scheduler, volumes, GPUs, a node for one test.
 
 The scheduler is Kubernetes' own, for pods that are not Carrel's. Volumes are folders of this
 machine, each for a claim by its name: what a storage class would make.
@@ -62,6 +62,17 @@ def volumes(plane: ControlPlane, folder: Path, claims: Iterable[tuple[str, str]]
     finally:
         for name in made:
             plane.ask("DELETE", f"{VOLUMES}/{name}")
+
+
+@contextmanager
+def gpus(node: Node, offered: int) -> Iterator[None]:
+    """The node offers so many GPUs meanwhile."""
+    before = int(node.offered())
+    node.give(offered)
+    try:
+        yield
+    finally:
+        node.give(before)
 
 
 @contextmanager
