@@ -1,8 +1,6 @@
 """One stack and one browser for each module: starting them takes a while."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,10 +10,7 @@ from e2e.stack import People, Stack, people
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """``carrel up --demo``, ended with everything that it started."""
-    folder = tmp_path_factory.mktemp("up")
-    shots = Path(os.environ.get("CARREL_SHOTS", folder / "shots"))
-    shots.mkdir(parents=True, exist_ok=True)
-    stack = Stack(folder / "state", shots)
+    stack = Stack(tmp_path_factory.mktemp("up") / "state")
     try:
         stack.start()
         yield stack

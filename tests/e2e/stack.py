@@ -45,12 +45,21 @@ def until(what: Callable[[], Any], *, seconds: float, every: float = 0.5, why: s
     raise AssertionError(f"not within {seconds:g} s: {why or what}")
 
 
+def shots() -> Path | None:
+    """Where pictures go, if somebody wants to look at them."""
+    folder = os.environ.get("CARREL_SHOTS")
+    if folder is None:
+        return None
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder)
+
+
 @dataclass
 class Stack:
     """A running ``carrel up``."""
 
     state_dir: Path
-    shots: Path
+    shots: Path | None = field(default_factory=shots)
     arguments: tuple[str, ...] = ("--demo",)
     port: int = field(default_factory=free_port)
     passwords: dict[str, str] = field(default_factory=dict)
@@ -90,29 +99,32 @@ class Stack:
         return "Stop with Ctrl-C" in self.output
 
     def stop(self, *, jobs: bool = False) -> None:
-        """Ctrl-C; with ``jobs``, what goes on without it is ended too."""
+        """Ctrl-C; with ``jobs``, SIGKILL for it and for all that would go on without it."""
+        if jobs:
+            until(lambda: not self._killed(), seconds=END_SECONDS, every=0.1, why="all have ended")
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGINT)
             self.process.wait(END_SECONDS)
         if jobs:
-            self._end_what_goes_on()
+            networks = NetworkNamespaces(
+                InstallationNetwork(installation=installation_of(self.state_dir), ports=())
+            )
+            networks.keep(())
+            networks.close()
 
-    def _end_what_goes_on(self) -> None:
-        """Workspaces and jobs outlive Ctrl-C; a test leaves nothing behind.
+    def _killed(self) -> int:
+        """Kill what is there; how many that were.
 
         Every process of this stack names its state folder, which no other process knows.
         """
-        mark = str(self.state_dir).encode()
+        mark, count = str(self.state_dir).encode(), 0
         for proc in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 text = (proc / "environ").read_bytes() + (proc / "cmdline").read_bytes()
                 if mark in text and int(proc.name) != os.getpid():
                     os.kill(int(proc.name), signal.SIGKILL)
-        networks = NetworkNamespaces(
-            InstallationNetwork(installation=installation_of(self.state_dir), ports=())
-        )
-        networks.keep(())
-        networks.close()
+                    count += 1
+        return count
 
     def scheduler_pid(self) -> int:
         """The process of this stack's scheduler service; 0 while there is none."""
@@ -146,12 +158,11 @@ class People:
         self.stack = stack
         self._browser = browser
         self._contexts: dict[str, BrowserContext] = {}
+        self._tokens: dict[str, str] = {}
 
     def page(self, user: str) -> Page:
         """A new tab of that person, signed in."""
-        if user not in self._contexts:
-            self._contexts[user] = self._sign_in(user)
-        return self._contexts[user].new_page()
+        return self._signed_in(user).new_page()
 
     def leave(self, user: str) -> None:
         """Close that person's browser."""
@@ -159,31 +170,66 @@ class People:
 
     def token(self, user: str) -> str:
         """A token made on the Hub's own API with the person's cookie."""
-        page = self.page(user)
-        page.goto(f"{self.stack.url}/hub/home")
-        xsrf = page.evaluate("window.jhdata.xsrf_token")
-        answer = page.request.post(
-            f"{self.stack.url}/hub/api/users/{user}/tokens?_xsrf={xsrf}", data={"note": "test"}
-        )
-        assert answer.status == 201, answer.text()
-        page.close()
-        return str(answer.json()["token"])
+        if user not in self._tokens:
+            self._tokens[user] = token_of(self._signed_in(user), self.stack.url, user)
+        return self._tokens[user]
+
+    def client(self, user: str) -> Client:
+        """The scheduler as that person sees it."""
+        return self.stack.client(self.token(user))
 
     def shot(self, page: Page, name: str) -> None:
-        """A picture to look at."""
-        page.screenshot(path=str(self.stack.shots / f"{name}.png"))
+        """A picture, if somebody wants to look at it."""
+        picture(page, self.stack.shots, name)
 
-    def _sign_in(self, user: str) -> BrowserContext:
-        context = self._browser.new_context(viewport={"width": 1380, "height": 900})
-        context.set_default_timeout(PATIENCE_MS)
-        page = context.new_page()
+    def sign_in(self, user: str) -> None:
+        """By the form on the page."""
+        page = self._open(user).new_page()
         page.goto(f"{self.stack.url}/hub/login")
         page.fill("input[name=username]", user)
         page.fill("input[name=password]", self.stack.passwords[user])
         page.locator("form [type=submit]").first.click()
         page.wait_for_url("**/hub/home")
         page.close()
+
+    def _signed_in(self, user: str) -> BrowserContext:
+        """That person's browser; what the form sends is sent without showing it."""
+        if user not in self._contexts:
+            context, login = self._open(user), f"{self.stack.url}/hub/login"
+            context.request.get(login)
+            fields = {"username": user, "password": self.stack.passwords[user]}
+            answer = context.request.post(
+                login, form=fields | {"_xsrf": _xsrf(context, self.stack.url)}
+            )
+            assert answer.url.endswith("/hub/home"), answer.text()
+        return self._contexts[user]
+
+    def _open(self, user: str) -> BrowserContext:
+        context = self._browser.new_context(viewport={"width": 1380, "height": 900})
+        context.set_default_timeout(PATIENCE_MS)
+        self._contexts[user] = context
         return context
+
+
+def token_of(context: BrowserContext, url: str, user: str) -> str:
+    """A token made on the Hub's own API with a browser's cookies."""
+    answer = context.request.post(
+        f"{url}/hub/api/users/{user}/tokens?_xsrf={_xsrf(context, url)}", data={"note": "test"}
+    )
+    assert answer.status == 201, answer.text()
+    return str(answer.json()["token"])
+
+
+def _xsrf(context: BrowserContext, url: str) -> str:
+    """What the Hub's forms and API want back."""
+    cookies = context.cookies(f"{url}/hub/")
+    return next(one.get("value", "") for one in cookies if one.get("name") == "_xsrf")
+
+
+def picture(page: Page, folder: Path | None, name: str) -> None:
+    """Of what is seen, if somebody wants to look at it."""
+    if folder is not None:
+        page.screenshot(path=str(folder / f"{name}.png"))
 
 
 @contextlib.contextmanager

@@ -73,7 +73,7 @@ def plain(error: Any) -> str:
 
 @pytest.fixture(scope="module")
 def ada(team: People, stack: Stack) -> Client:
-    return stack.client(team.token("ada"))
+    return team.client("ada")
 
 
 @pytest.fixture(scope="module")

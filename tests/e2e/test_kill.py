@@ -7,7 +7,7 @@ import pytest
 from benchmarks.forking import Forking
 from benchmarks.kills import run
 
-KILLS = 60
+KILLS = 20
 
 
 @pytest.mark.slow

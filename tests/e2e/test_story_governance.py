@@ -7,7 +7,6 @@ happened is in the audit log, what was used in the consumption. The tests of thi
 each other, in order.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from carrel import Client
 from contract.directory.servers import OidcProvider
-from e2e.stack import CHROMIUM, FLAGS, PATIENCE_MS, Stack, until
+from e2e.stack import CHROMIUM, FLAGS, PATIENCE_MS, Stack, picture, token_of, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -63,13 +62,11 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OidcProvider]
 def stack(provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """``carrel up --sign-in``, with groups of the directory mapped by the command."""
     folder = tmp_path_factory.mktemp("up")
-    shots = Path(os.environ.get("CARREL_SHOTS", folder / "shots"))
-    shots.mkdir(parents=True, exist_ok=True)
     told = msgspec.to_builtins(provider.settings, enc_hook=str)
     told["scopes"] = ["openid", "profile", "email", "offline_access"]
     sign_in = folder / "sign-in.yaml"
     sign_in.write_text(yaml.safe_dump({"provider": told, "refresh_seconds": 1.0}))
-    stack = Stack(folder / "state", shots, ("--gpus", "4", "--sign-in", str(sign_in)))
+    stack = Stack(folder / "state", arguments=("--gpus", "4", "--sign-in", str(sign_in)))
     try:
         stack.start()
         for arguments in (("it", "--admin"), ("vision-team", "--project", "vision")):
@@ -107,7 +104,7 @@ def signed_in(browser: Browser, stack: Stack, subject: str) -> tuple[BrowserCont
 def ruth(browser: Browser, stack: Stack) -> Iterator[Page]:
     """An administrator of the platform, who makes the department."""
     context, page = signed_in(browser, stack, "3")
-    client = stack.client(token(page, stack, "ruth"))
+    client = stack.client(token_of(page.context, stack.url, "ruth"))
     client.put_department("sciences", {})
     page.goto(f"{stack.url}{CONSOLE}access")
     page.fill("#subject", "grace")
@@ -116,7 +113,7 @@ def ruth(browser: Browser, stack: Stack) -> Iterator[Page]:
     page.locator("button", has_text="Give the role").click()
     note = "grace is department-administrator in department/sciences."
     expect(page.locator("[role=status]").first).to_contain_text(note)
-    page.screenshot(path=str(stack.shots / "governance-access.png"))
+    picture(page, stack.shots, "governance-access")
     yield page
     context.close()
 
@@ -143,16 +140,6 @@ def ada(grace: Page, browser: Browser, stack: Stack) -> Iterator[Page]:
     context.close()
 
 
-def token(page: Page, stack: Stack, user: str) -> str:
-    page.goto(f"{stack.url}/hub/home")
-    xsrf = page.evaluate("window.jhdata.xsrf_token")
-    made = page.request.post(
-        f"{stack.url}/hub/api/users/{user}/tokens?_xsrf={xsrf}", data={"note": "test"}
-    )
-    assert made.status == 201, made.text()
-    return str(made.json()["token"])
-
-
 def write(page: Page, stack: Stack, sort: str, name: str, text: str) -> None:
     """Write a policy or template in the console's editor."""
     page.goto(f"{stack.url}{CONSOLE}{sort}/edit")
@@ -169,7 +156,7 @@ def test_the_department_s_administrator_writes_a_policy_and_a_template(
     assert ada.url.endswith("/hub/home")
     write(grace, stack, "policies", "small", POLICY)
     write(grace, stack, "templates", "nightly", TEMPLATE)
-    grace.screenshot(path=str(stack.shots / "governance-policies.png"))
+    picture(grace, stack.shots, "governance-policies")
     assert grace.goto(f"{stack.url}{CONSOLE}policies/edit") is not None
     grace.fill("#name", "all")
     grace.fill("#scope", "platform")
@@ -187,14 +174,14 @@ def test_the_researcher_is_told_the_rule_and_works_by_the_template(ada: Page, st
     ada.locator("button.first").click()
     refused = ada.locator("#gpus-note")
     expect(refused).to_contain_text("This should be at most 1 (policy small of project/vision).")
-    ada.screenshot(path=str(stack.shots / "governance-refused.png"))
+    picture(ada, stack.shots, "governance-refused")
     ada.goto(f"{stack.url}{CONSOLE}submit?project=vision")
     ada.select_option("#template", "nightly")
     ada.locator("button", has_text="Fill in").click()
     ada.fill("#name", "night-1")
     ada.locator("button.first").click()
     ada.wait_for_url("**/jobs/vision/night-1")
-    client = stack.client(token(ada, stack, "ada"))
+    client = stack.client(token_of(ada.context, stack.url, "ada"))
     until(lambda: _phase(client) == "running", seconds=60, why="it runs")
 
 
@@ -211,8 +198,8 @@ def test_both_are_in_the_audit_log_and_the_use_in_the_consumption(
     assert "nightly" in text
     assert "night-1" in text
     assert "ada" in text
-    grace.screenshot(path=str(stack.shots / "governance-audit.png"))
-    client = stack.client(token(grace, stack, "grace"))
+    picture(grace, stack.shots, "governance-audit")
+    client = stack.client(token_of(grace.context, stack.url, "grace"))
     until(
         lambda: any(one.gpu_seconds > 2 for one in client.usage("project")),
         seconds=30,
@@ -223,7 +210,7 @@ def test_both_are_in_the_audit_log_and_the_use_in_the_consumption(
         rows = grace.locator("[aria-label=Use] tbody td:nth-child(2)").all_inner_texts()
         whole = grace.locator("[aria-label=Use] tfoot td").first.inner_text()
         assert sum(map(float, rows)) == pytest.approx(float(whole), abs=0.011)
-    grace.screenshot(path=str(stack.shots / "governance-consumption.png"))
+    picture(grace, stack.shots, "governance-consumption")
 
 
 def test_who_leaves_the_directory_s_group_leaves_the_project(
