@@ -197,10 +197,12 @@ class People:
         if user not in self._contexts:
             context, login = self._open(user), f"{self.stack.url}/hub/login"
             context.request.get(login)
-            fields = {"username": user, "password": self.stack.passwords[user]}
-            answer = context.request.post(
-                login, form=fields | {"_xsrf": _xsrf(context, self.stack.url)}
-            )
+            fields: dict[str, str | float | bool] = {
+                "username": user,
+                "password": self.stack.passwords[user],
+                "_xsrf": _xsrf(context, self.stack.url),
+            }
+            answer = context.request.post(login, form=fields)
             assert answer.url.endswith("/hub/home"), answer.text()
         return self._contexts[user]
 
