@@ -1,15 +1,17 @@
 """Claims for devices on a real node: its kubelet has a driver prepare what Carrel allocated.
 
-Pods of others with claims; and a workspace as the Hub makes it, which asks for GPUs by name.
+Pods of others with claims; and the pod that the Hub's spawner makes of a workspace, which asks for
+GPUs by name.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from carrel_scheduler.engines.contract import TaskPhase
+from carrel_scheduler.engines.contract import TaskPhase, TaskSpec
 from carrel_scheduler.engines.kubernetes.pods.devices.claims import DeviceClaims
 from carrel_scheduler.engines.kubernetes.pods.devices.types import (
     DEVICE_CLASSES,
@@ -20,16 +22,19 @@ from carrel_scheduler.engines.kubernetes.pods.devices.types import (
 )
 from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
 from carrel_scheduler.engines.kubernetes.tasks.device_claims import TaskDevices
-from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
-from carrel_scheduler.kube.resources import NODES, PODS, Resource
-from contract.engine_tasks import a_task, output, wait_for
+from carrel_scheduler.kube.resources import NODES, PODS, SECRETS, Resource
+from carrel_spawner.kubernetes import manifests
+from contract.engine_tasks import PROJECT, a_task, output, wait_for
 from k8s.cluster import pods
 from k8s.cluster.loading import Images
 from k8s.cluster_engines import NAMESPACE, ClusterEngines, storage_of, until
 from k8s.device_driver import DRIVER, DeviceDriver
 from k8s.scheduling import ONLY, Site, running, site
 from k8s.test_scheduling import comes_to_be
+from unit.spawner_kubernetes import test_pod as spawners
+from unit.spawner_kubernetes.test_pod import _cluster
 
+__all__ = ["_cluster"]  # a fixture
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
 TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 # Says which devices its container was given, and stays.
@@ -140,6 +145,21 @@ async def engines(driver: DeviceDriver, image: str) -> AsyncIterator[ClusterEngi
     await made.clean()
 
 
+async def make_pod(engines: ClusterEngines, task: TaskSpec) -> None:
+    """The Hub's spawner makes the pod of a workspace, whose server is a shell."""
+    one = spawners.spawner(cmd=["sh", "-c", SAYS], volumes=[], volume_mounts=[])
+    one.image, one.image_pull_policy = engines.settings.image, "Never"
+    asked = {"gpus": task.gpu_milli / 1000, "mig_profile": task.mig_profile}
+    small = {"cpu_millicores": 10, "memory_bytes": 64 * 1024**2}
+    workload = spawners.workload(**asked, **small)
+    workload = msgspec.structs.replace(workload, project=PROJECT, uid=task.id.workload_uid)
+    body = await spawners.manifest(one, workload)
+    name, labels = body["metadata"]["name"], body["metadata"]["labels"]
+    secret = manifests.secret_manifest(name, one.get_env(), labels)
+    await engines.client.create(SECRETS, secret, NAMESPACE)
+    await engines.client.create(PODS, body, NAMESPACE)
+
+
 async def given_to_a_workspace(
     here: Site, engines: ClusterEngines, driver: DeviceDriver, claims: DeviceClaims, **asked: Any
 ) -> list[str]:
@@ -148,11 +168,9 @@ async def given_to_a_workspace(
         claims.inventory.set_slice(found)
     claims.set_class(await here.client.get(DEVICE_CLASSES, here.name, type=DeviceClass))
     engine = await engines.open(devices=TaskDevices(engines.client, claims))
-    body = pod(a_task(engines, SAYS, **asked), engines.settings)
-    body["metadata"] |= {"name": "jupyter-ada", "finalizers": []}
     task = a_task(engines, SAYS, command=(), external=True, kind="workspace", **asked)
     stream = engine.watch()
-    await engines.client.create(PODS, body, NAMESPACE)
+    await make_pod(engines, task)
     await engine.start(task)
     await wait_for(engine, stream, task, TaskPhase.RUNNING)
 
