@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from carrel_schema.governance.costs import WHEN, parts_of
 
 if TYPE_CHECKING:
-    from carrel.models import Project, Workload
+    from carrel.models import Project, Workload, WorkloadSpec
     from carrel_schema.governance.costs import BudgetOut
 
 PHASES: Final[Mapping[str, tuple[str, str]]] = {
@@ -79,6 +79,12 @@ def stall_rule(restart: bool | None, after_seconds: float | None) -> str:
     words = {None: "as on the cluster", True: "restarted", False: "only told of"}
     after = "" if after_seconds is None else f" after {duration(after_seconds)}"
     return f"{words[restart]}{after}"
+
+
+def gpu_types(spec: "WorkloadSpec") -> str:
+    """The types of GPUs that will do: ``H100, A100 (moves to a better one)``."""
+    moves = " (moves to a better one)" if spec.move_to_better_type and spec.gpu_types else ""
+    return ", ".join(spec.gpu_types) + moves
 
 
 def avoided(workload: "Workload") -> str:

@@ -74,6 +74,7 @@ PLACE: Final = (
     of_field("node-group", SURROUNDINGS, "node_group", shown="GROUP", also=("node-type",)),
     Option("gpu-type", "Models of GPUs that will do, the best first: A100,H100.", SURROUNDINGS,
            values.GPU_TYPES, ("gpu_types",)),
+    of_field("move-to-better-type", SURROUNDINGS, "move_to_better_type"),
     Option("label", "K=V, to find it by; may be repeated.", SURROUNDINGS, values.LABEL,
            ("labels",), short="l", many="mapping"),
     of_field("working-dir", SURROUNDINGS, "working_dir", shown="FOLDER", short="w",

@@ -195,6 +195,7 @@ def preemption_text(preemption: Preemption, phase: str) -> str:
         "consolidate": "something larger fits now, and it goes on elsewhere",
         "incomplete": "members of its gang were missing for too long",
         "drain": "its node is being emptied",
+        "improve": "GPUs of a type that it prefers are free",
         "evict": "it had to leave its node",
     }.get(preemption.rule, preemption.rule)
     cost = "" if phase == "preempting" else f"; {preemption_cost(preemption)}"

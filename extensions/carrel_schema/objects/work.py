@@ -108,6 +108,8 @@ class Work(msgspec.Struct, kw_only=True):
         large_shm: shared memory of its own, as large as its memory.
         node_group: only nodes of this group.
         gpu_types: models of GPUs that will do, the best first: A100, H100.
+        move_to_better_type: while it runs and may be preempted, it moves to GPUs of a better one of
+            those types once all of it fits there, and goes on from its last checkpoint.
         topology_required: all tasks run in one domain of this level, as node or a label of nodes.
         topology_preferred: all tasks run in one domain of this level if they can.
         routes: ports that people reach through the gateway.
@@ -144,6 +146,7 @@ class Work(msgspec.Struct, kw_only=True):
     large_shm: bool = False
     node_group: ShortText = ""
     gpu_types: Annotated[list[GpuType], Constraint(max_length=8)] = []
+    move_to_better_type: bool = False
     topology_required: LevelName = ""
     topology_preferred: LevelName = ""
     routes: Annotated[list[sections.Route], Constraint(max_length=16)] = []

@@ -40,6 +40,7 @@ _RULES = {
     "consolidate": "something larger fits now, and it goes on elsewhere",
     "incomplete": "members of its gang were missing for too long",
     "drain": "its node is being emptied",
+    "improve": "GPUs of a type that it prefers are free",
     "evict": "it had to leave its node",
 }
 

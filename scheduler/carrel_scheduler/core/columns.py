@@ -112,6 +112,7 @@ class Columns:
         holding: uid -> jobs with placed tasks.
         reserved: uid -> jobs with a reservation.
         stale: uid -> jobs that run with fewer tasks than their minimum.
+        improvable: uid -> jobs with placed tasks that move to nodes that they prefer.
         cache: what decisions found out and need not find out again; no part of the state.
     """
 
@@ -138,6 +139,7 @@ class Columns:
         self.holding: dict[str, Job] = {}
         self.reserved: dict[str, Job] = {}
         self.stale: dict[str, Job] = {}
+        self.improvable: dict[str, Job] = {}
 
     def job(self, uid: str) -> Job:
         """The record of a workload. Raises ``UnknownWorkload``."""

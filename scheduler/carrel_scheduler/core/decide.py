@@ -4,15 +4,15 @@ The order of the actions: start on reservations that have become free; allocate 
 for other places for reservations that are still in use; move work for workloads within their fair
 share; reclaim over-quota work of other queues, and in groups of nodes what is guaranteed there;
 preempt lower priority of the own queue; reclaim and preempt together; move work for workloads over
-quota. Then evict stale gangs, drain nodes, and reserve
-places for a workload that has waited too long.
+quota. Then evict stale gangs, drain nodes, and reserve places for a workload that has waited too
+long. Last, move one workload to nodes that it prefers.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from carrel_scheduler.core.actions.allocate import allocate
-from carrel_scheduler.core.actions.evictions import drain, evict_stale
+from carrel_scheduler.core.actions.evictions import drain, evict_stale, improve
 from carrel_scheduler.core.actions.reservations import replace_reserved, reserve, start_reserved
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
@@ -70,6 +70,7 @@ ACTIONS: Sequence[NeededAction] = (
     NeededAction(lambda cycle: cycle.state.stale, evict_stale),
     NeededAction(lambda cycle: cycle.state.nodes.draining, drain),
     NeededAction(lambda cycle: cycle.asks and len(cycle.late), reserve),
+    NeededAction(lambda cycle: cycle.state.improvable, improve),
 )
 
 

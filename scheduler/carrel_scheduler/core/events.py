@@ -179,6 +179,8 @@ class WorkloadQueued:
         stale_grace_s: how long it may run with fewer tasks than its minimum; negative: for ever;
             ``None``: as the settings say.
         gated: indices of tasks that may not start yet.
+        moves_to_preferred: while it runs it is moved to nodes that satisfy more of what it prefers,
+            once they have capacity for all of it.
     """
 
     uid: str
@@ -196,6 +198,7 @@ class WorkloadQueued:
     preemption_delay_s: float = 0.0
     stale_grace_s: float | None = None
     gated: frozenset[int] = frozenset()
+    moves_to_preferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)

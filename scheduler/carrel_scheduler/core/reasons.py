@@ -61,6 +61,8 @@ class Token(StrEnum):
     CONSOLIDATED = "Consolidated"
     GANG_INCOMPLETE = "GangIncomplete"
     NODE_DRAINED = "NodeDrained"
+    IMPROVED = "MovedToPreferred"
+    """There is capacity on nodes that it prefers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,13 @@ def test_a_rule_for_stalls_is_asked_for(run: Run, fake: FakeScheduler) -> None:
     assert (refused.code, "--stall-after" in refused.err) == (2, True)
 
 
+def test_work_may_move_to_a_better_type(run: Run, fake: FakeScheduler) -> None:
+    types = ("--gpu-type", "H100,A100", "--move-to-better-type")
+    assert run("submit", "x", "-g", "1", *types, "--", "true").code == 0
+    assert fake.workload("vision", "x")["spec"]["move_to_better_type"] is True
+    assert "H100, A100 (moves to a better one)" in run("describe", "job", "x").out
+
+
 def test_care_after_failures_can_be_left_out(run: Run, fake: FakeScheduler) -> None:
     assert run("submit", "x", "--reuse-failed-nodes", "--", "true").code == 0
     assert fake.workload("vision", "x")["spec"]["avoid_failed_nodes"] is False

@@ -51,7 +51,14 @@ def _records(state: State) -> list[object]:
 
 
 def _groups(state: State) -> list[dict[str, Job]]:
-    return [state.partial, state.gated, state.holding, state.reserved, state.stale]
+    return [
+        state.partial,
+        state.gated,
+        state.holding,
+        state.reserved,
+        state.stale,
+        state.improvable,
+    ]
 
 
 def _job(job: Job) -> object:

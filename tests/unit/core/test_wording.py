@@ -237,6 +237,11 @@ GOLDEN = [
         "It goes on from its last checkpoint as soon as there is room again.",
     ),
     (
+        Reason(EVICTED, Token.IMPROVED, nodes=("n1",)),
+        "Moves to GPUs of a type that it prefers.",
+        "Its new place is held; it goes on there from its last checkpoint.",
+    ),
+    (
         Reason(NEVER, Token.NO_ELIGIBLE_NODE, detail="`gpu` `h100`"),
         "No node satisfies what it asks of nodes: `gpu` `h100`.",
         "Ask less of the nodes, or ask an admin for a node like that.",

@@ -80,6 +80,27 @@ async def test_gpu_types_are_taken_in_the_order_in_which_they_are_named(cluster:
     assert await cluster.phase(only) == "pending"
 
 
+async def test_work_moves_to_a_better_type_once_that_is_free(cluster: Desk) -> None:
+    asked: dict[str, Any] = {"gpus": 2, "gpu_types": ["H100", "A100"]}
+    first = await cluster.submit("vision", "first", **asked)
+    moving, staying = [
+        await cluster.submit("vision", name, **asked, move_to_better_type=moves)
+        for name, moves in (("moving", True), ("staying", False))
+    ]
+    await cluster.runs(first, moving, staying)
+    [before] = cluster.tasks_of(moving)
+    await cluster.ends(first)
+    assert list(cluster.engine.stopping) == [before]
+    await cluster.ends(moving, None, signal=15)
+    assert await nodes(cluster, moving) == {"n1"}
+    status = (await cluster.stored(moving)).status
+    assert status.last_preemption is not None
+    assert (status.failures, status.last_preemption.rule) == (0, "improve")
+    await cluster.runs(moving)
+    assert await cluster.phases(moving, staying) == ["running", "running"]
+    assert await nodes(cluster, staying) != {"n1"}
+
+
 async def test_a_type_that_comes_later_is_used_by_what_waits_for_it(cluster: Desk) -> None:
     for n in range(3):
         await cluster.submit("vision", f"j{n}", gpus=2)

@@ -222,7 +222,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Memory", units.memory(spec.memory_bytes)),
         ("Shared memory", "large" if spec.large_shm else ""),
         ("Node group", spec.node_group),
-        ("GPU types", ", ".join(spec.gpu_types)),
+        ("GPU types", wording.gpu_types(spec)),
         ("Topology", _topology(workload)),
         ("Preemptible", "yes" if spec.preemptible else "no"),
         ("Priority", str(spec.priority)),

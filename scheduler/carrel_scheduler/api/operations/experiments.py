@@ -126,6 +126,7 @@ async def draft_best(call: Call) -> Response:
         "large_shm": spec.large_shm,
         "node_group": spec.node_group,
         "gpu_types": spec.gpu_types,
+        "move_to_better_type": spec.move_to_better_type,
         "labels": {**owner.meta.labels, "carrel.dev/experiment": owner.meta.name},
     }
     ledger = call.services.deps.ledger

@@ -168,6 +168,8 @@ def _settle(state: Columns, job: Job, at: float | None, new: frozenset[int] = NO
         safe = index in job.halted or index in protected
         state.tasks.set_victim(row, NOBODY if safe else job.queue)
     follow_minimum(state, job)
+    if job.spec.moves_to_preferred:
+        _follow_improvable(state, job)
     if job.shape.tasks == 1:
         return
     if job.rows and is_stale(job.shape.structure, leaf_states(job)):
@@ -177,6 +179,13 @@ def _settle(state: Columns, job: Job, at: float | None, new: frozenset[int] = NO
     else:
         job.stale_since = None
         state.stale.pop(job.spec.uid, None)
+
+
+def _follow_improvable(state: Columns, job: Job) -> None:
+    if job.rows:
+        state.improvable[job.spec.uid] = job
+    else:
+        state.improvable.pop(job.spec.uid, None)
 
 
 def _settle_core(state: Columns, job: Job, new: frozenset[int] = NOTHING) -> None:

@@ -97,6 +97,7 @@ def indexes_equal_recount(state: Columns) -> list[str]:
         "reserved": {job.uid for job in jobs if job.reservation},
         "partial": {job.uid for job in asking} - in_rows,
         "stale": {job.uid for job in jobs if _runs_in_vain(job)},
+        "improvable": {job.uid for job in jobs if job.rows and job.spec.moves_to_preferred},
     }
     found = [
         f"{name} differs by {sorted(kept ^ wanted)}"

@@ -42,6 +42,7 @@ SENTENCES: Final[dict[Token, str]] = {
     Token.CONSOLIDATED: _RETURNS,
     Token.GANG_INCOMPLETE: _RETURNS,
     Token.NODE_DRAINED: _RETURNS,
+    Token.IMPROVED: _RETURNS,
 }
 _BY_TOKEN: Final = {token.value: words for token, words in SENTENCES.items()}
 NAMELESS: Final = "The reason is told to the members of its project."

@@ -127,6 +127,7 @@ HELP: Final[dict[Token, str | Callable[[Reason, str], str]]] = {
     Token.CONSOLIDATED: "Its new place is held; it goes on there from its last checkpoint.",
     Token.GANG_INCOMPLETE: "It goes on from its last checkpoint as soon as there is room again.",
     Token.NODE_DRAINED: "It goes on from its last checkpoint as soon as there is room again.",
+    Token.IMPROVED: "Its new place is held; it goes on there from its last checkpoint.",
     Token.NO_ELIGIBLE_NODE: "Ask less of the nodes, or ask an admin for a node like that.",
     Token.NODES_CLOSED: "It starts when they are back in service; asking less of nodes may help.",
     Token.NO_MIG_INSTANCE: _no_mig_instance,

@@ -267,6 +267,11 @@ def node_drained(reason: Reason, _reader: Reader) -> str:
     return f"{join([f'`{node}`' for node in reason.nodes])} {are} being emptied."
 
 
+def improved(_reason: Reason, _reader: Reader) -> str:
+    """The message of work that moves to nodes that it prefers."""
+    return "Moves to GPUs of a type that it prefers."
+
+
 def quota_used(reason: Reason, reader: Reader) -> str:
     """More than is left of the guarantee, and too little is idle."""
     asked = amount(reason.resource, reason.requested)
@@ -374,6 +379,7 @@ SENTENCES: Final[dict[Token, Callable[[Reason, Reader], str]]] = {
     Token.CONSOLIDATED: consolidated,
     Token.GANG_INCOMPLETE: gang_incomplete,
     Token.NODE_DRAINED: node_drained,
+    Token.IMPROVED: improved,
     Token.NO_ELIGIBLE_NODE: _no_eligible_node,
     Token.NODES_CLOSED: _nodes_closed,
     Token.NO_MIG_INSTANCE: _no_mig_instance,

@@ -32,6 +32,7 @@ RULES: Final = {
     Token.CONSOLIDATED: "consolidate",
     Token.GANG_INCOMPLETE: "incomplete",
     Token.NODE_DRAINED: "drain",
+    Token.IMPROVED: "improve",
 }
 """The names of preemption kinds in the ledger."""
 

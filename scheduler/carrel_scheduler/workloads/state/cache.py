@@ -359,6 +359,7 @@ def queued_event(
         gang=shape.group_of(spec, cache.largest_gpus, len(done), where, divides=divides),
         preemption_delay_s=project.preemption_delay_seconds or 0.0,
         gated=frozenset(done),
+        moves_to_preferred=spec.move_to_better_type,
     )
 
 

@@ -112,6 +112,7 @@ _TAKERS = {
     "consolidate": "something larger, and goes on elsewhere",
     "incomplete": "others, because members of its gang were missing for too long",
     "drain": "the maintenance of its node",
+    "improve": "its own wish for another type of GPUs",
     "evict": "whoever looks after the cluster",
 }
 """For what work is evicted under rules without a preemptor."""

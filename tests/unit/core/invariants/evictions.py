@@ -29,8 +29,9 @@ from unit.core.invariants.needed_victims import victims_are_needed
 from unit.core.invariants.plans import PLACE_INVARIANTS, PlanInvariant
 from unit.core.invariants.preemptors import claims_stay_within_the_fair_share
 
-FORCED = (Token.GANG_INCOMPLETE, Token.NODE_DRAINED)
-"""What ends work whatever its kind: a gang that runs in vain, a node that is emptied."""
+FORCED = (Token.GANG_INCOMPLETE, Token.NODE_DRAINED, Token.IMPROVED)
+"""What ends work whatever its kind: a gang that runs in vain, a node that is emptied,
+nodes that it prefers."""
 
 
 def victims_run(after: After) -> list[str]:
