@@ -24,7 +24,7 @@ test: $(VENV)/.installed-dev browser directory cluster ## Run every check and te
 	@export PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE=
 	PYTHONPATH=tests $(BIN)/python -m e2e.open_mpi
 	$(MAKE) --no-print-directory --jobs=2 --output-sync lint types contracts
-	exec $(BIN)/pytest tests --numprocesses=2 --dist=loadscope $(ARGS)
+	exec $(BIN)/pytest tests --numprocesses=3 --dist=loadscope $(ARGS)
 
 test-torch: $(VENV)/.installed-dev ## The examples of PyTorch and TensorFlow, and the recipes; installs some gigabytes
 	@$(BIN)/python -m pip install --disable-pip-version-check $(LARGE_LIBRARIES)
