@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from carrel_scheduler.core.mig.models import EXPECTED, FORM
-from carrel_scheduler.ledger.resources import quantities
+from carrel_scheduler.ledger.resources import quantities, wire
 from carrel_scheduler.ledger.resources.kinds import PROJECT, NamedKind
 from carrel_scheduler.workloads.launch import builtin_programs
-from carrel_schema import names
+from carrel_schema import names, objects, sections
 from carrel_schema.kinds import KINDS, WorkloadKind
 
 Rule = dict[str, Any]
@@ -76,16 +76,16 @@ _QUOTA_GPUS: Final = rule(
 _QUOTA: Final = _AMOUNTS | {
     "gpus": {"minimum": 0, "maximum": 65_536, "x-kubernetes-validations": [_QUOTA_GPUS]}
 }
-_FIELDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-    "Needs": {**_AMOUNTS, "gpu_memory": _MEMORY, "mig_profile": _MIG},
-    "Amounts": _QUOTA,
-    "Ceiling": _QUOTA,
-    "WorkloadSpec": {
+_FIELDS: Final[Mapping[type, Mapping[str, Mapping[str, Any]]]] = {
+    wire.Needs: {**_AMOUNTS, "gpu_memory": _MEMORY, "mig_profile": _MIG},
+    wire.ResourceAmounts: _QUOTA,
+    wire.ResourceLimits: _QUOTA,
+    objects.WorkloadSpec: {
         "user": {"minLength": 1, "x-kubernetes-validations": [_IMMUTABLE]},
         "owner": {"maxLength": 64, "x-kubernetes-validations": [_IMMUTABLE]},
         "part": {"minimum": 0, "x-kubernetes-validations": [_IMMUTABLE]},
     },
-    "ScheduleSpec": {
+    sections.ScheduleSpec: {
         "cron": {
             "maxLength": 128,
             "x-kubernetes-validations": [
@@ -99,9 +99,13 @@ _FIELDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
 }
 
 
+_FIELDS_BY_NAME: Final = {struct.__name__: rules for struct, rules in _FIELDS.items()}
+"""Structures of manifests are made anew with the names of those of the ledger."""
+
+
 def of_field(struct: str, field: str) -> dict[str, Any]:
     """The additions to the schema of a field."""
-    return dict(_FIELDS.get(struct, {}).get(field, {}))
+    return dict(_FIELDS_BY_NAME.get(struct, {}).get(field, {}))
 
 
 def _not_above(low: str, high: str, least: str, most: str) -> Rule:
@@ -133,23 +137,23 @@ _GROUP_QUOTAS: Final = rule(
     " <= self.quota.gpus + 0.000001",
     "`nodeGroupQuotas` of at most `quota.gpus` in all",
 )
-_STRUCTS: Final[Mapping[str, list[Rule]]] = {
-    "Needs": [
+_STRUCTS: Final[Mapping[type, list[Rule]]] = {
+    wire.Needs: [
         rule(
             "!has(self.gpuDevices) || self.gpuDevices == 1 || has(self.gpuMemory)"
             " || (has(self.gpus) && self.gpus > 0.0 && self.gpus < 1.0)",
             "`gpuDevices` with `gpus` between 0 and 1, or with `gpuMemory`",
         )
     ],
-    "InferenceSpec": [_not_above("minReplicas", "maxReplicas", "1", "1")],
-    "Parameter": _PARAMETER,
-    "ExperimentSpec": [
+    sections.InferenceSpec: [_not_above("minReplicas", "maxReplicas", "1", "1")],
+    sections.Parameter: _PARAMETER,
+    sections.ExperimentSpec: [
         rule(
             "!has(self.sampler) || self.sampler != 'grid' || has(self.parameters)",
             "`parameters`: a grid needs them declared",
         )
     ],
-    "ProjectSpec": [
+    objects.ProjectSpec: [
         rule(
             "!has(self.limit) || !has(self.limit.gpus) || !has(self.quota)"
             " || !has(self.quota.gpus) || self.quota.gpus <= self.limit.gpus",
@@ -157,13 +161,16 @@ _STRUCTS: Final[Mapping[str, list[Rule]]] = {
         ),
         _GROUP_QUOTAS,
     ],
-    "DepartmentSpec": [_GROUP_QUOTAS],
+    objects.DepartmentSpec: [_GROUP_QUOTAS],
 }
+
+
+_STRUCTS_BY_NAME: Final = {struct.__name__: rules for struct, rules in _STRUCTS.items()}
 
 
 def of_struct(struct: str) -> dict[str, Any]:
     """The additions to the schema of a structure."""
-    found = _STRUCTS.get(struct)
+    found = _STRUCTS_BY_NAME.get(struct)
     return {"x-kubernetes-validations": found} if found else {}
 
 
