@@ -12,6 +12,7 @@ from sqlalchemy import inspect
 from carrel_scheduler.ledger.database import database_of
 from carrel_scheduler.ledger.errors import LedgerNotUsable
 from carrel_scheduler.ledger.migrations.migrate import config, upgrade
+from carrel_scheduler.ledger.records import GpuUse
 from carrel_scheduler.ledger.rows.tables import metadata
 from contract.ledger.ledger_tools import Ledgers, submit
 
@@ -75,3 +76,29 @@ async def test_a_newer_schema_is_refused(stores: Ledgers, database_url: str) -> 
         upgrade(database)
     assert caught.value.code == "newer_schema"
     database.dispose()
+
+
+async def test_measured_use_of_before_gets_its_kind(stores: Ledgers, database_url: str) -> None:
+    first = await stores.open()
+    made = await submit(first, "old")
+    piece = GpuUse(
+        workload_uid=made.meta.uid,
+        workload="old",
+        project="vision",
+        user="ada",
+        since=0.0,
+        until=10.0,
+        used_gpu_seconds=5.0,
+        idle_gpu_seconds=0.0,
+    )
+    await first.add_gpu_use([piece])
+    await first.close()
+    database = database_of(database_url)
+    with database.migrator.begin() as connection:
+        command.downgrade(config(connection), "0008")
+    database.dispose()
+    second = await stores.open()
+    lines = await second.usage(by="kind", since=0.0, until=1e12)
+    assert [(one.key, one.gpu_used_seconds) for one in lines] == [(made.spec.kind, 5.0)]
+    lines = await second.usage(by="gpu-type", since=0.0, until=1e12)
+    assert {one.key: one.gpu_used_seconds for one in lines} == {"(none)": 0.0, "(unknown)": 5.0}

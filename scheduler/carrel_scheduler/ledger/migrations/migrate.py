@@ -33,9 +33,7 @@ def upgrade(database: Database) -> None:
             command.upgrade(config(connection), "head")
     except CommandError as error:
         raise LedgerNotUsable(
-            "newer_schema",
-            label,
-            f"was written by a newer version of Carrel, or before the first release: {error}",
+            "newer_schema", label, f"was written by a newer version of Carrel: {error}"
         ) from error
     except DBAPIError as error:
         code = "server_not_reachable" if file is None else "file_not_usable"

@@ -38,14 +38,15 @@ from sqlalchemy import (
     text,
 )
 
-NAMING: Final = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s",
-    "pk": "pk_%(table_name)s",
-}
-metadata: Final = MetaData(naming_convention=NAMING)
+metadata: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
 PLACE: Final = ("gpu_type", "node_group")
 # SQLite counts rows by itself only in a column of the exact type INTEGER.
 ROW_ID: Final = BigInteger().with_variant(Integer(), "sqlite")
