@@ -24,7 +24,7 @@ def listening(env: Mapping[str, str], default: str = "") -> tuple[str, int]:
 
 
 def need(env: Mapping[str, str], *names: str) -> None:
-    """Raises ``SettingsError`` unless all of these are set."""
+    """Require variables to be set; raises ``SettingsError`` that names those that are not."""
     if missing := [name for name in names if not env.get(name)]:
         raise SettingsError(
             f"{', '.join(missing)} must be set: JupyterHub starts this as one of its services"

@@ -19,7 +19,9 @@ class MissingSetting(BadSetting):
     """A variable without which the process cannot start is not set."""
 
     def __init__(self, name: str) -> None:
-        Exception.__init__(self, f"{name} is not set; `carrel up` and the cluster's manifests do")
+        Exception.__init__(
+            self, f"{name} is not set; `carrel up` and the cluster's manifests set it"
+        )
 
 
 def need(env: Mapping[str, str], name: str) -> str:

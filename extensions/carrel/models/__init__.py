@@ -16,9 +16,6 @@ from carrel_schema.answers import ProjectOut as Project
 from carrel_schema.answers import QueueEntryOut as QueueEntry
 from carrel_schema.answers import UseOut as ProjectUse
 from carrel_schema.answers import WhoAmI as Identity
-from carrel_schema.batches import BatchAnswer
-from carrel_schema.batches import BatchItem as Submitted
-from carrel_schema.batches import ProblemBody as Problem
 from carrel_schema.files import Artifacts, CheckpointList, StoredCheckpoint, StoredCopy, StoredFile
 from carrel_schema.history import Decision, GpuUsePoint, History, Report, Transition, Usage
 from carrel_schema.history import Point as MetricPoint
@@ -33,6 +30,9 @@ from carrel_schema.objects import (
 )
 from carrel_schema.objects import ReasonInfo as Reason
 from carrel_schema.objects import TaskInfo as Task
+from carrel_schema.problems import BatchAnswer
+from carrel_schema.problems import BatchItem as Submitted
+from carrel_schema.problems import ProblemBody as Problem
 from carrel_schema.wire import AT_REST, HOLDING, Forecast, Volume, WorkloadPage
 from carrel_schema.wire import WorkloadOut as Workload
 from carrel_schema.wire import WorkloadSpecOut as WorkloadSpec

@@ -14,7 +14,7 @@ from carrel_scheduler.api.models.forms import DNS_LABEL
 from carrel_scheduler.api.operation import BYTES, ROOT, Operation
 from carrel_scheduler.api.principals.access import RULES
 from carrel_schema.answers import Answer
-from carrel_schema.batches import ProblemBody
+from carrel_schema.problems import ProblemBody
 from carrel_schema.wire import ALWAYS_SAID, WorkloadSpecOut
 
 REFERENCE: Final = "#/components/schemas/"

@@ -23,8 +23,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from carrel_schema.batches import FieldError, ProblemBody
 from carrel_schema.governance.roles import roles_with
+from carrel_schema.problems import FieldError, ProblemBody
 
 MEDIA_TYPE: Final = "application/problem+json"
 LONGEST_VALUE: Final = 120

@@ -17,8 +17,8 @@ from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, Sto
 from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.workloads.contract import NotAccepted
 from carrel_scheduler.workloads.reconcile.recording import TooManyMetrics
-from carrel_schema.batches import FieldError
 from carrel_schema.constraints import MOST_METRICS
+from carrel_schema.problems import FieldError
 
 MOST_ERRORS: Final = 20
 # Values below these fields are never repeated in an answer.

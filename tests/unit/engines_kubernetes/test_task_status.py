@@ -158,17 +158,17 @@ def test_a_node_that_does_not_take_it_in_is_not_tried_again_at_once() -> None:
 @pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull"])
 def test_what_never_begins_is_given_up_at_once(reason: str) -> None:
     pod = a_pod(phase="Pending", state={"waiting": {"reason": reason, "message": "m"}})
-    assert "image" in status.why_never(pod, AT, 600)
+    assert "image" in status.start_failure(pod, AT, 600)
 
 
 def test_an_image_that_cannot_be_pulled_is_waited_for() -> None:
     pod = a_pod(phase="Pending", state={"waiting": {"reason": "ImagePullBackOff"}})
     created = AT - 360
-    assert status.why_never(pod, created + 599, 600) == ""
-    assert "pulled" in status.why_never(pod, created + 600, 600)
+    assert status.start_failure(pod, created + 599, 600) == ""
+    assert "pulled" in status.start_failure(pod, created + 600, 600)
     assert status.look_again_at(pod, 600) == created + 600
     creating = a_pod(phase="Pending", state={"waiting": {"reason": "ContainerCreating"}})
-    assert status.why_never(creating, AT + 10_000, 600) == ""
+    assert status.start_failure(creating, AT + 10_000, 600) == ""
 
 
 def preparing(**state: Any) -> dict[str, Any]:
@@ -182,6 +182,6 @@ def test_what_runs_before_it_may_fail_or_wait_for_its_image() -> None:
     waits = {"waiting": {"reason": "ErrImageNeverPull", "message": "not there"}}
     pod = a_pod(phase="Pending", **preparing(**waits))
     assert "its image is not on the node" in read(pod).message
-    assert status.why_never(pod, 0.0, 600.0)
+    assert status.start_failure(pod, 0.0, 600.0)
     done = {"terminated": {"exitCode": 0}}
     assert read(a_pod(phase="Pending", **preparing(**done))).message == ""

@@ -16,9 +16,9 @@ from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
 from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.rerunning import request_again
-from carrel_schema.batches import BatchAnswer
 from carrel_schema.kinds import PARTS
 from carrel_schema.objects import Limits, Workload
+from carrel_schema.problems import BatchAnswer
 from carrel_schema.wire import Forecast, WorkloadCreate, WorkloadOut, WorkloadPage
 
 LONGEST_KEY: Final = 200

@@ -29,9 +29,9 @@ from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.policy import admission
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
-from carrel_schema.batches import FieldError
 from carrel_schema.kinds import COMPOSITES, KINDS, PARTS
 from carrel_schema.objects import Workload, WorkloadSpec
+from carrel_schema.problems import FieldError
 from carrel_schema.sections import Access, Elastic, InferenceSpec
 
 IN_QUEUE: Final = ("priority", "preemptible", "tasks", "elastic")

@@ -26,8 +26,8 @@ from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.ledger.store import AlreadyExists, NotFound
 from carrel_scheduler.policy import admission
-from carrel_schema.batches import FieldError
 from carrel_schema.objects import ReasonInfo, Workload
+from carrel_schema.problems import FieldError
 from carrel_schema.wire import WorkloadCreate
 
 NAME_ATTEMPTS: Final = 20

@@ -1,7 +1,4 @@
-"""Evictions for no other workload: stale gangs, and work that leaves its node for another.
-
-It leaves a node that is being drained, or one of which it prefers others.
-"""
+"""Evictions for no other workload: stale gangs, work on draining nodes, moves to better nodes."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,7 +15,7 @@ from carrel_scheduler.core.work.gang_steps import shed_steps, stale_tasks
 from carrel_scheduler.core.work.jobs import Job
 
 IMPROVE_TRIES = 8
-"""So many workloads are tried to be moved to nodes that they prefer, until one can be."""
+"""The most workloads that one decision tries to move to nodes that they prefer."""
 
 
 def evict_stale(cycle: Cycle) -> None:

@@ -85,7 +85,7 @@ def _step_by_step(cycle: Cycle, job: Job, step: Step) -> bool:
         cycle.moves.rollback(mark)
         if not going:
             return False
-    if _make_places(cycle, job, step, _clear_and_resettle):
+    if _make_places(cycle, job, step, _clear_and_relocate):
         return True
     cycle.moves.rollback(mark)
     return False
@@ -158,7 +158,7 @@ def _tell_to_move(
     return True
 
 
-def _clear_and_resettle(
+def _clear_and_relocate(
     cycle: Cycle, job: Job, index: int, site: Site, cause: Cause
 ) -> list[NodeTask] | None:
     """``_clear``, with a new place for each evicted task; ``None`` where one finds none."""

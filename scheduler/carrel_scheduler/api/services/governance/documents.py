@@ -18,8 +18,8 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
-from carrel_schema.batches import FieldError
 from carrel_schema.objects import Project
+from carrel_schema.problems import FieldError
 from carrel_schema.scopes import Scope
 from carrel_schema.wire import WorkloadCreate
 

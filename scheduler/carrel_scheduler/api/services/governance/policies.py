@@ -20,7 +20,6 @@ from carrel_scheduler.policy.assets import DATA, NAMED_BY, AssetRecords, UsableA
 from carrel_scheduler.policy.policy_records import KIND, PolicyRecords, as_request, kinds_of
 from carrel_scheduler.policy.workload_policy import ScopedPolicy, Violation
 from carrel_scheduler.workloads.state.phases import FINAL
-from carrel_schema.batches import FieldError
 from carrel_schema.governance.policies import (
     EffectivePolicy,
     PolicyFields,
@@ -29,6 +28,7 @@ from carrel_schema.governance.policies import (
 )
 from carrel_schema.kinds import PARTS, WorkloadKind
 from carrel_schema.objects import Project, Workload
+from carrel_schema.problems import FieldError
 from carrel_schema.scopes import LEVELS, PLATFORM, Scope, scopes_over
 from carrel_schema.wire import WorkloadCreate
 

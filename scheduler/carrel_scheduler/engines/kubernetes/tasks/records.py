@@ -96,7 +96,7 @@ class Records:
         asked, now = self._asked.get(task, ""), self._clock()
         self._put(task, Record(pod, words.read(pod, task, now, asked=asked)))
         self._look_again(task, pod)
-        why = "" if asked else words.why_never(pod, now, self._patience)
+        why = "" if asked else words.start_failure(pod, now, self._patience)
         if why:
             self._give_up(task, why)
 

@@ -229,7 +229,7 @@ def _waits(pod: TaskPod) -> str:
     return _said(_WAITING.get(waiting.reason, waiting.reason), waiting.message)
 
 
-def why_never(pod: TaskPod, now: float, patience: float) -> str:
+def start_failure(pod: TaskPod, now: float, patience: float) -> str:
     """Why a task will not begin, after so many seconds of patience; empty while it may."""
     waiting, why = pod.preparing.waiting or pod.state.waiting, _waits(pod)
     if waiting is None or not why or pod.ended:

@@ -1,4 +1,4 @@
-"""Refusals on the wire (RFC 9457), and the answers to many submissions in one request."""
+"""Problems on the wire (RFC 9457), and answers to batches, each of whose items may have one."""
 
 from collections.abc import Sequence
 from typing import Any
