@@ -313,6 +313,11 @@ def avoided(job: Workload) -> str:
     return wording.avoided(job)
 
 
+def gpu_types(spec: WorkloadSpec) -> str:
+    """The types of GPUs that will do, and whether the work moves to a better one."""
+    return wording.gpu_types(spec)
+
+
 def room_on(node: Node) -> int:
     """Wholly free GPUs that a job on this node could get; none where no CPU or memory is left."""
     full = (

@@ -60,8 +60,13 @@ def build(fake: FakeScheduler, clock: Clock) -> None:
         "preemptible": True,
     }
     command = ["python", "train.py", "--epochs", "40", "--name", "two words"]
+    where: dict[str, Any] = {
+        "node_group": "a100",
+        "gpu_types": ["H100", "A100"],
+        "move_to_better_type": True,
+    }
     for name in ("train-7", "train-8", "sweep-3"):
-        fake.submit("vision", name, command=command, **spec)
+        fake.submit("vision", name, command=command, **spec, **(where if name == "train-7" else {}))
     fake.submit(
         "vision",
         "desk",

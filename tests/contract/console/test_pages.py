@@ -167,6 +167,8 @@ async def test_the_job_page_tells_its_story(ada: Visitor) -> None:
     assert "1 min 40 s of work was lost; it goes on from the checkpoint at step 1,200" in page.words
     assert "Submitted by ada." in page.words
     assert "python train.py --epochs 40 --name 'two words'" in page.words
+    assert "<dt>Node group</dt><dd>a100</dd>" in page.text
+    assert "<dt>GPU types</dt><dd>H100, A100 (moves to a better one)</dd>" in page.text
     assert "<dt>loss</dt>" in page.text
     assert "&lt;script&gt;alert(&#39;not run&#39;)&lt;/script&gt;" in page.text
 
