@@ -80,7 +80,7 @@ async def test_a_fork_server_that_dies_with_a_request_is_asked_for_nothing_twice
 async def test_a_fork_server_that_stands_still_holds_up_no_start(
     engines: LocalEngines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fork_server, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(fork_server, "ANSWER_SECONDS", 5)  # a new one has to start within it
     engine = await engines.open()
     await run(engine, a_task(engines, "true"))
     (server,) = fork_servers(os.getpid())

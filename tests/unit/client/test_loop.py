@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-import os
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
 
@@ -129,13 +130,20 @@ def test_stopping_cancels_what_is_left() -> None:
     own.stop()
 
 
-def test_a_forked_child_gets_a_loop_of_its_own(background: BackgroundLoop) -> None:
-    child = os.fork()
-    if child == 0:
-        fresh = loops.shared()
-        works = fresh is not background and fresh.run(asyncio.sleep(0, 1)) == 1
-        os._exit(0 if works else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def test_a_forked_child_gets_a_loop_of_its_own() -> None:
+    program = (
+        "import asyncio, os\n"
+        "from carrel.client import loop\n"
+        "background = loop.shared()\n"
+        "assert background.run(asyncio.sleep(0, 1)) == 1\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    fresh = loop.shared()\n"
+        "    works = fresh is not background and fresh.run(asyncio.sleep(0, 2)) == 2\n"
+        "    os._exit(0 if works else 1)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 @pytest.mark.filterwarnings("error")

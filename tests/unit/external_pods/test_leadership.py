@@ -1,7 +1,9 @@
 """Who leads, when a dead one is followed, and what is waited for before, in virtual time."""
 
 import logging
-import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -196,15 +198,19 @@ def test_a_seat_is_a_folders_and_one_process_has_it(tmp_path: Path) -> None:
 
 
 def test_a_seat_is_free_once_its_process_was_killed(tmp_path: Path) -> None:
-    ready, wait = os.pipe()
-    child = os.fork()
-    if not child:
-        StateFolderLock(tmp_path)
-        os.write(wait, b".")
-        os.kill(os.getpid(), 9)
-    os.read(ready, 1)
-    os.waitpid(child, 0)
-    for end in (ready, wait):
-        os.close(end)
+    program = (
+        "import os, pathlib, signal, sys\n"
+        f"from {StateFolderLock.__module__} import StateFolderLock\n"
+        "lock = StateFolderLock(pathlib.Path(sys.argv[1]))\n"
+        "print(lock.name, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    assert (killed.returncode, bool(killed.stdout.strip())) == (-signal.SIGKILL, True)
     with StateFolderLock(tmp_path) as next_one:
         assert next_one.name
