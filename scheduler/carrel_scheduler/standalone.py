@@ -39,7 +39,7 @@ from carrel_scheduler.engines.contract import (
     UnknownTask,
 )
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods.executor import ExecutorLimits, Fenced
+from carrel_scheduler.engines.kubernetes.external_pods.executor import BindingFenced, ExecutorLimits
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import (
     NO_PROVISIONING,
     ExternalPodReconciler,
@@ -148,7 +148,8 @@ class Standalone:
     async def run(self, stop: asyncio.Event, began: asyncio.Event) -> None:
         """Schedule until ``stop``; ``began`` is set once the first turn may come.
 
-        Raises, in a group: ``LeadershipLost``, ``Fenced``, what the ledger or the API refuses.
+        Raises, in a group: ``LeadershipLost``, ``BindingFenced``, what the ledger or the API
+            refuses.
         """
         if self.leader is None:
             await self._run(stop, began, self.epoch)
@@ -259,7 +260,7 @@ def main() -> None:
     logging.basicConfig(level=os.environ.get("CARREL_LOG_LEVEL", "INFO"))
     try:
         asyncio.run(serve())
-    except* (LeadershipLost, Fenced) as errors:
+    except* (LeadershipLost, BindingFenced) as errors:
         sys.exit(f"carrel-scheduler: {errors.exceptions[0]}")
 
 

@@ -15,7 +15,12 @@ import msgspec
 from typing_extensions import override
 
 from carrel_scheduler.kube.credentials import Credentials
-from carrel_scheduler.kube.transport import HttpRequest, HttpResponse, KubeTransport, Unreachable
+from carrel_scheduler.kube.transport import (
+    ApiServerUnreachable,
+    HttpRequest,
+    KubeResponse,
+    KubeTransport,
+)
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -50,7 +55,7 @@ class FaultyTransport(KubeTransport):
         self.faults = faults
 
     @override
-    async def send(self, request: HttpRequest, seconds: float) -> HttpResponse:
+    async def send(self, request: HttpRequest, seconds: float) -> KubeResponse:
         faults = self.faults
         if request.method not in WRITES or faults.over():
             return await super().send(request, seconds)
@@ -69,15 +74,15 @@ class FaultyTransport(KubeTransport):
         self.faults.last_words(f"{when} {request.method} {request.path}")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    async def _trouble(self, request: HttpRequest, seconds: float) -> HttpResponse:
+    async def _trouble(self, request: HttpRequest, seconds: float) -> KubeResponse:
         what = self.faults.chance.choice(("conflict", "busy", "broken", "lost"))
         if what == "lost":
             await super().send(request, seconds)
-            raise Unreachable("the answer was lost", sent=True)
+            raise ApiServerUnreachable("the answer was lost", sent=True)
         code, reason = {
             "conflict": (409, "Conflict"),
             "busy": (429, "TooManyRequests"),
             "broken": (500, "InternalError"),
         }[what]
         status = {"kind": "Status", "code": code, "reason": reason, "message": "a storm"}
-        return HttpResponse(code, msgspec.json.encode(status))
+        return KubeResponse(code, msgspec.json.encode(status))

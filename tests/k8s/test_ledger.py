@@ -11,7 +11,7 @@ from carrel_scheduler.ledger.resources import ledger as ledger_module
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.resources.rows import entry_of
 from carrel_scheduler.ledger.resources.store import KubernetesStore
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.objects import TaskInfo, Workload
 from contract.ledger.ledger_batches import new
 from contract.ledger.ledger_contract import LedgerContract
@@ -60,7 +60,7 @@ class TestLedger(LedgerContract):
         async def watched(self: KubernetesStore, kind: type[Workload], uid: str) -> Workload:
             try:
                 return await get(self, kind, uid)
-            except NotFound:
+            except ObjectNotFound:
                 looked.set()
                 raise
 
@@ -86,11 +86,11 @@ class TestLedger(LedgerContract):
         rows = await store.transitions()
         one.status.phase = two.status.phase = "starting"
         given: dict[str, Any] = {"epoch": epoch, "transitions": [transition(one, "starting")]}
-        with pytest.raises(Conflict):
+        with pytest.raises(VersionConflict):
             await store.record(statuses=[one, two], **given)
         unknown = workload("unknown")
         unknown.meta.uid = "no-such-uid"
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.record(statuses=[unknown], **given)
         assert await store.transitions() == rows
         for obj in (one, two):
@@ -106,7 +106,7 @@ class TestMending:
     async def test_names_are_given_once_whatever_the_kind(self, store: KubernetesLedger) -> None:
         await submit(store, "same")
         second = workload("same", kind="workspace")
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(ObjectExists):
             await store.create_workload(
                 second, secrets={}, transition=transition(second, "pending")
             )
@@ -163,7 +163,7 @@ class TestMending:
         made = await submit(store)
         epoch = await store.begin_epoch()
         await KubernetesStore.remove(store, made)
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.record(epoch=epoch, statuses=[made])
         ended = [transition(made, "stopped")]
         await store.record(epoch=epoch, removed=[made], transitions=ended)

@@ -10,7 +10,7 @@ import yaml
 
 from carrel_scheduler.engines.kubernetes import leadership
 from carrel_scheduler.engines.kubernetes.binding import BindTarget, NotBound, bind
-from carrel_scheduler.engines.kubernetes.external_pods.executor import Fenced
+from carrel_scheduler.engines.kubernetes.external_pods.executor import BindingFenced
 from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.kube.client import PatchKind
 from carrel_scheduler.kube.resources import LEASES
@@ -123,7 +123,7 @@ async def test_a_scheduler_that_wrongly_believes_to_lead_ends_and_gives_nothing_
         await here.add_pod("a", f"late-{number}")
     with pytest.raises(BaseExceptionGroup) as group:
         await asyncio.wait_for(work, PATIENCE_SECONDS)
-    assert group.value.subgroup((Fenced, LeadershipLost)) is not None
+    assert group.value.subgroup((BindingFenced, LeadershipLost)) is not None
     second = here.leader(FENCED, "second")
     async with running(here.scheduler("second", second)):
         assert second.epoch == 1042

@@ -22,7 +22,7 @@ from carrel.client.resources.governance.secrets import SecretMethods
 from carrel.client.resources.governance.users import UserMethods
 from carrel.client.resources.map import MapMethods
 from carrel.client.resources.models import ModelMethods
-from carrel.client.transport import Pauses, Transport
+from carrel.client.transport import JitteredBackoff, Transport
 
 if TYPE_CHECKING:
     import aiohttp
@@ -74,7 +74,7 @@ class AsyncClient(
         timeout: float = 30.0,
         read_timeout: float | None = None,
         session: "aiohttp.ClientSession | None" = None,
-        pauses: Pauses | None = None,
+        pauses: JitteredBackoff | None = None,
         origin: Mapping[str, str] | None = None,
         few_requests: bool = False,
     ) -> None:

@@ -24,7 +24,7 @@ from carrel.client.resources.map import (
     order_of,
 )
 from carrel.client.resources.warm_map import CallOutcome
-from carrel.client.transport import Pauses
+from carrel.client.transport import JitteredBackoff
 from carrel.models import Forecast, Project, ProjectImpact, Workload
 
 P = ParamSpec("P")
@@ -86,7 +86,7 @@ class Client:
         token: str | None = None,
         *,
         timeout: float = 30.0,
-        pauses: Pauses | None = None,
+        pauses: JitteredBackoff | None = None,
         few_requests: bool = False,
     ) -> None:
         self.aio = AsyncClient(

@@ -54,7 +54,7 @@ _HANDSHAKE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Pauses:
+class JitteredBackoff:
     """Back-off with jitter; both sources are replaced in tests."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -66,7 +66,7 @@ class Pauses:
         await self.sleep(full * (0.5 + 0.5 * self.chance()))
 
 
-class Problem(msgspec.Struct):
+class ReceivedProblem(msgspec.Struct):
     """The body of ``application/problem+json``."""
 
     title: str = ""
@@ -113,13 +113,13 @@ class Transport:
         timeout: float = 30.0,
         read_timeout: float | None = None,
         session: "aiohttp.ClientSession | None" = None,
-        pauses: Pauses | None = None,
+        pauses: JitteredBackoff | None = None,
         origin: Mapping[str, str] | None = None,
         few_requests: bool = False,
     ) -> None:
         self.settings = settings
         self._origin = {"X-Carrel-Channel": _channel()} if origin is None else dict(origin)
-        self.pauses = pauses or Pauses()
+        self.pauses = pauses or JitteredBackoff()
         self._timeout = timeout
         self._timeouts = {"GET": timeout if read_timeout is None else read_timeout}
         self._session = session
@@ -360,9 +360,11 @@ def encoded(body: Any) -> tuple[bytes | None, dict[str, str]]:
 def problem(status: int, content: bytes) -> ApiError:
     """The error for a problem document."""
     try:
-        found = msgspec.json.decode(content, type=Problem)
+        found = msgspec.json.decode(content, type=ReceivedProblem)
     except msgspec.MsgspecError:
-        found = Problem(title=f"The server answered with status {status} and no explanation.")
+        found = ReceivedProblem(
+            title=f"The server answered with status {status} and no explanation."
+        )
     return ApiError(status, found.code, found.title, found.detail, found.errors)
 
 

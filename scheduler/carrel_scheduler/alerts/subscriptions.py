@@ -20,7 +20,7 @@ from carrel_scheduler.alerts.messages import NotDelivered, post, send_mail
 from carrel_scheduler.alerts.public_network import NotPublic, PublicResolver, check_literal
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.periodic import run_periodically
 from carrel_schema.governance.alerts import AlertOut, ChannelFields, SubscriptionFields, WorkEvent
 from carrel_schema.kinds import PARTS
@@ -112,7 +112,7 @@ class WorkSubscriptions:
         """The subscription of a user; ``None`` without one."""
         try:
             record = await self._ledger.scoped.get(KIND, Scope("user", user), NAME)
-        except (NotFound, ValueError):
+        except (ObjectNotFound, ValueError):
             return None
         return read(record)
 
@@ -162,7 +162,7 @@ class WorkSubscriptions:
             _, project, name = alert.subject.split("/", 2)
             try:
                 work = await self._ledger.get(Workload, name, project)
-            except NotFound:
+            except ObjectNotFound:
                 continue
             if work.spec.user in wanted and work.spec.kind not in SILENT:
                 told = msgspec.structs.replace(alert, summary=_own_part(alert))

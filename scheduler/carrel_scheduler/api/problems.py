@@ -5,16 +5,16 @@
     Problem
     ├── BadRequest       400   the request is not readable
     ├── Unauthenticated  401   no token, or one that nobody knows
-    ├── Forbidden        403   known, but not allowed
+    ├── PermissionDenied        403   known, but not allowed
     ├── Missing          404   not there, or not for these eyes
     ├── WrongMethod      405
     ├── Conflicting      409   the present state refuses it
     ├── TooLarge         413
     ├── WrongMediaType   415
-    ├── Invalid          422   readable and wrong; ``errors`` names each field
+    ├── InvalidRequest          422   readable and wrong; ``errors`` names each field
     ├── TooMany          429
     ├── Broken           500   our fault; the log has the details under the same id
-    └── Unavailable      503   something we need does not answer
+    └── ServiceUnavailable      503   something we need does not answer
 
 Codes are part of the API: they may be added, never renamed.
 """
@@ -209,7 +209,7 @@ class Unauthenticated(Problem):
         )
 
 
-class Forbidden(Problem):
+class PermissionDenied(Problem):
     """403."""
 
     status, title = 403, "Not allowed"
@@ -253,7 +253,7 @@ class WrongMediaType(Problem):
     status, title = 415, "Wrong content type"
 
 
-class Invalid(Problem):
+class InvalidRequest(Problem):
     """422."""
 
     status, title = 422, "Not accepted"
@@ -276,7 +276,7 @@ class Broken(Problem):
         )
 
 
-class Unavailable(Problem):
+class ServiceUnavailable(Problem):
     """503."""
 
     status, title = 503, "Not available at the moment"
@@ -292,10 +292,10 @@ def shown(value: object) -> Any:
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
-def invalid_field(field: str, code: Code, value: object, expected: str) -> Invalid:
+def invalid_field(field: str, code: Code, value: object, expected: str) -> InvalidRequest:
     """A problem about one invalid field; both have the same code."""
     error = FieldError(field=field, code=code, value=shown(value), expected=expected)
-    return Invalid(code, f"{field}: expected {expected}{_instead_of(value)}", errors=[error])
+    return InvalidRequest(code, f"{field}: expected {expected}{_instead_of(value)}", errors=[error])
 
 
 LONGEST_IN_A_SENTENCE: Final = 60
@@ -310,10 +310,10 @@ def _instead_of(value: object) -> str:
     return f", not {text}" if fits else ""
 
 
-def not_permitted(permission: str, where: str, hint: str = "") -> Forbidden:
+def not_permitted(permission: str, where: str, hint: str = "") -> PermissionDenied:
     """No role of the caller has a permission in a scope."""
     roles = ", ".join(roles_with(permission))
-    return Forbidden(
+    return PermissionDenied(
         Code.MISSING_PERMISSION,
         f"This needs the permission `{permission}` in {where}. Roles with it are {roles}; who "
         f"administers the scope gives them{hint}",

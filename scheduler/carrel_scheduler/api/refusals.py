@@ -13,7 +13,7 @@ from carrel_scheduler.ledger.errors import (
     LedgerUnavailable,
     StorageFull,
 )
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, StoreError, VersionConflict
 from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.workloads.contract import NotAccepted
 from carrel_scheduler.workloads.reconcile.recording import TooManyMetrics
@@ -40,7 +40,7 @@ _BY_KIND: Final[Mapping[str, tuple[Code, str]]] = {
 }
 
 
-def from_validation(error: ValidationError, given: object = None) -> problems.Invalid:
+def from_validation(error: ValidationError, given: object = None) -> problems.InvalidRequest:
     """Pydantic's errors as one problem; ``given`` is where refused values are read from."""
     errors = [
         _field_error(detail, given)
@@ -49,7 +49,7 @@ def from_validation(error: ValidationError, given: object = None) -> problems.In
     codes = {one.code for one in errors}
     code = codes.pop() if len(codes) == 1 else Code.INVALID.value
     said = "; ".join(f"{one.field}: expected {one.expected}" for one in errors[:3])
-    return problems.Invalid(code, said, errors=errors)
+    return problems.InvalidRequest(code, said, errors=errors)
 
 
 def is_malformed(error: ValidationError) -> bool:
@@ -109,7 +109,7 @@ def expected(error: Problem | NotAdmitted) -> Problem:
         value=problems.shown(error.value),
         expected=error.expected,
     )
-    return problems.Invalid(error.code, error.detail, errors=[field])
+    return problems.InvalidRequest(error.code, error.detail, errors=[field])
 
 
 def from_exception(error: BaseException) -> Problem | None:
@@ -127,11 +127,11 @@ def from_exception(error: BaseException) -> Problem | None:
 
 
 def _from_store(error: StoreError) -> Problem | None:
-    if isinstance(error, NotFound):
+    if isinstance(error, ObjectNotFound):
         return problems.Missing(Code.NOT_FOUND, "It is not there (any more)")
-    if isinstance(error, AlreadyExists):
+    if isinstance(error, ObjectExists):
         return problems.Conflicting(Code.ALREADY_EXISTS, "An object of this name exists")
-    if isinstance(error, Conflict):
+    if isinstance(error, VersionConflict):
         return problems.Conflicting(
             Code.CONFLICT, "It was changed at the same time: read it again, then decide again"
         )
@@ -142,16 +142,18 @@ def _from_store(error: StoreError) -> Problem | None:
             value=problems.shown(error.value),
             expected=error.expected,
         )
-        return problems.Invalid(Code.INVALID, f"{error.field}: {error.expected}", errors=[field])
+        return problems.InvalidRequest(
+            Code.INVALID, f"{error.field}: {error.expected}", errors=[field]
+        )
     if isinstance(error, StorageFull):
-        return problems.Unavailable(
+        return problems.ServiceUnavailable(
             Code.STORAGE_FULL,
             "The disk of the scheduler's database is full: nothing was changed. An administrator"
             " has to make room",
             headers={"Retry-After": "5"},
         )
     if isinstance(error, LedgerUnavailable | LedgerClosed):
-        return problems.Unavailable(
+        return problems.ServiceUnavailable(
             Code.LEDGER_UNAVAILABLE,
             "The database does not answer; nothing is certain about this request",
             headers={"Retry-After": "5"},

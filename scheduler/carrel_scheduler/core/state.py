@@ -77,7 +77,7 @@ class State(Columns):
         """The same of every queue, by name."""
         return views.use_of_all(self)
 
-    def node_views(self) -> Sequence[views.NodeView]:
+    def node_views(self) -> Sequence[views.NodeAllocation]:
         """All nodes by name, with their devices and the tasks on them."""
         return views.node_views(self)
 

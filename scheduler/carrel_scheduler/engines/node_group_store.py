@@ -37,17 +37,17 @@ class NodeGroupStore(Protocol):
         ...
 
     async def create(self, name: str, spec: NodeGroupSpec, actor: str) -> StoredNodeGroup:
-        """Define one. Raises ``AlreadyExists``."""
+        """Define one. Raises ``ObjectExists``."""
         ...
 
     async def replace(
         self, name: str, spec: NodeGroupSpec, actor: str, version: str | None = None
     ) -> StoredNodeGroup:
-        """Replace a node group of this version. Raises ``NotFound``, ``Conflict``."""
+        """Replace a node group of this version. Raises ``ObjectNotFound``, ``VersionConflict``."""
         ...
 
     async def delete(self, name: str) -> None:
-        """Delete a node group. Raises ``NotFound``."""
+        """Delete a node group. Raises ``ObjectNotFound``."""
         ...
 
 

@@ -27,11 +27,11 @@ from carrel_scheduler.kube.errors import (
     from_status,
 )
 from carrel_scheduler.kube.transport import (
+    ApiServerUnreachable,
     HandshakeRefused,
     HttpRequest,
-    HttpResponse,
+    KubeResponse,
     KubeTransport,
-    Unreachable,
     retry_after,
 )
 
@@ -115,7 +115,7 @@ class RequestSender:
                 if answer.status < _HTTP_ERROR:
                     return answer.body
                 error = error_of(answer)
-            except Unreachable as unreachable:
+            except ApiServerUnreachable as unreachable:
                 error, sent = unavailable(unreachable), unreachable.sent
             except CredentialsUnusable as unusable:
                 error, sent = _without_credentials(unusable), False
@@ -132,10 +132,10 @@ class RequestSender:
             async with self._transport.stream(request) as response:
                 if response.status >= _HTTP_ERROR:
                     body = await response.read()
-                    raise error_of(HttpResponse(response.status, body, retry_after(response)))
+                    raise error_of(KubeResponse(response.status, body, retry_after(response)))
                 async for chunk in response.content.iter_any():
                     yield chunk
-        except Unreachable as error:
+        except ApiServerUnreachable as error:
             raise unavailable(error) from error
         except CredentialsUnusable as error:
             raise _without_credentials(error) from error
@@ -144,25 +144,25 @@ class RequestSender:
         """A websocket; never repeated."""
         try:
             return await self._transport.websocket(path, protocol)
-        except Unreachable as error:
+        except ApiServerUnreachable as error:
             raise unavailable(error) from error
         except CredentialsUnusable as error:
             raise _without_credentials(error) from error
         except HandshakeRefused as error:
-            raise error_of(HttpResponse(error.status, str(error).encode())) from error
+            raise error_of(KubeResponse(error.status, str(error).encode())) from error
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
 
 
-def error_of(answer: HttpResponse) -> KubeError:
+def error_of(answer: KubeResponse) -> KubeError:
     """The error in an answer."""
     status = decode_status(answer.body, answer.status)
     return from_status(status, answer.status, answer.retry_after)
 
 
-def unavailable(error: Unreachable) -> Unavailable:
+def unavailable(error: ApiServerUnreachable) -> Unavailable:
     """The error for no answer."""
     return Unavailable(0, "Unreachable", str(error))
 

@@ -101,7 +101,7 @@ GOODBYE_LOOK_SECONDS: Final = 0.005
 HTTP_UNAUTHORIZED: Final = 401
 
 
-class Unreachable(Exception):  # noqa: N818 - an outcome to handle
+class ApiServerUnreachable(Exception):  # noqa: N818 - an outcome to handle
     """The API server did not answer.
 
     Attributes:
@@ -133,7 +133,7 @@ class HttpRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpResponse:
+class KubeResponse:
     """An answer; ``retry_after`` in seconds, 0 where the server named none."""
 
     status: int
@@ -158,11 +158,11 @@ class KubeTransport:
         self._sockets = weakref.WeakSet[socket.socket]()
         self.patience = patience or CredentialsBreaker()
 
-    async def send(self, request: HttpRequest, seconds: float) -> HttpResponse:
+    async def send(self, request: HttpRequest, seconds: float) -> KubeResponse:
         """Send and read the whole answer.
 
         Raises:
-            Unreachable: also after ``seconds``.
+            ApiServerUnreachable: also after ``seconds``.
             CredentialsUnusable: there are none, or those there are were not accepted for long.
         """
         access = await self._access()
@@ -192,7 +192,7 @@ class KubeTransport:
         else:
             self.patience.works()
 
-    def _missed(self, error: Exception) -> Unreachable:
+    def _missed(self, error: Exception) -> ApiServerUnreachable:
         """The API server did not answer."""
         failure = _unreachable(error)
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -201,7 +201,7 @@ class KubeTransport:
 
     async def _send(
         self, request: HttpRequest, access: ServerAccess, seconds: float
-    ) -> HttpResponse:
+    ) -> KubeResponse:
         if self._pool is None:
             self._pool = self._session(self._connections)
         try:
@@ -218,14 +218,14 @@ class KubeTransport:
                 ) as response,
             ):
                 body = await response.read()
-                return HttpResponse(response.status, body, retry_after(response))
+                return KubeResponse(response.status, body, retry_after(response))
         except (aiohttp.ClientError, OSError) as error:
             failure = self._missed(error)
         raise failure
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request and yield the response as it arrives. Raises ``Unreachable``."""
+        """Send a request and yield the response as it arrives. Raises ``ApiServerUnreachable``."""
         access = await self._access()
         response = await self._open(request, access)
         if response.status == HTTP_UNAUTHORIZED:
@@ -258,7 +258,10 @@ class KubeTransport:
         raise failure
 
     async def websocket(self, path: str, protocol: str) -> aiohttp.ClientWebSocketResponse:
-        """Open a websocket with a sub-protocol. Raises ``Unreachable`` and ``HandshakeRefused``."""
+        """Open a websocket with a sub-protocol.
+
+        Raises ``ApiServerUnreachable`` and ``HandshakeRefused``.
+        """
         access = await self._access()
         made = await self._connect(path, protocol, access)
         if made == HTTP_UNAUTHORIZED:
@@ -360,7 +363,7 @@ def retry_after(response: aiohttp.ClientResponse) -> float:
     return float(text) if text.isdecimal() else 0.0
 
 
-def _unreachable(error: Exception) -> Unreachable:
+def _unreachable(error: Exception) -> ApiServerUnreachable:
     """Said in words: aiohttp's own errors may hold the request, and with it our token."""
     unsent = isinstance(error, aiohttp.ClientConnectorError | ConnectionRefusedError)
-    return Unreachable(f"{type(error).__name__}: {error}", sent=not unsent)
+    return ApiServerUnreachable(f"{type(error).__name__}: {error}", sent=not unsent)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, ScopedRecords
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.governance.secrets import SecretFields, SecretOut, SecretType
 from carrel_schema.scopes import Scope
 
@@ -43,8 +43,8 @@ class NamedSecrets:
     async def put(self, name: str, scope: Scope, fields: SecretFields, actor: str) -> SecretOut:
         """Create a secret, or replace its values.
 
-        Raises ``AlreadyExists``, ``Conflict``, ``NotFound`` for another version than expected, and
-        ``SecretsUnreadable`` where values are to be kept that no key fits.
+        Raises ``ObjectExists``, ``VersionConflict``, ``ObjectNotFound`` for another version than
+        expected, and ``SecretsUnreadable`` where values are to be kept that no key fits.
         """
         values = dict(fields.data)
         if fields.keep_others:
@@ -71,7 +71,7 @@ class NamedSecrets:
         """The values of a secret; ``None`` for an unknown one. Raises ``SecretsUnreadable``."""
         try:
             record = await self._records.get(KIND, scope, name)
-        except NotFound:
+        except ObjectNotFound:
             return None
         return self._keys.decrypt(owner_of(scope, name), content_of(record).encrypted)
 
@@ -84,7 +84,7 @@ class NamedSecrets:
         return None
 
     async def remove(self, name: str, scope: Scope) -> None:
-        """Remove one; raises ``NotFound``."""
+        """Remove one; raises ``ObjectNotFound``."""
         await self._records.remove(KIND, scope, name)
 
 

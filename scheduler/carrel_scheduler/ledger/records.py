@@ -163,7 +163,8 @@ class Ledger(ObjectStore, Protocol):
         """Write status changes, removals and their rows in one durable transaction, or nothing.
 
         Returns the identities of the stored workloads (new resource versions), in the order of
-        ``statuses``. Raises ``Fenced``, ``Conflict``, ``NotFound``; nothing is written then.
+        ``statuses``. Raises ``Fenced``, ``VersionConflict``, ``ObjectNotFound``; nothing is written
+        then.
         """
         ...
 
@@ -243,7 +244,8 @@ class Ledger(ObjectStore, Protocol):
     ) -> None:
         """Append to the log of an experiment's study, as entries ``first``, ``first + 1``, ...
 
-        Raises ``Fenced``; ``Conflict`` when the log has not ``first`` entries; ``NotFound``.
+        Raises ``Fenced``; ``VersionConflict`` when the log has not ``first`` entries;
+        ``ObjectNotFound``.
         """
         ...
 
@@ -293,7 +295,7 @@ class Ledger(ObjectStore, Protocol):
     async def add_copy(self, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:
         """Record a copy, of a model as its next version.
 
-        Raises ``AlreadyExists`` for a checkpoint whose name is or was taken, ``StorageFull``.
+        Raises ``ObjectExists`` for a checkpoint whose name is or was taken, ``StorageFull``.
         """
         ...
 
@@ -304,7 +306,7 @@ class Ledger(ObjectStore, Protocol):
         ...
 
     async def remove_copy(self, uid: str) -> None:
-        """Remove a copy; its name and version are never used again. Raises ``NotFound``."""
+        """Remove a copy; its name and version are never used again. Raises ``ObjectNotFound``."""
         ...
 
     async def size_bytes(self) -> int:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from carrel_scheduler.ledger.store import NotFound, ObjectStore
+from carrel_scheduler.ledger.store import ObjectNotFound, ObjectStore
 from carrel_schema.objects import Department, Project
 from carrel_schema.scopes import Scope
 
@@ -54,13 +54,13 @@ class ScopedRecords(Protocol):
         Args:
             record: version, times and people in it are ignored.
             actor: who changes it.
-            expected_version: refused with ``Conflict`` unless this is the stored version; 0: there
-                must be none (``AlreadyExists``); ``None``: whatever is there is replaced.
+            expected_version: refused with ``VersionConflict`` unless this is the stored version; 0:
+                there must be none (``ObjectExists``); ``None``: whatever is there is replaced.
         """
         ...
 
     async def get(self, kind: str, scope: Scope, name: str) -> ScopedRecord:
-        """One; raises ``NotFound``."""
+        """One; raises ``ObjectNotFound``."""
         ...
 
     async def list(
@@ -72,7 +72,7 @@ class ScopedRecords(Protocol):
     async def remove(
         self, kind: str, scope: Scope, name: str, *, expected_version: int | None = None
     ) -> ScopedRecord:
-        """Remove and return a record. Raises ``NotFound``, ``Conflict``."""
+        """Remove and return a record. Raises ``ObjectNotFound``, ``VersionConflict``."""
         ...
 
     async def remove_scope(self, scope: Scope) -> Sequence[ScopedRecord]:
@@ -87,6 +87,6 @@ async def scope_exists(store: ObjectStore, scope: Scope) -> bool:
             await store.get(Project, scope.name)
         elif scope.level == "department":
             await store.get(Department, scope.name)
-    except NotFound:
+    except ObjectNotFound:
         return False
     return True

@@ -158,7 +158,7 @@ class SqlLedger(SqlObjectStore):
         return await self._writer.run(write)
 
     async def set_secrets(self, workload_uid: str, secrets: Mapping[str, str]) -> None:
-        """See ``Ledger``; raises ``NotFound``."""
+        """See ``Ledger``; raises ``ObjectNotFound``."""
         encrypted = self._encrypted(workload_uid, secrets)
         await self._writer.run(
             lambda transaction: small_rows.write_secrets(

@@ -4,7 +4,7 @@ One test suite holds for every implementation (``tests/contract/object_store.py`
 
 * every successful write gives the object a new, larger ``resource_version``, unique in the store;
 * ``update`` changes the specification and labels, ``update_status`` the status, nothing else; both
-  are refused with ``Conflict`` unless they carry the stored ``resource_version``;
+  are refused with ``VersionConflict`` unless they carry the stored ``resource_version``;
 * a returned or delivered object is the caller's own copy;
 * a write that returned is durable (on disk) and seen by every later read;
 * ``watch(kind, version)`` delivers each change after ``version`` exactly once, in order, and then
@@ -48,15 +48,15 @@ class StoreError(Exception):
     """The base of the errors with which a store refuses a call."""
 
 
-class NotFound(StoreError):  # noqa: N818
+class ObjectNotFound(StoreError):  # noqa: N818
     """The object does not exist."""
 
 
-class AlreadyExists(StoreError):  # noqa: N818
+class ObjectExists(StoreError):  # noqa: N818
     """An object of that kind, project and name exists."""
 
 
-class Conflict(StoreError):  # noqa: N818
+class VersionConflict(StoreError):  # noqa: N818
     """The object has changed since it was read: it has to be read again."""
 
 
@@ -70,16 +70,16 @@ class ObjectStore(Protocol):
     async def create(self, obj: ObjectT) -> ObjectT:
         """Store a new object; sets uid if empty, resource_version and generation 1.
 
-        Raises ``AlreadyExists`` when (kind, project, name) is taken.
+        Raises ``ObjectExists`` when (kind, project, name) is taken.
         """
         ...
 
     async def get(self, kind: type[ObjectT], name: str, project: str = "") -> ObjectT:
-        """Read one; raises ``NotFound``."""
+        """Read one; raises ``ObjectNotFound``."""
         ...
 
     async def get_by_uid(self, kind: type[ObjectT], uid: str) -> ObjectT:
-        """Read one by uid; raises ``NotFound``."""
+        """Read one by uid; raises ``ObjectNotFound``."""
         ...
 
     async def list(
@@ -105,11 +105,11 @@ class ObjectStore(Protocol):
         ...
 
     async def update(self, obj: ObjectT) -> ObjectT:
-        """Write specification and labels; raises ``Conflict``, ``NotFound``."""
+        """Write specification and labels; raises ``VersionConflict``, ``ObjectNotFound``."""
         ...
 
     async def update_status(self, obj: ObjectT) -> ObjectT:
-        """Write the status; raises ``Conflict``, ``NotFound``."""
+        """Write the status; raises ``VersionConflict``, ``ObjectNotFound``."""
         ...
 
     async def delete(
@@ -120,7 +120,7 @@ class ObjectStore(Protocol):
         *,
         resource_version: int | None = None,
     ) -> ObjectT:
-        """Remove; returns the last state. Raises ``NotFound``, ``Conflict``."""
+        """Remove; returns the last state. Raises ``ObjectNotFound``, ``VersionConflict``."""
         ...
 
     def watch(

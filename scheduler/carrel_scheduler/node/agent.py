@@ -35,7 +35,7 @@ import msgspec
 import pynvml
 from typing_extensions import override
 
-from carrel_scheduler.environment import BadSetting, need, number, switch
+from carrel_scheduler.environment import InvalidVariable, need, number, switch
 from carrel_scheduler.node.contract import (
     MOST_DEVICES,
     Device,
@@ -83,14 +83,14 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "AgentSettings":
-        """Read the environment; raises ``BadSetting``."""
+        """Read the environment; raises ``InvalidVariable``."""
         node, api_url = need(env, "CARREL_NODE_NAME"), need(env, "CARREL_API_URL")
         for name in ("CARREL_API_URL", "CARREL_DCGM_URL"):
             if env.get(name) and urlsplit(env[name]).scheme not in ("http", "https"):
-                raise BadSetting(name, env[name], "an address as http://host:port")
+                raise InvalidVariable(name, env[name], "an address as http://host:port")
         if env.get("CARREL_DCGM_URL") and env.get("CARREL_MIG") == "on":
             right = "none beside CARREL_MIG=on, which needs the driver,"
-            raise BadSetting("CARREL_DCGM_URL", env["CARREL_DCGM_URL"], right)
+            raise InvalidVariable("CARREL_DCGM_URL", env["CARREL_DCGM_URL"], right)
         return cls(
             node=node,
             api_url=api_url.rstrip("/"),
@@ -244,7 +244,7 @@ def main() -> None:
     )
     try:
         settings = AgentSettings.from_environment(os.environ)
-    except BadSetting as error:
+    except InvalidVariable as error:
         sys.exit(f"carrel-node: {error}")
     ended = threading.Event()
     for sent in (signal.SIGTERM, signal.SIGINT):

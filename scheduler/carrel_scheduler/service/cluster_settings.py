@@ -61,7 +61,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import STA
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import GPU_DRIVERS
 from carrel_scheduler.engines.kubernetes.provisioning.types import ProvisioningSettings
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
-from carrel_scheduler.environment import BadSetting, choice, need, number
+from carrel_scheduler.environment import InvalidVariable, choice, need, number
 from carrel_scheduler.kube.credentials import ACCOUNT
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_schema.governance.kubeconfig import ClusterAccess, SignInCommand
@@ -121,7 +121,7 @@ def read_cluster_settings(
         limits_gpu_memory: tasks are kept within their part of a GPU's memory.
 
     Raises:
-        BadSetting: as it says.
+        InvalidVariable: as it says.
     """
     claim = env.get("CARREL_STORAGE_CLAIM") or CHECKPOINTS_CLAIM
     secrets = env.get("CARREL_TASK_PULL_SECRETS", "")
@@ -156,12 +156,12 @@ def _provisioning(env: Mapping[str, str]) -> ProvisioningSettings:
     name = env.get("CARREL_PROVISIONING_CLASS", "").strip()
     if name and not (len(name) <= LONGEST_CLASS and _CLASS.fullmatch(name)):
         right = "the name of a class such as best-effort-atomic-scale-up.autoscaling.x-k8s.io"
-        raise BadSetting("CARREL_PROVISIONING_CLASS", name, right)
+        raise InvalidVariable("CARREL_PROVISIONING_CLASS", name, right)
     said = env.get("CARREL_PROVISIONING_PARAMETERS", "")
     pairs = [one.strip().partition("=") for one in said.split(",") if one.strip()]
     if not all(key and equals and len(value) <= LONGEST_PARAMETER for key, equals, value in pairs):
         right = f"key=value, comma separated, values of at most {LONGEST_PARAMETER} characters,"
-        raise BadSetting("CARREL_PROVISIONING_PARAMETERS", said, right)
+        raise InvalidVariable("CARREL_PROVISIONING_PARAMETERS", said, right)
     return ProvisioningSettings(
         class_name=name,
         parameters={key.strip(): value.strip() for key, _, value in pairs},
@@ -177,7 +177,7 @@ def _cluster_access(env: Mapping[str, str]) -> ClusterAccess | None:
     where = urlsplit(server)
     if where.scheme != "https" or not where.hostname or where.username is not None:
         right = "an address that begins with https://, without a user"
-        raise BadSetting("CARREL_API_SERVER", server, right)
+        raise InvalidVariable("CARREL_API_SERVER", server, right)
     given = env.get("CARREL_API_SERVER_SIGN_IN", "")
     try:
         sign_in = msgspec.json.decode(given, type=SignInCommand) if given else None
@@ -185,16 +185,16 @@ def _cluster_access(env: Mapping[str, str]) -> ClusterAccess | None:
             raise msgspec.ValidationError("`command` is empty")
     except msgspec.MsgspecError as error:
         right = f"the `exec` of a kubeconfig's user as JSON ({error})"
-        raise BadSetting("CARREL_API_SERVER_SIGN_IN", given, right) from error
+        raise InvalidVariable("CARREL_API_SERVER_SIGN_IN", given, right) from error
     authority = env.get("CARREL_API_SERVER_CA") or str(OWN_AUTHORITY)
     try:
         trusted = "" if authority == "system" else Path(authority).read_text()
     except (OSError, UnicodeDecodeError) as error:
         right = f"a file with certificates, or `system` ({error})"
-        raise BadSetting("CARREL_API_SERVER_CA", authority, right) from error
+        raise InvalidVariable("CARREL_API_SERVER_CA", authority, right) from error
     if trusted and (CERTIFICATE not in trusted or "PRIVATE KEY" in trusted):
         right = "a file with certificates and nothing else, which is sent to everybody,"
-        raise BadSetting("CARREL_API_SERVER_CA", authority, right)
+        raise InvalidVariable("CARREL_API_SERVER_CA", authority, right)
     return ClusterAccess(server=server, certificate_authority=trusted, sign_in=sign_in)
 
 
@@ -204,7 +204,7 @@ def _closed_networks(env: Mapping[str, str]) -> tuple[str, ...]:
         return tuple(str(ip_network(one.strip())) for one in said.split(",") if one.strip())
     except ValueError as error:
         right = f"networks such as 10.0.0.0/16, comma separated ({error})"
-        raise BadSetting("CARREL_CLOSED_NETWORKS", said, right) from None
+        raise InvalidVariable("CARREL_CLOSED_NETWORKS", said, right) from None
 
 
 def _gpu_drivers(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ def _gpu_drivers(env: Mapping[str, str]) -> tuple[str, ...]:
     names = tuple(name for one in said.split(",") if (name := one.strip()))
     if not all(_DRIVER.fullmatch(name) for name in names):
         right = "names of drivers such as gpu.nvidia.com, comma separated,"
-        raise BadSetting("CARREL_GPU_DRIVERS", said, right)
+        raise InvalidVariable("CARREL_GPU_DRIVERS", said, right)
     return names or GPU_DRIVERS
 
 
@@ -220,7 +220,7 @@ def _device_class(env: Mapping[str, str], variable: str) -> str:
     name = env.get(variable, "").strip()
     if name and not (len(name) <= LONGEST_CLASS and _CLASS.fullmatch(name)):
         right = "the name of a DeviceClass such as gpu.nvidia.com"
-        raise BadSetting(variable, name, right)
+        raise InvalidVariable(variable, name, right)
     return name
 
 

@@ -30,7 +30,7 @@ from carrel_scheduler.engines.kubernetes.external_pods import executor
 from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.node_group_store import NodeGroupStore
-from carrel_scheduler.environment import BadSetting
+from carrel_scheduler.environment import InvalidVariable
 from carrel_scheduler.ids import new_id
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
@@ -39,7 +39,7 @@ from carrel_scheduler.ledger.records import Fenced, Ledger
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.resources.rows import open_rows
 from carrel_scheduler.ledger.secret_keys import KEYS_FILE, SecretKeys
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect, find_mig
 from carrel_scheduler.node.mig import MigDevices, MigUnusable
@@ -308,7 +308,7 @@ class SchedulerService:
         """Whether a workload of this uid exists."""
         try:
             await self._ledger.get_by_uid(Workload, uid)
-        except NotFound:
+        except ObjectNotFound:
             return False
         return True
 
@@ -463,13 +463,13 @@ def main() -> None:
     )
     try:
         settings = ServiceSettings.from_environment(os.environ)
-    except BadSetting as error:
+    except InvalidVariable as error:
         sys.exit(f"carrel-scheduler: {error}")
     try:
         asyncio.run(serve(settings, listener))
     except* Fenced:
         sys.exit("carrel-scheduler: another scheduler took over this ledger; this one ends")
-    except* executor.Fenced:
+    except* executor.BindingFenced:
         sys.exit("carrel-scheduler: the cluster follows another scheduler; this one ends")
     except* (NvmlUnusable, MigUnusable) as errors:
         sys.exit(f"carrel-scheduler: {errors.exceptions[0]}")

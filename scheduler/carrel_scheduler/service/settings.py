@@ -79,7 +79,7 @@ from carrel_scheduler.engines.local.network.addressing import (
     installation_of,
 )
 from carrel_scheduler.environment import (
-    BadSetting,
+    InvalidVariable,
     MissingSetting,
     choice,
     need,
@@ -142,7 +142,7 @@ class ServiceSettings:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "ServiceSettings":
-        """Read the environment; raises ``BadSetting``."""
+        """Read the environment; raises ``InvalidVariable``."""
         state_dir = Path(need(env, "CARREL_STATE_DIR"))
         prefix = need(env, "JUPYTERHUB_SERVICE_PREFIX").rstrip("/")
         host, port = _listen(env)
@@ -239,11 +239,13 @@ def _network(env: Mapping[str, str], state_dir: Path) -> InstallationNetwork | N
     try:
         IPv4Network(block)
     except ValueError as error:
-        raise BadSetting("CARREL_NETWORK_BLOCK", block, "a network, as 10.213.0.0/16,") from error
+        raise InvalidVariable(
+            "CARREL_NETWORK_BLOCK", block, "a network, as 10.213.0.0/16,"
+        ) from error
     try:
         numbers = tuple(int(port) for port in ports.split(",") if port)
     except ValueError as error:
-        raise BadSetting("CARREL_TASK_PORTS", ports, "numbers of ports") from error
+        raise InvalidVariable("CARREL_TASK_PORTS", ports, "numbers of ports") from error
     installation = installation_of(state_dir)
     shown = int(public) if public.isdecimal() else None
     return InstallationNetwork(installation=installation, block=block, ports=numbers, public=shown)
@@ -288,5 +290,5 @@ def _listen(env: Mapping[str, str]) -> tuple[str, int]:
     except ValueError:
         port = None
     if given and (not where.hostname or port is None):
-        raise BadSetting("CARREL_LISTEN", given, "an address and a port, as 0.0.0.0:8080,")
+        raise InvalidVariable("CARREL_LISTEN", given, "an address and a port, as 0.0.0.0:8080,")
     return where.hostname or "127.0.0.1", port or 0

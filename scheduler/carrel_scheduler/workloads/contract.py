@@ -193,13 +193,13 @@ class Live(Protocol):
         ...
 
     async def report(self, workload_uid: str, report: Report) -> None:
-        """Take a job's report. Raises ``NotFound``."""
+        """Take a job's report. Raises ``ObjectNotFound``."""
         ...
 
     async def activity(self, user: str, server_name: str, activity: Activity) -> Limits:
         """Record a workspace's activity; returns the limits that apply soon.
 
-        Raises ``NotFound`` when the user has no such running workspace.
+        Raises ``ObjectNotFound`` when the user has no such running workspace.
         """
         ...
 
@@ -208,7 +208,10 @@ class Live(Protocol):
         ...
 
     async def extend(self, workload_uid: str) -> Limits:
-        """Keep a workspace for the project's extension. Raises ``NotAccepted``, ``NotFound``."""
+        """Keep a workspace for the project's extension.
+
+        Raises ``NotAccepted``, ``ObjectNotFound``.
+        """
         ...
 
     async def claim(
@@ -224,7 +227,7 @@ class Live(Protocol):
     ) -> Workload:
         """Give an allocated workspace the command that it runs.
 
-        Raises ``NotFound``; ``NotAccepted`` when it does not hold a place.
+        Raises ``ObjectNotFound``; ``NotAccepted`` when it does not hold a place.
         """
         ...
 

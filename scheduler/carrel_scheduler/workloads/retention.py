@@ -16,7 +16,7 @@ from typing import Final
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.files.contract import Area, Files, StoredFolder
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.workloads.state.cache import WorkloadCache
 from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.governance.retention import retention_of
@@ -173,7 +173,7 @@ class Retention:
             return entry.workload
         try:
             return await self._ledger.get_by_uid(Workload, uid)
-        except NotFound:
+        except ObjectNotFound:
             return None
 
     async def _remove(self, folder: StoredFolder, why: str) -> None:

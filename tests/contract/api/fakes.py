@@ -20,7 +20,7 @@ from carrel_scheduler.core import mig
 from carrel_scheduler.engines.contract import LogRequest, TaskId, TaskSpec, TaskStatus, UnknownTask
 from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport, NodeReport
 from carrel_scheduler.workloads.contract import (
     Activity,
@@ -349,7 +349,7 @@ class FakeLive:
 
     async def activity(self, user: str, server_name: str, activity: Activity) -> Limits:
         if server_name == "gone":
-            raise NotFound(server_name)
+            raise ObjectNotFound(server_name)
         self.activities.append((user, server_name, activity))
         return Limits(stops_at=1000.0, stops_because="Idle", warn_at=400.0)
 

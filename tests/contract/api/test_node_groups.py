@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.objects import Department, DepartmentSpec, Meta, NodeGroupLists, Project, Quota
 from contract.api.service import Desk, Reply
 
@@ -102,7 +102,7 @@ async def test_a_department_is_kept_to_groups_that_there_are(desk: Desk, kind: s
         [error] = refused.body["errors"]
         assert (error["field"], error["code"]) == (f"node_groups.{kind}", "unknown_node_group")
         assert (error["value"], error["expected"]) == ("a10", "`a100`")
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await desk.ledger.get(Department, "arts")
     assert (await put("a100")).body["node_groups"][kind] == ["a100"]
     desk.live.node_group = ""

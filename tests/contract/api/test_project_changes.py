@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.store import Conflict
+from carrel_scheduler.ledger.store import VersionConflict
 from carrel_schema.objects import Project
 from contract.api.service import Desk
 
@@ -66,7 +66,7 @@ async def test_where_one_cannot_be_written_the_others_get_their_rules_back(
 
     async def refusing(project: Any) -> Any:
         if project.meta.name == "speech":
-            raise Conflict("somebody was faster")
+            raise VersionConflict("somebody was faster")
         return await update(project)
 
     monkeypatch.setattr(desk.ledger, "update", refusing)

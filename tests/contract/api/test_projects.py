@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.objects import Project, Workload
 from contract.api.service import Desk
 
@@ -76,7 +76,7 @@ async def test_names_that_no_cluster_has_a_namespace_for_are_refused_here_too(
     reply = await desk.ask("POST", "/projects", "root", json={"name": name})
     assert (reply.status, reply.code) == (422, code), reply.body
     assert [(one["field"], one["code"]) for one in reply.body["errors"]] == [("name", code)]
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await desk.ledger.get(Project, name)
 
 
@@ -84,7 +84,7 @@ async def test_without_the_hub_no_half_a_project_is_made_or_removed(desk: Desk) 
     desk.membership.down = True
     made = await desk.ask("POST", "/projects", "root", json={"name": "robots"})
     assert (made.status, made.code) == (503, "hub_unavailable")
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await desk.ledger.get(Project, "robots")
     desk.membership.down = False
     await desk.ask("POST", "/projects", "root", json={"name": "robots"})

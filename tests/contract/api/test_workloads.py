@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound, VersionConflict
 from carrel_schema.objects import ReasonInfo, Workload
 from contract.api.service import Desk
 
@@ -64,7 +64,7 @@ async def test_a_dry_run_tells_what_would_happen_and_writes_nothing(desk: Desk) 
     assert reply.body["forecast"]["token"] == "WaitsForRoom"
     assert b"secret-job" not in reply.raw
     assert b"secret-user" not in reply.raw
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await desk.workload("vision", "train-7")
     taken = await desk.ask("POST", "/workloads?dry_run=true", json=BODY | {"name": "train-1"})
     assert (taken.status, taken.code) == (409, "already_exists")
@@ -170,7 +170,7 @@ async def test_what_can_never_run_is_refused_with_the_binding_fact(desk: Desk) -
         {"gpus": "limit_never_met"},
     )
     assert reply.body["errors"][0]["value"] == 3.0
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await desk.workload("vision", "train-7")
 
 
@@ -311,7 +311,7 @@ async def test_a_status_written_at_the_same_time_is_waited_out(
     assert (stored.spec.delete, stored.status.queue_position) == (True, 2)
 
     async def always(workload: Workload) -> Workload:
-        raise Conflict("changed")
+        raise VersionConflict("changed")
 
     monkeypatch.setattr(desk.ledger, "update", always)
     reply = await desk.ask("POST", "/workloads/vision/desk/suspend")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from carrel.client import AsyncClient
-from carrel.client.transport import Pauses
+from carrel.client.transport import JitteredBackoff
 from carrel.errors import Unreachable
 
 
@@ -20,7 +20,7 @@ async def _must_not_sleep(_: float) -> None:
     raise AssertionError("asked again")
 
 
-PAUSES = Pauses(_must_not_sleep)
+PAUSES = JitteredBackoff(_must_not_sleep)
 
 
 @pytest.fixture(params=[False, True], ids=["aiohttp", "few-requests"])

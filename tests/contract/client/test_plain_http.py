@@ -13,7 +13,7 @@ import pytest
 
 from carrel.client import AsyncClient
 from carrel.client.plain_http import PlainHttp, RequestFailed
-from carrel.client.transport import Pauses
+from carrel.client.transport import JitteredBackoff
 from carrel.errors import NotSignedIn, Unreachable
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -24,7 +24,7 @@ async def _at_once(_: float) -> None:
     """No pause."""
 
 
-PAUSES = Pauses(_at_once)
+PAUSES = JitteredBackoff(_at_once)
 
 
 class Server:

@@ -13,7 +13,7 @@ from carrel_scheduler.workloads.controllers.experiments.contract import (
     BadSuggestion,
     Ended,
     Study,
-    Trial,
+    StudyTrial,
 )
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
@@ -49,8 +49,8 @@ class Keeper:
         assert self.owner is not None
         return await self.studies.use(self.owner, work)
 
-    async def trials(self) -> list[Trial]:
-        return cast("list[Trial]", await self.use(lambda study: study.trials()))
+    async def trials(self) -> list[StudyTrial]:
+        return cast("list[StudyTrial]", await self.use(lambda study: study.trials()))
 
     def restart(self) -> None:
         self.studies.close()

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from carrel_scheduler.kube.credentials import ServerAccess
-from carrel_scheduler.kube.transport import HttpRequest, KubeTransport, Unreachable
+from carrel_scheduler.kube.transport import ApiServerUnreachable, HttpRequest, KubeTransport
 from k8s.cluster import authority
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
@@ -82,7 +82,7 @@ async def test_a_stream_that_was_cut_is_gone_when_its_client_is_closed(server: W
 
 async def test_a_request_that_was_given_up_is_gone_too(server: Watched) -> None:
     transport = KubeTransport(server)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ApiServerUnreachable):
         await transport.send(HttpRequest("GET", "/pods"), 0.5)
     await transport.close()
     assert server.connections() == 0

@@ -9,7 +9,7 @@ from carrel_scheduler.ledger.audit.actor import Actor, acting
 from carrel_scheduler.ledger.audit.contract import AuditFilter
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_scheduler.ledger.store import AlreadyExists
+from carrel_scheduler.ledger.store import ObjectExists
 from carrel_schema.governance.audit import AuditEntry
 from carrel_schema.objects import Workload
 from carrel_schema.scopes import PLATFORM
@@ -56,7 +56,7 @@ class AuditLog:
     async def test_a_call_that_fails_leaves_no_entry(self, store: Ledger) -> None:
         with acting(grace()):
             await submit(store, "job")
-            with pytest.raises(AlreadyExists):
+            with pytest.raises(ObjectExists):
                 await submit(store, "job")
         assert len(await store.audit.read(ALL)) == 1
         assert (await store.audit.verify()).ok

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carrel_scheduler.ledger.records import Ledger, NewWorkload
-from carrel_scheduler.ledger.store import AlreadyExists, ChangeType
+from carrel_scheduler.ledger.store import ChangeType, ObjectExists
 from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import Ledgers, transition
 from contract.ledger.store_tools import PATIENCE, workload
@@ -66,7 +66,7 @@ class CreatingMany:
         (first,) = await store.create_workloads([new("one")])
         thief = new("three")
         thief.workload.meta.uid = first.meta.uid
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(ObjectExists):
             await store.create_workloads([new("two"), thief])
         assert [one.meta.name for one in (await store.list(Workload)).items] == ["one"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import AlreadyExists, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound
 from carrel_schema.files import StoredCopy
 from contract.ledger.ledger_tools import Ledgers
 
@@ -22,7 +22,7 @@ class Copies:
         await store.add_copy("model", "u3", copy("net", "speech"))
         assert [one.copy.version for one in made] == [1, 2]
         await store.remove_copy("u2")
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.remove_copy("u2")
         assert (await store.add_copy("model", "u4", copy("net"))).copy.version == 3
         again = await stores.open()
@@ -34,6 +34,6 @@ class Copies:
     async def test_the_name_of_a_kept_checkpoint_is_given_once(self, store: Ledger) -> None:
         await store.add_copy("checkpoint", "u1", copy("best"))
         await store.add_copy("model", "u2", copy("best"))
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(ObjectExists):
             await store.add_copy("checkpoint", "u3", copy("best"))
         assert [one.uid for one in await store.copies("checkpoint")] == ["u1"]

@@ -13,7 +13,7 @@ from carrel_scheduler.ledger.accounting.usage import account, series
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import GpuUse, Ledger, MetricPoint, Transition
 from carrel_scheduler.ledger.rows.curves import MOST
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.governance.costs import PricePeriod
 from carrel_schema.history import PlaceUse
 from carrel_schema.objects import ReasonInfo, Workload
@@ -271,7 +271,7 @@ class SmallThings:
         assert await store.secrets(made.meta.uid) == {"B": "3"}
         await store.set_secrets(made.meta.uid, {})
         assert await store.secrets(made.meta.uid) == {}
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.set_secrets("no-such-uid", {"A": "1"})
         assert await store.secrets("no-such-uid") == {}
 

@@ -5,7 +5,7 @@ import pytest
 
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.scopes import PLATFORM, Scope
 from contract.ledger.ledger_tools import Ledgers
 
@@ -36,13 +36,13 @@ class ScopedRecordsRules:
 
     async def test_a_version_that_is_not_the_stored_one_is_refused(self, store: Ledger) -> None:
         await store.scoped.put(record("small"), actor="root", expected_version=0)
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(ObjectExists):
             await store.scoped.put(record("small", gpus=2), actor="eve", expected_version=0)
-        with pytest.raises(Conflict):
+        with pytest.raises(VersionConflict):
             await store.scoped.put(record("small", gpus=2), actor="eve", expected_version=2)
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.scoped.put(record("none"), actor="eve", expected_version=1)
-        with pytest.raises(Conflict):
+        with pytest.raises(VersionConflict):
             await store.scoped.remove("policy", PLATFORM, "small", expected_version=7)
         found = await store.scoped.get("policy", PLATFORM, "small")
         assert (found.version, found.changed_by) == (1, "root")
@@ -64,7 +64,7 @@ class ScopedRecordsRules:
             await store.scoped.put(record(name, scope), actor="root")
         await store.scoped.put(record("t", VISION, "template"), actor="root")
         assert (await store.scoped.remove("policy", VISION, "a")).name == "a"
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.scoped.remove("policy", VISION, "a")
         gone = await store.scoped.remove_scope(VISION)
         assert [(one.kind, one.name) for one in gone] == [("policy", "b"), ("template", "t")]

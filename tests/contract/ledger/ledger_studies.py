@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carrel_scheduler.ledger.records import Fenced, Ledger
-from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound, VersionConflict
 from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import Ledgers, submit
 
@@ -29,8 +29,8 @@ class StudyLogs:
         epoch, uid = await store.begin_epoch(), (await submit(store)).meta.uid
         writes = (store.append_study(uid, [f"{n}"], first=0, epoch=epoch) for n in range(4))
         ends = await asyncio.gather(*writes, return_exceptions=True)
-        assert sum(isinstance(end, Conflict) for end in ends) == 3
-        with pytest.raises(Conflict):
+        assert sum(isinstance(end, VersionConflict) for end in ends) == 3
+        with pytest.raises(VersionConflict):
             await store.append_study(uid, ["x"], first=2, epoch=epoch)
         assert len(await store.study(uid)) == 1
 
@@ -46,5 +46,5 @@ class StudyLogs:
         await store.append_study(made.meta.uid, ["x"], first=0, epoch=epoch)
         await store.delete(Workload, made.meta.name, made.meta.project)
         assert await store.study(made.meta.uid) == []
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.append_study(made.meta.uid, ["x"], first=0, epoch=epoch)

@@ -8,7 +8,7 @@ import pytest
 
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed
 from carrel_scheduler.ledger.records import Fenced, Ledger, MetricPoint
-from carrel_scheduler.ledger.store import AlreadyExists, ChangeType, Conflict, NotFound
+from carrel_scheduler.ledger.store import ChangeType, ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import (
     NOW,
@@ -35,7 +35,7 @@ class Creating:
     async def test_a_taken_name_leaves_nothing_behind(self, store: Ledger) -> None:
         made = await submit(store, TOKEN="first")
         before = await everything(store)
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(ObjectExists):
             await submit(store, TOKEN="second")
         assert await everything(store) == before
         assert await store.secrets(made.meta.uid) == {"TOKEN": "first"}
@@ -50,7 +50,7 @@ class Creating:
             *(submit(store, name) for name in names), return_exceptions=True
         )
         for name, result in zip(names, results, strict=True):
-            assert isinstance(result, AlreadyExists if name == "taken" else Workload)
+            assert isinstance(result, ObjectExists if name == "taken" else Workload)
         expected = {"taken", *names}
         assert {obj.meta.name for obj in (await store.list(Workload)).items} == expected
         assert {row.workload for row in await store.transitions()} == expected
@@ -155,11 +155,11 @@ class Recording:
         unknown = workload("unknown")
         unknown.meta.uid = "no-such-uid"
         attempts: list[tuple[type[Exception], dict[str, Any]]] = [
-            (Conflict, {"statuses": [one, two]}),
-            (Conflict, {"statuses": [one], "removed": [two]}),
-            (Conflict, {"statuses": [one, one]}),
-            (NotFound, {"statuses": [one, unknown]}),
-            (NotFound, {"removed": [one, unknown]}),
+            (VersionConflict, {"statuses": [one, two]}),
+            (VersionConflict, {"statuses": [one], "removed": [two]}),
+            (VersionConflict, {"statuses": [one, one]}),
+            (ObjectNotFound, {"statuses": [one, unknown]}),
+            (ObjectNotFound, {"removed": [one, unknown]}),
             (Fenced, {"statuses": [one, fresh], "epoch": epoch - 1}),
         ]
         for error, given in attempts:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, ObjectStore
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, ObjectStore, VersionConflict
 from carrel_schema.objects import Project, ReasonInfo, Workload, WorkloadStatus
 from contract.ledger.store_tools import Stores, project, workload
 
@@ -42,7 +42,7 @@ class ReadingAndWriting:
         first = await store.create(workload("same", "vision"))
         await store.create(workload("same", "speech"))
         await store.create(project("same"))
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(ObjectExists):
             await store.create(workload("same", "vision", user="bob"))
         assert await store.get(Workload, "same", "vision") == first
 
@@ -50,21 +50,21 @@ class ReadingAndWriting:
         taken = await store.create(workload("one"))
         second = workload("two")
         second.meta.uid = taken.meta.uid
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(ObjectExists):
             await store.create(second)
         assert (await store.get_by_uid(Workload, taken.meta.uid)).meta.name == "one"
 
     async def test_what_is_not_there_is_not_found(self, store: ObjectStore) -> None:
         made = await store.create(workload())
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.get(Workload, "train-1", "speech")
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.get(Workload, "train-2", "vision")
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.get_by_uid(Workload, "no-such-uid")
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.get_by_uid(Project, made.meta.uid)
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.delete(Workload, "train-2", "vision")
 
     async def test_versions_grow_over_all_objects(self, store: ObjectStore) -> None:
@@ -116,11 +116,11 @@ class ReadingAndWriting:
     async def test_writes_of_an_old_version_conflict(self, store: ObjectStore) -> None:
         old = await store.create(workload())
         new = await store.update_status(old)
-        with pytest.raises(Conflict):
+        with pytest.raises(VersionConflict):
             await store.update(old)
-        with pytest.raises(Conflict):
+        with pytest.raises(VersionConflict):
             await store.update_status(old)
-        with pytest.raises(Conflict):
+        with pytest.raises(VersionConflict):
             await store.delete(
                 Workload, "train-1", "vision", resource_version=old.meta.resource_version
             )
@@ -133,11 +133,11 @@ class ReadingAndWriting:
         assert gone.meta.resource_version > version
         gone.meta.resource_version = version
         assert gone == made
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.get(Workload, "train-1", "vision")
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.update(made)
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.update_status(made)
 
     async def test_a_new_object_of_an_old_name_is_another_one(self, store: ObjectStore) -> None:
@@ -145,7 +145,7 @@ class ReadingAndWriting:
         await store.delete(Workload, "train-1", "vision")
         new = await store.create(workload())
         assert new.meta.uid != old.meta.uid
-        with pytest.raises(NotFound):
+        with pytest.raises(ObjectNotFound):
             await store.update(old)
 
     async def test_what_is_returned_is_the_callers_own(self, store: ObjectStore) -> None:
@@ -171,7 +171,7 @@ class ReadingAndWriting:
                 obj.spec.backoff_limit += 1
                 try:
                     await store.update(obj)
-                except Conflict:
+                except VersionConflict:
                     conflicts += 1
                 else:
                     return conflicts

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.ledger.store import (
-    AlreadyExists,
     Change,
     ChangeType,
+    ObjectExists,
     ObjectStore,
 )
 from carrel_schema.objects import Project, Workload
@@ -182,7 +182,7 @@ class Watching:
         assert len(versions) == 30
         changes = await take(openings[0].watch(Workload, beginning), 30)
         assert {change.version for change in changes} == versions
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(ObjectExists):
             await openings[1].create(workload("train-0-0"))
 
     async def test_ends_when_the_store_closes(self, stores: Stores) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger, Transition
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.workloads.controllers import contract as saying
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL, DesiredState, NewPart
 from carrel_scheduler.workloads.controllers.manager import Manager, part_uid
@@ -154,7 +154,7 @@ async def test_deleting_it_ends_its_parts_first(desk: Desk) -> None:
         desk.manager.changed(part, deleted=True)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await desk.deleted.wait()
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await desk.ledger.get_by_uid(Workload, "e1")
     assert desk.controller.gone == ["e1"]
 

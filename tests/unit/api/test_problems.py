@@ -9,7 +9,7 @@ import pytest
 from carrel_scheduler.api import problems, refusals
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable, StorageFull
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, Expired, NotFound
+from carrel_scheduler.ledger.store import Expired, ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.workloads.contract import NotAccepted
 
@@ -53,9 +53,9 @@ def test_a_sentence_names_the_value_where_it_can_be_read_there(value: Any, sente
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (NotFound("x"), 404, "not_found"),
-        (AlreadyExists("x"), 409, "already_exists"),
-        (Conflict("x"), 409, "conflict"),
+        (ObjectNotFound("x"), 404, "not_found"),
+        (ObjectExists("x"), 409, "already_exists"),
+        (VersionConflict("x"), 409, "conflict"),
         (InvalidArgument("after", "x", "a cursor"), 422, "invalid"),
         (LedgerUnavailable("x"), 503, "ledger_unavailable"),
         (StorageFull("x"), 503, "storage_full"),

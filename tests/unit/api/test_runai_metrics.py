@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.api.services.prometheus.gauges import Snapshot, families
 from carrel_scheduler.api.services.prometheus.runai import runai_families
-from carrel_scheduler.environment import BadSetting
+from carrel_scheduler.environment import InvalidVariable
 from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.contract import Faults, ProjectUse
 from carrel_schema.answers import DeviceHolder, DeviceView, NodeView
@@ -165,5 +165,5 @@ def test_the_page_names_what_there_is_and_nothing_twice() -> None:
 def test_they_are_off_until_somebody_wants_them() -> None:
     assert not ServiceSettings.from_environment(TOLD).runai_metrics
     assert ServiceSettings.from_environment(TOLD | {"CARREL_RUNAI_METRICS": "on"}).runai_metrics
-    with pytest.raises(BadSetting, match="CARREL_RUNAI_METRICS"):
+    with pytest.raises(InvalidVariable, match="CARREL_RUNAI_METRICS"):
         ServiceSettings.from_environment(TOLD | {"CARREL_RUNAI_METRICS": "yes"})

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from carrel.client import Client
-from carrel.client.transport import Pauses
+from carrel.client.transport import JitteredBackoff
 from carrel.testing import FakeScheduler
 
 
 class Waits:
-    """Pauses that take no time; remembers how long they would have been."""
+    """Back-off that takes no time; remembers how long it would have taken."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -18,8 +18,8 @@ class Waits:
     async def sleep(self, seconds: float) -> None:
         self.seconds.append(seconds)
 
-    def pauses(self) -> Pauses:
-        return Pauses(self.sleep, lambda: 1.0)
+    def pauses(self) -> JitteredBackoff:
+        return JitteredBackoff(self.sleep, lambda: 1.0)
 
 
 @pytest.fixture(autouse=True)

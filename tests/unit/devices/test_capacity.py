@@ -19,18 +19,18 @@ from carrel_scheduler.engines.kubernetes.pods.devices.capacity import (
 )
 from carrel_scheduler.engines.kubernetes.pods.devices.inventory import NodeDevice
 from carrel_scheduler.engines.kubernetes.pods.devices.matching import RequestedDevices, match
-from carrel_scheduler.engines.kubernetes.pods.devices.types import Device
+from carrel_scheduler.engines.kubernetes.pods.devices.types import SliceDevice
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO, PodRefused, nanos
 from unit.devices.making_devices import DRIVER, device
 
 SMALL = st.integers(0, 12)
 
 
-def shared(name: str = "gpu-0", **policy: Any) -> Device:
+def shared(name: str = "gpu-0", **policy: Any) -> SliceDevice:
     made = device(name, allowMultipleAllocations=True)
     if policy:
         made["capacity"]["memory"]["requestPolicy"] = policy
-    return msgspec.convert(made, Device)
+    return msgspec.convert(made, SliceDevice)
 
 
 @st.composite
@@ -88,7 +88,7 @@ def test_policies_of_devices(
 def test_what_a_device_does_not_have_nobody_consumes() -> None:
     asked = asked_of({"bandwidth": "1"}, "f")
     assert consumption(consumables(shared()), asked) is None
-    whole = msgspec.convert(device("gpu-0"), Device)
+    whole = msgspec.convert(device("gpu-0"), SliceDevice)
     assert not has(whole, asked)
     assert has(whole, asked_of({"memory": "80Gi"}, "f"))
     assert not has(whole, asked_of({"memory": "81Gi"}, "f"))
@@ -112,7 +112,7 @@ def node_device(number: int, total: int, *, whole: bool) -> NodeDevice:
         "capacity": {"memory": {"value": str(total)}},
         "allowMultipleAllocations": not whole,
     }
-    made = msgspec.convert(told, Device)
+    made = msgspec.convert(told, SliceDevice)
     there = {} if whole else consumables(made)
     return NodeDevice((DRIVER, "n0", made.name), "n0", made, consumables=there)
 

@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices.extended import (
 from carrel_scheduler.engines.kubernetes.pods.devices.orders import AllocateClaim, ReleaseClaim
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
-from carrel_scheduler.kube.transport import HttpResponse
+from carrel_scheduler.kube.transport import KubeResponse
 from unit.devices.making_devices import device_class, gpus
 from unit.kube.fake_transport import FakeTransport, NoCredentials, answer, refusal
 from unit.pods.making import pod
@@ -43,7 +43,7 @@ def made(uid: str = "made", **changes: Any) -> dict[str, Any]:
 
 
 class Client:
-    def __init__(self, *answers: HttpResponse | KubeError) -> None:
+    def __init__(self, *answers: KubeResponse | KubeError) -> None:
         self.transport = FakeTransport(*answers)
         self.client = KubeClient(NoCredentials(), self.transport)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.core.settings import Settings as CoreSettings
-from carrel_scheduler.environment import BadSetting, MissingSetting
+from carrel_scheduler.environment import InvalidVariable, MissingSetting
 from carrel_scheduler.service.cluster_settings import CERTIFICATE
 from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
@@ -60,7 +60,7 @@ def test_a_key_is_not_sent_in_place_of_certificates(tmp_path: Path) -> None:
     file = tmp_path / "tls.pem"
     for content in ("nothing", f"{CERTIFICATE}\n-----BEGIN EC PRIVATE KEY-----"):
         file.write_text(content)
-        with pytest.raises(BadSetting, match="CARREL_API_SERVER_CA"):
+        with pytest.raises(InvalidVariable, match="CARREL_API_SERVER_CA"):
             ServiceSettings.from_environment(ACCESS | {"CARREL_API_SERVER_CA": str(file)})
 
 
@@ -78,7 +78,7 @@ def test_a_key_is_not_sent_in_place_of_certificates(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_reach_an_api_server_is_refused(name: str, value: str) -> None:
-    with pytest.raises(BadSetting, match=name):
+    with pytest.raises(InvalidVariable, match=name):
         ServiceSettings.from_environment(ACCESS | {name: value})
 
 
@@ -105,7 +105,7 @@ def test_a_cluster() -> None:
     assert not claimed.by_role
     strict = ServiceSettings.from_environment({**HUB, **more, "CARREL_NODE_ROLES": "strict"})
     assert strict.need_cluster().by_role
-    with pytest.raises(BadSetting, match="CARREL_NODE_ROLES"):
+    with pytest.raises(InvalidVariable, match="CARREL_NODE_ROLES"):
         ServiceSettings.from_environment({**HUB, **more, "CARREL_NODE_ROLES": "yes"})
     assert (claimed.storage.size, claimed.pods.storage_claim) == ("100Gi", "carrel-checkpoints")
 
@@ -124,7 +124,7 @@ def test_a_cluster() -> None:
     ],
 )
 def test_what_cannot_be_is_named(name: str, value: str) -> None:
-    with pytest.raises(BadSetting, match=name):
+    with pytest.raises(InvalidVariable, match=name):
         ServiceSettings.from_environment({**HUB, name: value})
 
 
@@ -152,7 +152,7 @@ def test_how_long_a_gang_may_be_too_few() -> None:
     more["CARREL_STALE_GANG_SECONDS"] = "2.5"
     assert ServiceSettings.from_environment({**HUB, **more}).need_cluster().stale_gang_s == 2.5
     more["CARREL_STALE_GANG_SECONDS"] = "-1"
-    with pytest.raises(BadSetting, match="CARREL_STALE_GANG_SECONDS"):
+    with pytest.raises(InvalidVariable, match="CARREL_STALE_GANG_SECONDS"):
         ServiceSettings.from_environment({**HUB, **more})
 
 
@@ -168,7 +168,7 @@ def test_how_long_a_node_may_be_out_of_reach() -> None:
         == 300
     )
     more["CARREL_LOST_AFTER_SECONDS"] = "soon"
-    with pytest.raises(BadSetting, match="CARREL_LOST_AFTER_SECONDS='soon'"):
+    with pytest.raises(InvalidVariable, match="CARREL_LOST_AFTER_SECONDS='soon'"):
         ServiceSettings.from_environment({**HUB, **more})
 
 
@@ -183,7 +183,7 @@ def test_the_network_of_tasks() -> None:
         ("CARREL_TASK_PORTS", "http"),
         ("CARREL_NETWORK_BLOCK", "10.213.1"),
     ):
-        with pytest.raises(BadSetting, match=f"{name}='{wrong}'"):
+        with pytest.raises(InvalidVariable, match=f"{name}='{wrong}'"):
             ServiceSettings.from_environment({**HUB, **told, name: wrong})
 
 
@@ -212,7 +212,7 @@ def test_how_nodes_are_asked_for() -> None:
     ],
 )
 def test_what_means_nothing_about_nodes_is_refused(name: str, value: str) -> None:
-    with pytest.raises(BadSetting, match=name):
+    with pytest.raises(InvalidVariable, match=name):
         ServiceSettings.from_environment(ACCESS | {name: value})
 
 
@@ -224,5 +224,5 @@ def test_the_class_of_devices_that_tasks_claim(kind: str) -> None:
         ACCESS | {variable: f"{kind}.nvidia.com"}
     ).need_cluster()
     assert getattr(found, name) == f"{kind}.nvidia.com"
-    with pytest.raises(BadSetting, match=variable):
+    with pytest.raises(InvalidVariable, match=variable):
         ServiceSettings.from_environment(ACCESS | {variable: "GPU class"}).need_cluster()

@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.scheduling_group_status i
 )
 from carrel_scheduler.engines.kubernetes.pods.labels import GangRole, Grouping
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.transport import HttpResponse
+from carrel_scheduler.kube.transport import KubeResponse
 from unit.external_pods.world import World, grouping, pod
 from unit.kube.fake_transport import FakeTransport, NoCredentials, answer, refusal
 
@@ -115,7 +115,7 @@ def test_a_group_that_was_scheduled_once_stays_so_where_the_api_says_it() -> Non
     assert outdated(placed, waits, stays=False) == waits
 
 
-def versions(*names: str) -> HttpResponse:
+def versions(*names: str) -> KubeResponse:
     return answer({"versions": [{"groupVersion": f"scheduling.k8s.io/{name}"} for name in names]})
 
 
@@ -125,13 +125,13 @@ KINDS = answer({"resources": [{"name": "podgroups", "kind": "PodGroup"}]})
 PATH = "/apis/scheduling.k8s.io/v1beta1/namespaces/carrel-a/podgroups/pair"
 
 
-def found(uid: str, *conditions: dict[str, str]) -> HttpResponse:
+def found(uid: str, *conditions: dict[str, str]) -> KubeResponse:
     meta = {"name": "pair", "namespace": "carrel-a", "uid": uid}
     return answer({"metadata": meta, "status": {"conditions": list(conditions)}})
 
 
 class Writer:
-    def __init__(self, one: World, *answers: HttpResponse) -> None:
+    def __init__(self, one: World, *answers: KubeResponse) -> None:
         self.transport = FakeTransport(*answers)
         client = KubeClient(NoCredentials(), self.transport)
         self.statuses = SchedulingGroupStatuses(client, one.guests.current, lambda: 0.0)
@@ -213,7 +213,7 @@ async def test_later_versions_are_told_what_has_been() -> None:
 @pytest.mark.parametrize(
     "gone", [(refusal(409, "Conflict"),), (refusal(404, "NotFound"), VERSIONS, KINDS)]
 )
-async def test_a_group_that_was_made_anew_is_read_anew(gone: tuple[HttpResponse, ...]) -> None:
+async def test_a_group_that_was_made_anew_is_read_anew(gone: tuple[KubeResponse, ...]) -> None:
     one = world()
     add(one, "p0")
     writer = Writer(one, VERSIONS, KINDS, found("u"), *gone, found("v"), answer({}))

@@ -8,7 +8,7 @@ import msgspec
 from typing_extensions import override
 
 from carrel_scheduler.kube.credentials import ServerAccess
-from carrel_scheduler.kube.transport import HttpRequest, HttpResponse, KubeTransport
+from carrel_scheduler.kube.transport import HttpRequest, KubeResponse, KubeTransport
 
 
 class NoCredentials:
@@ -39,13 +39,13 @@ class FakeResponse:
 class FakeTransport(KubeTransport):
     """Gives ``answers`` one after the other; an exception among them is raised."""
 
-    def __init__(self, *answers: HttpResponse | Exception) -> None:
+    def __init__(self, *answers: KubeResponse | Exception) -> None:
         super().__init__(NoCredentials())
         self.answers = list(answers)
         self.sent: list[HttpRequest] = []
 
     @override
-    async def send(self, request: HttpRequest, seconds: float) -> HttpResponse:
+    async def send(self, request: HttpRequest, seconds: float) -> KubeResponse:
         self.sent.append(request)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -62,9 +62,9 @@ class FakeTransport(KubeTransport):
         yield FakeResponse(answer.status, [answer.body])
 
 
-def answer(obj: Any, status: int = 200) -> HttpResponse:
-    return HttpResponse(status, msgspec.json.encode(obj))
+def answer(obj: Any, status: int = 200) -> KubeResponse:
+    return KubeResponse(status, msgspec.json.encode(obj))
 
 
-def refusal(status: int, reason: str, **details: Any) -> HttpResponse:
+def refusal(status: int, reason: str, **details: Any) -> KubeResponse:
     return answer({"kind": "Status", "reason": reason, "code": status, "details": details}, status)

@@ -18,12 +18,12 @@ from carrel_scheduler.kube.errors import (
 )
 from carrel_scheduler.kube.metadata import Metadata, PartialObject
 from carrel_scheduler.kube.resources import NODES, PODS
-from carrel_scheduler.kube.transport import Unreachable
+from carrel_scheduler.kube.transport import ApiServerUnreachable
 from unit.kube.fake_transport import FakeTransport, NoCredentials, answer, refusal
 
 POD = {"metadata": {"name": "p", "namespace": "a", "uid": "u", "resourceVersion": "3"}}
-LOST = Unreachable("cut", sent=True)
-NOT_SENT = Unreachable("refused", sent=False)
+LOST = ApiServerUnreachable("cut", sent=True)
+NOT_SENT = ApiServerUnreachable("refused", sent=False)
 
 
 def client_of(*answers: Any) -> tuple[KubeClient, FakeTransport]:

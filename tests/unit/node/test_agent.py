@@ -7,7 +7,7 @@ import msgspec
 import pynvml
 import pytest
 
-from carrel_scheduler.environment import BadSetting
+from carrel_scheduler.environment import InvalidVariable
 from carrel_scheduler.node import dcgm
 from carrel_scheduler.node.agent import AgentSettings, look
 from carrel_scheduler.node.contract import NodeFacts
@@ -62,7 +62,7 @@ def test_a_look_tells_the_use_of_each_pod_and_no_numbers_of_processes(
     ],
 )
 def test_senseless_settings_are_refused(change: dict[str, str], word: str) -> None:
-    with pytest.raises(BadSetting, match=word):
+    with pytest.raises(InvalidVariable, match=word):
         AgentSettings.from_environment(ENVIRONMENT | change)
 
 

@@ -10,7 +10,7 @@ import pynvml
 import pytest
 from typing_extensions import override
 
-from carrel_scheduler.environment import BadSetting
+from carrel_scheduler.environment import InvalidVariable
 from carrel_scheduler.node.agent import AgentSettings, find_provider, find_worker, look
 from carrel_scheduler.node.contract import MigOrder, MigOrders, MigReport, MigResult
 from carrel_scheduler.node.mig import Instance, NvmlMig
@@ -286,5 +286,5 @@ def test_without_the_setting_nothing_is_made(gpus: GpuState, tmp_path: Path) -> 
     gpus.layout.devices[0].name = b"Tesla T4"
     gpus.layout.devices[0].mig_mode = 0
     for wrong in ({"CARREL_MIG": "yes"}, {"CARREL_DCGM_URL": "http://127.0.0.1:9400"}):
-        with pytest.raises(BadSetting, match="CARREL_"):
+        with pytest.raises(InvalidVariable, match="CARREL_"):
             settings(tmp_path, **wrong)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from carrel.client import Client
-from carrel.client.transport import Pauses
+from carrel.client.transport import JitteredBackoff
 from carrel.notebook.job import Job
 from carrel.testing import FakeScheduler
 from carrel.widgets.job import JobView
@@ -174,7 +174,7 @@ def test_a_silent_scheduler_is_said_until_it_is_heard_again(scheduler: FakeSched
         await asyncio.to_thread(back.wait)
 
     scheduler.submit("vision", "x", gpus=1)
-    with Client(scheduler.url, scheduler.token("ada"), pauses=Pauses(sleep)) as client:
+    with Client(scheduler.url, scheduler.token("ada"), pauses=JitteredBackoff(sleep)) as client:
         view = JobView(client, client.get_workload("vision", "x"))
         page_says(view, "shown")
         scheduler.run("vision", "x")

@@ -16,7 +16,7 @@ from carrel_scheduler.engines.kubernetes.provisioning.messages import (
 from carrel_scheduler.engines.kubernetes.provisioning.types import PodSet, ProvisioningSettings
 from carrel_scheduler.engines.kubernetes.provisioning.writing import RequestWriter
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.transport import HttpResponse
+from carrel_scheduler.kube.transport import KubeResponse
 from unit.kube.fake_transport import FakeTransport, NoCredentials, answer, refusal
 
 SETTINGS = ProvisioningSettings("class.example.org", {"runs": "1h"})
@@ -31,7 +31,7 @@ async def pause(_seconds: float) -> None:
 
 
 async def carried_out(
-    order: RequestNodes | EndRequest, *answers: HttpResponse | Exception
+    order: RequestNodes | EndRequest, *answers: KubeResponse | Exception
 ) -> tuple[list[Any], list[object]]:
     """What was sent, and what was told."""
     transport, news = FakeTransport(*answers), list[object]()
@@ -88,7 +88,7 @@ async def test_a_refusal_is_told() -> None:
 
 
 @pytest.mark.parametrize("last", [answer({}), refusal(404, "NotFound"), refusal(409, "Conflict")])
-async def test_a_request_is_deleted_as_the_one_that_it_is(last: HttpResponse) -> None:
+async def test_a_request_is_deleted_as_the_one_that_it_is(last: KubeResponse) -> None:
     sent, news = await carried_out(EndRequest("carrel-a", "carrel-x-1", "r1"), last)
     body = msgspec.json.decode(sent[0].body)
     assert body["preconditions"] == {"uid": "r1"}

@@ -6,14 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.kube.errors import Conflict as Changed
-from carrel_scheduler.kube.errors import Unavailable
+from carrel_scheduler.kube.errors import Conflict, Unavailable
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.resources import codec
 from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.store import LOST_TRIES, KubernetesStore
-from carrel_scheduler.ledger.store import Conflict
+from carrel_scheduler.ledger.store import VersionConflict
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 LOST = Unavailable(0, "Unreachable", "no answer")
@@ -45,7 +44,7 @@ class OneObject:
         done, answered = next(self._story)
         version, change = msgspec.json.decode(body)[:2]
         if version["value"] != str(self.version):
-            raise Changed(409, "Conflict", "the object has been modified")
+            raise Conflict(409, "Conflict", "the object has been modified")
         if done:
             self.body["status"] = change["value"]
             self.version += 1
@@ -86,9 +85,9 @@ async def test_one_that_was_not_done_is_done(written: Any) -> None:
 
 
 async def test_a_conflict_stays_one(written: Any) -> None:
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await written([(True, True)], change=True)
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await written([(False, False), (True, True)], change=True)
 
 
@@ -107,5 +106,5 @@ async def test_what_is_not_ours_yet_changed_rather_than_went() -> None:
     server.body["metadata"]["labels"] = {}
     server.version = 5
     store = KubernetesStore(server, clock=float, ids=str, pause=no_pause)
-    with pytest.raises(Conflict):
+    with pytest.raises(VersionConflict):
         await store.mark(workload, {})

@@ -8,7 +8,7 @@ import pytest
 from carrel_scheduler.kube.metadata import Metadata
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.codec import StoredResource
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.policy.rights import RightsUnknown
 from carrel_scheduler.workloads.namespaces import adoption
 from carrel_scheduler.workloads.namespaces.adoption import ObjectAdoption
@@ -28,7 +28,7 @@ class Records:
     async def get(self, kind: Any, name: str, *_: Any) -> Any:
         if kind is Project and name in self.projects:
             return Project(meta=Meta(name=name), spec=ProjectSpec())
-        raise NotFound(name)
+        raise ObjectNotFound(name)
 
     async def list(self, *_: Any, **__: Any) -> Any:
         return ()

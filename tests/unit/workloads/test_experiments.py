@@ -10,7 +10,7 @@ from carrel_scheduler.workloads.controllers.contract import DesiredState
 from carrel_scheduler.workloads.controllers.experiments.contract import (
     Ended,
     StudyState,
-    Trial,
+    StudyTrial,
     WorkerRun,
 )
 from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
@@ -26,12 +26,12 @@ class ListedStudy:
     """Configurations x = 0, 1, 2, ...; of the values that were reported the last counts."""
 
     size: int = 1000
-    trials_made: list[Trial] = field(default_factory=list)
+    trials_made: list[StudyTrial] = field(default_factory=list)
     values: dict[int, float] = field(default_factory=dict)
     leaving: dict[int, float] = field(default_factory=dict)
 
     def standing(self) -> StudyState:
-        def of(state: str) -> list[Trial]:
+        def of(state: str) -> list[StudyTrial]:
             return [one for one in self.trials_made if one.state == state]
 
         failed, completed = of("failed"), of("completed")
@@ -48,18 +48,18 @@ class ListedStudy:
             in_workers={one.number: one.run for one in of("open") if one.run is not None},
         )
 
-    def assign(self, number: int, run: WorkerRun | None) -> Trial:
+    def assign(self, number: int, run: WorkerRun | None) -> StudyTrial:
         self._change(number, run=run)
         return self.trials_made[number]
 
-    def trial(self, number: int) -> Trial | None:
+    def trial(self, number: int) -> StudyTrial | None:
         return self.trials_made[number] if number < len(self.trials_made) else None
 
     def ask(self) -> bool:
         number = len(self.trials_made)
         if number >= self.size:
             return False
-        self.trials_made.append(Trial(number=number, state="open", parameters={"x": number}))
+        self.trials_made.append(StudyTrial(number=number, state="open", parameters={"x": number}))
         return True
 
     def tell(self, ended: Ended) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.ledger.records import Fenced
-from carrel_scheduler.ledger.store import Conflict
+from carrel_scheduler.ledger.store import VersionConflict
 from carrel_scheduler.workloads.controllers.contract import DesiredState, NewPart
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_schema.kinds import WorkloadKind
@@ -74,7 +74,7 @@ async def test_an_edit_while_a_taken_name_is_told_ends_nothing(
     uid = await desk.submit("vision", "study", kind="experiment")
 
     async def changed_meanwhile(**_: Any) -> None:
-        raise Conflict("changed meanwhile")
+        raise VersionConflict("changed meanwhile")
 
     async with working(desk) as (manager, wishes, task):
         with monkeypatch.context() as patched:

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.core.events import CheckpointSeen
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.workloads.reconcile import plan_execution
 from carrel_scheduler.workloads.reconcile.live import LiveState
 from carrel_schema.history import Report
@@ -72,7 +72,7 @@ async def test_t1_a_claim_within_quota_reclaims_only_what_is_borrowed(desk: Desk
     assert "`b`" in waiting.reason.sentence
     await desk.change(a2, delete=True)
     await desk.ends(a2, 143)
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await desk.stored(a2)
     assert await desk.phase(a1) == "starting"
     assert (await desk.stored(a1)).status.attempt == 1
@@ -141,7 +141,7 @@ async def test_deleting_a_waiting_workload_removes_it_at_once(desk: Desk) -> Non
     await desk.submit("vision", "holder", 4)
     uid = await desk.submit("vision", "waiter")
     await desk.change(uid, delete=True)
-    with pytest.raises(NotFound):
+    with pytest.raises(ObjectNotFound):
         await desk.stored(uid)
     assert desk.engine.removed == [uid]
     rows = await desk.ledger.transitions(workload_uid=uid)

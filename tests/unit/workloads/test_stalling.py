@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.environment import BadSetting
+from carrel_scheduler.environment import InvalidVariable
 from carrel_scheduler.service.settings import ServiceSettings
 from carrel_scheduler.workloads.gangs.stalling import Reaction, StallRule, rule_of
 from carrel_scheduler.workloads.reconcile.live import LiveState
@@ -156,5 +156,5 @@ def test_nothing_is_looked_for_where_the_admin_says_so(tmp_path: Path) -> None:
     assert ServiceSettings.from_environment(told).stall_rule == StallRule(1800.0, "tell")
     chosen = {"CARREL_STALLED_AFTER": "0", "CARREL_STALLED_GANGS": "restart"}
     assert ServiceSettings.from_environment(told | chosen).stall_rule == StallRule(0.0, "restart")
-    with pytest.raises(BadSetting, match="`tell` or `restart`"):
+    with pytest.raises(InvalidVariable, match="`tell` or `restart`"):
         ServiceSettings.from_environment(told | {"CARREL_STALLED_GANGS": "kill"})

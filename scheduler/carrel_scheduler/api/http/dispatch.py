@@ -14,7 +14,7 @@ from carrel_scheduler.api.principals.access import RULES, AdmittedCallers, Visit
 from carrel_scheduler.api.principals.authentication import asking_the_hub, principal_of
 from carrel_scheduler.api.principals.identity import MANAGE, IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.policy.rights import permission_for
 from carrel_scheduler.workloads.state.phases import has_token
 from carrel_schema.objects import Workload
@@ -42,11 +42,13 @@ async def admit(
         return Visitor(principal)
     if not rule.scopes & principal.scopes:
         if rule.node_token:
-            raise problems.Forbidden(
+            raise problems.PermissionDenied(
                 Code.MISSING_SCOPE, "This needs the token of the agent on that very node"
             )
         wanted = " or ".join(f"`{scope}`" for scope in sorted(rule.scopes))
-        raise problems.Forbidden(Code.MISSING_SCOPE, f"This needs a token with the scope {wanted}")
+        raise problems.PermissionDenied(
+            Code.MISSING_SCOPE, f"This needs a token with the scope {wanted}"
+        )
     if "project" in path:
         return await _admit_to_project(operation, deps, principal, path)
     if rule.permitted and not principal.may_anywhere(operation.permission):
@@ -75,7 +77,7 @@ async def _admit_to_project(
     if not rule.owner or principal.owns(user, kind):
         check_in_project(principal, permission_for(operation.permission, kind), project)
     elif not principal.may_in(project, operation.others):
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.NOT_THE_OWNER,
             f"{project}/{path['name']} belongs to somebody else; its owner can do this, and who "
             f"has the permission `{operation.others}` in project/{project}",
@@ -84,7 +86,7 @@ async def _admit_to_project(
 
 
 def check_in_project(principal: Principal, permission: str, project: str) -> None:
-    """Raise ``Forbidden`` unless a role grants the permission in a project."""
+    """Raise ``PermissionDenied`` unless a role grants the permission in a project."""
     if permission and not principal.may_in(project, permission):
         raise _not_permitted(principal, permission, f"project/{project}")
 
@@ -102,7 +104,7 @@ def check_scope(operation: Operation, call: Call) -> None:
         raise _not_permitted(principal, operation.permission, str(scope))
 
 
-def _not_permitted(principal: Principal, permission: str, where: str) -> problems.Forbidden:
+def _not_permitted(principal: Principal, permission: str, where: str) -> problems.PermissionDenied:
     hint = "" if MANAGE in principal.scopes or principal.admin else _FROM_WORKSPACES
     return problems.not_permitted(permission, where, hint)
 
@@ -112,7 +114,7 @@ async def _principal(operation: Operation, deps: ApiDependencies, token: str) ->
     if deps.task_tokens.uid(token) is None:
         return await principal_of(deps.identity, token)
     if not operation.for_jobs:
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.NOT_FOR_JOBS,
             "A job's token submits, watches and ends its user's work in its project, and does "
             "nothing else",
@@ -120,7 +122,7 @@ async def _principal(operation: Operation, deps: ApiDependencies, token: str) ->
     with asking_the_hub():
         principal = await deps.identity.user_for_token(token)
     if principal is None:
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.TASK_TOKEN_EXPIRED,
             "This is the token of a job that does not run now, that may not submit, or whose user "
             "is no longer in its project",
@@ -147,7 +149,7 @@ def check_named_project(
     if operation.project_in == "path":
         return
     if not visitor.person.sees(project):
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.NOT_A_MEMBER,
             f"You are not in the project `{project}`; an admin can add you",
         )
@@ -165,13 +167,13 @@ def not_found(path: Mapping[str, str]) -> problems.Missing:
 async def _find(deps: ApiDependencies, path: Mapping[str, str]) -> Workload:
     try:
         return await deps.ledger.get(Workload, path["name"], path["project"])
-    except NotFound as error:
+    except ObjectNotFound as error:
         raise not_found(path) from error
 
 
 def _own_node(node: str, path: Mapping[str, str]) -> Visitor:
     if node != path["node"]:
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.WRONG_NODE_TOKEN, f"This token is that of node `{node}`, good for it only"
         )
     return Visitor(None)
@@ -180,14 +182,14 @@ def _own_node(node: str, path: Mapping[str, str]) -> Visitor:
 async def _own_workload(deps: ApiDependencies, uid: str, path: Mapping[str, str]) -> Workload:
     try:
         workload = await deps.ledger.get_by_uid(Workload, uid)
-    except NotFound as error:
+    except ObjectNotFound as error:
         raise not_found(path) from error
     if (workload.meta.project, workload.meta.name) != (path["project"], path["name"]):
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.WRONG_TASK_TOKEN, "This task token is good for its own workload only"
         )
     if not has_token(workload.status, deps.clock()):
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.TASK_TOKEN_EXPIRED, "This task token expired with the end of its task"
         )
     return workload

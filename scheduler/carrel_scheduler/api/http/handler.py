@@ -81,7 +81,7 @@ class ApiHandler(web.RequestHandler):
         requests.check_path(path)
         try:
             self.visitor = await dispatch.admit(operation, self.services.deps, self.token, path)
-        except problems.Forbidden:
+        except problems.PermissionDenied:
             self.caller = await dispatch.name_of(self.services.deps, self.token)
             raise
         if self.visitor.principal is not None:

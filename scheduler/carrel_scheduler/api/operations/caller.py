@@ -88,7 +88,9 @@ async def workspace_activity(call: Call) -> Response:
     )
     caller = call.visitor.person
     if caller.kind != "user":
-        raise problems.Forbidden(Code.USER_EXPECTED, "Only a user's own workspace has activity")
+        raise problems.PermissionDenied(
+            Code.USER_EXPECTED, "Only a user's own workspace has activity"
+        )
     return Response(await deps.live.activity(caller.name, body.server_name, sign))
 
 

@@ -12,8 +12,8 @@ from carrel_scheduler.api.operations.workers import experiment_of
 from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MIB
-from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.controllers.experiments.contract import BadSuggestion, Trial
+from carrel_scheduler.ledger.store import ObjectNotFound
+from carrel_scheduler.workloads.controllers.experiments.contract import BadSuggestion, StudyTrial
 from carrel_scheduler.workloads.controllers.experiments.parts import environment, filled
 from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.state.phases import HOLDING
@@ -61,12 +61,12 @@ async def list_trials(call: Call) -> Response:
     )
 
 
-def _part(trial: Trial) -> int:
+def _part(trial: StudyTrial) -> int:
     """Answer the number of the part that runs the trial, or ran it."""
     return trial.number if trial.run is None else trial.run.worker
 
 
-def _shown(trial: Trial, part: Workload | None, now: float) -> answers.TrialOut:
+def _shown(trial: StudyTrial, part: Workload | None, now: float) -> answers.TrialOut:
     status = None if part is None else part.status
     state: str = trial.state
     if state == "open":
@@ -133,7 +133,7 @@ async def draft_best(call: Call) -> Response:
     try:
         best = await ledger.get_by_uid(Workload, part_uid(owner.meta.uid, status.best_trial))
         workload["continue_from"] = best.meta.name
-    except NotFound:  # deleted since: its parameters are known, its checkpoints are not found
+    except ObjectNotFound:  # deleted since: its parameters are known, its checkpoints are not found
         pass
     if spec.resources.gpu_memory_mib:
         workload |= {"gpus": 0.0, "gpu_memory_bytes": spec.resources.gpu_memory_mib * MIB}

@@ -9,7 +9,7 @@ from carrel_scheduler.api.models.gateway import LoadsIn, TaskIn, TaskOut
 from carrel_scheduler.api.operation import Call, Operation, Response
 from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.workloads.controllers.inference.loads import LoadReport
 from carrel_scheduler.workloads.state.phases import HOLDING
 from carrel_schema.objects import Workload
@@ -46,7 +46,7 @@ async def identify_task(call: Call) -> Response:
         raise unknown
     try:
         workload = await deps.ledger.get_by_uid(Workload, uid)
-    except NotFound:
+    except ObjectNotFound:
         raise unknown from None
     # A task that is asked to end may still need an answer to end well.
     if workload.status.phase not in HOLDING:

@@ -10,7 +10,7 @@ from carrel_scheduler.api.operations.paths import PROJECT
 from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.engines.files.contract import Area, StoredFolder
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.files import Artifacts, CopyList, ModelRequest, StoredCopy
 from carrel_schema.objects import Workload
 
@@ -33,7 +33,7 @@ async def register_model(call: Call) -> Response:
     project = call.path["project"]
     try:
         run = await call.services.deps.ledger.get(Workload, body.workload, project)
-    except NotFound as error:
+    except ObjectNotFound as error:
         raise problems.invalid_field(
             "workload", Code.UNKNOWN_JOB, body.workload, f"work of `{project}`"
         ) from error

@@ -9,7 +9,7 @@ from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
 from carrel_scheduler.api.operations.results import MOST_BYTES
 from carrel_scheduler.api.principals.access import AdmittedCallers
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Trial, WorkerRun
+from carrel_scheduler.workloads.controllers.experiments.contract import Ended, StudyTrial, WorkerRun
 from carrel_scheduler.workloads.controllers.experiments.parts import environment, filled
 from carrel_schema import answers
 from carrel_schema.code import digest_of
@@ -56,7 +56,7 @@ async def take_trials(call: Call) -> Response:
     return Response(models.TakenTrials(items=[_taken(one, owner) for one in taken]))
 
 
-def _taken(trial: Trial, owner: Workload) -> models.TakenTrial:
+def _taken(trial: StudyTrial, owner: Workload) -> models.TakenTrial:
     """Describe a trial for its worker; an item of a map is described by its number alone."""
     if owner.spec.experiment is not None and owner.spec.experiment.map:
         return models.TakenTrial(trial=trial.number)

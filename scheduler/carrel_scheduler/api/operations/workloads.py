@@ -259,7 +259,7 @@ async def rerun_workload(call: Call) -> Response:
     body: Rerun = call.body
     viewer, workload = call.visitor.person, call.workload
     if viewer.name != workload.spec.user:
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.NOT_THE_OWNER,
             f"Only {workload.spec.user} runs it again: it has their files and secrets",
         )

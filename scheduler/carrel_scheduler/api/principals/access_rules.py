@@ -19,7 +19,7 @@ from carrel_scheduler.api.principals.identity import (
 )
 from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.policy.access_records import KIND, read, read_all
 from carrel_scheduler.policy.rights import Rights, RightsUnknown, permission_for
 from carrel_schema.governance.roles import SubjectKind
@@ -101,7 +101,7 @@ class AccessRules:
         for record in await self._ledger.scoped.list(KIND):
             rule = read(record)
             if (rule.subject_kind, rule.subject) == (subject_kind, subject):
-                with suppress(NotFound):  # revoked meanwhile
+                with suppress(ObjectNotFound):  # revoked meanwhile
                     await self._ledger.scoped.remove(KIND, record.scope, record.name)
         self.forget()
 

@@ -20,7 +20,10 @@ def token_of(authorization: str) -> str:
 
 
 async def principal_of(identity: Identity, token: str) -> Principal:
-    """The owner of a token; raises ``Unauthenticated`` or, with the Hub down, ``Unavailable``."""
+    """The owner of a token.
+
+    Raises ``Unauthenticated`` or, with the Hub down, ``ServiceUnavailable``.
+    """
     with asking_the_hub():
         principal = await identity.user_for_token(token)
     if principal is None:
@@ -30,11 +33,11 @@ async def principal_of(identity: Identity, token: str) -> Principal:
 
 @contextmanager
 def asking_the_hub() -> Iterator[None]:
-    """Around what needs an answer of the Hub; raises ``Unavailable`` when there is none."""
+    """Around what needs an answer of the Hub; raises ``ServiceUnavailable`` when there is none."""
     try:
         yield
     except IdentityUnavailable as error:
-        raise problems.Unavailable(
+        raise problems.ServiceUnavailable(
             Code.HUB_UNAVAILABLE,
             "JupyterHub does not answer, so nobody can be identified; try again in a moment",
             headers={"Retry-After": "5"},

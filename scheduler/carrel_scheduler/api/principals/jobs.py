@@ -25,7 +25,7 @@ from carrel_scheduler.api.principals.identity import (
     group_of,
 )
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.store import NotFound, ObjectStore
+from carrel_scheduler.ledger.store import ObjectNotFound, ObjectStore
 from carrel_scheduler.workloads.launch.task_specs import TaskTokens
 from carrel_scheduler.workloads.state.phases import AT_REST, HOLDING
 from carrel_schema.kinds import WorkloadKind
@@ -73,7 +73,7 @@ class JobIdentity:
             return await self._hub.user_for_token(token)
         try:
             job = await self._store.get_by_uid(Workload, uid)
-        except NotFound:
+        except ObjectNotFound:
             return None
         spec, project = job.spec, job.meta.project
         if spec.kind not in KINDS_THAT_SUBMIT or job.status.phase not in HOLDING:

@@ -47,7 +47,7 @@ class Batches:
     ) -> Sequence[BatchItem]:
         """Store the valid items; one result for each item, in order."""
         if principal.spawner:
-            raise problems.Forbidden(
+            raise problems.PermissionDenied(
                 Code.USER_EXPECTED, "A batch is a user's own work; use a token of that user"
             )
         async with (

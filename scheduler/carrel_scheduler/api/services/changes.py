@@ -183,7 +183,7 @@ def _elastic(before: Elastic | None, patch: Mapping[str, Any] | None) -> Elastic
 
 
 def changed(spec: WorkloadSpec, patch: Mapping[str, Any], live: Live) -> WorkloadSpec:
-    """The specification with a patch applied; raises ``Invalid`` and ``NotAdmitted``.
+    """The specification with a patch applied; raises ``InvalidRequest`` and ``NotAdmitted``.
 
     A share of a GPU becomes what it is at submission: a MIG instance where GPUs are divided.
     """

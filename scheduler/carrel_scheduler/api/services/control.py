@@ -7,7 +7,7 @@ from typing import Final
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.principals.jobs import live_descendants
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.store import Conflict, ObjectStore
+from carrel_scheduler.ledger.store import ObjectStore, VersionConflict
 from carrel_scheduler.workloads.state.phases import FINAL
 from carrel_schema.objects import Workload
 
@@ -58,7 +58,7 @@ class Control:
                 return workload
             try:
                 return await self._store.update(workload)
-            except Conflict:
+            except VersionConflict:
                 continue
         raise problems.Conflicting(Code.CONFLICT, "It changes too quickly at the moment; try again")
 

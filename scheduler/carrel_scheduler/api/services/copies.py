@@ -15,7 +15,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.files.contract import Area, StoredFolder, UnknownFile
 from carrel_scheduler.ledger.records import CopyKind, CopyRecord
-from carrel_scheduler.ledger.store import AlreadyExists, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound
 from carrel_schema.files import (
     Artifacts,
     CheckpointList,
@@ -134,7 +134,7 @@ class Copies:
                     "path", Code.INVALID, asked.path, "left out where a checkpoint is named"
                 )
             if not person.owns(run.spec.user, run.spec.kind):
-                raise problems.Forbidden(
+                raise problems.PermissionDenied(
                     Code.NOT_THE_OWNER, f"The checkpoints of this run are {run.spec.user}'s"
                 )
             found = await self._checkpoint(run, asked.checkpoint)
@@ -178,7 +178,7 @@ class Copies:
         )
         try:
             return (await deps.ledger.add_copy(kind, uid, made)).copy
-        except AlreadyExists as error:
+        except ObjectExists as error:
             await deps.files.remove(target)
             raise _taken(copy.name) from error
 
@@ -222,14 +222,14 @@ class Copies:
         record = await self.find(kind, project, name, version)
         manages = person.may_in(project, "models:manage")
         if not manages and not person.owns(record.copy.user, kind):
-            raise problems.Forbidden(
+            raise problems.PermissionDenied(
                 Code.NOT_THE_OWNER,
                 f"It is {record.copy.user}'s; they can delete it, and who has the permission "
                 f"`models:manage` in project/{project}",
             )
         try:
             await self._deps.ledger.remove_copy(record.uid)
-        except NotFound as error:
+        except ObjectNotFound as error:
             raise problems.Missing(Code.NOT_FOUND, f"`{name}` was deleted meanwhile") from error
         await self._deps.files.remove(StoredFolder(Area.COPIES, project, record.uid))
 

@@ -8,7 +8,7 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.projects import check_groups
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.workloads.contract import Live
 from carrel_schema.answers import DepartmentFields, ProjectImpact
 from carrel_schema.objects import Department, Project
@@ -39,7 +39,7 @@ class Departments:
                     return await self._ledger.create(wanted)
                 found.spec = wanted.spec
                 return await self._ledger.update(found)
-            except (AlreadyExists, Conflict, NotFound):
+            except (ObjectExists, VersionConflict, ObjectNotFound):
                 continue
         raise problems.Conflicting(
             Code.CONFLICT, f"`{name}` was changed meanwhile; look at it and try again"
@@ -56,7 +56,7 @@ class Departments:
     async def _found(self, name: str) -> Department | None:
         try:
             return await self._ledger.get(Department, name)
-        except NotFound:
+        except ObjectNotFound:
             return None
 
     async def delete(self, name: str) -> None:
@@ -72,7 +72,7 @@ class Departments:
             await self._ledger.delete(Department, name)
             await self._ledger.scoped.remove_scope(Scope("department", name))
             self._rules.forget()
-        except NotFound:
+        except ObjectNotFound:
             raise problems.Missing(
                 Code.NOT_FOUND, f"There is no department `{name}` that you can see"
             ) from None

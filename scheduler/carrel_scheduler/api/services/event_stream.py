@@ -18,7 +18,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.encoding import server_sent_event
 from carrel_scheduler.api.principals.identity import IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.workloads.contract import LiveEvent, Subscription
 from carrel_scheduler.workloads.state.phases import AT_REST
 from carrel_schema.objects import Phase, Workload
@@ -128,7 +128,7 @@ class EventStreams:
                 ) as changes:
                     async for piece in changes:
                         yield piece
-            except NotFound:
+            except ObjectNotFound:
                 # Deleted while its stream began: it ends, and who asks again is told so.
                 log.debug("workload %s is gone", wanted.uid)
             finally:

@@ -21,7 +21,7 @@ from carrel_scheduler.api.principals.authentication import asking_the_hub
 from carrel_scheduler.api.principals.identity import IdentityUnavailable, Principal, UnknownHubUser
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, StoreError, VersionConflict
 from carrel_scheduler.workloads.contract import Live
 from carrel_schema.answers import ProjectCreate, ProjectImpact
 from carrel_schema.objects import Department, DepartmentSpec, Project, ProjectSpec, Workload
@@ -44,7 +44,10 @@ class Projects:
 
     @asynccontextmanager
     async def in_use(self, name: str) -> AsyncIterator[None]:
-        """Protect a project from deletion inside the block. Raises ``Invalid`` if it is unknown."""
+        """Protect a project from deletion inside the block.
+
+        Raises ``InvalidRequest`` if it is unknown.
+        """
         async with self.all_in_use((name,)):
             yield
 
@@ -82,7 +85,7 @@ class Projects:
             return {one.meta.name for one in page.items if not one.meta.deleting}
         found = []
         for name in names:
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(ObjectNotFound):
                 project = await self._deps.ledger.get(Project, name)
                 found += [] if project.meta.deleting else [name]
         return found
@@ -91,7 +94,7 @@ class Projects:
         """One; raises ``Missing``."""
         try:
             return await self._deps.ledger.get(Project, name)
-        except NotFound:
+        except ObjectNotFound:
             raise problems.Missing(
                 Code.NOT_FOUND, f"There is no project `{name}` that you can see"
             ) from None
@@ -116,7 +119,7 @@ class Projects:
         await self._hub_group(body.name, exists=True)
         try:
             made = await self._deps.ledger.create(project)
-        except AlreadyExists:
+        except ObjectExists:
             raise _taken(body.name) from None
         self._moved()
         return made
@@ -124,7 +127,8 @@ class Projects:
     async def change(self, name: str, patch: Mapping[str, Any], principal: Principal) -> Project:
         """Apply a merge patch; with a ``resource_version`` only to exactly that version.
 
-        Raises ``Forbidden`` where it moves to a department in which the caller makes no projects.
+        Raises ``PermissionDenied`` where it moves to a department in which the caller makes no
+        projects.
         """
         for _ in range(ATTEMPTS):
             old = await self.get(name)
@@ -135,7 +139,7 @@ class Projects:
                 await self._check_department(project.spec)
             try:
                 changed = await self._deps.ledger.update(project)
-            except Conflict:
+            except VersionConflict:
                 continue
             self._moved()
             return changed
@@ -173,7 +177,7 @@ class Projects:
                 written.append((await self._deps.ledger.update(new), old.spec))
             except StoreError as error:
                 await self._put_back(written)
-                if isinstance(error, Conflict | NotFound):
+                if isinstance(error, VersionConflict | ObjectNotFound):
                     raise _changed_meanwhile(new.meta.name) from error
                 raise
         self._moved()
@@ -183,7 +187,7 @@ class Projects:
         """Restore projects' rules, unless somebody has changed them since."""
         for project, before in written:
             project.spec = before
-            with contextlib.suppress(Conflict, NotFound):
+            with contextlib.suppress(VersionConflict, ObjectNotFound):
                 await self._deps.ledger.update(project)
 
     async def _all_patched(
@@ -209,7 +213,7 @@ class Projects:
                 if new.spec.department != old.spec.department:
                     _check_move(new.spec.department, principal)
                     await self._check_department(new.spec)
-            except problems.Invalid as error:
+            except problems.InvalidRequest as error:
                 raise _of_changes(error) from error
             pairs.append((old, new))
         return pairs
@@ -247,7 +251,7 @@ class Projects:
             return
         try:
             await self._deps.ledger.get(Department, spec.department)
-        except NotFound:
+        except ObjectNotFound:
             raise problems.invalid_field(
                 "department",
                 Code.UNKNOWN_DEPARTMENT,
@@ -352,10 +356,10 @@ def _check_group_names(live: Live, field: str, names: Collection[str]) -> None:
         raise problems.invalid_field(field, Code.UNKNOWN_NODE_GROUP, unknown[0], known)
 
 
-def _of_changes(error: problems.Invalid) -> problems.Invalid:
+def _of_changes(error: problems.InvalidRequest) -> problems.InvalidRequest:
     """The same check for fields below ``changes`` in a request."""
     errors = [msgspec.structs.replace(one, field=f"changes.{one.field}") for one in error.errors]
-    return problems.Invalid(error.code, error.detail, errors=errors)
+    return problems.InvalidRequest(error.code, error.detail, errors=errors)
 
 
 def _check_move(department: str, principal: Principal) -> None:
@@ -364,7 +368,7 @@ def _check_move(department: str, principal: Principal) -> None:
         raise problems.not_permitted("projects:create", str(scope))
 
 
-def _unknown(name: str) -> problems.Invalid:
+def _unknown(name: str) -> problems.InvalidRequest:
     return problems.invalid_field("project", Code.UNKNOWN_PROJECT, name, "a project that exists")
 
 

@@ -39,7 +39,7 @@ def request_again(
 
     Fields of a section (``experiment``, ``inference``, ...) are changed one by one. Without a
     ``name`` among them it is numbered behind the workload's. Raises ``Conflicting`` for
-    what cannot be run again, ``Invalid`` for changes that are refused.
+    what cannot be run again, ``InvalidRequest`` for changes that are refused.
     """
     if workload.spec.kind == "workspace" or workload.spec.kind in PARTS:
         raise problems.Conflicting(

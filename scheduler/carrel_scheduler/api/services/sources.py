@@ -9,7 +9,10 @@ from carrel_schema.objects import Workload
 
 
 async def find(ledger: Ledger, workload: Workload) -> None:
-    """See ``workloads.sources``. Raises ``Invalid`` for work that its project does not have."""
+    """See ``workloads.sources``.
+
+    Raises ``InvalidRequest`` for work that its project does not have.
+    """
     try:
         await references.find(ledger, workload)
     except UnknownSource as error:

@@ -24,7 +24,7 @@ from carrel_scheduler.api.services.governance.policies import Policies
 from carrel_scheduler.api.services.naming import Naming
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.ledger.records import Transition
-from carrel_scheduler.ledger.store import AlreadyExists, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound
 from carrel_scheduler.policy import admission
 from carrel_schema.objects import ReasonInfo, Workload
 from carrel_schema.problems import FieldError
@@ -111,7 +111,7 @@ class Submission:
         with asking_the_hub():
             member = await self._deps.access_rules.lets_submit(body.project, body.user)
         if not member:
-            raise problems.Forbidden(
+            raise problems.PermissionDenied(
                 Code.NOT_A_MEMBER, f"{body.user} is not in the project `{body.project}`"
             )
 
@@ -130,7 +130,7 @@ class Submission:
         if uid != workload.meta.uid:
             try:
                 return await ledger.get_by_uid(Workload, uid)
-            except NotFound:
+            except ObjectNotFound:
                 if await ledger.transitions(workload_uid=uid, limit=1):
                     raise problems.Conflicting(
                         Code.ALREADY_REMOVED,
@@ -143,13 +143,13 @@ class Submission:
         if body.name_prefix is None:
             try:
                 return await self._write(workload, body)
-            except AlreadyExists:
+            except ObjectExists:
                 raise taken(workload.meta.project, workload.meta.name) from None
         for _ in range(NAME_ATTEMPTS):
             workload.meta.name = await self._naming.next(workload.meta.project, body.name_prefix)
             try:
                 return await self._write(workload, body)
-            except AlreadyExists:
+            except ObjectExists:
                 continue
         raise problems.Conflicting(
             Code.NO_FREE_NAME,
@@ -164,7 +164,7 @@ class Submission:
     async def _exists(self, project: str, name: str) -> bool:
         try:
             await self._deps.ledger.get(Workload, name, project)
-        except NotFound:
+        except ObjectNotFound:
             return False
         return True
 
@@ -195,16 +195,16 @@ def check_own_work(body: WorkloadCreate, principal: Principal) -> None:
     """A user submits work of their own, without what only the spawner may say."""
     reserved = body.spawner_fields()
     if reserved:
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.SPAWNER_ONLY,
             f"{', '.join(reserved)}: only the Hub's spawner sets this; leave it out",
         )
     if principal.job and body.kind == "workspace":
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.NOT_FOR_JOBS, "A job submits no interactive work, which is for people at a desk"
         )
     if principal.kind == "service" or (principal.kind != "user" and body.kind == "workspace"):
-        raise problems.Forbidden(
+        raise problems.PermissionDenied(
             Code.USER_EXPECTED, "Work belongs to a user; use a token of the user it is for"
         )
 

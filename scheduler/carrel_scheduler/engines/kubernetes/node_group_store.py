@@ -17,7 +17,7 @@ from carrel_scheduler.kube import errors
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.resources.kinds import NODE_GROUP
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.groups import NodeGroupSpec
 
 RESOURCE = NODE_GROUP.resource
@@ -71,11 +71,11 @@ def _as_ledger_errors(name: str) -> Iterator[None]:
     try:
         yield
     except errors.NotFound:
-        raise NotFound("NodeGroup", name) from None
+        raise ObjectNotFound("NodeGroup", name) from None
     except errors.AlreadyExists:
-        raise AlreadyExists("NodeGroup", name) from None
+        raise ObjectExists("NodeGroup", name) from None
     except errors.Conflict as error:
-        raise Conflict(str(error)) from error
+        raise VersionConflict(str(error)) from error
     except errors.Unavailable as error:
         raise LedgerUnavailable(str(error)) from error
 

@@ -17,7 +17,7 @@ from carrel_scheduler.ledger.resources import codec, kinds, listing
 from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.refusing import refusals
 from carrel_scheduler.ledger.rows.objects import full_name
-from carrel_scheduler.ledger.store import NotFound, Page
+from carrel_scheduler.ledger.store import ObjectNotFound, Page
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema import names
 from carrel_schema.objects import Meta, Object, ObjectT, Workload
@@ -104,7 +104,7 @@ class Finder:
         there = await asyncio.gather(*(self._at(kind, one) for one in places))
         candidates = [one for one in there if one is not None]
         if not candidates:
-            raise NotFound(f"no {kind.__name__} {full_name(project, name)}")
+            raise ObjectNotFound(f"no {kind.__name__} {full_name(project, name)}")
         return min(candidates, key=lambda one: (one.meta.created_at, one.meta.uid))
 
     async def get_by_uid(self, kind: type[ObjectT], uid: str) -> ObjectT:
@@ -117,7 +117,7 @@ class Finder:
         if found is None or found.meta.uid != uid:
             found = await self._search(kind, uid)
         if found is None:
-            raise NotFound(f"no {kind.__name__} with uid {uid!r}")
+            raise ObjectNotFound(f"no {kind.__name__} with uid {uid!r}")
         return found
 
     async def _search(self, kind: type[ObjectT], uid: str) -> ObjectT | None:
@@ -144,7 +144,7 @@ class Finder:
                 stored = await self.client.get(
                     place.resource, place.name, place.namespace, StoredResource
                 )
-        except NotFound:
+        except ObjectNotFound:
             return None
         return self._read(kind, place, stored) if names.UID in stored.metadata.labels else None
 

@@ -31,7 +31,7 @@ from carrel_scheduler.ledger.resources import repair
 from carrel_scheduler.ledger.resources.rows import RowLedger, Rows, entry_of
 from carrel_scheduler.ledger.resources.store import KubernetesStore
 from carrel_scheduler.ledger.rows.objects import scope_of
-from carrel_scheduler.ledger.store import AlreadyExists, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema.objects import Meta, Object, ObjectT, Workload
 
@@ -115,7 +115,7 @@ class KubernetesLedger(KubernetesStore, RowLedger):
 
     async def _let_go(self, workload: Workload) -> Workload:
         """Remove a workload; no error if somebody removed its object by force."""
-        with suppress(NotFound):
+        with suppress(ObjectNotFound):
             return await self.remove(workload)
         return workload
 
@@ -205,7 +205,7 @@ class KubernetesLedger(KubernetesStore, RowLedger):
         Raises ``LedgerUnavailable`` when it does not: the same call can be made again.
         """
         for _ in range(ARRIVAL_TRIES):
-            with suppress(NotFound):
+            with suppress(ObjectNotFound):
                 return await self.get_by_uid(Workload, uid)
             await self._pause(ARRIVAL_PAUSE_SECONDS)
         raise LedgerUnavailable(f"the workload with uid {uid!r} is entered, but not made yet")
@@ -215,8 +215,8 @@ class KubernetesLedger(KubernetesStore, RowLedger):
 
         ``annotations`` are those that it has.
 
-        Raises ``AlreadyExists`` when its name belongs to work of another kind, ``Conflict`` when it
-        changed since it was read.
+        Raises ``ObjectExists`` when its name belongs to work of another kind, ``VersionConflict``
+        when it changed since it was read.
         """
         if isinstance(obj, Workload):
             await self._enter_once(obj)
@@ -234,11 +234,11 @@ class KubernetesLedger(KubernetesStore, RowLedger):
             await self.rows.create_workload(
                 entry_of(obj), secrets={}, transition=Transition.first(obj)
             )
-        except AlreadyExists:
+        except ObjectExists:
             try:
                 await self.rows.get_by_uid(Workload, obj.meta.uid)
-            except NotFound:
-                raise AlreadyExists(f"{obj.meta.project}/{obj.meta.name} exists") from None
+            except ObjectNotFound:
+                raise ObjectExists(f"{obj.meta.project}/{obj.meta.name} exists") from None
 
     @override
     async def update(self, obj: ObjectT) -> ObjectT:

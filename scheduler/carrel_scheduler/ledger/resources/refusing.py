@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from carrel_scheduler.kube import errors
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.rows.objects import full_name
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.objects import Object
 
 
@@ -20,11 +20,11 @@ def refusals(obj: Object | None = None) -> Iterator[None]:
     try:
         yield
     except errors.NotFound as error:
-        raise NotFound(error.message) from error
+        raise ObjectNotFound(error.message) from error
     except errors.AlreadyExists as error:
-        raise AlreadyExists(f"{_name(obj)} exists") from error
+        raise ObjectExists(f"{_name(obj)} exists") from error
     except errors.Conflict as error:
-        raise Conflict(f"{_name(obj)}: {error.message}") from error
+        raise VersionConflict(f"{_name(obj)}: {error.message}") from error
     except errors.Invalid as error:
         causes = error.details.causes or ()
         field = causes[0].field if causes else _name(obj)

@@ -28,7 +28,7 @@ from carrel_scheduler.ledger.resources.refusing import Lost, refusals
 from carrel_scheduler.ledger.resources.watching import ManyWatch
 from carrel_scheduler.ledger.rows.codec import encode, encode_status
 from carrel_scheduler.ledger.rows.objects import full_name
-from carrel_scheduler.ledger.store import AlreadyExists, Change, Conflict, NotFound
+from carrel_scheduler.ledger.store import Change, ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema import names
 from carrel_schema.objects import Object, ObjectT
@@ -79,7 +79,7 @@ class KubernetesStore(Finder):
         self._check_open()
         new = self.named(obj)
         if self.known.place(new.meta.uid) is not None:
-            raise AlreadyExists(f"a {type(obj).__name__} with uid {new.meta.uid!r} exists")
+            raise ObjectExists(f"a {type(obj).__name__} with uid {new.meta.uid!r} exists")
         with refusals(new):
             made = self._seen(type(obj), new, await self._post(new))
         if made.status != new.status:
@@ -130,7 +130,7 @@ class KubernetesStore(Finder):
         for _ in range(LOST_TRIES):
             try:
                 return await self._patch(obj, place, body, sub)
-            except Conflict:
+            except VersionConflict:
                 there = await self._at(type(obj), place)
                 if there is None and not marked:
                     raise
@@ -181,13 +181,13 @@ class KubernetesStore(Finder):
             found = await self.get(kind, name, project)
             version = found.meta.resource_version
             if resource_version is not None and version != resource_version:
-                raise Conflict(f"{kind.__name__} {name} is at version {version}")
+                raise VersionConflict(f"{kind.__name__} {name} is at version {version}")
             try:
                 return await self.remove(found)
-            except Conflict:
+            except VersionConflict:
                 if resource_version is not None:
                     raise
-        raise Conflict(f"{kind.__name__} {full_name(project, name)} changes all the time")
+        raise VersionConflict(f"{kind.__name__} {full_name(project, name)} changes all the time")
 
     async def remove(self, obj: ObjectT) -> ObjectT:
         """Let go of an object in exactly the version that it carries; see ``delete``."""
@@ -205,7 +205,7 @@ class KubernetesStore(Finder):
                     type=StoredResource,
                 )
                 await self._delete(place, stored)
-        except (Conflict, InvalidArgument):
+        except (VersionConflict, InvalidArgument):
             if (there := await self._at(type(obj), place)) is None or not _same(there, obj):
                 raise _gone(obj) from None
             raise
@@ -275,5 +275,5 @@ def _same(one: Object, other: Object) -> bool:
     return one.meta.uid == other.meta.uid
 
 
-def _gone(obj: Object) -> NotFound:
-    return NotFound(f"no {type(obj).__name__} with uid {obj.meta.uid!r}")
+def _gone(obj: Object) -> ObjectNotFound:
+    return ObjectNotFound(f"no {type(obj).__name__} with uid {obj.meta.uid!r}")

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from carrel_scheduler.ledger.records import CopyKind, CopyRecord
 from carrel_scheduler.ledger.rows.tables import copies
-from carrel_scheduler.ledger.store import AlreadyExists, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound
 from carrel_schema.files import StoredCopy
 
 _CONTENT: Final = msgspec.json.Decoder(StoredCopy)
@@ -25,12 +25,12 @@ _REMOVE: Final = (
 def add(connection: Connection, kind: CopyKind, uid: str, copy: StoredCopy) -> CopyRecord:
     """Write a copy as the next version of its name, a kept checkpoint as the only one.
 
-    Raises ``AlreadyExists`` for a kept checkpoint whose name is taken.
+    Raises ``ObjectExists`` for a kept checkpoint whose name is taken.
     """
     key = {"kind": kind, "project": copy.project, "name": copy.name}
     last = connection.execute(_LAST, key).scalar_one() or 0
     if last and kind == "checkpoint":
-        raise AlreadyExists(f"a checkpoint named {copy.name} was kept in {copy.project} before")
+        raise ObjectExists(f"a checkpoint named {copy.name} was kept in {copy.project} before")
     new = msgspec.structs.replace(copy, version=last + 1)
     content = msgspec.json.encode(new).decode()
     row = {**key, "uid": uid, "version": new.version, "content": content, "removed": False}
@@ -51,6 +51,6 @@ def read(
 
 
 def remove(connection: Connection, uid: str) -> None:
-    """Mark a copy as removed. Raises ``NotFound``."""
+    """Mark a copy as removed. Raises ``ObjectNotFound``."""
     if not connection.execute(_REMOVE, {"which": uid}).rowcount:
-        raise NotFound(f"no copy with uid {uid!r}")
+        raise ObjectNotFound(f"no copy with uid {uid!r}")

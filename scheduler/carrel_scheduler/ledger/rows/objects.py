@@ -38,7 +38,7 @@ from carrel_scheduler.ledger.rows.codec import (
     to_json,
 )
 from carrel_scheduler.ledger.rows.tables import labels, objects, specs
-from carrel_scheduler.ledger.store import AlreadyExists, ChangeType, Conflict, NotFound
+from carrel_scheduler.ledger.store import ChangeType, ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.ledger.watches.watch import Fresh
 from carrel_schema.objects import Meta, Object, ObjectT
 
@@ -117,19 +117,19 @@ def meta_of(row: Row[Any]) -> Meta:
 def by_name(
     connection: Connection, kind: type[ObjectT], project: str, name: str
 ) -> Encoded[ObjectT]:
-    """Read one; raises ``NotFound``."""
+    """Read one; raises ``ObjectNotFound``."""
     key = {"kind": kind.__name__, "project": project, "name": name}
     row = connection.execute(_BY_NAME, key).one_or_none()
     if row is None:
-        raise NotFound(f"no {kind.__name__} {full_name(project, name)}")
+        raise ObjectNotFound(f"no {kind.__name__} {full_name(project, name)}")
     return stored(kind, row)
 
 
 def by_uid(connection: Connection, kind: type[ObjectT], uid: str) -> Encoded[ObjectT]:
-    """Read one; raises ``NotFound``."""
+    """Read one; raises ``ObjectNotFound``."""
     found = by_uids(connection, kind, [uid])
     if uid not in found:
-        raise NotFound(f"no {kind.__name__} with uid {uid!r}")
+        raise ObjectNotFound(f"no {kind.__name__} with uid {uid!r}")
     return found[uid]
 
 
@@ -151,7 +151,7 @@ def full_name(project: str, name: str) -> str:
 
 
 def create(transaction: Transaction, new: Encoded[ObjectT]) -> Encoded[ObjectT]:
-    """Store a new object, whose uid and time of creation are set; raises ``AlreadyExists``."""
+    """Store a new object, whose uid and time of creation are set; raises ``ObjectExists``."""
     version = transaction.next_version()
     made = replaced(new, meta=replaced(new.meta, resource_version=version, generation=1))
     _insert(transaction, [made])
@@ -163,7 +163,7 @@ def create_many(
 ) -> list[NameOwner[ObjectT]]:
     """Create the objects of one kind whose names are free, in order.
 
-    Raises ``AlreadyExists`` for a uid that is taken: uids are not for callers to choose twice.
+    Raises ``ObjectExists`` for a uid that is taken: uids are not for callers to choose twice.
     """
     there = _by_names(transaction.connection, news)
     made: list[Encoded[ObjectT]] = []
@@ -207,7 +207,7 @@ def _insert(transaction: Transaction, made: Sequence[Encoded[ObjectT]]) -> None:
     except IntegrityError as error:
         one = full_name(made[0].meta.project, made[0].meta.name)
         what = one if len(made) == 1 else f"one of {len(made)} from {one} on"
-        raise AlreadyExists(
+        raise ObjectExists(
             f"{made[0].kind.__name__} {what}, or one with its uid, exists"
         ) from error
     transaction.remember([obj.meta for obj in made])
@@ -289,7 +289,7 @@ def change_columns(
 
 
 def update_spec(transaction: Transaction, wanted: Encoded[ObjectT]) -> Encoded[ObjectT]:
-    """Write specification and labels; raises ``Conflict``, ``NotFound``."""
+    """Write specification and labels; raises ``VersionConflict``, ``ObjectNotFound``."""
     connection, uid = transaction.connection, wanted.meta.uid
     old = by_uid(connection, wanted.kind, uid)
     check_version(old, wanted.meta.resource_version)
@@ -320,14 +320,14 @@ def update_spec(transaction: Transaction, wanted: Encoded[ObjectT]) -> Encoded[O
 
 
 def check_version(old: Encoded[ObjectT], version: int) -> None:
-    """Raise ``Conflict`` unless the object has this version."""
+    """Raise ``VersionConflict`` unless the object has this version."""
     check_at(old.kind, old.meta, version)
 
 
 def check_at(kind: type[ObjectT], meta: Meta, version: int) -> None:
-    """Raise ``Conflict`` unless an object of this identity has this version."""
+    """Raise ``VersionConflict`` unless an object of this identity has this version."""
     if meta.resource_version != version:
-        raise Conflict(
+        raise VersionConflict(
             f"{kind.__name__} {full_name(meta.project, meta.name)} is at version"
             f" {meta.resource_version}, not {version}"
         )
@@ -358,12 +358,12 @@ def remove(
 def write_statuses(
     transaction: Transaction, kind: type[ObjectT], wanted: Sequence[EncodedStatus]
 ) -> list[Meta]:
-    """Write statuses of objects of one kind; raises ``Conflict``, ``NotFound``."""
+    """Write statuses of objects of one kind; raises ``VersionConflict``, ``ObjectNotFound``."""
     old = _identities(transaction, kind, wanted)
     made: dict[str, Meta] = {}
     for one in wanted:
         if one.uid in made:
-            raise Conflict(f"{kind.__name__} {one.uid} is written twice at once")
+            raise VersionConflict(f"{kind.__name__} {one.uid} is written twice at once")
         made[one.uid] = replaced(old[one.uid], resource_version=transaction.next_version())
     _write_together(transaction.connection, kind, wanted, made)
     transaction.remember(made.values())
@@ -376,7 +376,10 @@ def write_statuses(
 def check_current(
     connection: Connection, kind: type[ObjectT], versions: Sequence[tuple[str, int]]
 ) -> dict[str, Meta]:
-    """Identities by uid, all of them at the versions given; raises ``Conflict``, ``NotFound``."""
+    """Identities by uid, all of them at the versions given.
+
+    Raises ``VersionConflict``, ``ObjectNotFound``.
+    """
     found: dict[str, Meta] = {}
     for start in range(0, len(versions), _AT_ONCE):
         uids = [uid for uid, _ in versions[start : start + _AT_ONCE]]
@@ -384,7 +387,7 @@ def check_current(
             found[row.uid] = meta_of(row)
     for uid, version in versions:
         if uid not in found:
-            raise NotFound(f"no {kind.__name__} with uid {uid!r}")
+            raise ObjectNotFound(f"no {kind.__name__} with uid {uid!r}")
         check_at(kind, found[uid], version)
     return found
 
@@ -425,7 +428,7 @@ def _write_together(
         ).rowcount
     if written != len(wanted):
         check_current(connection, kind, [(one.uid, one.resource_version) for one in wanted])
-        raise Conflict(f"only {written} of {len(wanted)} {kind.__name__}s could be written")
+        raise VersionConflict(f"only {written} of {len(wanted)} {kind.__name__}s could be written")
 
 
 def _write_one_by_one(

@@ -12,7 +12,7 @@ from carrel_scheduler.ledger.group_commit import GroupCommit, Transaction
 from carrel_scheduler.ledger.rows.tables import scoped_records as table
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
 from carrel_scheduler.ledger.secret_keys import SecretKeys
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.scopes import LEVELS, Scope
 
 T = TypeVar("T")
@@ -175,14 +175,14 @@ def _check_version(
     if expected_version is None or expected_version == (found.version if found else 0):
         return
     if expected_version == 0:
-        raise AlreadyExists(f"{where} exists")
+        raise ObjectExists(f"{where} exists")
     if found is None:
-        raise NotFound(f"no {where}")
-    raise Conflict(f"{where} has version {found.version}, not {expected_version}")
+        raise ObjectNotFound(f"no {where}")
+    raise VersionConflict(f"{where} has version {found.version}, not {expected_version}")
 
 
-def _missing(kind: str, scope: Scope, name: str) -> NotFound:
-    return NotFound(f"no {kind} {name!r} of {scope}")
+def _missing(kind: str, scope: Scope, name: str) -> ObjectNotFound:
+    return ObjectNotFound(f"no {kind} {name!r} of {scope}")
 
 
 def encrypt_anew(connection: Connection, keys: SecretKeys, *, discard: bool) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
 from carrel_scheduler.ledger.rows.tables import idempotency_keys, secrets, settings, study_log
-from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound, VersionConflict
 
 KEY_LIFETIME_SECONDS: Final = 86_400.0
 _FORGET_SECRETS: Final = delete(secrets).where(secrets.c.workload_uid == bindparam("uid"))
@@ -36,13 +36,13 @@ _SIZES: Final = {
 
 
 def write_secrets(connection: Connection, uid: str, encrypted: str) -> None:
-    """Replace the secrets of a workload, or remove them if empty; raises ``NotFound``."""
+    """Replace the secrets of a workload, or remove them if empty; raises ``ObjectNotFound``."""
     connection.execute(_FORGET_SECRETS, {"uid": uid})
     add_secrets(connection, uid, encrypted)
 
 
 def add_secrets(connection: Connection, uid: str, encrypted: str) -> None:
-    """Write the secrets, if any, of a workload that has none; raises ``NotFound``."""
+    """Write the secrets, if any, of a workload that has none; raises ``ObjectNotFound``."""
     if not encrypted:
         return
     row = {"workload_uid": uid, "environment": encrypted}
@@ -50,7 +50,7 @@ def add_secrets(connection: Connection, uid: str, encrypted: str) -> None:
         connection.execute(_NEW_SECRETS, row)
     except IntegrityError:
         # The statement's error shows its parameters: not to be chained.
-        raise NotFound(f"no workload with uid {uid!r}") from None
+        raise ObjectNotFound(f"no workload with uid {uid!r}") from None
 
 
 def read_secrets(connection: Connection, uids: Sequence[str] | None = None) -> dict[str, str]:
@@ -94,11 +94,14 @@ def size_bytes(connection: Connection) -> int:
 
 
 def append_study(connection: Connection, uid: str, entries: Sequence[str], first: int) -> None:
-    """Append entries; raises ``Conflict`` where the log is not ``first`` long, ``NotFound``."""
+    """Append entries.
+
+    Raises ``VersionConflict`` where the log is not ``first`` long, ``ObjectNotFound``.
+    """
     last = connection.execute(_STUDY_LENGTH, {"uid": uid}).scalar_one()
     length = 0 if last is None else last + 1
     if length != first:
-        raise Conflict(f"the study of {uid} has {length} entries, not {first}")
+        raise VersionConflict(f"the study of {uid} has {length} entries, not {first}")
     rows = [
         {"workload_uid": uid, "number": number, "entry": entry}
         for number, entry in enumerate(entries, start=first)
@@ -108,7 +111,7 @@ def append_study(connection: Connection, uid: str, entries: Sequence[str], first
     try:
         connection.execute(_NEW_ENTRIES, rows)
     except IntegrityError as error:
-        raise NotFound(f"no experiment with uid {uid!r}") from error
+        raise ObjectNotFound(f"no experiment with uid {uid!r}") from error
 
 
 def read_study(connection: Connection, uid: str, first: int, limit: int | None) -> Sequence[str]:

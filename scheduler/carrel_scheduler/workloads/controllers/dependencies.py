@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import ChangeType, Conflict, Expired, NotFound
+from carrel_scheduler.ledger.store import ChangeType, Expired, ObjectNotFound, VersionConflict
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_schema.objects import Workload
@@ -80,7 +80,7 @@ class Dependencies:
         while True:
             try:
                 workload = await self._ledger.get_by_uid(Workload, uid)
-            except NotFound:
+            except ObjectNotFound:
                 return
             spec = workload.spec
             after = [
@@ -94,7 +94,7 @@ class Dependencies:
             spec.blocked_by, spec.after = left, judged
             try:
                 await self._ledger.update(workload)
-            except Conflict:
+            except VersionConflict:
                 continue
             return
 
@@ -102,7 +102,7 @@ class Dependencies:
         """A dependency with what became of it, and whether it still keeps the work waiting."""
         try:
             found = await self._ledger.get_by_uid(Workload, one.uid)
-        except NotFound:
+        except ObjectNotFound:
             found = None
         waits = still_waits(found, one.condition)
         if waits is None:

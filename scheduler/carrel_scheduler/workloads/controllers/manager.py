@@ -19,7 +19,7 @@ from uuid import NAMESPACE_OID, uuid5
 import msgspec
 
 from carrel_scheduler.ledger.records import Fenced, Ledger, Transition
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.controllers.contract import (
     OWNER_LABEL,
@@ -159,7 +159,7 @@ class Manager:
             except NameTaken as error:
                 await self._report_name_taken(uid, error)
                 return self._clock() + AGAIN_SECONDS
-        except Conflict:
+        except VersionConflict:
             return self._clock() + CONFLICT_SECONDS
 
     def clock_set_back(self, seconds: float) -> None:
@@ -192,7 +192,7 @@ class Manager:
         uid = known.owner.meta.uid
         try:
             known.owner = await self._ledger.get_by_uid(Workload, uid)
-        except NotFound:
+        except ObjectNotFound:
             self._known.pop(uid, None)
             return False
         return True
@@ -211,7 +211,7 @@ class Manager:
     async def _change(self, part: Workload) -> None:
         try:
             stored = await self._ledger.get_by_uid(Workload, part.meta.uid)
-        except NotFound:
+        except ObjectNotFound:
             return
         if stored.spec != part.spec and not stored.spec.delete:
             stored.spec = part.spec
@@ -220,7 +220,7 @@ class Manager:
     async def _delete_part(self, known: KnownComposite, uid: str) -> None:
         try:
             stored = await self._ledger.get_by_uid(Workload, uid)
-        except NotFound:
+        except ObjectNotFound:
             for number, part in tuple(known.parts.items()):
                 if part.meta.uid == uid:
                     del known.parts[number]
@@ -252,7 +252,7 @@ class Manager:
         row = Transition.first(part)
         try:
             made = await self._ledger.create_workload(part, secrets=secrets, transition=row)
-        except AlreadyExists:
+        except ObjectExists:
             made = await self._found_there(part)
         # What the watch delivered of it meanwhile is newer.
         known.parts.setdefault(new.number, made)

@@ -12,7 +12,7 @@ from typing import Final
 from carrel_scheduler.core.events import QueueRemoved, QueueSet
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound, VersionConflict
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps
 from carrel_scheduler.workloads.lifecycle.termination import stop_for
@@ -97,7 +97,7 @@ class DeletedProjects:
             with self._quarantine.guard("project", name, fatal=FATAL):
                 try:
                     await self._ledger.delete(Project, name)
-                except (NotFound, Conflict) as error:
+                except (ObjectNotFound, VersionConflict) as error:
                     log.info("the object of project %s was not deleted: %s", name, error)
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from carrel_scheduler.engines.contract import RegistryLogin
 from carrel_scheduler.ledger.errors import SecretsUnreadable
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.governance.secrets import REFERENCE_WORDS, SecretReference, references
 from carrel_schema.objects import Project, Workload
 from carrel_schema.scopes import Scope, scopes_over
@@ -162,6 +162,6 @@ async def _scopes(ledger: Ledger, workload: Workload) -> tuple[Scope, ...]:
     project = workload.meta.project
     try:
         department = (await ledger.get(Project, project)).spec.department
-    except NotFound:
+    except ObjectNotFound:
         department = ""
     return scopes_over(project=project, department=department, user=workload.spec.user)

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 import msgspec
 
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import NotFound, ObjectStore
+from carrel_scheduler.ledger.store import ObjectNotFound, ObjectStore
 from carrel_scheduler.workloads.controllers.dependencies import still_waits
 from carrel_scheduler.workloads.launch import named_secrets
 from carrel_scheduler.workloads.launch.named_secrets import MissingSecret
@@ -79,7 +79,7 @@ async def _find_checkpoints(ledger: Ledger, workload: Workload) -> None:
         return
     try:
         before = await ledger.get(Workload, name, project)
-    except NotFound:
+    except ObjectNotFound:
         before = None
     if before is not None and before.spec.user == user:
         workload.spec.continues = before.meta.uid
@@ -116,7 +116,7 @@ async def _find_dependencies(store: ObjectStore, workload: Workload) -> None:
         field = f"after.{number}.name"
         try:
             before = await store.get(Workload, one.name, project)
-        except NotFound:
+        except ObjectNotFound:
             near = await _near(store, project, one.name)
             raise UnknownSource(field, one.name, f"work of `{project}`{near}") from None
         if before.meta.uid == workload.meta.uid:
@@ -133,7 +133,7 @@ async def _find_dependencies(store: ObjectStore, workload: Workload) -> None:
 async def _place(store: ObjectStore, project: str, name: str) -> str:
     try:
         job = await store.get(Workload, name, project)
-    except NotFound:
+    except ObjectNotFound:
         return ""
     return events_of(job.meta.uid, job.spec)
 

@@ -14,9 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.errors import Conflict as Changed
-from carrel_scheduler.kube.errors import KubeError
-from carrel_scheduler.kube.errors import NotFound as Gone
+from carrel_scheduler.kube.errors import Conflict, KubeError, NotFound
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.reflector import ChangeKind
 from carrel_scheduler.kube.resources import Resource
@@ -24,7 +22,7 @@ from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.resources import codec, conditions, kinds
 from carrel_scheduler.ledger.resources.codec import StoredResource
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.policy import admission, cron
 from carrel_scheduler.policy.assets import AssetRecords, AssetRefused
 from carrel_scheduler.policy.manifest_defaults import Given, fill_assets, fill_defaults, unsaid
@@ -174,9 +172,9 @@ class ObjectAdoption:
                 return
             try:
                 await self._take_or_refuse(kind, resource, now)
-            except (Gone, NotFound):
+            except (NotFound, ObjectNotFound):
                 return
-            except (Changed, Conflict) as error:
+            except (Conflict, VersionConflict) as error:
                 # It may be another one by now, but a server also answers so when nothing changed.
                 log.info("%s %s is not adopted yet: %s", now.kind, meta.name, error)
             except (KubeError, LedgerUnavailable, RightsUnknown) as error:
@@ -191,7 +189,7 @@ class ObjectAdoption:
         meta = stored.metadata
         try:
             found = await self._client.get(resource, meta.name, meta.namespace, StoredResource)
-        except Gone:
+        except NotFound:
             return None
         except KubeError:
             return stored  # tried as it was, and refused if that fails
@@ -221,7 +219,7 @@ class ObjectAdoption:
             await self._ledger.take_on(obj, stored.metadata.annotations)
         except InvalidArgument as error:
             raise Refused("Invalid", str(error)) from error
-        except AlreadyExists:
+        except ObjectExists:
             raise Refused(
                 "NameTaken", f"Another workload of this project is called {stored.metadata.name}."
             ) from None
@@ -237,7 +235,7 @@ class ObjectAdoption:
             return
         try:
             await self._ledger.get(Project, project)
-        except NotFound:
+        except ObjectNotFound:
             return  # refused soon, for that
         if not await self._may_create(project, user, kind):
             permission = permission_for("workloads:create", kind)
@@ -268,7 +266,7 @@ class ObjectAdoption:
         project, user = workload.meta.project, workload.spec.user
         try:
             found = await self._ledger.get(Project, project)
-        except NotFound:
+        except ObjectNotFound:
             return scopes_over(user=user)
         return scopes_over(project=project, department=found.spec.department, user=user)
 
@@ -283,7 +281,7 @@ class ObjectAdoption:
             )
         try:
             project = await self._ledger.get(Project, obj.meta.project)
-        except NotFound:
+        except ObjectNotFound:
             raise Refused(
                 "NoProject", f"There is no project {obj.meta.project or 'of this namespace'}."
             ) from None

@@ -24,9 +24,13 @@ from carrel_scheduler.kube.resources import (
     Resource,
 )
 from carrel_scheduler.ledger.errors import LedgerUnavailable
-from carrel_scheduler.ledger.store import ChangeType, Expired, ObjectStore
-from carrel_scheduler.ledger.store import Conflict as Changed
-from carrel_scheduler.ledger.store import NotFound as NoSuchObject
+from carrel_scheduler.ledger.store import (
+    ChangeType,
+    Expired,
+    ObjectNotFound,
+    ObjectStore,
+    VersionConflict,
+)
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.namespaces import manifests
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints, Manifest
@@ -182,7 +186,7 @@ class Namespaces:
             if fresh.status.observed_generation != project.meta.generation:
                 fresh.status.observed_generation = project.meta.generation
                 await self._store.update_status(fresh)
-        except (Changed, NoSuchObject):
+        except (VersionConflict, ObjectNotFound):
             log.info("project %s changed meanwhile and is reconciled again", project.meta.name)
 
     async def retire(self, project: str) -> None:

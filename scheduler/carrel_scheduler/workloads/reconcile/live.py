@@ -12,7 +12,7 @@ from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.core.views import QueueUse
 from carrel_scheduler.engines.external import NO_NODE_EVER, PodCounts
-from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound, VersionConflict
 from carrel_scheduler.policy.inherited_rules import effective_rules
 from carrel_scheduler.workloads.contract import (
     Activity,
@@ -202,7 +202,7 @@ class LiveState:
         for name, spec_json in specs_json.items():
             known = cache.projects.get(name)
             if known is None:
-                raise NotFound(f"project {name}")
+                raise ObjectNotFound(f"project {name}")
             spec = msgspec.json.decode(spec_json, type=ProjectSpec)
             events.append(project_event(Project(meta=known.meta, spec=spec), cache.departments))
             if user_limits.milli_of(spec) != user_limits.milli_of(known.spec):
@@ -246,7 +246,7 @@ class LiveState:
         """Record a workspace's activity; returns the limits that apply soon."""
         entry = self._loop.cache.workspace(user, server_name)
         if entry is None:
-            raise NotFound(f"{user} has no running workspace {server_name!r}")
+            raise ObjectNotFound(f"{user} has no running workspace {server_name!r}")
         entry.activity = activity
         self._loop.enqueue(CheckLimits(entry.uid))
         return self._coming(entry)
@@ -306,7 +306,7 @@ class LiveState:
             fresh.spec.external = external
             try:
                 stored = await self._loop.ledger.update(fresh)
-            except Conflict:
+            except VersionConflict:
                 continue
             break
         if entry.claim_until is None:
@@ -321,7 +321,7 @@ class LiveState:
     def _entry(self, uid: str) -> CachedWorkload:
         entry = self._loop.cache.get(uid)
         if entry is None:
-            raise NotFound(f"workload {uid} is not live")
+            raise ObjectNotFound(f"workload {uid} is not live")
         return entry
 
     def _names(self, uids: Sequence[str]) -> tuple[str, ...]:

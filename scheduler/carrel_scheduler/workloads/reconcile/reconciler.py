@@ -27,7 +27,7 @@ from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, ReconcilerAccess
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.contract import LiveEvent
 from carrel_scheduler.workloads.controllers.manager import Manager
@@ -393,7 +393,7 @@ class Reconciler:
             with self.quarantine.guard("message", uid, fatal=FATAL) as guard:
                 try:
                     workload: Workload | None = await self.ledger.get_by_uid(Workload, uid)
-                except NotFound:
+                except ObjectNotFound:
                     workload = None
                 listed = await self.executor.listed()
                 tasks = [task for task in listed if task.id.workload_uid == uid]

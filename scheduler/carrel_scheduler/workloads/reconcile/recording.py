@@ -17,7 +17,7 @@ from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.errors import StorageFull
 from carrel_scheduler.ledger.records import Ledger, MetricPoint, Transition
-from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound, VersionConflict
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.state.cache import CachedWorkload
@@ -119,9 +119,9 @@ class Recorder:
                         decisions=changes.decisions,
                         removed=[entry.workload for entry in removed],
                     )
-            except Conflict:
+            except VersionConflict:
                 await self._read_again([*there, *removed])
-            except NotFound:
+            except ObjectNotFound:
                 if not await self._read_again(there):
                     raise
             else:
@@ -136,7 +136,7 @@ class Recorder:
         for entry in entries:
             try:
                 fresh = await self._ledger.get_by_uid(Workload, entry.uid)
-            except NotFound:
+            except ObjectNotFound:
                 any_gone = entry.gone = True
                 self._enqueue(WorkloadDeleted(entry.uid))
                 continue

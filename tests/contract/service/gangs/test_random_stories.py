@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.workloads.state import shape
 from carrel_scheduler.workloads.state.phases import FINAL, HOLDING
 from carrel_schema.sections import Elastic, Rendezvous
@@ -106,7 +106,7 @@ async def test_whatever_happens_is_accounted_for(desk: Desk, seed: int) -> None:
     for uid in story.uids:
         try:
             await desk.change(uid, delete=True)
-        except NotFound:
+        except ObjectNotFound:
             continue
     for task in sorted(desk.engine.alive):
         if task in desk.engine.alive:

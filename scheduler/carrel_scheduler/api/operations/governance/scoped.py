@@ -35,7 +35,7 @@ class ChangeInScope(InScope, frozen=True, kw_only=True):
 
 
 def scope_of(text: str) -> Scope:
-    """The scope of a query; raises ``Invalid``."""
+    """The scope of a query; raises ``InvalidRequest``."""
     try:
         return Scope.parse(text)
     except ValueError as error:

@@ -15,7 +15,7 @@ from carrel_scheduler.api.principals import service_accounts
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.policy.access_records import KIND, read
 from carrel_schema.answers import HeldRole
 from carrel_schema.governance.roles import (
@@ -55,8 +55,8 @@ class AccessRuleService:
     ) -> AccessRuleOut:
         """Create a rule; an equal existing one is returned.
 
-        Raises ``Forbidden`` for a role that is not the caller's to give, ``Invalid`` for a scope
-        that the role is not for, or that is not there.
+        Raises ``PermissionDenied`` for a role that is not the caller's to give, ``InvalidRequest``
+        for a scope that the role is not for, or that is not there.
         """
         self._check_role(fields.role, scope, principal)
         await self._check_scope(scope)
@@ -81,7 +81,7 @@ class AccessRuleService:
         return _out(made)
 
     async def revoke(self, rule_id: str, principal: Principal) -> None:
-        """Remove a rule; raises ``Missing``, ``Forbidden``."""
+        """Remove a rule; raises ``Missing``, ``PermissionDenied``."""
         for record in await self._deps.ledger.scoped.list(KIND):
             if record.name != rule_id:
                 continue
@@ -90,7 +90,7 @@ class AccessRuleService:
             self._check_role(read(record).role, record.scope, principal)
             try:
                 await self._deps.ledger.scoped.remove(KIND, record.scope, record.name)
-            except NotFound:
+            except ObjectNotFound:
                 break
             self._deps.access_rules.forget()
             return
@@ -112,7 +112,10 @@ class AccessRuleService:
         ]
 
     def check(self, permission: str, scope: Scope, principal: Principal) -> PermissionCheck:
-        """Whether the caller has a permission. Raises ``Invalid`` for an unknown permission."""
+        """Whether the caller has a permission.
+
+        Raises ``InvalidRequest`` for an unknown permission.
+        """
         if permission not in ALL:
             known = ", ".join(f"`{one}`" for one in sorted(ALL))
             raise problems.invalid_field("permission", Code.INVALID, permission, f"one of {known}")
@@ -130,7 +133,7 @@ class AccessRuleService:
             )
         if name not in GIVEN_IN_DEPARTMENTS and not principal.may("access-rules:escalate", scope):
             given = ", ".join(f"`{one}`" for one in sorted(GIVEN_IN_DEPARTMENTS))
-            raise problems.Forbidden(
+            raise problems.PermissionDenied(
                 Code.MISSING_PERMISSION,
                 f"You give and take the roles {given}; `{name}` takes the permission "
                 "`access-rules:escalate`, which administrators of the platform have",

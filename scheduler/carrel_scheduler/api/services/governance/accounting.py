@@ -18,7 +18,7 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.governance import usage_tables
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.governance.costs import PriceFields, PricesOut
 from carrel_schema.history import UsageSeries
 from carrel_schema.objects import Project
@@ -92,12 +92,12 @@ class Accounting:
         """The price list; empty where none was written."""
         try:
             record = await self._deps.ledger.scoped.get(KIND, PLATFORM, NAME)
-        except NotFound:
+        except ObjectNotFound:
             return PricesOut()
         return _out(record)
 
     async def put_prices(self, fields: PriceFields, principal: Principal) -> PricesOut:
-        """Replace the price list. Raises ``Invalid`` for periods that are not in order."""
+        """Replace the price list. Raises ``InvalidRequest`` for periods that are not in order."""
         for number, (one, after) in enumerate(
             zip(fields.periods, fields.periods[1:], strict=False), start=1
         ):

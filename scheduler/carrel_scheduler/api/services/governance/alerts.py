@@ -19,7 +19,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.governance.alerts import (
     ABOUT,
     AlertOut,
@@ -78,7 +78,7 @@ class Alerts:
         return await self._controller.silences()
 
     async def add_silence(self, fields: SilenceFields, principal: Principal) -> SilenceOut:
-        """Create a silence. Raises ``Invalid`` for one in the past."""
+        """Create a silence. Raises ``InvalidRequest`` for one in the past."""
         if fields.until <= self._deps.clock():
             raise problems.invalid_field("until", Code.INVALID, fields.until, "a time to come")
         await self._prune()
@@ -99,7 +99,10 @@ class Alerts:
     async def put_channel(
         self, name: str, fields: ChannelFields, principal: Principal
     ) -> ChannelOut:
-        """Make a channel, or replace it. Raises ``Invalid`` for what does not fit its kind."""
+        """Make a channel, or replace it.
+
+        Raises ``InvalidRequest`` for what does not fit its kind.
+        """
         scheme = fields.url.partition(":")[0]
         if (fields.kind == "mail") != scheme.startswith("smtp"):
             right = "smtps://HOST or smtp://HOST" if fields.kind == "mail" else "an http(s) address"
@@ -140,7 +143,7 @@ class Alerts:
         """Remove a rule's change, a silence or a channel. Raises ``Missing``."""
         try:
             await self._deps.ledger.scoped.remove(kind, PLATFORM, name)
-        except NotFound:
+        except ObjectNotFound:
             raise problems.Missing(Code.NOT_FOUND, f"There is no `{name}`") from None
 
     async def _put(

@@ -40,7 +40,7 @@ class AssetService:
     async def put(
         self, kind: AssetType, name: str, scope: Scope, fields: AssetFields, principal: Principal
     ) -> AssetOut:
-        """Make one, or replace it; raises ``Invalid`` for fields that are not its type's."""
+        """Make one, or replace it; raises ``InvalidRequest`` for fields that are not its type's."""
         _check(kind, fields)
         content = msgspec.structs.replace(fields, expected_version=None)
         key = (PREFIX + kind, name, scope)
@@ -48,7 +48,7 @@ class AssetService:
         return _out(await self._documents.put(key, content, principal, expected_version=version))
 
     async def delete(self, kind: AssetType, name: str, scope: Scope, principal: Principal) -> None:
-        """Remove one; raises ``Missing``, ``Forbidden``."""
+        """Remove one; raises ``Missing``, ``PermissionDenied``."""
         await self._documents.delete(PREFIX + kind, name, scope, principal)
 
     async def refresh(self) -> None:

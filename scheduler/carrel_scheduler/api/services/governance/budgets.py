@@ -9,7 +9,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.policy.budgets import KIND, NAME, BudgetUse
 from carrel_schema.governance.costs import WHEN, BudgetFields, BudgetOut, parts_of
 from carrel_schema.scopes import Scope
@@ -30,7 +30,7 @@ class BudgetService:
     async def put(self, scope: Scope, fields: BudgetFields, principal: Principal) -> BudgetOut:
         """Give a scope a budget.
 
-        Raises ``Missing`` for a scope that is not there, ``Invalid`` without an amount,
+        Raises ``Missing`` for a scope that is not there, ``InvalidRequest`` without an amount,
         ``Conflicting`` for money without prices.
         """
         if not await scope_exists(self._deps.ledger, scope):
@@ -57,16 +57,16 @@ class BudgetService:
         """Take a budget away. Raises ``Missing``."""
         try:
             await self._deps.ledger.scoped.remove(KIND, scope, NAME)
-        except NotFound:
+        except ObjectNotFound:
             raise problems.Missing(Code.NOT_FOUND, f"{scope} has no budget") from None
         self._use.forget()
 
     async def admit(self, project: str, user: str) -> None:
-        """Refuse new work where a budget is used up. Raises ``Forbidden``."""
+        """Refuse new work where a budget is used up. Raises ``PermissionDenied``."""
         found = await self._use.used_up(project, user)
         if found is not None:
             full = next(part for part in parts_of(found) if part.used_up)
-            raise problems.Forbidden(
+            raise problems.PermissionDenied(
                 Code.BUDGET_USED_UP,
                 f"The budget of {found.scope} is used up: {full} {WHEN.get(found.period, '')}. Who "
                 "administers it can raise it; running work goes on",

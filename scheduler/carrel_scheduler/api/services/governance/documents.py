@@ -17,7 +17,7 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.cached_value import CachedValue
 from carrel_scheduler.ledger.scoped_records import ScopedRecord
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.objects import Project
 from carrel_schema.problems import FieldError
 from carrel_schema.scopes import Scope
@@ -88,7 +88,7 @@ class Documents:
             expected_version: refused unless this is the stored one.
             managed: only who manages them in the scope may write this one.
 
-        Raises ``Forbidden``, ``Missing``, ``Conflicting``.
+        Raises ``PermissionDenied``, ``Missing``, ``Conflicting``.
         """
         kind, name, scope = key
         await self._check_author(kind, name, scope, principal, managed=managed)
@@ -99,13 +99,13 @@ class Documents:
             made = await self._deps.ledger.scoped.put(
                 record, actor=principal.name, expected_version=expected_version
             )
-        except (AlreadyExists, Conflict, NotFound) as error:
+        except (ObjectExists, VersionConflict, ObjectNotFound) as error:
             raise problems.Conflicting(Code.CONFLICT, str(error)) from error
         self._records.invalidate()
         return made
 
     async def delete(self, kind: str, name: str, scope: Scope, principal: Principal) -> None:
-        """Remove one; raises ``Missing``, ``Forbidden``."""
+        """Remove one; raises ``Missing``, ``PermissionDenied``."""
         await self.get(kind, name, scope, principal)
         await self._check_author(kind, name, scope, principal, managed=False)
         await self._deps.ledger.scoped.remove(kind, scope, name)
@@ -139,7 +139,7 @@ class Documents:
             if (one.kind, one.scope, one.name) == (kind, scope, name) and (
                 one.created_by != principal.name
             ):
-                raise problems.Forbidden(
+                raise problems.PermissionDenied(
                     Code.NOT_THE_OWNER,
                     f"`{name}` was made by {one.created_by}; choose another name",
                 )
@@ -158,7 +158,7 @@ def check_fields(fields: Mapping[str, Any], refused: Collection[str], expected: 
         refused: names that such a document does not say.
         expected: what is right instead of those.
 
-    Raises ``Invalid`` for them and for values that no request may have.
+    Raises ``InvalidRequest`` for them and for values that no request may have.
     """
     errors = [
         FieldError(field=f"fields.{name}", code=Code.UNKNOWN_FIELD, value=None, expected=expected)
@@ -172,4 +172,4 @@ def check_fields(fields: Mapping[str, Any], refused: Collection[str], expected: 
         errors += [msgspec.structs.replace(one, field=f"fields.{one.field}") for one in told]
     if errors:
         said = "; ".join(f"{one.field}: expected {one.expected}" for one in errors[:3])
-        raise problems.Invalid(errors[0].code, said, errors=errors)
+        raise problems.InvalidRequest(errors[0].code, said, errors=errors)

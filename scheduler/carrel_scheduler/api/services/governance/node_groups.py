@@ -10,7 +10,7 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.engines.node_group_store import NodeGroupStore, StoredNodeGroup
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.answers import NodeView
 from carrel_schema.governance.node_groups import (
     NodeGroupChange,
@@ -42,14 +42,14 @@ class NodeGroupService:
         return [_out(name, stored.get(name), inside.get(name, ())) for name in names]
 
     async def create(self, body: NodeGroupCreate, principal: Principal) -> NodeGroupOut:
-        """Define one. Raises ``Invalid``, ``Conflicting``."""
+        """Define one. Raises ``InvalidRequest``, ``Conflicting``."""
         await self._check(body)
         with _as_problems(body.name):
             await self._store.create(body.name, _spec(body), principal.name)
         return await self._one(body.name)
 
     async def replace(self, name: str, body: NodeGroupChange, principal: Principal) -> NodeGroupOut:
-        """Define one anew. Raises ``Invalid``, ``Missing``, ``Conflicting``."""
+        """Define one anew. Raises ``InvalidRequest``, ``Missing``, ``Conflicting``."""
         await self._check(body)
         with _as_problems(name):
             version = body.expected_version
@@ -109,13 +109,13 @@ def _check_known(field: str, names: Sequence[str], known: Collection[str], code:
 def _as_problems(name: str) -> Iterator[None]:
     try:
         yield
-    except NotFound:
+    except ObjectNotFound:
         raise _missing(name) from None
-    except AlreadyExists:
+    except ObjectExists:
         raise problems.Conflicting(
             Code.ALREADY_EXISTS, f"A node group `{name}` is defined already"
         ) from None
-    except Conflict:
+    except VersionConflict:
         raise problems.Conflicting(
             Code.CONFLICT, f"`{name}` was changed meanwhile; look at it and try again"
         ) from None

@@ -14,7 +14,7 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.governance.budgets import BudgetService
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.policy import workload_policy
 from carrel_scheduler.policy.assets import DATA, NAMED_BY, AssetRecords, UsableAssets
 from carrel_scheduler.policy.policy_records import KIND, PolicyRecords, as_request, kinds_of
@@ -45,7 +45,8 @@ class Policies:
     async def admit(self, body: WorkloadCreate, user: str) -> WorkloadCreate:
         """A user's request with the defaults of its policies.
 
-        Raises ``Invalid`` with all violations, ``Forbidden`` where a budget is used up.
+        Raises ``InvalidRequest`` with all violations, ``PermissionDenied`` where a budget is used
+        up.
         """
         if body.gpus or body.gpu_memory_bytes or body.mig_profile:
             await self._budgets.admit(body.project, user)
@@ -100,7 +101,7 @@ class Policies:
     ) -> PolicyOut:
         """Create a policy, or replace it; returns the live work that would violate it.
 
-        Raises ``Invalid`` for rules that make no sense or loosen those of a wider scope.
+        Raises ``InvalidRequest`` for rules that make no sense or loosen those of a wider scope.
         """
         await self._check_scope(scope)
         content = msgspec.structs.replace(fields, expected_version=None)
@@ -116,7 +117,7 @@ class Policies:
                 record = await self._deps.ledger.scoped.put(
                     record, actor=principal.name, expected_version=fields.expected_version
                 )
-            except (AlreadyExists, Conflict, NotFound) as error:
+            except (ObjectExists, VersionConflict, ObjectNotFound) as error:
                 raise problems.Conflicting(Code.CONFLICT, str(error)) from error
             self.records.forget()
         refused = await self._would_refuse(policy)
@@ -126,7 +127,7 @@ class Policies:
         """Remove one; raises ``Missing``."""
         try:
             await self._deps.ledger.scoped.remove(KIND, scope, name)
-        except NotFound:
+        except ObjectNotFound:
             raise _missing(name, scope) from None
         self.records.forget()
 
@@ -161,7 +162,7 @@ class Policies:
                 errors += self._unfit_values(path, patterns)
         if errors:
             said = "; ".join(f"{one.field}: expected {one.expected}" for one in errors[:3])
-            raise problems.Invalid(errors[0].code, said, errors=errors)
+            raise problems.InvalidRequest(errors[0].code, said, errors=errors)
 
     def _unfit_values(self, path: str, values: Sequence[Any]) -> list[FieldError]:
         """Values that are invalid for this field in any request."""
@@ -201,7 +202,7 @@ class Policies:
                 for where, value, right in found
             ]
             said = "; ".join(f"{one.field}: expected {one.expected}" for one in errors[:3])
-            raise problems.Invalid(Code.LOOSENS_POLICY, said, errors=errors)
+            raise problems.InvalidRequest(Code.LOOSENS_POLICY, said, errors=errors)
 
     async def _check_assets(self, policy: ScopedPolicy) -> None:
         """Refuse a default that names an asset which is not there for the whole scope."""
@@ -259,7 +260,7 @@ class Policies:
         return found
 
 
-def _refusal(found: Sequence[Violation]) -> problems.Invalid:
+def _refusal(found: Sequence[Violation]) -> problems.InvalidRequest:
     errors = [
         FieldError(
             field=one.field,
@@ -269,7 +270,9 @@ def _refusal(found: Sequence[Violation]) -> problems.Invalid:
         )
         for one in found
     ]
-    return problems.Invalid(Code.POLICY, "; ".join(one.sentence for one in found), errors=errors)
+    return problems.InvalidRequest(
+        Code.POLICY, "; ".join(one.sentence for one in found), errors=errors
+    )
 
 
 def _out(record: ScopedRecord) -> PolicyOut:

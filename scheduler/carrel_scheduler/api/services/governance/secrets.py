@@ -8,7 +8,7 @@ from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.errors import SecretsUnreadable
 from carrel_scheduler.ledger.scoped_records import scope_exists
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.governance.secrets import SecretFields, SecretOut, missing_keys
 from carrel_schema.objects import Project
 from carrel_schema.scopes import Scope
@@ -47,7 +47,10 @@ class Secrets:
     async def put(
         self, name: str, scope: Scope, fields: SecretFields, principal: Principal
     ) -> SecretOut:
-        """Write a secret and its values. Raises ``Forbidden``, ``Invalid``, ``Conflicting``."""
+        """Write a secret and its values.
+
+        Raises ``PermissionDenied``, ``InvalidRequest``, ``Conflicting``.
+        """
         before = await self._check_author(name, scope, principal)
         kept = before.keys if before is not None and fields.keep_others else ()
         missing = missing_keys(fields.type, (*fields.data, *kept))
@@ -58,7 +61,7 @@ class Secrets:
             )
         try:
             return await self._deps.ledger.named_secrets.put(name, scope, fields, principal.name)
-        except (AlreadyExists, Conflict, NotFound) as error:
+        except (ObjectExists, VersionConflict, ObjectNotFound) as error:
             raise problems.Conflicting(Code.CONFLICT, str(error)) from error
         except SecretsUnreadable as error:
             raise problems.Conflicting(
@@ -66,7 +69,7 @@ class Secrets:
             ) from error
 
     async def delete(self, name: str, scope: Scope, principal: Principal) -> None:
-        """Remove one; raises ``Missing``, ``Forbidden``."""
+        """Remove one; raises ``Missing``, ``PermissionDenied``."""
         await self.get(name, scope, principal)
         await self._check_author(name, scope, principal)
         await self._deps.ledger.named_secrets.remove(name, scope)
@@ -87,7 +90,7 @@ class Secrets:
         there = await self._deps.ledger.named_secrets.list([scope])
         before = next((one for one in there if one.name == name), None)
         if before is not None and not manages and before.changed_by != principal.name:
-            raise problems.Forbidden(
+            raise problems.PermissionDenied(
                 Code.NOT_THE_OWNER, f"`{name}` was written by {before.changed_by}"
             )
         return before

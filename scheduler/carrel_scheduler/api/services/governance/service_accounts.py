@@ -21,7 +21,7 @@ from carrel_scheduler.api.principals.service_accounts import (
 )
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_schema.governance.service_accounts import (
     DAY_SECONDS,
     MOST_TOKENS,
@@ -80,7 +80,7 @@ class ServiceAccounts:
         record = await self._own(name, principal)
         await self._deps.access_rules.revoke_all("service-account", name)
         await self._deps.ledger.scoped.remove(KIND, record.scope, name)
-        with suppress(NotFound):
+        with suppress(ObjectNotFound):
             await self._deps.ledger.scoped.remove(USE_KIND, record.scope, name)
         self._deps.identity.forget(name + SUFFIX)
 
@@ -144,7 +144,7 @@ class ServiceAccounts:
             made = await self._deps.ledger.scoped.put(
                 record, actor=principal.name, expected_version=version
             )
-        except (AlreadyExists, Conflict, NotFound) as error:
+        except (ObjectExists, VersionConflict, ObjectNotFound) as error:
             raise problems.Conflicting(Code.CONFLICT, str(error)) from error
         self._deps.identity.forget(name + SUFFIX)
         return made

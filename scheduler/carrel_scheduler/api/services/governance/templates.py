@@ -57,8 +57,8 @@ class Templates:
     ) -> TemplateOut:
         """Create a template, or replace it.
 
-        Raises ``Forbidden`` where it is not the caller's to write, ``Invalid`` for fields that no
-        request has, and for a model that no endpoint serves.
+        Raises ``PermissionDenied`` where it is not the caller's to write, ``InvalidRequest`` for
+        fields that no request has, and for a model that no endpoint serves.
         """
         if fields.model is not None and list(fields.kinds) != [CATALOGUE_KIND]:
             right = f"[{CATALOGUE_KIND}] of a template with `model`"
@@ -79,7 +79,7 @@ class Templates:
         return _out(made)
 
     async def delete(self, name: str, scope: Scope, principal: Principal) -> None:
-        """Remove one; raises ``Missing``, ``Forbidden``."""
+        """Remove one; raises ``Missing``, ``PermissionDenied``."""
         await self._documents.delete(KIND, name, scope, principal)
 
     async def expand(self, content: bytes, principal: Principal) -> bytes:
@@ -162,7 +162,10 @@ def _put_together(
 
 
 def _named(name: Any, there: Sequence[ScopedRecord]) -> TemplateFields | None:
-    """The template that a request names; raises ``Invalid`` for one that is not there for it."""
+    """The template that a request names.
+
+    Raises ``InvalidRequest`` for one that is not there for it.
+    """
     if not isinstance(name, str):
         return None
     found = [one for one in there if one.name == name]

@@ -21,7 +21,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.audit import actor as actors
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.scoped_records import ScopedRecord, scope_exists
-from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.ledger.store import ObjectExists, ObjectNotFound, VersionConflict
 from carrel_scheduler.policy.access_records import DIRECTORY_KIND as KIND
 from carrel_scheduler.workloads.launch import identities
 from carrel_schema.governance.people import (
@@ -94,11 +94,11 @@ class UserAccounts:
 
     async def _remove_identity(self, scope: Scope) -> None:
         """Remove a user's POSIX identity: Carrel chooses the numbers of later work."""
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(ObjectNotFound):
             await self._deps.ledger.scoped.remove(identities.KIND, scope, identities.NAME)
 
     async def update(self, name: str, fields: UserFields, principal: Principal) -> UserOut:
-        """Change the given fields. Raises ``Invalid`` for an unknown project."""
+        """Change the given fields. Raises ``InvalidRequest`` for an unknown project."""
         await _check_projects(self._deps.ledger, fields.projects or ())
         before = await self.get(name)
         try:
@@ -120,7 +120,7 @@ class UserAccounts:
         scope = identities.scope_of(name)
         if scope is not None:
             await self._remove_identity(scope)
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(ObjectNotFound):
                 await self._deps.ledger.scoped.remove(WORK_SUBSCRIPTION, scope, OWN)
         await self._deps.access_rules.revoke_all("user", name)
         await self._note("delete", name, before, None)
@@ -151,7 +151,7 @@ class UserAccounts:
     async def change_password(self, change: PasswordChange, principal: Principal) -> None:
         """Set a new password for the caller's own account."""
         if principal.kind != "user":
-            raise problems.Forbidden(Code.USER_EXPECTED, "Only a person has a password")
+            raise problems.PermissionDenied(Code.USER_EXPECTED, "Only a person has a password")
         try:
             await self._deps.users.change_password(principal.name, change)
         except UserRefusal as refusal:
@@ -194,7 +194,7 @@ class DirectoryGroups:
     async def put(
         self, group: str, fields: DirectoryGroupFields, principal: Principal
     ) -> DirectoryGroupOut:
-        """Set what a group's members get here. Raises ``Invalid``, ``Conflicting``."""
+        """Set what a group's members get here. Raises ``InvalidRequest``, ``Conflicting``."""
         await self._check(fields)
         rule = msgspec.structs.replace(fields, expected_version=None)
         record = ScopedRecord(
@@ -207,7 +207,7 @@ class DirectoryGroups:
             made = await self._deps.ledger.scoped.put(
                 record, actor=principal.name, expected_version=fields.expected_version
             )
-        except (AlreadyExists, Conflict, NotFound) as error:
+        except (ObjectExists, VersionConflict, ObjectNotFound) as error:
             raise problems.Conflicting(Code.CONFLICT, str(error)) from error
         self._deps.access_rules.forget()
         return _out(made)
@@ -216,7 +216,7 @@ class DirectoryGroups:
         """Delete a group's rule, and take back what its members got by it. Raises ``Missing``."""
         try:
             await self._deps.ledger.scoped.remove(KIND, PLATFORM, group)
-        except NotFound as error:
+        except ObjectNotFound as error:
             raise problems.Missing(
                 Code.NOT_FOUND, f"There is no rule for the group `{group}` in the table"
             ) from error
@@ -285,7 +285,7 @@ def _problem(refusal: UserRefusal, name: str) -> problems.Problem:
     if refusal.status == 409:
         return problems.Conflicting(Code.CONFLICT, message)
     if refusal.status == 403:
-        return problems.Forbidden(Code.NOT_THE_OWNER, message)
+        return problems.PermissionDenied(Code.NOT_THE_OWNER, message)
     if refusal.status == 429:
         return problems.TooMany(Code.TOO_MANY_ATTEMPTS, message)
     return problems.invalid_field("user", Code.CANNOT_CHANGE, name, message)

@@ -18,7 +18,7 @@ from carrel_scheduler.api import problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.principals.identity import Principal
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_schema.governance.alerts import AlertOut, SubscriptionFields, SubscriptionOut
 from carrel_schema.scopes import Scope
 
@@ -44,7 +44,7 @@ class Subscriptions:
         return await self._out(_person(principal))
 
     async def put(self, fields: SubscriptionFields, principal: Principal) -> SubscriptionOut:
-        """Make theirs, or replace it. Raises ``Invalid`` for what does not fit its kind."""
+        """Make theirs, or replace it. Raises ``InvalidRequest`` for what does not fit its kind."""
         name = _person(principal)
         if fields.kind == "mail":
             await self._check_mail(fields)
@@ -56,7 +56,7 @@ class Subscriptions:
     async def remove(self, principal: Principal) -> None:
         """Delete the subscription, if there is one."""
         name = _person(principal)
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(ObjectNotFound):
             await self._deps.ledger.scoped.remove(KIND, Scope("user", name), NAME)
 
     async def test(self, principal: Principal) -> SubscriptionOut:
@@ -112,7 +112,7 @@ class Subscriptions:
 
 def _person(principal: Principal) -> str:
     if principal.kind != "user":
-        raise problems.Forbidden(Code.USER_EXPECTED, "Only a person is told of their work")
+        raise problems.PermissionDenied(Code.USER_EXPECTED, "Only a person is told of their work")
     return principal.name
 
 

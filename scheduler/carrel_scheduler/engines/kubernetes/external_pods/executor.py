@@ -55,8 +55,8 @@ EVICT_AGAIN_SECONDS: Final = 60.0
 Notification = ReportPending | ReportEvent | Nominate
 
 
-class Fenced(Exception):  # noqa: N818 - an outcome to end on
-    """The cluster follows another scheduler."""
+class BindingFenced(Exception):  # noqa: N818 - an outcome to end on
+    """The API server refused a binding: another scheduler has the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class PodExecutor:
             self._writing.set()
 
     async def run(self) -> None:
-        """Run until cancelled. Raises ``Fenced``, and errors of the ledger."""
+        """Run until cancelled. Raises ``BindingFenced``, and errors of the ledger."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for _ in range(self._limits.bindings):
@@ -215,7 +215,7 @@ class PodExecutor:
             self._report(BindingFailed(pod, str(error), final=not passing))
         except NotBound as error:
             if error.fenced:
-                raise Fenced(str(error)) from error
+                raise BindingFenced(str(error)) from error
             self.counts.failed += 1
             self._report(BindingFailed(pod, str(error), error.final))
         except (EngineError, NotAllocated) as error:  # its GPUs cannot be held at present

@@ -15,7 +15,7 @@ MOST_STEPS: Final = 2000
 TrialState = Literal["open", "completed", "pruned", "failed", "stopped"]
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class StudyTrial(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration and its outcome.
 
     Attributes:
@@ -99,7 +99,7 @@ class StudyState:
     completed: int = 0
     failed: int = 0
     exhausted: bool = False
-    best: Trial | None = None
+    best: StudyTrial | None = None
     last_error: str = ""
     in_workers: Mapping[int, WorkerRun] = field(default_factory=dict)
 
@@ -119,11 +119,11 @@ class Study(Protocol):
         """End an open trial; no effect on one that has ended."""
         ...
 
-    def assign(self, number: int, run: WorkerRun | None) -> Trial:
+    def assign(self, number: int, run: WorkerRun | None) -> StudyTrial:
         """Note which worker has an open trial, ``None`` for none, and return the trial."""
         ...
 
-    def trial(self, number: int) -> Trial | None:
+    def trial(self, number: int) -> StudyTrial | None:
         """A trial; ``None`` if it does not exist yet."""
         ...
 
@@ -155,7 +155,7 @@ class Study(Protocol):
         """
         ...
 
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[StudyTrial]:
         """All trials in the order of their numbers."""
         ...
 

@@ -15,12 +15,12 @@ from carrel_scheduler.workloads.controllers.experiments.contract import (
     Ended,
     StoredStudy,
     StudyState,
-    Trial,
+    StudyTrial,
     WorkerRun,
 )
 from carrel_schema.sections import ExperimentSpec, Parameter
 
-_DECODER: Final = msgspec.json.Decoder(list[Trial])
+_DECODER: Final = msgspec.json.Decoder(list[StudyTrial])
 
 
 class ItemStudy(StoredStudy):
@@ -33,11 +33,11 @@ class ItemStudy(StoredStudy):
 
     def __init__(self, spec: ExperimentSpec, entries: Sequence[str]) -> None:
         self._spec = spec
-        self._trials: dict[int, Trial] = {}
-        self._open: dict[int, Trial] = {}
+        self._trials: dict[int, StudyTrial] = {}
+        self._open: dict[int, StudyTrial] = {}
         self._counts = {"completed": 0, "failed": 0, "stopped": 0}
         self._last_error = ""
-        self._changed: dict[int, Trial] = {}
+        self._changed: dict[int, StudyTrial] = {}
         for entry in entries:
             for trial in _DECODER.decode(entry):
                 self._note(trial)
@@ -67,16 +67,16 @@ class ItemStudy(StoredStudy):
         number = len(self._trials)
         if number >= self._spec.completions:
             return False
-        self._change(Trial(number=number, state="open", run=WorkerRun()))
+        self._change(StudyTrial(number=number, state="open", run=WorkerRun()))
         return True
 
     @override
-    def assign(self, number: int, run: WorkerRun | None) -> Trial:
+    def assign(self, number: int, run: WorkerRun | None) -> StudyTrial:
         """See ``Study``."""
         return self._change(msgspec.structs.replace(self._trials[number], run=run))
 
     @override
-    def trial(self, number: int) -> Trial | None:
+    def trial(self, number: int) -> StudyTrial | None:
         """See ``Study``."""
         return self._trials.get(number)
 
@@ -93,7 +93,7 @@ class ItemStudy(StoredStudy):
         )
 
     @override
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[StudyTrial]:
         """See ``Study``."""
         return [self._trials[number] for number in sorted(self._trials)]
 
@@ -120,12 +120,12 @@ class ItemStudy(StoredStudy):
         """See ``Study``."""
         raise BadSuggestion("an item of a map has no parameters")
 
-    def _change(self, trial: Trial) -> Trial:
+    def _change(self, trial: StudyTrial) -> StudyTrial:
         self._changed[trial.number] = trial
         self._note(trial)
         return trial
 
-    def _note(self, trial: Trial) -> None:
+    def _note(self, trial: StudyTrial) -> None:
         self._trials[trial.number] = trial
         if trial.state == "open":
             self._open[trial.number] = trial

@@ -28,7 +28,7 @@ from carrel_scheduler.workloads.controllers.experiments.contract import (
     BadSuggestion,
     Ended,
     StudyState,
-    Trial,
+    StudyTrial,
     TrialState,
     WorkerRun,
 )
@@ -103,7 +103,7 @@ class OptunaStudy:
         self._leaving: dict[int, float] = {}
         self._running: dict[int, optuna.Trial] = {}
         self._made: set[sampling.Key] = set()
-        self._facts: dict[int, Trial] = {}
+        self._facts: dict[int, StudyTrial] = {}
         for trial in self._study.get_trials(deepcopy=False):
             self._note(trial)
 
@@ -132,7 +132,7 @@ class OptunaStudy:
             },
         )
 
-    def _best(self, completed: Sequence[Trial]) -> Trial | None:
+    def _best(self, completed: Sequence[StudyTrial]) -> StudyTrial | None:
         better = min if self._spec.direction == "minimize" else max
         return better(completed, key=lambda one: one.value or 0.0, default=None)
 
@@ -171,13 +171,13 @@ class OptunaStudy:
         self._running.pop(ended.number, None)
         self._read(ended.number)
 
-    def assign(self, number: int, run: WorkerRun | None) -> Trial:
+    def assign(self, number: int, run: WorkerRun | None) -> StudyTrial:
         """See ``Study``."""
         self._set(number, RUN, msgspec.to_builtins(run))
         self._read(number)
         return self._fact(number)
 
-    def trial(self, number: int) -> Trial | None:
+    def trial(self, number: int) -> StudyTrial | None:
         """See ``Study``."""
         return self._facts.get(number)
 
@@ -245,7 +245,7 @@ class OptunaStudy:
         self._read(number)
         return value
 
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[StudyTrial]:
         """See ``Study``."""
         return [self._facts[number] for number in sorted(self._facts)]
 
@@ -253,7 +253,7 @@ class OptunaStudy:
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(STUDY_ID, number)
         return self._storage.get_trial(trial_id)
 
-    def _fact(self, number: int) -> Trial:
+    def _fact(self, number: int) -> StudyTrial:
         return self._facts[number]
 
     def _set(self, number: int, name: str, value: Any) -> None:
@@ -269,11 +269,11 @@ class OptunaStudy:
             self._made.add(sampling.key(self._space, fact.parameters))
 
 
-def _trial(frozen: FrozenTrial) -> Trial:
+def _trial(frozen: FrozenTrial) -> StudyTrial:
     state = _STATES.get(frozen.state, "open")
     if state == "failed" and frozen.user_attrs.get(STOPPED):
         state = "stopped"
-    return Trial(
+    return StudyTrial(
         number=frozen.number,
         state=state,
         parameters=dict(frozen.params),

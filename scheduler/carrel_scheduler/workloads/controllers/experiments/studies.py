@@ -88,7 +88,7 @@ class Studies:
         return bool(await self._ledger.study(uid, limit=1))
 
     async def owner(self, uid: str) -> Workload:
-        """An experiment by its uid, as last used; raises ``NotFound``."""
+        """An experiment by its uid, as last used; raises ``ObjectNotFound``."""
         kept = self._kept.get(uid)
         if kept is not None and kept.owner is not None:
             return kept.owner

@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 from carrel_scheduler.engines.contract import Engine, EngineError, LogRequest
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.ledger.store import ObjectNotFound
 from carrel_scheduler.workloads.controllers.contract import is_part_of
 from carrel_scheduler.workloads.controllers.experiments import workers
-from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Study, Trial
+from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Study, StudyTrial
 from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
 from carrel_scheduler.workloads.controllers.experiments.parts import LINES
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
@@ -67,7 +67,7 @@ class TrialController:
             asks: the trial waits for the answer and ends by itself if it is pruned.
             number: of the trial, where a worker reports.
 
-        Raises ``NotFound`` when the experiment is gone.
+        Raises ``ObjectNotFound`` when the experiment is gone.
         """
         until = self._clock() + trial.spec.grace_seconds
         owner = await self._owner(trial)
@@ -88,7 +88,7 @@ class TrialController:
 
     async def take(
         self, worker: Workload, ends: Sequence[Ended], returned: Sequence[int], want: int
-    ) -> list[Trial]:
+    ) -> list[StudyTrial]:
         """Handle a worker's request: end the trials that it finished, and assign new ones.
 
         Args:
@@ -97,14 +97,14 @@ class TrialController:
             returned: numbers of trials that it has and does not run.
             want: how many it would take; none are given while the experiment ends.
 
-        Raises ``NotFound`` when the experiment is gone.
+        Raises ``ObjectNotFound`` when the experiment is gone.
         """
         owner = await self._owner(worker)
         spec = owner.spec.experiment or ExperimentSpec()
         number, attempt = worker.spec.part, worker.status.attempt
         gone = owner.spec.suspend or owner.spec.delete or worker.spec.suspend or worker.spec.delete
 
-        def work(study: Study) -> tuple[list[Trial], bool]:
+        def work(study: Study) -> tuple[list[StudyTrial], bool]:
             for end in ends:
                 workers.finish(study, number, attempt, end)
             workers.give_back(study, number, attempt, returned)
@@ -124,11 +124,11 @@ class TrialController:
             del self._told[owner.meta.uid]
         return found
 
-    async def trial_of(self, part: Workload, number: int) -> Trial | None:
+    async def trial_of(self, part: Workload, number: int) -> StudyTrial | None:
         """The open or pruned trial that a worker has; ``None``: it has no such trial."""
         owner = await self._owner(part)
 
-        def find(study: Study) -> Trial | None:
+        def find(study: Study) -> StudyTrial | None:
             held = workers.held(study, part.spec.part, part.status.attempt, number)
             return None if held is None else study.trial(number)
 
@@ -148,23 +148,23 @@ class TrialController:
     ) -> Any:
         """Suggest a parameter that the trial defines as it runs; ``number``: of a worker's trial.
 
-        Raises ``BadSuggestion``; ``NotFound`` when the experiment is gone.
+        Raises ``BadSuggestion``; ``ObjectNotFound`` when the experiment is gone.
         """
         owner = await self._owner(trial)
         which = trial.spec.part if number is None else number
         return await self._use(owner, lambda study: study.suggest(which, name, parameter))
 
-    async def table(self, owner: Workload) -> list[Trial]:
+    async def table(self, owner: Workload) -> list[StudyTrial]:
         """All trials of an experiment."""
         if not await self._studies.begun(owner.meta.uid):
             return []
         return await self._use(owner, lambda study: study.trials())
 
     async def _owner(self, trial: Workload) -> Workload:
-        """The experiment of a trial. Raises ``NotFound``."""
+        """The experiment of a trial. Raises ``ObjectNotFound``."""
         owner = await self._studies.owner(trial.spec.owner)
         if not is_part_of(trial, owner):
-            raise NotFound(f"{trial.meta.name} is no trial of {owner.meta.name}")
+            raise ObjectNotFound(f"{trial.meta.name} is no trial of {owner.meta.name}")
         return owner
 
     async def _use(self, owner: Workload, work: Callable[[Study], T]) -> T:

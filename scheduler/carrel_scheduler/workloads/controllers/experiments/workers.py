@@ -20,7 +20,7 @@ from carrel_scheduler.workloads.controllers.experiments.contract import (
     Ended,
     Study,
     StudyState,
-    Trial,
+    StudyTrial,
     WorkerRun,
 )
 from carrel_scheduler.workloads.controllers.experiments.parts import PARAMETER_FILE, part_name
@@ -138,7 +138,9 @@ def return_lost(study: Study, runs: Mapping[int, WorkerRun], *, warm: bool) -> N
             study.tell(Ended(number=number, state="failed", error=LOST, run=run))
 
 
-def take(study: Study, spec: ExperimentSpec, worker: int, attempt: int, want: int) -> list[Trial]:
+def take(
+    study: Study, spec: ExperimentSpec, worker: int, attempt: int, want: int
+) -> list[StudyTrial]:
     """Give a worker trials to run: those that another one lost first, then new ones.
 
     As many as it wants, but never so many that others have nothing left at the end.
@@ -147,7 +149,7 @@ def take(study: Study, spec: ExperimentSpec, worker: int, attempt: int, want: in
     waiting = [number for number, run in standing.in_workers.items() if run.worker < 0]
     left = len(waiting) + (0 if standing.exhausted else spec.completions - standing.made)
     count = min(want, MOST_TAKEN, max(1, left // (2 * spec.parallelism)), left)
-    found: list[Trial] = []
+    found: list[StudyTrial] = []
     for number in waiting[:count]:
         run = standing.in_workers[number]
         if run.losses and found:

@@ -8,7 +8,7 @@ as long as enough of everything is left.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from carrel_scheduler.engines.kubernetes.pods.devices.types import Capacity, Device
+from carrel_scheduler.engines.kubernetes.pods.devices.types import SliceCapacity, SliceDevice
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO, PodRefused, nanos
 
 Asked = tuple[tuple[str, int], ...]
@@ -58,12 +58,12 @@ class SharedCapacity:
         return None if self.most is not None and found > self.most else found
 
 
-def consumables(device: Device) -> dict[str, SharedCapacity]:
+def consumables(device: SliceDevice) -> dict[str, SharedCapacity]:
     """The capacities of a device that is shared, by name. Raises ``PodRefused``."""
     return {name: _consumable(name, one) for name, one in device.capacity.items()}
 
 
-def _consumable(name: str, one: Capacity) -> SharedCapacity:
+def _consumable(name: str, one: SliceCapacity) -> SharedCapacity:
     total = _amount(one.value, name)
     policy = one.request_policy
     if policy is None:
@@ -105,7 +105,7 @@ def consumption(there: Mapping[str, SharedCapacity], asked: Asked) -> Asked | No
     return given if len(given) == len(found) else None
 
 
-def has(device: Device, asked: Asked) -> bool:
+def has(device: SliceDevice, asked: Asked) -> bool:
     """Whether a device that is given whole has as much as is asked for."""
     try:
         return all(

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.engines.kubernetes.pods.devices.types import CounterSet, Device
+from carrel_scheduler.engines.kubernetes.pods.devices.types import CounterSet, SliceDevice
 from carrel_scheduler.engines.kubernetes.pods.quantities import nanos
 
 Counter = tuple[str, str, str, str]
@@ -29,7 +29,7 @@ def totals(pool: tuple[str, str], sets: Iterable[CounterSet]) -> dict[Counter, i
     }
 
 
-def taken(pool: tuple[str, str], device: Device, there: Amounts) -> dict[Counter, int] | None:
+def taken(pool: tuple[str, str], device: SliceDevice, there: Amounts) -> dict[Counter, int] | None:
     """A device's use of each counter; ``None`` if the pool has no such counter.
 
     Raises:

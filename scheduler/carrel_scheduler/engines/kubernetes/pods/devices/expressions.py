@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from carrel_scheduler.engines.kubernetes.pods.devices.types import Attribute, Device
+from carrel_scheduler.engines.kubernetes.pods.devices.types import Attribute, SliceDevice
 from carrel_scheduler.engines.kubernetes.pods.quantities import NANO, PodRefused, nanos
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def program_of(expression: str) -> "cel.Program":
     return program
 
 
-def context_of(driver: str, device: Device) -> "cel.Context":
+def context_of(driver: str, device: SliceDevice) -> "cel.Context":
     """The variables of expressions about a device.
 
     Names without a domain are in that of the driver.
@@ -120,7 +120,7 @@ def context_of(driver: str, device: Device) -> "cel.Context":
     return cel.Context(variables={"device": seen}, functions=dict(_FUNCTIONS))
 
 
-def attribute_of(driver: str, device: Device, name: str) -> object:
+def attribute_of(driver: str, device: SliceDevice, name: str) -> object:
     """The value of an attribute by its full name; ``None`` where the device lacks it."""
     for key, attribute in device.attributes.items():
         if "/".join(_qualified(key, driver)) == name:

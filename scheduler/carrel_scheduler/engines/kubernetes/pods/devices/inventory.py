@@ -19,7 +19,7 @@ from carrel_scheduler.engines.kubernetes.pods.devices import capacity, counters
 from carrel_scheduler.engines.kubernetes.pods.devices.capacity import Asked, SharedCapacity
 from carrel_scheduler.engines.kubernetes.pods.devices.counters import Amounts
 from carrel_scheduler.engines.kubernetes.pods.devices.expressions import context_of, selects
-from carrel_scheduler.engines.kubernetes.pods.devices.types import Device, ResourceSlice
+from carrel_scheduler.engines.kubernetes.pods.devices.types import ResourceSlice, SliceDevice
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.selectors import HARD
 
@@ -59,7 +59,7 @@ class NodeDevice:
 
     id: DeviceId
     node: str
-    device: Device
+    device: SliceDevice
     takes: Amounts = field(default_factory=dict)
     part_milli: int = MILLI
     consumables: Mapping[str, SharedCapacity] = field(default_factory=dict)

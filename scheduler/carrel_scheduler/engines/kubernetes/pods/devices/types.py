@@ -44,7 +44,7 @@ class RequestPolicy(Kube, frozen=True):
     valid_range: CapacityLimits | None = None
 
 
-class Capacity(Kube, frozen=True):
+class SliceCapacity(Kube, frozen=True):
     """A quantity; of a device that is shared also how it may be consumed."""
 
     value: str = "0"
@@ -55,17 +55,17 @@ class CounterUse(Kube, frozen=True):
     """How much of the counters of a set a device takes."""
 
     counter_set: str = ""
-    counters: dict[str, Capacity] = msgspec.field(default_factory=dict)
+    counters: dict[str, SliceCapacity] = msgspec.field(default_factory=dict)
 
 
 class CounterSet(Kube, frozen=True):
     """Counters that devices of a pool share."""
 
     name: str = ""
-    counters: dict[str, Capacity] = msgspec.field(default_factory=dict)
+    counters: dict[str, SliceCapacity] = msgspec.field(default_factory=dict)
 
 
-class Device(Kube, frozen=True):
+class SliceDevice(Kube, frozen=True):
     """A device of a slice.
 
     ``consumes_counters``, ``allow_multiple_allocations`` and ``binding_conditions`` mark devices
@@ -74,7 +74,7 @@ class Device(Kube, frozen=True):
 
     name: str
     attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
-    capacity: dict[str, Capacity] = msgspec.field(default_factory=dict)
+    capacity: dict[str, SliceCapacity] = msgspec.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     consumes_counters: tuple[CounterUse, ...] = ()
     allow_multiple_allocations: bool = False
@@ -95,7 +95,7 @@ class SliceSpec(Kube, frozen=True):
     driver: str = ""
     pool: Pool = Pool()
     node_name: str = ""
-    devices: tuple[Device, ...] = ()
+    devices: tuple[SliceDevice, ...] = ()
     shared_counters: tuple[CounterSet, ...] = ()
 
 
